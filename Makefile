@@ -1,0 +1,68 @@
+# Everything a person runs. `make demo` and `make test` set up what they need by themselves.
+SHELL := /bin/bash -eu -o pipefail
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.8
+MIN_JAVA := 17
+# Options of the demo and of the benchmarks: make demo ARGS="--rows 50000 --keep"
+ARGS ?=
+# Narrows the tests: make pytest TESTS=tests/unit
+TESTS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format generate pytest bench lock clean check-python check-java
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+
+demo: setup check-java ## Deduplicate real records, kill a worker in the middle, read the result with Spark
+	@$(BIN)/python -m examples.flights $(ARGS)
+
+test: setup check-java lint pytest ## Everything CI runs: lint, types, generated files, all tests
+
+lint: setup ## Style, types, the direction of imports, generated files
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m dedupe_crds.generate --check
+
+pytest: setup check-java ## The tests alone: unit, integration, faults
+	$(BIN)/pytest $(TESTS)
+
+bench: setup check-java ## Measure speed, latency and memory; updates docs/performance.md
+	$(BIN)/python -m benchmarks all $(ARGS)
+
+format: setup ## Mend style where that can be done by itself
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+generate: setup ## Write the CRD and the reference from the typed manifests
+	$(BIN)/python -m dedupe_crds.generate
+
+setup: $(VENV)/.installed ## Create .venv with the locked dependencies
+
+$(VENV)/.installed: pyproject.toml requirements.lock | check-python
+	@echo "Setting up $(VENV) (some 500 MB of packages at first, seconds afterwards)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --editable .
+	@touch $@
+
+lock: setup ## Resolve the dependencies anew into requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-emit-index-url --quiet --upgrade -o requirements.lock
+
+clean: ## Remove what was built (caches outside the tree stay)
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+check-python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "Python 3.11 or newer with venv is needed: install it (Debian: apt-get install python3 python3-venv) or name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+
+check-java:
+	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -nE 's/.*version "(1\.)?([0-9]+).*/\2/p' | head -n 1) || true; \
+	if [ "$${version:-0}" -lt $(MIN_JAVA) ]; then \
+		echo "Java $(MIN_JAVA) or newer is needed for Kafka and Spark (found: $${version:-none}): install it (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; fi

@@ -1,0 +1,1 @@
+"""The typed manifests: the single source of every schema, and the contracts between the parts."""

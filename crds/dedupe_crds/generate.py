@@ -1,0 +1,63 @@
+"""Writes what is made from the models: the CustomResourceDefinition and the reference page.
+
+`python -m dedupe_crds.generate` writes them into the source tree; with `--check` it only compares,
+prints what differs, and exits with 1 if anything does.
+"""
+
+import difflib
+import sys
+from pathlib import Path
+
+import click
+import yaml
+
+from dedupe_crds.openapi import PLURAL, custom_resource_definition, stream_schema
+from dedupe_crds.reference import reference_page
+from dedupe_crds.stream import GROUP
+
+ROOT = Path(__file__).parents[2]
+HEADER = "generated from crds/dedupe_crds by `make generate`, do not edit"
+
+
+def generated_files() -> dict[str, str]:
+    """Every generated file: its path in the source tree, and its text."""
+    definition = yaml.safe_dump(
+        custom_resource_definition(), sort_keys=False, width=100, allow_unicode=True
+    )
+    return {
+        f"crds/{PLURAL}.{GROUP}.yaml": f"# {HEADER}\n{definition}",
+        "docs/reference/dedupestream.md": f"<!-- {HEADER} -->\n{reference_page(stream_schema())}",
+    }
+
+
+def differences(root: Path) -> list[str]:
+    """The lines of a unified diff from the files under `root` to what they should be."""
+    diff: list[str] = []
+    for name, text in generated_files().items():
+        path = root / name
+        current = path.read_text(encoding="utf-8") if path.exists() else ""
+        diff += difflib.unified_diff(
+            current.splitlines(), text.splitlines(), name, f"{name} (generated)", lineterm=""
+        )
+    return diff
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Compare only; exit with 1 if a file differs.")
+def main(*, check: bool) -> None:
+    """Write the generated files, or check that they are current."""
+    if check:
+        if diff := differences(ROOT):
+            click.echo("\n".join(diff))
+            click.echo("Generated files are out of date: run `make generate`.", err=True)
+            sys.exit(1)
+        return
+    for name, text in generated_files().items():
+        path = ROOT / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        click.echo(f"wrote {name}")
+
+
+if __name__ == "__main__":
+    main()

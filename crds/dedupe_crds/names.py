@@ -1,0 +1,64 @@
+"""Names and other texts of a manifest, each with the shape it must have."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dedupe_crds.rules import matching
+
+# A StatefulSet's name takes at most 52 characters, because its pods carry it with an 11 character
+# hash in a label of 63; "-" and a partition of up to 5 digits follow the stream's name.
+MAX_STREAM_NAME = 52 - len("-99999")
+StreamName = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_STREAM_NAME),
+    matching(
+        "[a-z]([-a-z0-9]*[a-z0-9])?",
+        "must be lower-case letters, digits and '-', beginning with a letter and not ending with "
+        "'-', because Services and StatefulSets are named after it",
+    ),
+]
+TopicName = Annotated[
+    str,
+    Field(min_length=1, max_length=249),
+    matching(
+        r"[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.{3,}",
+        "must be a Kafka topic name: 1 to 249 letters, digits, '.', '_' and '-', not '.' or '..'",
+    ),
+]
+ObjectName = Annotated[
+    str,
+    Field(min_length=1, max_length=253),
+    matching(
+        r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+        "must be the name of a Kubernetes object: lower-case letters, digits, '-' and '.'",
+    ),
+]
+_PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_HOST = r"([a-zA-Z0-9_]([a-zA-Z0-9._-]*[a-zA-Z0-9_])?|\[[0-9a-fA-F:.]+\])"
+BootstrapServers = Annotated[
+    str,
+    Field(min_length=1, max_length=2048),
+    matching(
+        rf"{_HOST}:{_PORT}(,{_HOST}:{_PORT})*",
+        "must be host:port, or several of them with commas and no spaces between",
+    ),
+]
+_CRON_PART = r"[0-9A-Za-z*/,?#-]+"
+_CRON_MACRO = "@(hourly|daily|midnight|weekly|monthly|yearly|annually)"
+Schedule = Annotated[
+    str,
+    Field(min_length=1, max_length=100),
+    matching(
+        rf"{_CRON_MACRO}|{_CRON_PART}( +{_CRON_PART}){{4}}",
+        "must be a cron schedule: 5 fields (minute, hour, day, month, weekday) such as "
+        "'*/15 * * * *', or @hourly, @daily, @weekly, @monthly, @yearly",
+    ),
+]
+HeaderName = Annotated[str, Field(min_length=1, max_length=255)]
+JsonPath = Annotated[
+    str,
+    Field(min_length=1, max_length=1024),
+    matching(r"\$([ .\[].*)?", "must be a JSONPath that begins with $, such as $.order.id"),
+]
+ImageName = Annotated[str, Field(min_length=1, max_length=1024)]

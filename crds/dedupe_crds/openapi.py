@@ -1,0 +1,156 @@
+"""From the models to a CustomResourceDefinition with a structural OpenAPI v3 schema.
+
+Kubernetes takes a subset of JSON Schema: no references, no null types, every node typed
+(https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
+"""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from dedupe_crds.rules import VALIDATIONS
+from dedupe_crds.status import StreamStatus
+from dedupe_crds.stream import GROUP, KIND, VERSION, DedupeStream
+
+Schema = dict[str, Any]
+
+PLURAL = "dedupestreams"
+
+# Kubernetes' keywords that the models use, in the order of the generated file.
+_KEYWORDS = (
+    "description",
+    "type",
+    "format",
+    "x-kubernetes-int-or-string",
+    "enum",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "maxProperties",
+    "default",
+    "required",
+    "properties",
+    "additionalProperties",
+    "items",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    VALIDATIONS,
+)
+
+
+def custom_resource_definition() -> dict[str, Any]:
+    """The whole object, as `kubectl apply` takes it."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["dds"],
+                "categories": ["dedupe"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": _printer_columns(),
+                    "schema": {"openAPIV3Schema": stream_schema()},
+                }
+            ],
+        },
+    }
+
+
+def stream_schema() -> Schema:
+    """The schema of a DedupeStream as the API server sees it, with its status."""
+    schema = structural_schema(DedupeStream)
+    name = schema["properties"]["metadata"]["properties"]["name"]
+    schema["properties"] |= {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        # Of metadata a schema may restrict the name only; all else is Kubernetes' own.
+        "metadata": {"type": "object", "properties": {"name": name}},
+        "status": structural_schema(StreamStatus),
+    }
+    schema["required"] = ["spec"]
+    return schema
+
+
+def structural_schema(model: type[BaseModel]) -> Schema:
+    """The structural schema of a model: self-contained, with the model's rules and defaults."""
+    # The schema of what is written has the defaults as text; what is read may be a number too.
+    schema = model.model_json_schema(mode="serialization")
+    return _structural(schema, schema.get("$defs", {}))
+
+
+def _structural(node: Schema, models: dict[str, Schema]) -> Schema:
+    node = _inlined(node, models)
+    node.pop("title", None)
+    if "const" in node:
+        node["enum"] = [node.pop("const")]
+    if node.get("type") == "integer":
+        node["format"] = "int64"
+    if node.get("additionalProperties") is False:
+        del node["additionalProperties"]  # Kubernetes refuses unknown fields by itself
+    if (default := _without_nothing(node.pop("default", None))) is not None:
+        node["default"] = default
+    for inner in ("items", "additionalProperties"):
+        if inner in node:
+            node[inner] = _structural(node[inner], models)
+    if "properties" in node:
+        fields = node["properties"].items()
+        node["properties"] = {name: _structural(field, models) for name, field in fields}
+    if unknown := node.keys() - set(_KEYWORDS):
+        raise NotImplementedError(f"no structural schema for {sorted(unknown)} in {node}")
+    return {keyword: node[keyword] for keyword in _KEYWORDS if keyword in node}
+
+
+def _inlined(node: Schema, models: dict[str, Schema]) -> Schema:
+    """Put a referenced model in the place of its reference, and the type of an optional field.
+
+    What stands beside the reference is about this very field, and wins; rules add up.
+    """
+    node = {keyword: value for keyword, value in node.items() if keyword != "$defs"}
+    if "$ref" in node:
+        base = models[node.pop("$ref").rpartition("/")[2]]
+    elif "anyOf" in node:
+        (base,) = (option for option in node.pop("anyOf") if option != {"type": "null"})
+    else:
+        return node
+    rules = [*base.get(VALIDATIONS, []), *node.pop(VALIDATIONS, [])]
+    return _inlined(base, models) | node | ({VALIDATIONS: rules} if rules else {})
+
+
+def _without_nothing(value: Any) -> Any:  # noqa: ANN401 # a value of any JSON type
+    """A default without the parts that say nothing: nulls and empty maps and lists.
+
+    The rest is written out in full, because the API server checks an object's default against the
+    object's rules before it fills in the defaults of the object's fields.
+    """
+    if not isinstance(value, dict):
+        return None if value == [] else value
+    parts = {name: _without_nothing(part) for name, part in value.items()}
+    return {name: part for name, part in parts.items() if part is not None} or None
+
+
+def _printer_columns() -> list[dict[str, str]]:
+    """What `kubectl get dedupestreams` shows."""
+    columns = (
+        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        ("Partitions", "string", ".status.partitionsReady"),
+        ("Window", "string", ".status.window"),
+        ("Duplicates", "integer", ".status.duplicates"),
+        ("Lag", "integer", ".status.lagMessages"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    )
+    return [{"name": name, "type": type_, "jsonPath": path} for name, type_, path in columns]

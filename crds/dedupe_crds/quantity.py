@@ -1,0 +1,141 @@
+"""Sizes and durations as people write them in manifests: "8Gi", "500M", "28d", "1h30m".
+
+In Python a size is an `int` of bytes and a duration a `timedelta`; in YAML and JSON both are text.
+The patterns go into the generated schema too, so the API server and Python refuse the same texts.
+"""
+
+import re
+from datetime import timedelta
+from fractions import Fraction
+from math import ceil
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+MIB = 1024**2
+GIB = 1024**3
+
+SIZE_PATTERN = r"^[0-9]{1,19}((\.[0-9]{1,9})?(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?$"
+RESOURCE_PATTERN = r"^[0-9]{1,19}((\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?$"
+DURATION_PATTERN = r"^([0-9]{1,12}(ms|s|m|h|d)){1,5}$"
+
+_MAX_BYTES = 2**63 - 1  # Kubernetes keeps quantities as 64-bit integers
+# Largest first, and binary before decimal: where a size looks for its shortest exact text.
+_SIZE_UNITS = {
+    "Ei": 1024**6,
+    "Pi": 1024**5,
+    "Ti": 1024**4,
+    "Gi": 1024**3,
+    "Mi": 1024**2,
+    "Ki": 1024,
+    "E": 10**18,
+    "P": 10**15,
+    "T": 10**12,
+    "G": 10**9,
+    "M": 10**6,
+    "k": 1000,
+}
+_DURATION_UNITS = {
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+
+
+def parse_size(text: str | int) -> int:
+    """Read a Kubernetes quantity as bytes, a fraction of a byte rounded up as Kubernetes does.
+
+    >>> parse_size("8Gi"), parse_size("1.5k"), parse_size(1024)
+    (8589934592, 1500, 1024)
+
+    Raises:
+        ValueError: not a size, negative, or more than a 64-bit integer holds.
+    """
+    written = str(text) if type(text) is int else text
+    if not isinstance(written, str) or not re.fullmatch(SIZE_PATTERN, written):
+        raise ValueError(
+            f"{text!r} is not a size; write bytes as a Kubernetes quantity such as 512Mi, 8Gi, 500M"
+        )
+    number = written.rstrip("EPTGMKki")
+    size = ceil(Fraction(number) * _SIZE_UNITS.get(written.removeprefix(number), 1))
+    if size > _MAX_BYTES:
+        raise ValueError(f"{text!r} is more than any disk holds; write a size below 8Ei")
+    return size
+
+
+def format_size(size: int) -> str:
+    """Write bytes in the largest unit, binary before decimal, that means exactly `size`.
+
+    >>> format_size(8 * GIB), format_size(500_000_000), format_size(1025)
+    ('8Gi', '500M', '1025')
+    """
+    for unit, factor in _SIZE_UNITS.items():
+        if size and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def parse_duration(text: str | timedelta) -> timedelta:
+    """Read "28d", "24h", "60s", "25ms" or a sum such as "1h30m".
+
+    Raises:
+        ValueError: not a duration, or more than a `timedelta` holds.
+    """
+    if isinstance(text, timedelta):
+        return text
+    if not isinstance(text, str) or not re.fullmatch(DURATION_PATTERN, text):
+        raise ValueError(
+            f"{text!r} is not a duration; write whole numbers of d, h, m, s or ms, "
+            "such as 28d, 1h30m, 25ms"
+        )
+    parts = re.findall(r"([0-9]+)(ms|s|m|h|d)", text)
+    try:
+        return sum((int(count) * _DURATION_UNITS[unit] for count, unit in parts), timedelta())
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than any stream lives; write fewer days") from None
+
+
+def format_duration(duration: timedelta) -> str:
+    """Write a duration in its largest units; what is below a millisecond is dropped.
+
+    >>> format_duration(timedelta(days=28)), format_duration(timedelta(minutes=90))
+    ('28d', '1h30m')
+    """
+    written = ""
+    for unit, length in _DURATION_UNITS.items():
+        count, duration = divmod(duration, length)
+        written += f"{count}{unit}" if count else ""
+    return written or "0s"
+
+
+def _parse_resource(text: str | int) -> str:
+    written = str(text) if type(text) is int else text
+    if not isinstance(written, str) or not re.fullmatch(RESOURCE_PATTERN, written):
+        raise ValueError(f"{text!r} is not a Kubernetes quantity; write one such as 500m, 2, 400Mi")
+    return written
+
+
+ByteSize = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, return_type=str, when_used="json"),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": SIZE_PATTERN}),
+]
+"""Bytes. Text in YAML: a Kubernetes quantity of whole bytes, or a plain number."""
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    PlainSerializer(format_duration, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "duration", "pattern": DURATION_PATTERN}),
+]
+"""A length of time, in milliseconds at the finest."""
+
+ResourceQuantity = Annotated[
+    str,
+    BeforeValidator(_parse_resource),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": RESOURCE_PATTERN}),
+]
+"""A share of a node, kept as Kubernetes writes it: 500m, 2, 400Mi."""

@@ -1,0 +1,101 @@
+"""From the schema to the reference page: every field, its type, its default and its meaning."""
+
+from collections.abc import Iterator
+
+from dedupe_crds.openapi import Schema
+from dedupe_crds.rules import VALIDATIONS
+from dedupe_crds.stream import API_VERSION, KIND
+
+INTRODUCTION = """\
+# {kind}
+
+`apiVersion: {api_version}`, `kind: {kind}`. A Kafka topic without its duplicates.
+
+Sizes are Kubernetes quantities (`8Gi`, `500M`, `1024`). Durations are whole numbers of `d`, `h`,
+`m`, `s` and `ms`, and sums of them (`28d`, `1h30m`, `25ms`). A field not listed here is refused.
+
+`metadata.name` {name_rule}.
+"""
+
+
+def reference_page(schema: Schema) -> str:
+    """The page, in Markdown, for the schema of a DedupeStream."""
+    fields = schema["properties"]
+    name = fields["metadata"]["properties"]["name"]
+    name_rule = f"{name[VALIDATIONS][0]['message']}; at most {name['maxLength']} characters"
+    parts = [
+        INTRODUCTION.format(kind=KIND, api_version=API_VERSION, name_rule=name_rule),
+        "## spec\n",
+        _table(("Field", "Type", "Default", "Meaning"), _spec_rows("spec", fields["spec"])),
+        "## Rules between fields\n",
+        "`kubectl apply`, `dedupe validate` and the workers refuse a manifest that breaks one.\n",
+        _table(("Field", "Rule"), _rule_rows("spec", fields["spec"])),
+        "## status\n",
+        "Written by the operator.\n",
+        _table(("Field", "Type", "Meaning"), _status_rows("status", fields["status"])),
+    ]
+    return "\n".join(parts)
+
+
+def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema, bool]]:
+    """Every field below `path`, depth first: its path, its schema, whether it is required."""
+    for name, field in schema.get("properties", {}).items():
+        inner = f"{path}.{name}"
+        yield inner, field, name in schema.get("required", ())
+        yield from _walk(inner, field)
+        yield from _walk(f"{inner}[]", field.get("items", {}))
+
+
+def _spec_rows(path: str, schema: Schema) -> Iterator[tuple[str, ...]]:
+    for field_path, field, required in _walk(path, schema):
+        meaning = [field["description"]]
+        meaning += [_sentence(rule["message"]) for rule in _own_rules(field)]
+        default = "*required*" if required else _default(field)
+        yield f"`{field_path}`", _type(field), default, " ".join(meaning)
+
+
+def _status_rows(path: str, schema: Schema) -> Iterator[tuple[str, ...]]:
+    for field_path, field, _ in _walk(path, schema):
+        yield f"`{field_path}`", _type(field), field["description"]
+
+
+def _rule_rows(path: str, schema: Schema) -> Iterator[tuple[str, ...]]:
+    for model_path, model, _ in ((path, schema, True), *_walk(path, schema)):
+        for rule in model.get(VALIDATIONS, ()):
+            if "fieldPath" in rule:
+                yield f"`{model_path}{rule['fieldPath']}`", rule["message"]
+
+
+def _own_rules(field: Schema) -> Iterator[Schema]:
+    return (rule for rule in field.get(VALIDATIONS, ()) if "fieldPath" not in rule)
+
+
+def _type(field: Schema) -> str:
+    if "enum" in field:
+        return ", ".join(f"`{choice}`" for choice in field["enum"])
+    if "minimum" in field and "maximum" in field:
+        return f"integer, {field['minimum']} to {field['maximum']}"
+    if field.get("x-kubernetes-int-or-string"):
+        return "size"
+    if field.get("additionalProperties"):
+        return "map of quantities"
+    names = {"duration": "duration", "date-time": "time"}
+    return names.get(field.get("format", ""), str(field["type"]))
+
+
+def _default(field: Schema) -> str:
+    default = field.get("default")
+    if default is None or "properties" in field:
+        return ""
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def _sentence(message: str) -> str:
+    return message[0].upper() + message[1:] + "."
+
+
+def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = (head, ("---",) * len(head), *rows)
+    return "".join(
+        f"| {' | '.join(cell.replace('|', r'&#124;') for cell in row)} |\n" for row in lines
+    )

@@ -1,0 +1,151 @@
+"""What a worker tells the world: the body of GET /status and the meaning of its exit codes.
+
+The operator and the local runner read this; a field they do not know comes from a newer worker and
+is skipped, so that workers and readers can be upgraded in any order.
+"""
+
+from datetime import datetime
+from enum import IntEnum, StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Phase(StrEnum):
+    """Where a worker is in its life."""
+
+    STARTING = "Starting"
+    RECONCILING = "Reconciling"
+    RUNNING = "Running"
+    STOPPING = "Stopping"
+    FAILED = "Failed"
+
+
+class ExitCode(IntEnum):
+    """Why a worker process ended."""
+
+    OK = 0
+    FAILED = 1
+    CONFIG = 64
+    IDENTITY_REFUSED = 65
+    FENCED = 66
+    STATE_LOCKED = 67
+    UNSUPPORTED = 68
+    STUCK = 70
+
+    @property
+    def is_final(self) -> bool:
+        """Whether starting the same worker again would end the same way, or take over wrongly."""
+        return self in _FINAL
+
+
+_FINAL = frozenset(
+    {
+        ExitCode.CONFIG,
+        ExitCode.IDENTITY_REFUSED,
+        ExitCode.FENCED,
+        ExitCode.STATE_LOCKED,
+        ExitCode.UNSUPPORTED,
+    }
+)
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+    )
+
+
+class InputStatus(_Report):
+    """Where the worker stands in its input partition."""
+
+    topic: str = Field(description="The input topic.")
+    next_offset: int = Field(description="The offset that is read next.")
+    end_offset: int | None = Field(
+        default=None, description="The last stable offset of the partition, if it is known."
+    )
+    lag_messages: int | None = Field(
+        default=None,
+        description="endOffset - nextOffset: an upper bound of the messages to come, because "
+        "transactions leave gaps in the offsets.",
+    )
+
+
+class OutputStatus(_Report):
+    """Where the worker stands in its output partition."""
+
+    topic: str = Field(description="The output topic.")
+    position: int | None = Field(
+        default=None, description="The output offset up to which the store holds every id."
+    )
+
+
+class Counts(_Report):
+    """Records since the process started."""
+
+    consumed: int = Field(default=0, description="Records read.")
+    produced: int = Field(default=0, description="Records written to the output and committed.")
+    duplicates: int = Field(default=0, description="Records whose id was seen before.")
+    redelivered: int = Field(
+        default=0, description="Records read again whose output was already committed."
+    )
+    without_id: int = Field(default=0, description="Records that carry no id and were passed on.")
+    transactions: int = Field(default=0, description="Transactions committed.")
+    aborted_transactions: int = Field(default=0, description="Transactions aborted.")
+
+
+class WindowStatus(_Report):
+    """What the worker remembers."""
+
+    seconds: float = Field(description="Age of the oldest id still remembered.")
+    bytes: int = Field(description="Disk space the ids take.")
+    keys: int = Field(description="Ids remembered, as the store estimates them.")
+    generations: int = Field(description="Generations that hold ids.")
+    truncated: bool = Field(
+        description="Ids younger than the window were lost or dropped for size."
+    )
+    healthy: bool = Field(description="The window is longer than alertBelow, or still filling.")
+
+
+class ReconcileStatus(_Report):
+    """The comparison of the store with the output topic at the current or last start."""
+
+    reason: str = Field(description="Why this much was read, in CamelCase.")
+    records: int = Field(description="Records read so far.")
+    remaining: int = Field(description="Offsets still to read, an upper bound of the records.")
+    seconds: float = Field(description="Time taken so far.")
+
+
+class CheckpointStatus(_Report):
+    """The newest checkpoint."""
+
+    path: str = Field(description="Its directory.")
+    created: datetime = Field(description="When it was made.")
+    input_offset: int = Field(description="The input offset that comes after it.")
+    output_position: int = Field(description="The output offset up to which it is complete.")
+    keys: int = Field(description="Ids in it, as the store estimates them.")
+
+
+class WorkerStatus(_Report):
+    """The body of GET /status."""
+
+    stream: str = Field(description="namespace/name of the stream.")
+    partition: int = Field(description="The input partition this worker owns.")
+    phase: Phase = Field(description="Where the worker is in its life.")
+    ready: bool = Field(description="Reconciled and passing messages on.")
+    reason: str | None = Field(
+        default=None, description="Why it is not ready, in CamelCase, such as DiskFull."
+    )
+    message: str | None = Field(default=None, description="The same for people, and what to do.")
+    started_at: datetime = Field(description="When the process started.")
+    uptime_seconds: float = Field(description="Time since then.")
+    input: InputStatus = Field(description="Where it stands in the input.")
+    output: OutputStatus = Field(description="Where it stands in the output.")
+    counts: Counts = Field(description="Records since the process started.")
+    window: WindowStatus = Field(description="What it remembers.")
+    reconcile: ReconcileStatus | None = Field(
+        default=None, description="The reconcile of the current or last start."
+    )
+    checkpoint: CheckpointStatus | None = Field(
+        default=None, description="The newest checkpoint, if there is one."
+    )

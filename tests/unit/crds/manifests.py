@@ -1,0 +1,280 @@
+"""A good manifest, and the bad ones that differ from it in a field or two."""
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+ORDERS = """\
+apiVersion: dedupestream.io/v1alpha1
+kind: DedupeStream
+metadata: {name: orders, namespace: shop}
+spec:
+  kafka: {bootstrapServers: "kafka:9092", configSecretRef: {name: orders-kafka}}
+  input:  {topic: orders}
+  output: {topic: orders-clean}
+  id: {from: Key}
+  store:
+    type: RocksDB
+    window: {maxBytes: 8Gi, maxAge: 28d, alertBelow: 24h}
+  duplicates: {policy: Drop}
+  mode: Enforce
+  storage: {size: 20Gi, storageClassName: gp3, reclaimPolicy: Retain}
+  snapshots: {provider: CSI, schedule: "*/15 * * * *", keep: 4}
+  failover: {nodeNotReadyAfter: 60s}
+  worker:
+    image: registry.example/dedupe-worker:0.1.0
+    resources: {requests: {cpu: 500m, memory: 400Mi}, limits: {cpu: 2}}
+  suspend: false
+"""
+
+MINIMAL: dict[str, Any] = {
+    "apiVersion": "dedupestream.io/v1alpha1",
+    "kind": "DedupeStream",
+    "metadata": {"name": "orders"},
+    "spec": {
+        "kafka": {"bootstrapServers": "kafka:9092"},
+        "input": {"topic": "orders"},
+        "output": {"topic": "orders-clean"},
+        "id": {"from": "Key"},
+    },
+}
+
+REMOVED = object()
+
+
+def changed(changes: dict[str, Any]) -> dict[str, Any]:
+    """The minimal manifest with values set, or REMOVED, at dotted paths."""
+    document = deepcopy(MINIMAL)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        node = document
+        for name in parents:
+            node = node.setdefault(name, {})
+        if value is REMOVED:
+            del node[last]
+        else:
+            node[last] = value
+    return document
+
+
+@dataclass(frozen=True)
+class BadManifest:
+    """What is changed, and the path and a part of each sentence that its user must read."""
+
+    changes: dict[str, Any]
+    problems: list[tuple[str, str]]
+    title: str = field(default="")
+
+    def __str__(self) -> str:
+        """Name the case in a test's title."""
+        return self.title or ",".join(f"{path}={value!r}" for path, value in self.changes.items())
+
+
+def bad(path: str, value: object, hint: str, at: str = "", title: str = "") -> BadManifest:
+    """One field that is wrong, and told of at its own path unless `at` says another."""
+    return BadManifest({path: value}, [(at or path, hint)], title)
+
+
+LONG = "a" * 250
+TYPOS = [
+    bad("spec.kafak", {}, "unknown field; did you mean spec.kafka?"),
+    bad("spec.store.window.maxByte", "8Gi", "did you mean spec.store.window.maxBytes?"),
+    bad("spec.store.window.max_bytes", "8Gi", "did you mean spec.store.window.maxBytes?"),
+    bad("spec.generations", 4, "did you mean spec.store.window.generations?"),
+    bad("spec.partitions", 4, "unknown field; allowed here: kafka, input, output, id"),
+    bad("metadata.lables", {}, "did you mean metadata.labels?"),
+    bad("spec.id.from", "Headr", "'Headr' is not allowed; did you mean Header?"),
+    bad("spec.id.from", "key", "did you mean Key?; allowed: Key, Header, JsonPath, Content"),
+    bad("spec.mode", "Dry-run", "'Dry-run' is not allowed; allowed: Enforce, Observe"),
+    bad("spec.store.type", "rocksdb", "did you mean RocksDB?"),
+    bad("spec.storage.reclaimPolicy", "Keep", "allowed: Retain, Delete"),
+    bad("spec.snapshots", {"provider": "GCE", "schedule": "@daily"}, "allowed: CSI, EBS, S3",
+        "spec.snapshots.provider"),
+]  # fmt: skip
+MISSING = [
+    bad("spec", REMOVED, "is required"),
+    bad("metadata", REMOVED, "is required"),
+    bad("spec.kafka", REMOVED, "is required: The Kafka cluster."),
+    bad("spec.input", {}, "is required: Topic with duplicates.", "spec.input.topic"),
+    bad("spec.id", {}, "is required: Key: the record's key.", "spec.id.from"),
+    bad("spec.kafka.configSecretRef", {}, "is required", "spec.kafka.configSecretRef.name"),
+    bad("spec.snapshots", {"provider": "S3"}, "is required", "spec.snapshots.schedule"),
+]
+TYPES = [
+    bad("spec.input.topic", 5, "5 is not text; put it in quotes"),
+    bad("spec.input.topic", None, "no value is not text"),
+    bad("spec.output.topic", ["a"], "['a'] is not text"),
+    bad("spec.store", "RocksDB", "'RocksDB' is not a mapping of fields"),
+    bad("spec.suspend", "yes", "'yes' is not true or false"),
+    bad("spec.suspend", 1, "1 is not true or false"),
+    bad("spec.store.window.generations", "5", "'5' is not a whole number"),
+    bad("spec.store.window.generations", 4.5, "4.5 is not a whole number"),
+    bad("metadata.labels", {"app.kubernetes.io/part": True}, "True is not text",
+        "metadata.labels[app.kubernetes.io/part]"),
+    bad("metadata.annotations", "none", "'none' is not a mapping of names to values"),
+    bad("spec.worker.resources.requests", {1: "1"}, "1 is not text",
+        "spec.worker.resources.requests.1"),
+    bad("spec.output", {"topic": "a", 1: 1}, "1 is not a field name", "spec.output.1"),
+]  # fmt: skip
+SIZES = [
+    bad("spec.store.window.maxBytes", "8GB", "'8GB' is not a size; write bytes as a Kubernetes"),
+    bad("spec.store.window.maxBytes", "8 Gi", "'8 Gi' is not a size"),
+    bad("spec.store.window.maxBytes", -1, "-1 is not a size"),
+    bad("spec.store.window.maxBytes", 0.5, "0.5 is not a size"),
+    bad("spec.store.window.maxBytes", True, "True is not a size"),
+    bad("spec.store.window.maxBytes", "1Mi", "'1Mi' must be from 16Mi to 1Pi"),
+    bad("spec.store.window.maxBytes", 1000, "'1k' must be from 16Mi to 1Pi"),
+    bad("spec.storage.size", "99Ei", "'99Ei' is more than any disk holds"),
+    bad("spec.storage.size", "1Mi", "'1Mi' must be from 20Mi to 16Pi"),
+    bad("spec.worker.tuning.queueBytes", "100Ki", "must be from 1Mi to 1Gi"),
+    bad("spec.worker.tuning.blockCacheBytes", "0", "must be from 1Mi to 64Gi"),
+    bad("spec.worker.resources.limits.cpu", "half", "'half' is not a Kubernetes quantity"),
+    bad("spec.worker.resources.limits.cpu", 0.5, "0.5 is not a Kubernetes quantity"),
+]
+DURATIONS = [
+    bad("spec.store.window.maxAge", "28 days", "'28 days' is not a duration; write whole numbers"),
+    bad("spec.store.window.maxAge", 60, "60 is not a duration"),
+    bad("spec.store.window.maxAge", "-5d", "'-5d' is not a duration"),
+    bad("spec.store.window.maxAge", "", "'' is not a duration"),
+    bad("spec.store.window.maxAge", "4000d", "'4000d' must be from 1s to 3650d"),
+    bad("spec.store.window.maxAge", "999999999999d", "is longer than any stream lives"),
+    bad("spec.store.window.alertBelow", "3651d", "must be from 0s to 3650d"),
+    bad("spec.worker.tuning.commitInterval", "0s", "'0s' must be from 1ms to 30s"),
+    bad("spec.worker.tuning.commitInterval", "1m", "'1m' must be from 1ms to 30s"),
+    bad("spec.failover.nodeNotReadyAfter", "1s", "'1s' must be from 5s to 1d"),
+]
+NUMBERS = [
+    bad("spec.store.window.generations", 1, "1 is out of bounds; allowed: 2 to 16"),
+    bad("spec.store.window.generations", 17, "17 is out of bounds; allowed: 2 to 16"),
+    bad("spec.worker.tuning.maxBatchRecords", 0, "allowed: 1 to 1000000"),
+    bad("spec.worker.tuning.maxTransactionRecords", 0, "allowed: 1 to 10000000"),
+    bad("spec.snapshots", {"provider": "S3", "schedule": "@daily", "keep": 0}, "allowed: 1 to 1000",
+        "spec.snapshots.keep"),
+]  # fmt: skip
+TEXTS = [
+    bad("metadata.name", "Orders", "'Orders' must be lower-case letters, digits and '-'"),
+    bad("metadata.name", "1st", "beginning with a letter"),
+    bad("metadata.name", "orders-", "not ending with '-'"),
+    bad("metadata.name", "a" * 47, "is too long; allowed: at most 46 characters"),
+    bad("metadata.name", "", "is empty"),
+    bad("spec.input.topic", "a b", "'a b' must be a Kafka topic name"),
+    bad("spec.input.topic", "..", "'..' must be a Kafka topic name"),
+    bad("spec.input.topic", "orders\n", "must be a Kafka topic name"),
+    bad("spec.input.topic", LONG, "is too long; allowed: at most 249 characters"),
+    bad("spec.output.topic", ".", "'.' must be a Kafka topic name"),
+    bad("spec.kafka.bootstrapServers", "kafka", "'kafka' must be host:port"),
+    bad("spec.kafka.bootstrapServers", "kafka:0", "must be host:port"),
+    bad("spec.kafka.bootstrapServers", "kafka:65536", "must be host:port"),
+    bad("spec.kafka.bootstrapServers", "a:1, b:2", "no spaces between"),
+    bad("spec.kafka.bootstrapServers", "SSL://a:1", "must be host:port"),
+    bad("spec.kafka.configSecretRef.name", "My_Secret", "must be the name of a Kubernetes object"),
+    bad("spec.storage.storageClassName", "GP3", "must be the name of a Kubernetes object"),
+    bad("spec.snapshots", {"provider": "EBS", "schedule": "hourly"}, "must be a cron schedule",
+        "spec.snapshots.schedule"),
+    bad("spec.snapshots", {"provider": "EBS", "schedule": "* * * * * *"}, "must be a cron schedule",
+        "spec.snapshots.schedule"),
+]  # fmt: skip
+RELATIONS = [
+    BadManifest(
+        {"spec.output.topic": "orders"},
+        [("spec.output.topic", "'orders' must differ from spec.input.topic")],
+    ),
+    BadManifest(
+        {"spec.id.from": "Header"}, [("spec.id.name", "must name the header if spec.id.from is")]
+    ),
+    BadManifest({"spec.id.name": "h"}, [("spec.id.name", "'h' must name the header if")]),
+    BadManifest(
+        {"spec.id": {"from": "Header", "name": "h", "path": "$.id"}},
+        [("spec.id.path", "must be absent otherwise")],
+    ),
+    BadManifest({"spec.id.from": "JsonPath"}, [("spec.id.path", "must say where the id is")]),
+    BadManifest(
+        {"spec.id": {"from": "JsonPath", "path": "order.id"}},
+        [("spec.id.path", "'order.id' must be a JSONPath that begins with $")],
+    ),
+    BadManifest(
+        {"spec.duplicates.policy": "Topic"}, [("spec.duplicates.topic", "must name a topic if")]
+    ),
+    BadManifest(
+        {"spec.duplicates.topic": "again"}, [("spec.duplicates.topic", "must be absent otherwise")]
+    ),
+    BadManifest(
+        {"spec.duplicates": {"policy": "Topic", "topic": "a/b"}},
+        [("spec.duplicates.topic", "must be a Kafka topic name")],
+    ),
+    BadManifest(
+        {"spec.duplicates": {"policy": "Topic", "topic": "orders-clean"}},
+        [("spec.duplicates.topic", "'orders-clean' must differ from spec.input.topic and")],
+    ),
+    BadManifest(
+        {"spec.store.window.maxBytes": "20Gi"},
+        [("spec.storage.size", "'20Gi' (the default) must be at least 1.25 times")],
+    ),
+    BadManifest(
+        {"spec.storage.size": "9Gi"},
+        [("spec.storage.size", "'9Gi' must be at least 1.25 times spec.store.window.maxBytes")],
+    ),
+    BadManifest(
+        {"spec.store.window.maxAge": "12h"},
+        [("spec.store.window.alertBelow", "'1d' (the default) must be shorter than")],
+    ),
+    BadManifest(
+        {"spec.store.window": {"maxAge": "2d", "alertBelow": "48h"}},
+        [("spec.store.window.alertBelow", "'2d' must be shorter than spec.store.window.maxAge")],
+    ),
+    BadManifest(
+        {"spec.worker.tuning": {"maxBatchRecords": 10, "maxTransactionRecords": 9}},
+        [("spec.worker.tuning.maxTransactionRecords", "9 must be at least")],
+    ),
+]
+ALL_AT_ONCE = BadManifest(
+    {
+        "spec.kafak": {},
+        "spec.output.topic": "orders",
+        "spec.id": {"from": "Header"},
+        "spec.store.window": {"maxBytes": "1Ki", "maxAge": "1h"},
+        "spec.storage.size": "8Gb",
+        "spec.suspend": "no",
+    },
+    [
+        ("spec.kafak", "did you mean spec.kafka?"),
+        ("spec.output.topic", "must differ from spec.input.topic"),
+        ("spec.id.name", "must name the header"),
+        ("spec.store.window.maxBytes", "must be from 16Mi"),
+        ("spec.store.window.alertBelow", "must be shorter than"),
+        ("spec.storage.size", "is not a size"),
+        ("spec.suspend", "is not true or false"),
+    ],
+    "all at once",
+)
+BAD_MANIFESTS = [
+    *TYPOS,
+    *MISSING,
+    *TYPES,
+    *SIZES,
+    *DURATIONS,
+    *NUMBERS,
+    *TEXTS,
+    *RELATIONS,
+    ALL_AT_ONCE,
+]
+
+GOOD_CHANGES: list[dict[str, Any]] = [
+    {},
+    {"metadata.name": "a" * 46},
+    {"spec.input.topic": "...", "spec.output.topic": "A_z.9-"},
+    {"spec.kafka.bootstrapServers": "10.0.0.1:9092,[::1]:65535,kafka_1.shop.svc:1"},
+    {"spec.id": {"from": "Header", "name": "Message-Id"}},
+    {"spec.id": {"from": "JsonPath", "path": "$['order']['id']"}},
+    {"spec.id": {"from": "JsonPath", "path": "$"}},
+    {"spec.id": {"from": "Content"}},
+    {"spec.duplicates": {"policy": "Topic", "topic": "orders-again"}},
+    {"spec.store.window.maxBytes": 16 * 1024**2, "spec.storage.size": "20Mi"},
+    {"spec.store.window.maxBytes": "1.5Gi", "spec.storage.size": 2 * 1024**3},
+    {"spec.store.window": {"maxAge": "1d12h", "alertBelow": "0s", "generations": 16}},
+    {"spec.store.window.maxBytes": "16Gi", "spec.storage.size": "20Gi"},
+    {"spec.snapshots": {"provider": "S3", "schedule": "5 0,12 1-7 JAN-DEC MON#1"}},
+    {"spec.snapshots": {"provider": "EBS", "schedule": "@hourly", "keep": 1000}},
+    {"spec.worker.resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}},
+    {"spec.worker.tuning": {"commitInterval": "30s", "maxTransactionRecords": 10_000}},
+]

@@ -1,0 +1,203 @@
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dedupe_crds import generate
+from dedupe_crds.manifest import ManifestError, parse_manifest
+from dedupe_crds.openapi import custom_resource_definition, stream_schema
+from tests.unit.crds.manifests import BAD_MANIFESTS, MINIMAL, changed
+
+Schema = dict[str, Any]
+
+TYPES = {"object", "array", "string", "integer", "number", "boolean"}
+ALLOWED = {
+    "type", "format", "description", "default", "enum", "pattern", "minLength", "maxLength",
+    "minimum", "maximum", "minItems", "maxItems", "maxProperties", "properties", "required",
+    "items", "additionalProperties", "nullable", "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations",
+}  # fmt: skip
+"""Of the keywords Kubernetes allows in a structural schema, those that are of use here."""
+
+
+def children(node: Schema) -> Iterator[tuple[str, Schema]]:
+    for name, field in node.get("properties", {}).items():
+        yield f".{name}", field
+    for keyword in ("items", "additionalProperties"):
+        if keyword in node:
+            yield f"[{keyword}]", node[keyword]
+
+
+def walk(node: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    yield path, node
+    for name, child in children(node):
+        yield from walk(child, path + name)
+
+
+def not_structural(path: str, node: Schema) -> Iterator[str]:
+    """What Kubernetes' rules for structural schemas say against one node."""
+    if unknown := node.keys() - ALLOWED:
+        yield f"{path}: keywords {unknown}"
+    if node.get("x-kubernetes-int-or-string"):
+        if "type" in node:
+            yield f"{path}: int-or-string has a type"
+    elif node.get("type") not in TYPES:
+        yield f"{path}: type is {node.get('type')}"
+    if "properties" in node and "additionalProperties" in node:
+        yield f"{path}: properties and additionalProperties"
+    if node.get("type") == "array" and "items" not in node:
+        yield f"{path}: array without items"
+    if missing := set(node.get("required", ())) - node.get("properties", {}).keys():
+        yield f"{path}: requires {missing}, which it has not"
+    for key in node.get("x-kubernetes-list-map-keys", ()):
+        if key not in node["items"]["required"]:
+            yield f"{path}: list key {key} is not required"
+
+
+def unsound_rules(path: str, node: Schema) -> Iterator[str]:
+    """What Kubernetes' rules for CEL say against the rules of one node."""
+    for rule in node.get("x-kubernetes-validations", ()):
+        if "\n" in rule["message"] or not rule["message"].strip():
+            yield f"{path}: a rule needs a message of one line"
+        if ".matches(" in rule["rule"] and "maxLength" not in node:
+            yield f"{path}: a rule matches a text of any length, and may cost too much"
+        if "fieldPath" in rule:
+            yield from absent(path, node, rule["fieldPath"])
+
+
+def absent(path: str, node: Schema, field_path: str) -> Iterator[str]:
+    for name in field_path.split(".")[1:]:
+        if name not in node.get("properties", {}):
+            yield f"{path}: a rule blames {field_path}, which is not there"
+            return
+        node = node["properties"][name]
+
+
+def mismatches(value: object, node: Schema, path: str) -> Iterator[str]:
+    """What is wrong with a default, by the parts of the schema that defaults use."""
+    kinds = {"object": dict, "string": str, "integer": int, "boolean": bool}
+    if not isinstance(value, kinds.get(node.get("type", ""), str)):
+        yield f"{path}: default {value!r} is not {node.get('type')}"
+    if "pattern" in node and not re.search(node["pattern"], str(value)):
+        yield f"{path}: default {value!r} does not match"
+    if "enum" in node and value not in node["enum"]:
+        yield f"{path}: default {value!r} is not allowed"
+    if isinstance(value, dict):
+        # The API server runs an object's rules on its default before it fills in more.
+        fields = node["properties"]
+        left_out = {name for name in fields if "default" in fields[name]} - value.keys()
+        if left_out or value.keys() - fields.keys():
+            yield f"{path}: default has not exactly the fields that have one: {value}"
+        for name in value.keys() & fields.keys():
+            yield from mismatches(value[name], fields[name], f"{path}.{name}")
+
+
+def test_the_schema_is_structural() -> None:
+    nodes = list(walk(stream_schema()))
+    assert [what for path, node in nodes for what in not_structural(path, node)] == []
+    assert [what for path, node in nodes for what in unsound_rules(path, node)] == []
+
+
+@pytest.mark.parametrize(
+    ("node", "against"),
+    [
+        ({"$ref": "#/Window"}, "keywords"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "keywords"),
+        ({"description": "untyped"}, "type is None"),
+        ({"type": "string", "x-kubernetes-int-or-string": True}, "int-or-string has a type"),
+        ({"type": "array"}, "array without items"),
+        ({"type": "object", "required": ["name"]}, "requires {'name'}"),
+    ],
+)
+def test_the_checker_sees_what_is_not_structural(node: Schema, against: str) -> None:
+    assert any(against in what for what in not_structural("node", node))
+
+
+def test_the_defaults_are_valid_and_complete() -> None:
+    found = [(path, node) for path, node in walk(stream_schema()) if "default" in node]
+    assert {".spec.store", ".spec.store.window.maxBytes", ".spec.suspend"} <= {p for p, _ in found}
+    wrong = [what for path, node in found for what in mismatches(node["default"], node, path)]
+    assert wrong == []
+
+
+def test_every_field_is_described() -> None:
+    schema = stream_schema()["properties"]
+    for part in ("spec", "status"):
+        for path, node in walk(schema[part], part):
+            if "[additionalProperties]" not in path and not path.endswith("[items]"):
+                assert node.get("description", "").endswith("."), path
+
+
+def test_every_rule_of_the_api_server_is_a_refusal_in_python_of_the_same_field() -> None:
+    told = set()
+    for case in BAD_MANIFESTS:
+        with pytest.raises(ManifestError) as refused:
+            parse_manifest(changed(case.changes), "bad")
+        told |= set(refused.value.problems)
+    checked = 0
+    for path, node in walk(stream_schema()):
+        for rule in node.get("x-kubernetes-validations", ()):
+            if "oldSelf" in rule["rule"]:
+                continue  # about a change, of which a manifest alone tells nothing
+            field = (path + rule.get("fieldPath", "")).removeprefix(".")
+            matching = [
+                line
+                for line in told
+                if line.startswith(f"{field}: ") and line.endswith(rule["message"])
+            ]
+            assert matching, f"no bad manifest breaks the rule of {field}: {rule['message']}"
+            checked += 1
+    assert checked >= 20
+
+
+def test_what_must_never_change_is_guarded_and_nothing_else() -> None:
+    guarded = {
+        path
+        for path, node in walk(stream_schema())
+        for rule in node.get("x-kubernetes-validations", ())
+        if "oldSelf" in rule["rule"]
+    }
+    assert guarded == {".spec.input.topic", ".spec.output.topic", ".spec.id", ".spec.storage.size"}
+
+
+def test_printer_columns_lead_to_fields_of_the_status() -> None:
+    (version,) = custom_resource_definition()["spec"]["versions"]
+    columns = {column["name"]: column for column in version["additionalPrinterColumns"]}
+    assert list(columns) == ["Ready", "Partitions", "Window", "Duplicates", "Lag", "Age"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    for name in ("Partitions", "Window", "Duplicates", "Lag"):
+        field = status[columns[name]["jsonPath"].removeprefix(".status.")]
+        assert field["type"] == columns[name]["type"]
+
+
+def test_the_generated_files_are_current() -> None:
+    assert generate.differences(generate.ROOT) == []
+
+
+def test_check_prints_what_differs_and_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    run = CliRunner()
+    assert run.invoke(generate.main).exit_code == 0
+    assert run.invoke(generate.main, ["--check"]).exit_code == 0
+    definition = tmp_path / "crds/dedupestreams.dedupestream.io.yaml"
+    definition.write_text(definition.read_text().replace("- dds", "- ddz"))
+    result = run.invoke(generate.main, ["--check"])
+    assert result.exit_code == 1
+    assert "-    - ddz\n+    - dds\n" in result.stdout
+    assert "make generate" in result.stderr
+
+
+def test_the_generated_definition_is_the_one_that_was_built() -> None:
+    text = generate.generated_files()["crds/dedupestreams.dedupestream.io.yaml"]
+    assert yaml.safe_load(text) == custom_resource_definition()
+
+
+def test_the_minimal_manifest_has_just_what_the_schema_requires() -> None:
+    spec = stream_schema()["properties"]["spec"]
+    assert set(spec["required"]) == MINIMAL["spec"].keys()

@@ -1,0 +1,1 @@
+"""One partition's deduplicating process: knows Kafka and RocksDB, and nothing of its surroundings."""

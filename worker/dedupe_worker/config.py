@@ -1,0 +1,78 @@
+"""One worker's configuration: the stream's manifest, a partition number, a directory. Built once, passed down."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dedupe_crds.flow import DuplicatePolicy
+from dedupe_crds.manifest import ManifestError, load_manifest
+from dedupe_crds.store import StoreType
+from dedupe_crds.stream import DedupeStream
+from dedupe_worker.errors import InvalidConfig, Unsupported
+from dedupe_worker.generations import Bounds
+from dedupe_worker.identity import StateDirectory
+from dedupe_worker.kafka_client import read_properties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """What a worker is told. `properties` are the user's librdkafka properties and may hold secrets."""
+
+    stream: DedupeStream
+    partition: int
+    state: StateDirectory
+    properties: Mapping[str, str] = field(repr=False)
+
+    @property
+    def stream_id(self) -> str:
+        """namespace/name, as recorded on the volume."""
+        return f"{self.stream.metadata.namespace}/{self.stream.metadata.name}"
+
+    @property
+    def group(self) -> str:
+        """The consumer group whose offsets say how far the input is read."""
+        return f"{self.stream.metadata.namespace}.{self.stream.metadata.name}"
+
+    @property
+    def transactional_id(self) -> str:
+        """One for each partition of each stream: a second worker with it fences the first."""
+        return f"{self.group}.{self.partition}"
+
+    @property
+    def bounds(self) -> Bounds:
+        """The window's bounds."""
+        window = self.stream.spec.store.window
+        return Bounds(
+            max_bytes=window.max_bytes, max_age=window.max_age, generations=window.generations
+        )
+
+
+def load_config(
+    *, manifest: Path, partition: int, state_dir: Path, kafka_properties: Path | None
+) -> WorkerConfig:
+    """Read and check everything a worker is started with. Raises InvalidConfig or Unsupported."""
+    try:
+        stream = load_manifest(manifest)
+    except ManifestError as error:
+        raise InvalidConfig(str(error)) from error
+    check_supported(stream)
+    return WorkerConfig(
+        stream=stream,
+        partition=partition,
+        state=StateDirectory(state_dir),
+        properties=read_properties(kafka_properties),
+    )
+
+
+def check_supported(stream: DedupeStream) -> None:
+    """Refuse what this version does not do, rather than ignore it. Raises Unsupported."""
+    spec = stream.spec
+    if spec.store.type is not StoreType.ROCKSDB:
+        raise Unsupported(
+            f"spec.store.type: {spec.store.type.value} is not available in this version; use {StoreType.ROCKSDB.value}"
+        )
+    if spec.duplicates.policy is not DuplicatePolicy.DROP:
+        raise Unsupported(
+            f"spec.duplicates.policy: {spec.duplicates.policy.value} is not available in this version; "
+            f"use {DuplicatePolicy.DROP.value}"
+        )

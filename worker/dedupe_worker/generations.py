@@ -1,0 +1,95 @@
+"""When a generation is sealed and when it is dropped: decisions only, no I/O.
+
+The window of remembered ids is a row of generations, each a RocksDB column family. New ids go to the newest; when
+that one holds its share it is sealed and the next begun; when the whole is over its bounds the oldest is dropped at
+once. Nothing is ever scanned or deleted key by key. Source: Segment, "Delivering billions of messages exactly once"
+(size first, oldest first); the split into generations is ours, see docs/decisions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The window's bounds. `max_bytes` on disk, over all generations; `generations` is how finely it ages."""
+
+    max_bytes: int
+    max_age: timedelta
+    generations: int
+
+    @property
+    def generation_bytes(self) -> int:
+        """The size at which a generation is sealed."""
+        return self.max_bytes // self.generations
+
+    @property
+    def largest_write_records(self) -> int:
+        """Ids that may be written at once: a thirty-second of a generation, at some 36 bytes each on disk.
+
+        More would fill several memtables before the ageing is asked, and carry a small window over its bound.
+        """
+        return max(1000, self.generation_bytes // 32 // 36)
+
+    @property
+    def generation_age(self) -> timedelta:
+        """The age at which a generation is sealed though it is small, so that age, too, goes in steps."""
+        return self.max_age / self.generations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What is known of one generation. Times are Unix milliseconds of when its ids were seen; 0 while empty."""
+
+    name: str
+    keys: int
+    size_bytes: int
+    first_seen_ms: int
+    last_seen_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ageing:
+    """What to do: seal the newest generation, and drop these, oldest first."""
+
+    seal: bool
+    drop: tuple[str, ...]
+    drops_for_size: bool
+
+
+def plan_ageing(generations: Sequence[Generation], bounds: Bounds, now_ms: int) -> Ageing:
+    """Decide from the generations, oldest first, the newest being the one that is written to.
+
+    The newest is never dropped: its ids are in use by the running transaction.
+    """
+    newest = generations[-1]
+    seal = newest.keys > 0 and (
+        newest.size_bytes >= bounds.generation_bytes
+        or now_ms - newest.first_seen_ms >= _milliseconds(bounds.generation_age)
+    )
+    sealed = generations if seal else generations[:-1]
+    total = sum(g.size_bytes for g in generations)
+    oldest_kept_ms = now_ms - _milliseconds(bounds.max_age)
+    drop: list[str] = []
+    drops_for_size = False
+    for generation in sealed:
+        over_size = total > bounds.max_bytes
+        if not over_size and generation.last_seen_ms > oldest_kept_ms:
+            break
+        if generation is newest:
+            break
+        drop.append(generation.name)
+        drops_for_size |= over_size
+        total -= generation.size_bytes
+    return Ageing(seal, tuple(drop), drops_for_size)
+
+
+def window_seconds(generations: Sequence[Generation], now_ms: int) -> float:
+    """Age of the oldest id still remembered; 0 while there is none."""
+    first = next((g.first_seen_ms for g in generations if g.keys), now_ms)
+    return max(0, now_ms - first) / 1000
+
+
+def _milliseconds(duration: timedelta) -> float:
+    return duration / timedelta(milliseconds=1)

@@ -1,0 +1,132 @@
+"""Whose state directory this is: a volume of another stream or partition is refused, never opened.
+
+identity.json   see `Identity`
+lock            held while a worker has the directory
+db/             the store
+checkpoints/    copies of it, see checkpoint.py
+"""
+
+import fcntl
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from dedupe_worker.errors import DiskFull, IdentityRefused, InvalidConfig, StateLocked
+
+_FORMAT: Final = 1
+
+
+class Identity(BaseModel):
+    """What is recorded in identity.json.
+
+    `stream` is "namespace/name" rather than the UID of the Kubernetes object: a stream deleted with its volumes
+    retained and applied again is the same stream. What the ids stand for is told by the topics' UUIDs.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    format: int = _FORMAT
+    stream: str
+    partition: int
+    input_topic_id: str
+    output_topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    """The paths below one worker's state directory."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """RocksDB's directory."""
+        return self.root / "db"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are."""
+        return self.root / "checkpoints"
+
+    @property
+    def _identity(self) -> Path:
+        return self.root / "identity.json"
+
+    def lock(self) -> IO[str]:
+        """Take the directory for this process, until the file returned is closed.
+
+        Raises StateLocked if another process has it, InvalidConfig if it can't be written to.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            file = (self.root / "lock").open("w")
+        except OSError as error:
+            raise InvalidConfig(f"state directory {self.root}: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            raise StateLocked(
+                f"state directory {self.root} is in use by another worker; stop that one first"
+            ) from error
+        return file
+
+    def recorded(self, stream: str, partition: int) -> Identity | None:
+        """The identity on record, None for a new directory. Raises IdentityRefused if it is another's."""
+        try:
+            text = self._identity.read_text()
+        except FileNotFoundError:
+            return None
+        try:
+            identity = Identity.model_validate_json(text)
+        except ValidationError as error:
+            raise IdentityRefused(
+                f"{self._identity} can't be read as a worker's identity: {error}"
+            ) from error
+        if identity.format != _FORMAT:
+            raise IdentityRefused(
+                f"{self._identity} has format {identity.format}; this version reads format {_FORMAT}"
+            )
+        if (identity.stream, identity.partition) != (stream, partition):
+            raise IdentityRefused(
+                f"state directory {self.root} belongs to {identity.stream} partition {identity.partition}, "
+                f"not to {stream} partition {partition}; give this worker its own directory or an empty one"
+            )
+        return identity
+
+    def record(self, identity: Identity) -> None:
+        """Write the identity, all or nothing."""
+        write_atomically(self._identity, identity.model_dump_json(by_alias=True, indent=2) + "\n")
+
+    def discard_store(self) -> None:
+        """Remove the store, to be rebuilt."""
+        shutil.rmtree(self.database, ignore_errors=True)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a small file so that a crash leaves the old or the new one. Raises DiskFull or OSError."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        if error.errno in (28, 122):  # ENOSPC, EDQUOT
+            raise DiskFull(
+                f"writing {path}: {error.strerror}; free or add space on the volume"
+            ) from error
+        raise

@@ -1,0 +1,150 @@
+"""The input partition as the loop reads it."""
+
+import time
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from dedupe_worker.errors import WorkerError
+from dedupe_worker.kafka_client import kafka_error
+
+_IDLE_POLL_SECONDS: Final = 0.5
+_TIMEOUT_SECONDS: Final = 15.0
+_RETRY_SECONDS: Final = 0.1
+# What a broker that has just started answers for a moment.
+_COORDINATOR_ON_ITS_WAY: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+
+class OffsetOutOfRange(WorkerError):
+    """The next offset is not (or no longer) in the partition; the reader is repositioned, see session.py."""
+
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records in order. `caught_up`: there was nothing more to read. `next_offset` is after the last record
+    and after the transaction markers that follow it at the end of the partition."""
+
+    records: list[Message]
+    next_offset: int
+    caught_up: bool
+
+
+class PartitionReader:
+    """Reads committed records of one partition from an offset on.
+
+    Raises OffsetOutOfRange, or what `kafka_error` makes of Kafka's errors.
+    """
+
+    def __init__(self, consumer: Consumer, topic: str, partition: int) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._partition = partition
+        self._next_offset = 0
+        self._idle = False
+
+    def seek(self, offset: int) -> None:
+        """Read from `offset` on."""
+        self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
+        self._next_offset = offset
+        self._idle = False
+
+    def committed_offset(self) -> int | None:
+        """The offset that the group has committed; None if it has none."""
+        action = f"reading the committed offset of {self._topic}/{self._partition}"
+        where = TopicPartition(self._topic, self._partition)
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                found = self._consumer.committed([where], timeout=_TIMEOUT_SECONDS)[0]
+            except KafkaException as error:
+                if (
+                    error.args[0].code() not in _COORDINATOR_ON_ITS_WAY
+                    or time.monotonic() > deadline
+                ):
+                    raise kafka_error(error, action) from error
+                self._consumer.poll(_RETRY_SECONDS)
+                continue
+            if found.error is not None:
+                raise kafka_error(found.error, action)
+            return found.offset if found.offset >= 0 else None
+
+    def end_offset(self) -> int | None:
+        """The end of the partition as of the last fetch."""
+        where = TopicPartition(self._topic, self._partition)
+        watermarks = self._consumer.get_watermark_offsets(where, cached=True)
+        return watermarks[1] if watermarks and watermarks[1] >= 0 else None
+
+    def read(self, max_records: int, wait_seconds: float) -> Batch:
+        """Up to `max_records` records, as many as come within `wait_seconds`.
+
+        While the partition is idle this waits longer for the first one, and still returns at once when it comes.
+        """
+        try:
+            messages = self._receive(max_records, wait_seconds)
+        except KafkaException as error:
+            raise kafka_error(error, f"reading {self._topic}/{self._partition}") from error
+        records = [m for m in messages if m.error() is None]
+        if records:
+            self._next_offset = (records[-1].offset() or 0) + 1
+        at_end = False
+        if len(records) < len(messages):
+            at_end = self._judge([m for m in messages if m.error() is not None])
+        self._idle = not records
+        # What came in while this batch was made ready is no backlog.
+        behind = (self.end_offset() or 0) - self._next_offset
+        caught_up = self._idle or at_end or behind <= len(records)
+        return Batch(records, self._next_offset, caught_up)
+
+    def group_metadata(self) -> object:
+        """What a transaction needs to commit this reader's offsets."""
+        return self._consumer.consumer_group_metadata()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()
+
+    def _receive(self, max_records: int, wait_seconds: float) -> list[Message]:
+        if not self._idle:
+            return self._consumer.consume(max_records, wait_seconds)
+        first = self._consumer.poll(_IDLE_POLL_SECONDS)
+        if first is None:
+            return []
+        if first.error() is not None or max_records == 1:
+            return [first]
+        return [first, *self._consumer.consume(max_records - 1, wait_seconds)]
+
+    def _judge(self, failed: list[Message]) -> bool:
+        """True if the end of the partition was among what is not a record."""
+        at_end = False
+        for message in failed:
+            error = message.error()
+            assert error is not None  # noqa: S101 (for the type checker: the caller chose by it)
+            match error.code():
+                case KafkaError._PARTITION_EOF:  # noqa: SLF001 (a public name)
+                    at_end = True
+                    # Behind the last record there may be transaction markers, which take offsets too.
+                    self._next_offset = max(self._next_offset, message.offset() or 0)
+                case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE:  # noqa: SLF001
+                    raise OffsetOutOfRange(
+                        f"offset {self._next_offset} of {self._topic}/{self._partition} does not exist: {error.str()}"
+                    )
+                case _ if not error.retriable():
+                    raise kafka_error(error, f"reading {self._topic}/{self._partition}")
+        return at_end
+
+
+class Reader(Protocol):
+    """What the loop needs of a PartitionReader."""
+
+    def read(self, max_records: int, wait_seconds: float) -> Batch: ...  # noqa: D102
+    def end_offset(self) -> int | None: ...  # noqa: D102
+    def group_metadata(self) -> object: ...  # noqa: D102

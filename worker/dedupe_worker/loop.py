@@ -1,0 +1,224 @@
+"""The loop: consume, identify, look up, produce, commit, and only then remember.
+
+    1  read a batch, take the ids
+    2  look them up: in the store, in the open transaction, in the batch itself
+    3  produce the first record of each id, as it is, in order
+    4  commit: the output records and the input offset become visible together
+    5  write the new ids to the store, with the output position they are complete up to
+
+A process may die between any two of these: before 4 the transaction never happened, after it the output topic has
+the records and the next start learns their ids from there. So an id is in the store only if its record is in the
+output. Sources: Segment's deduplication (the output topic as the store's log), Kafka's transactions (KIP-98, KIP-447).
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+from confluent_kafka import Message
+
+from dedupe_crds.flow import Mode
+from dedupe_worker.board import Board
+from dedupe_worker.errors import RecordRefused
+from dedupe_worker.ids import Extractor
+from dedupe_worker.input import Batch, Reader
+from dedupe_worker.owner import encode_owners
+from dedupe_worker.window import Window
+
+_LONGEST_TRANSACTION_SECONDS: Final = 1.0
+
+
+class Output(Protocol):
+    """What the loop needs of a TransactionalOutput."""
+
+    @property
+    def position(self) -> int | None: ...  # noqa: D102 (see output.py)
+    def begin(self) -> None: ...  # noqa: D102
+    def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
+    def commit(self, input_topic: str, next_offset: int, group_metadata: object) -> None: ...  # noqa: D102
+    def abort(self) -> None: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopConfig:
+    """What the loop is told. `commit_interval_seconds` is how long it gathers records when it has caught up."""
+
+    input_topic: str
+    partition: int
+    mode: Mode
+    commit_interval_seconds: float
+    max_batch_records: int
+    max_transaction_records: int
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """The open transaction."""
+
+    began: float
+    first_offset: int
+    records: int = 0
+    passed: int = 0
+    next_offset: int = 0
+
+
+class Loop:
+    """One partition's loop, over a reader, an output and a window that are ready to be used.
+
+    `position` is the output offset up to which the window is complete at the start.
+    """
+
+    def __init__(
+        self,
+        config: LoopConfig,
+        *,
+        reader: Reader,
+        output: Output,
+        window: Window,
+        extract: Extractor,
+        board: Board,
+        position: int,
+    ) -> None:
+        self._config = config
+        self._reader = reader
+        self._output = output
+        self._window = window
+        self._extract = extract
+        self._board = board
+        self._position = position
+        self._open: _Transaction | None = None
+
+    def step(self) -> None:
+        """Read one batch and pass it on; commit when the transaction is due. Raises WorkerError."""
+        config = self._config
+        with self._stage("consume"):
+            batch = self._reader.read(config.max_batch_records, config.commit_interval_seconds)
+        try:
+            if batch.records:
+                self._board.calm()
+                self._pass_on(batch)
+            if self._open and self._is_due(self._open, batch):
+                self.commit()
+        except RecordRefused as error:
+            raise self._located(error) from error
+        self._show(batch)
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether records wait to be committed."""
+        return self._open is not None
+
+    def commit(self) -> None:
+        """Commit the open transaction, if there is one, and remember its ids."""
+        transaction = self._open
+        if transaction is None:
+            return
+        with self._stage("commit"):
+            self._output.commit(
+                self._config.input_topic, transaction.next_offset, self._reader.group_metadata()
+            )
+        # From here on the records are out, whatever becomes of the store.
+        self._position = self._output.position or self._position
+        self._open = None
+        self._board.recover()
+        tally = self._board.tally
+        tally.transactions += 1
+        tally.produced += transaction.passed
+        now_ms = int(time.time() * 1000)
+        with self._stage("store"):
+            self._window.commit(
+                output_position=self._position, input_offset=transaction.next_offset, seen_ms=now_ms
+            )
+            self._window.store.age(now_ms)
+
+    def abort(self) -> None:
+        """Give the open transaction up, if there is one."""
+        if self._open:
+            self._open = None
+            self._board.tally.aborted_transactions += 1
+            self._window.abort()
+            self._output.abort()
+
+    def _is_due(self, transaction: _Transaction, batch: Batch) -> bool:
+        """Small transactions while caught up, for latency; large ones under a backlog, for throughput."""
+        return (
+            batch.caught_up
+            or transaction.records >= self._config.max_transaction_records
+            or time.monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
+        )
+
+    def _pass_on(self, batch: Batch) -> None:
+        records = batch.records
+        if self._open is None:
+            self._output.begin()
+            self._open = _Transaction(time.monotonic(), records[0].offset() or 0)
+        with self._stage("identify"):
+            ids = self._extract(records)
+            offsets = np.fromiter((r.offset() or 0 for r in records), np.uint64, len(records))
+            owners = encode_owners(self._config.partition, offsets[ids.rows])
+        with self._stage("lookup"):
+            repeats = self._window.admit(ids.packed, owners)
+            passed = self._select(records, ids.rows.tolist(), owners, repeats)
+        with self._stage("produce"):
+            self._output.produce(passed)
+        self._open.records += len(records)
+        self._open.passed += len(passed)
+        self._open.next_offset = batch.next_offset
+        tally = self._board.tally
+        tally.consumed += len(records)
+        tally.without_id += len(records) - len(ids.rows)
+
+    def _select(
+        self,
+        records: list[Message],
+        rows: list[int],
+        owners: list[bytes],
+        repeats: dict[int, bytes],
+    ) -> list[Message]:
+        """The records to pass on. A record that repeats itself was redelivered: its output is there already."""
+        if not repeats:
+            return records
+        redelivered = sum(owner == owners[row] for row, owner in repeats.items())
+        self._board.tally.redelivered += redelivered
+        self._board.tally.duplicates += len(repeats) - redelivered
+        dropped = {
+            rows[row]
+            for row, owner in repeats.items()
+            if self._config.mode is Mode.ENFORCE or owner == owners[row]
+        }
+        return [record for row, record in enumerate(records) if row not in dropped]
+
+    def _located(self, error: RecordRefused) -> RecordRefused:
+        """The same with where to look: Kafka does not say which record it was."""
+        if self._open is None or self._open.next_offset == 0:
+            return error
+        first, last = self._open.first_offset, self._open.next_offset - 1
+        where = f"offset {first}" if first >= last else f"one of the offsets {first} to {last}"
+        return type(error)(
+            f"{error}; it is at {where} of {self._config.input_topic}/{self._config.partition}"
+        )
+
+    def _show(self, batch: Batch) -> None:
+        self._board.beat()
+        if self._open:
+            return  # what is read and not committed may be read again
+        end = self._reader.end_offset()
+        self._board.input = self._board.input.model_copy(
+            update={
+                "next_offset": batch.next_offset,
+                "end_offset": end,
+                "lag_messages": None if end is None else max(0, end - batch.next_offset),
+            }
+        )
+        self._board.output = self._board.output.model_copy(update={"position": self._position})
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._board.stage_seconds[name] += time.perf_counter() - began

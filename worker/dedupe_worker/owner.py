@@ -1,0 +1,37 @@
+"""The value of a key in the store: which input record the id was first seen in (Tapjoy's owner id).
+
+    bytes 0-1   input partition, big-endian, unsigned
+    bytes 2-7   offset in that partition, big-endian, unsigned
+
+All ones means that the owner is not known: the id was learnt from the output topic, whose records do not
+say which offset they had in the input.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+OWNER_BYTES: Final = 8
+UNKNOWN_OWNER: Final = b"\xff" * OWNER_BYTES
+
+_OFFSET_BITS: Final = 48
+
+
+def encode_owner(partition: int, offset: int) -> bytes:
+    """Pack one owner. Raises OverflowError outside 2 + 6 bytes."""
+    return partition.to_bytes(2, "big") + offset.to_bytes(6, "big")
+
+
+def decode_owner(owner: bytes) -> tuple[int, int] | None:
+    """Unpack to (partition, offset), or None where the owner is not known."""
+    if owner == UNKNOWN_OWNER:
+        return None
+    return int.from_bytes(owner[:2], "big"), int.from_bytes(owner[2:], "big")
+
+
+def encode_owners(partition: int, offsets: NDArray[np.uint64]) -> list[bytes]:
+    """Pack a batch of owners of one partition: shape (n,) offsets to n byte strings."""
+    packed = (offsets | np.uint64(partition << _OFFSET_BITS)).astype(">u8")
+    owners: list[bytes] = packed.view("V8").tolist()
+    return owners

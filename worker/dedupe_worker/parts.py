@@ -1,0 +1,88 @@
+"""What a session is built of, and the seam at which a test puts something between the loop and a part."""
+
+from collections.abc import Callable
+from threading import Event
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from dedupe_worker.board import Board
+from dedupe_worker.config import WorkerConfig
+from dedupe_worker.errors import InvalidConfig, NotAuthorized
+from dedupe_worker.input import PartitionReader
+from dedupe_worker.kafka_client import client_config, consumer_config, kafka_error, producer_config
+from dedupe_worker.output import TransactionalOutput
+from dedupe_worker.store import Store
+from dedupe_worker.topics import Topics
+
+Client = TypeVar("Client")
+
+
+class Parts:
+    """Makes the parts of one partition's sessions."""
+
+    def __init__(self, config: WorkerConfig) -> None:
+        self.config = config
+        self.board = Board(config.stream, config.partition)
+        kafka = config.stream.spec.kafka
+        self._servers = kafka.bootstrap_servers
+        self._tuning = config.stream.spec.worker.tuning
+
+    def topics(self, stop: Event) -> Topics:
+        """Questions to the cluster."""
+        admin = _made(
+            AdminClient, self._watched(client_config(self._servers, self.config.properties))
+        )
+        return Topics(admin, stop)
+
+    def reader(self, topic: str) -> PartitionReader:
+        """A reader of this worker's partition of `topic`."""
+        config = consumer_config(
+            self._servers,
+            self.config.properties,
+            group=self.config.group,
+            queue_bytes=self._tuning.queue_bytes,
+        )
+        consumer = _made(Consumer, self._watched(config))
+        return PartitionReader(consumer, topic, self.config.partition)
+
+    def output(self, largest_batch_bytes: int) -> TransactionalOutput:
+        """The output partition."""
+        config = producer_config(
+            self._servers,
+            self.config.properties,
+            transactional_id=self.config.transactional_id,
+            queue_bytes=self._tuning.queue_bytes,
+            largest_batch_bytes=largest_batch_bytes,
+        )
+        producer = _made(Producer, self._watched(config))
+        return TransactionalOutput(
+            producer, self.config.stream.spec.output.topic, self.config.partition
+        )
+
+    def store(self) -> Store:
+        """The store in the state directory."""
+        return Store(
+            self.config.state.database,
+            self.config.bounds,
+            block_cache_bytes=self._tuning.block_cache_bytes,
+        )
+
+    def _watched(self, config: dict[str, Any]) -> dict[str, Any]:
+        return {**config, "error_cb": self._on_client_error}
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        """Brokers out of reach, credentials refused: the client goes on trying and no call raises it."""
+        named = kafka_error(error, "Kafka client")
+        # "All brokers are down" follows the cause, which says more.
+        if not isinstance(self.board.disturbance, NotAuthorized):
+            self.board.disturb(named)
+
+
+def _made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Client:
+    """A client, unless one of the user's properties is not librdkafka's."""
+    try:
+        return make(config)
+    except KafkaException as error:
+        raise InvalidConfig(f"Kafka properties: {error.args[0].str()}") from error

@@ -1,0 +1,280 @@
+"""From nothing to a running loop and back: what happens once after every start and after every failure.
+
+    1  see whose volume this is; take over the partition (fences an older worker, aborts what it left open)
+    2  see what the topics are now
+    3  open the store, or discard it if it can't be trusted
+    4  reconcile it with the output topic
+    5  run the loop until told to stop
+
+A failure anywhere ends the session with a named error; the next session begins at 1 and finds out from Kafka what
+was committed. There is no other error handling to get wrong.
+"""
+
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from threading import Event
+from typing import Final
+
+import structlog
+
+from dedupe_crds.worker_status import Phase, ReconcileStatus, WindowStatus
+from dedupe_worker.checkpoint import remove_unfinished
+from dedupe_worker.commands import CommandQueue
+from dedupe_worker.desk import Desk
+from dedupe_worker.errors import (
+    BrokerUnavailable,
+    Fenced,
+    NotAuthorized,
+    OutputTopicReplaced,
+    StoreCorrupt,
+    WorkerError,
+)
+from dedupe_worker.identity import Identity
+from dedupe_worker.ids import extractor_for
+from dedupe_worker.input import PartitionReader
+from dedupe_worker.loop import Loop, LoopConfig
+from dedupe_worker.output import TransactionalOutput
+from dedupe_worker.parts import Parts
+from dedupe_worker.reconcile import Progress, ReconcilePlan, plan_reconcile, plan_start, reconcile
+from dedupe_worker.store import Store
+from dedupe_worker.topics import Topic, Topics
+from dedupe_worker.window import Window
+
+_HOUSEKEEPING_SECONDS: Final = 1.0
+_TOPIC_CHECK_SECONDS: Final = 10.0
+
+log = structlog.get_logger()
+
+
+class Session:
+    """One run of the steps above. `record_limit` bounds its transactions, see supervisor.py."""
+
+    def __init__(
+        self, parts: Parts, commands: CommandQueue, stop: Event, *, record_limit: int
+    ) -> None:
+        self._parts = parts
+        self._config = parts.config
+        self._board = parts.board
+        self._commands = commands
+        self._stop = stop
+        self._record_limit = record_limit
+        self._extract = extractor_for(parts.config.stream.spec.id)
+
+    def run(self) -> None:
+        """Run until `stop` is set. Raises WorkerError for whatever ends it before."""
+        try:
+            self._run()
+        except BrokerUnavailable as error:
+            cause = self._board.disturbance
+            if isinstance(cause, NotAuthorized):
+                raise cause from error
+            raise
+
+    def _run(self) -> None:
+        spec, partition = self._config.stream.spec, self._config.partition
+        self._board.enter(Phase.STARTING)
+        # First, because a worker that was given the wrong volume must not fence the right one.
+        recorded = self._config.state.recorded(self._config.stream_id, partition)
+        topics = self._parts.topics(self._stop)
+        with ExitStack() as cleanup:
+            self._input = topics.describe(spec.input.topic, partition)
+            self._output = topics.describe(spec.output.topic, partition)
+            self._board.calm()
+            output = self._parts.output(topics.max_message_bytes(spec.output.topic))
+            output.fence(self._stop)
+            reader = self._parts.reader(spec.input.topic)
+            cleanup.callback(reader.close)
+            plan, store = self._open_store(topics, recorded)
+            cleanup.callback(store.close)
+            window = Window(store)
+            same_input = recorded is None or recorded.input_topic_id == self._input.id
+            start = plan_start(
+                committed=reader.committed_offset() if same_input else None,
+                stamp=store.stamp,
+                same_input=same_input,
+                available=topics.offsets(spec.input.topic, partition),
+            )
+            if start.expired:
+                self._board.tally.expired_offsets += start.expired
+                log.error("input records expired before they were read", offsets=start.expired)
+            position = self._reconcile(topics, plan, window, start.offset)
+            reader.seek(start.offset)
+            if not self._stop.is_set():
+                loop = self._make_loop(reader, output, window, position)
+                self._run_loop(loop, topics, store)
+            self._board.enter(Phase.STOPPING)
+            store.flush()
+
+    # -- the store -------------------------------------------------------------------------------
+
+    def _open_store(self, topics: Topics, recorded: Identity | None) -> tuple[ReconcilePlan, Store]:
+        """The store and how to reconcile it; an untrusted one is discarded before its identity is recorded."""
+        state, window = self._config.state, self._config.stream.spec.store.window
+        output_range = topics.offsets(self._output.name, self._config.partition)
+        oldest = datetime.now(UTC) - window.max_age
+        window_start = topics.offset_at(self._output.name, self._config.partition, oldest)
+        store, trusted = None, True
+        if recorded is not None:
+            remove_unfinished(state)
+            try:
+                store = self._parts.store()
+            except StoreCorrupt as error:
+                trusted = False
+                log.error("store is corrupt", error=str(error))
+        plan = plan_reconcile(
+            store.stamp if store else None,
+            recorded=recorded,
+            output_topic_id=self._output.id,
+            output=output_range,
+            window_start=output_range.end if window_start is None else window_start,
+            trusted=trusted,
+        )
+        if plan.rebuild:
+            if store is not None:
+                store.close()
+            state.discard_store()
+            store = None
+        self._identity = Identity(
+            stream=self._config.stream_id,
+            partition=self._config.partition,
+            input_topic_id=self._input.id,
+            output_topic_id=self._output.id,
+        )
+        if recorded != self._identity:
+            state.record(self._identity)
+        return plan, store or self._parts.store()
+
+    def _reconcile(
+        self, topics: Topics, plan: ReconcilePlan, window: Window, input_offset: int
+    ) -> int:
+        """Bring the window up to the output's end; returns that end."""
+        end = topics.offsets(self._output.name, self._config.partition).end
+        self._board.enter(Phase.RECONCILING)
+        if plan.rebuild and plan.reason != "NewStore":
+            self._board.errors[plan.reason] += 1
+        log.info(
+            "reconciling", reason=plan.reason, start=plan.start, end=end, truncated=plan.truncated
+        )
+        if plan.start < end:
+            reader = self._parts.reader(self._output.name)
+            try:
+                reader.seek(plan.start)
+                reconcile(
+                    reader,
+                    window,
+                    self._extract,
+                    start=plan.start,
+                    end=end,
+                    input_offset=input_offset,
+                    stop=self._stop,
+                    on_progress=lambda progress: self._show_reconcile(plan, progress),
+                )
+            finally:
+                reader.close()
+        else:
+            self._show_reconcile(plan, Progress(0, 0, 0.0))
+        if not self._stop.is_set() and (plan.rebuild or window.store.stamp is None):
+            # An empty store gets its stamp now, so that the next start reads only what comes after.
+            now_ms = int(time.time() * 1000)
+            window.commit(output_position=end, input_offset=input_offset, seen_ms=now_ms)
+        if plan.truncated:
+            window.store.mark_truncated()
+        if self._board.reconcile:
+            log.info("reconciled", **self._board.reconcile.model_dump())
+        return end
+
+    def _show_reconcile(self, plan: ReconcilePlan, progress: Progress) -> None:
+        self._board.beat()
+        self._board.reconcile = ReconcileStatus(
+            reason=plan.reason,
+            records=progress.records,
+            remaining=progress.remaining,
+            seconds=progress.seconds,
+        )
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def _make_loop(
+        self, reader: PartitionReader, output: TransactionalOutput, window: Window, position: int
+    ) -> Loop:
+        spec = self._config.stream.spec
+        tuning = spec.worker.tuning
+        limit = min(self._record_limit, self._config.bounds.largest_write_records)
+        config = LoopConfig(
+            input_topic=spec.input.topic,
+            partition=self._config.partition,
+            mode=spec.mode,
+            commit_interval_seconds=tuning.commit_interval.total_seconds(),
+            max_batch_records=min(limit, tuning.max_batch_records),
+            max_transaction_records=min(limit, tuning.max_transaction_records),
+        )
+        return Loop(
+            config,
+            reader=reader,
+            output=output,
+            window=window,
+            extract=self._extract,
+            board=self._board,
+            position=position,
+        )
+
+    def _run_loop(self, loop: Loop, topics: Topics, store: Store) -> None:
+        self._board.enter(Phase.RUNNING)
+        housekeeping = topic_check = time.monotonic()
+        desk = Desk(self._config, self._identity, store, self._board)
+        try:
+            while not self._stop.is_set():
+                loop.step()
+                now = time.monotonic()
+                if not loop.in_transaction:
+                    self._commands.run_waiting(desk)
+                if now >= housekeeping:
+                    if not loop.in_transaction:
+                        store.age(int(time.time() * 1000))  # ids grow old without traffic, too
+                    self._show_window(store)
+                    housekeeping = now + _HOUSEKEEPING_SECONDS
+                if now >= topic_check:
+                    self._check_output_topic(topics)
+                    topic_check = now + _TOPIC_CHECK_SECONDS
+            loop.commit()
+        except WorkerError as error:
+            self._abandon(loop, error)
+            raise
+
+    def _abandon(self, loop: Loop, cause: WorkerError) -> None:
+        """Abort what is open; when even that fails, the next session's take-over does it.
+
+        Raises Fenced: to `produce` that is any fatal error, and only the abort gives it its name.
+        """
+        try:
+            loop.abort()
+        except Fenced:
+            raise
+        except WorkerError as error:
+            log.warning(
+                "transaction left to the next session", cause=cause.reason, error=str(error)
+            )
+
+    def _check_output_topic(self, topics: Topics) -> None:
+        """Notice a topic that was deleted and created again: its ids are not those in the store."""
+        now: Topic = topics.describe(self._output.name, self._config.partition)
+        self._board.calm()
+        if now.id != self._output.id:
+            raise OutputTopicReplaced(
+                f"output topic {now.name} was deleted and created again; the store is rebuilt from the new one"
+            )
+
+    def _show_window(self, store: Store) -> None:
+        generations = store.generations()
+        seconds = store.window_seconds(int(time.time() * 1000))
+        truncated = bool(store.stamp and store.stamp.truncated)
+        alert_below = self._config.stream.spec.store.window.alert_below.total_seconds()
+        self._board.window = WindowStatus(
+            seconds=seconds,
+            bytes=sum(g.size_bytes for g in generations),
+            keys=sum(g.keys for g in generations),
+            generations=len(generations),
+            truncated=truncated,
+            healthy=not truncated or seconds >= alert_below,
+        )

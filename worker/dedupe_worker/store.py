@@ -1,0 +1,291 @@
+"""The remembered ids of one partition in RocksDB.
+
+On-disk layout, one column family for each generation, named g00000001, g00000002, … in the order of their ages:
+
+    key  16 bytes   id                      value  8 bytes  owner (see owner.py)
+    key   5 bytes   "stamp"                 value  see stamp.py
+
+The write-ahead log is off: the output topic is the log. Each generation carries its own stamp, written in the same
+atomic batch as its ids, so that what a crash leaves of a generation is always complete up to the stamp it is left
+with. A generation is flushed before its successor begins, so the newest stamp speaks for the whole store, whatever
+was in memory when the process died; no flush across column families has to be atomic.
+
+A store is used from one thread only.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from rocksdict import Checkpoint, Rdict, WriteBatch, WriteOptions
+
+from dedupe_worker.errors import store_error
+from dedupe_worker.generations import Bounds, Generation, plan_ageing, window_seconds
+from dedupe_worker.ids import ID_BYTES
+from dedupe_worker.prefilter import Hashes, Prefilter, hash_ids
+from dedupe_worker.rocksdb_options import TableOptions, table_options
+from dedupe_worker.stamp import STAMP_KEY, Stamp, decode_stamp, encode_stamp
+
+_SCAN_KEYS: Final = 100_000
+
+Lookup = tuple[Sequence[bytes], Hashes]
+
+
+@dataclass(slots=True)
+class _OpenGeneration:
+    """A generation with its column family. `stamp` is None until the first ids are written."""
+
+    name: str
+    family: Rdict
+    prefilter: Prefilter
+    stamp: Stamp | None
+
+    def describe(self) -> Generation:
+        size = self.family.property_int_value("rocksdb.total-sst-files-size") or 0
+        in_memory = self.family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
+        stamp = self.stamp
+        return Generation(
+            name=self.name,
+            keys=stamp.keys if stamp else 0,
+            size_bytes=size + (in_memory if stamp else 0),
+            first_seen_ms=stamp.first_seen_ms if stamp else 0,
+            last_seen_ms=stamp.last_seen_ms if stamp else 0,
+        )
+
+
+class Store:
+    """Open with `Store(...)`, end with `close()`; a closed store is of no further use.
+
+    Raises StoreCorrupt, DiskFull, StateLocked or StoreFailed from any method.
+    """
+
+    def __init__(self, path: Path, bounds: Bounds, *, block_cache_bytes: int) -> None:
+        self._path = path
+        self.bounds = bounds
+        self._options = TableOptions(
+            generation_bytes=bounds.generation_bytes,
+            block_cache_bytes=block_cache_bytes // (bounds.generations + 1),
+        )
+        self._unlogged = WriteOptions()
+        self._unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # the stub calls the property a method
+        with _named("opening the store"):
+            self._db, self._generations = self._open()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """What the store is complete up to; None if nothing was ever written."""
+        return next((g.stamp for g in reversed(self._generations) if g.stamp), None)
+
+    def generations(self) -> list[Generation]:
+        """The generations, oldest first."""
+        return [g.describe() for g in self._generations]
+
+    def window_seconds(self, now_ms: int) -> float:
+        """Age of the oldest id remembered."""
+        return window_seconds(self.generations(), now_ms)
+
+    def suspects(self, hashes: Hashes) -> NDArray[np.bool_]:
+        """For each hash whether its id may be in the store: False is certain."""
+        found = np.zeros(len(hashes), np.bool_)
+        for generation in self._generations:
+            found |= generation.prefilter.may_contain(hashes)
+        return found
+
+    def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]:
+        """The owners of those ids that are remembered, from the newest generation that has each."""
+        owners: dict[bytes, bytes] = {}
+        with _named("reading the store"):
+            for generation in reversed(self._generations):
+                rows = np.flatnonzero(generation.prefilter.may_contain(hashes)).tolist()
+                asked = [ids[row] for row in rows if ids[row] not in owners]
+                if asked:
+                    found = _multi_get(generation.family, asked)
+                    owners.update((i, o) for i, o in zip(asked, found, strict=True) if o)
+        return owners
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def prepare(self, hashes: Hashes) -> None:
+        """Let `suspects` find these ids from now on; they are written (or not) later."""
+        self._generations[-1].prefilter.add(hashes)
+
+    def write(
+        self,
+        ids: Sequence[bytes],
+        owners: Sequence[bytes],
+        *,
+        output_position: int,
+        input_offset: int,
+        seen_ms: int,
+    ) -> None:
+        """Add ids, sorted, with their owners and what the store is then complete up to, all or nothing.
+
+        The ids must have been given to `prepare`.
+        """
+        newest = self._generations[-1]
+        before = newest.stamp
+        stamp = Stamp(
+            output_position=output_position,
+            input_offset=input_offset,
+            keys=(before.keys if before else 0) + len(ids),
+            first_seen_ms=before.first_seen_ms if before and before.keys else seen_ms,
+            last_seen_ms=max(seen_ms, before.last_seen_ms if before else 0),
+            truncated=bool(self.stamp and self.stamp.truncated),
+        )
+        self._write_batch(newest, stamp, ids, owners)
+
+    def mark_truncated(self) -> None:
+        """Record that the window does not reach back to where it should: ids were lost or given up for size."""
+        newest = self._generations[-1]
+        stamp = self.stamp
+        if stamp and not stamp.truncated:
+            of_newest = newest.stamp or replace(stamp, keys=0)
+            self._write_batch(newest, replace(of_newest, truncated=True), (), ())
+
+    def forget(self, ids: Sequence[bytes]) -> int:
+        """Remove ids from every generation; returns how many were remembered."""
+        known = self.lookup(ids, hash_ids(b"".join(ids)))
+        with _named("writing the store"):
+            batch = WriteBatch(raw_mode=True)
+            for generation in self._generations:
+                handle = self._db.get_column_family_handle(generation.name)
+                for one in known:
+                    batch.delete(one, handle)
+            self._db.write(batch, self._unlogged)
+        return len(known)
+
+    def age(self, now_ms: int) -> bool:
+        """Seal the newest generation and drop the oldest as their bounds ask for; True if any was dropped."""
+        plan = plan_ageing(self.generations(), self.bounds, now_ms)
+        with _named("ageing the store"):
+            if plan.drops_for_size:
+                self.mark_truncated()
+            if plan.seal:
+                self._seal()
+            for _ in plan.drop:
+                self._drop_oldest()
+        return bool(plan.drop)
+
+    def flush(self) -> None:
+        """Bring everything to disk."""
+        with _named("flushing the store"):
+            self._generations[-1].family.flush()
+
+    def checkpoint(self, path: Path) -> None:
+        """Write a consistent copy of the store to `path`, by hard links where the file system has them."""
+        with _named("writing a checkpoint"):
+            Checkpoint(self._db).create_checkpoint(str(path))
+
+    def close(self) -> None:
+        """Flush and let go of the files: of all of them, so that they can be opened again, even if a flush fails."""
+        with _named("closing the store"), ExitStack() as handles:
+            handles.callback(self._db.close)
+            for generation in self._generations:
+                handles.callback(generation.family.close)
+            self._generations.clear()
+
+    # -- column families -------------------------------------------------------------------------
+
+    def _open(self) -> tuple[Rdict, list[_OpenGeneration]]:
+        names = []
+        if (self._path / "CURRENT").exists():
+            names = sorted(n for n in Rdict.list_cf(str(self._path)) if n != "default")
+        self._path.mkdir(parents=True, exist_ok=True)
+        options = {name: table_options(self._options) for name in names}
+        database = Rdict(str(self._path), table_options(self._options), column_families=options)
+        with ExitStack() as handles:
+            # Whatever fails, no handle stays: each keeps the files locked for as long as the error is looked at.
+            handles.callback(database.close)
+            families = {name: database.get_column_family(name) for name in names}
+            for family in families.values():
+                handles.callback(family.close)
+            generations = [self._load(name, family) for name, family in families.items()]
+            if not generations:
+                generations = [self._begin(database, 1)]
+            handles.pop_all()
+        return database, generations
+
+    def _load(self, name: str, family: Rdict) -> _OpenGeneration:
+        family.set_write_options(self._unlogged)
+        value = family.get(STAMP_KEY)
+        stamp = decode_stamp(value) if value is not None else None
+        prefilter = Prefilter(expected_ids=stamp.keys if stamp else 0)
+        for packed in _packed_keys(family):
+            prefilter.add(hash_ids(packed))
+        return _OpenGeneration(name, family, prefilter, stamp)
+
+    def _begin(self, database: Rdict, number: int) -> _OpenGeneration:
+        name = f"g{number:08d}"
+        family = database.create_column_family(name, table_options(self._options))
+        family.set_write_options(self._unlogged)
+        return _OpenGeneration(name, family, Prefilter(), None)
+
+    def _seal(self) -> None:
+        newest = self._generations[-1]
+        newest.family.flush()  # before its successor begins: see the module's first lines
+        self._generations.append(self._begin(self._db, int(newest.name[1:]) + 1))
+
+    def _drop_oldest(self) -> None:
+        # RocksDB deletes the files with the last handle, which goes with the popped generation.
+        self._db.drop_column_family(self._generations[0].name)
+        self._generations.pop(0)
+
+    def _write_batch(
+        self,
+        generation: _OpenGeneration,
+        stamp: Stamp,
+        ids: Sequence[bytes],
+        owners: Sequence[bytes],
+    ) -> None:
+        batch = WriteBatch(raw_mode=True)
+        batch.set_default_column_family(self._db.get_column_family_handle(generation.name))
+        deque(map(batch.put, ids, owners), maxlen=0)  # a loop in C: 0.06 us a key
+        batch.put(STAMP_KEY, encode_stamp(stamp))
+        with _named("writing the store"):
+            self._db.write(batch, self._unlogged)
+        generation.stamp = stamp
+
+
+def _multi_get(family: Rdict, ids: list[bytes]) -> list[bytes | None]:
+    """One batched read, which lets go of the GIL."""
+    values: list[bytes | None] = family[ids]  # type: ignore[index,assignment] # the stub has no list[bytes]
+    return values
+
+
+def _packed_keys(family: Rdict) -> Iterator[bytes]:
+    """The ids of a generation, joined, some at a time. Raises what RocksDB does for a damaged file."""
+    chunk: list[bytes] = []
+    last = b""
+    for key in family.keys():  # noqa: SIM118 (a column family has no __iter__)
+        last = key  # type: ignore[assignment] # in raw mode every key is bytes
+        if len(last) == ID_BYTES:
+            chunk.append(last)
+        if len(chunk) == _SCAN_KEYS:
+            yield b"".join(chunk)
+            chunk.clear()
+    # At a damaged block the scan above ends as if nothing followed; a position behind its last key tells.
+    rest = family.iter()
+    try:
+        rest.seek(last + b"\0")
+        rest.status()
+    finally:
+        del rest  # an error's traceback would keep it, and it the files locked
+    yield b"".join(chunk)
+
+
+@contextmanager
+def _named(action: str) -> Iterator[None]:
+    """Translate what RocksDB raises; rocksdict raises bare Exceptions."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is not Exception and not isinstance(error, OSError):
+            raise
+        raise store_error(error, action) from error

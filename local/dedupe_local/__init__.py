@@ -1,0 +1,1 @@
+"""The local fleet: the same manifest without Kubernetes, one worker process per partition."""

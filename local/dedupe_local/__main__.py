@@ -1,0 +1,5 @@
+"""`python -m dedupe_local` is the `dedupe` command."""
+
+from dedupe_local.cli import main
+
+main()

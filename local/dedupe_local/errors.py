@@ -1,0 +1,29 @@
+"""What can go wrong in a local run. Each message says what happened, to what, and what to do."""
+
+
+class LocalError(Exception):
+    """A local run cannot start or cannot go on."""
+
+
+class Refused(LocalError):
+    """The manifest asks for what a local run, or this version, does not do."""
+
+
+class TopicUnusable(LocalError):
+    """A topic is missing, or set up so that the stream would lose what it promises."""
+
+
+class BrokerFailed(LocalError):
+    """The embedded broker did not start."""
+
+
+class StateInUse(LocalError):
+    """Another run has the state directory."""
+
+
+class WorkerEnded(LocalError):
+    """A worker ended in a way that starting it again cannot mend."""
+
+
+class NotDrained(LocalError):
+    """The input was not read to its end."""

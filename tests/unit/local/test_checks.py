@@ -1,0 +1,102 @@
+"""What a local run refuses of a manifest, and what it says it leaves out."""
+
+from typing import Any
+
+import pytest
+
+from dedupe_crds.manifest import parse_manifest
+from dedupe_crds.stream import DedupeStream
+from dedupe_local.checks import embedded_port, refuse_unsupported, summary, unused_fields
+from dedupe_local.errors import Refused
+
+
+def stream(kafka: dict[str, Any] | None = None, **spec: object) -> DedupeStream:
+    document = {
+        "apiVersion": "dedupestream.io/v1alpha1",
+        "kind": "DedupeStream",
+        "metadata": {"name": "orders", "namespace": "shop"},
+        "spec": {
+            "kafka": {"bootstrapServers": "kafka:9092", **(kafka or {})},
+            "input": {"topic": "orders"},
+            "output": {"topic": "orders-clean"},
+            "id": {"from": "Key"},
+            **spec,
+        },
+    }
+    return parse_manifest(document, "test")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"store": {"type": "InverseBloom"}}, "spec.store.type"),
+        ({"duplicates": {"policy": "Topic", "topic": "again"}}, "spec.duplicates.policy"),
+    ],
+)
+def test_what_this_version_does_not_do_is_refused_by_its_field(
+    spec: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(Refused, match=field):
+        refuse_unsupported(stream(**spec), has_properties=False, embedded=True)
+
+
+SECRET = {"configSecretRef": {"name": "orders-kafka"}}
+
+
+def test_a_secret_without_a_properties_file_is_refused() -> None:
+    with pytest.raises(Refused, match="--kafka-properties"):
+        refuse_unsupported(stream(kafka=SECRET), has_properties=False, embedded=False)
+
+
+def test_a_secret_is_not_needed_with_a_properties_file_or_the_embedded_broker() -> None:
+    refuse_unsupported(stream(kafka=SECRET), has_properties=True, embedded=False)
+    refuse_unsupported(stream(kafka=SECRET), has_properties=False, embedded=True)
+
+
+def test_credentials_for_the_embedded_broker_are_refused() -> None:
+    with pytest.raises(Refused, match="--bootstrap-servers"):
+        refuse_unsupported(stream(), has_properties=True, embedded=True)
+
+
+def test_only_fields_the_user_wrote_are_named_as_unused() -> None:
+    assert unused_fields(stream(worker={"tuning": {"queueBytes": "8Mi"}})) == []
+    assert unused_fields(
+        stream(
+            kafka=SECRET,
+            storage={"storageClassName": "gp3"},
+            snapshots={"provider": "CSI", "schedule": "@daily"},
+            failover={"nodeNotReadyAfter": "60s"},
+            worker={"image": "x", "resources": {"limits": {"memory": "1Gi"}}},
+        )
+    ) == [
+        "spec.kafka.configSecretRef",
+        "spec.storage",
+        "spec.snapshots",
+        "spec.failover",
+        "spec.worker.image",
+        "spec.worker.resources",
+    ]
+
+
+def test_a_stream_is_told_in_one_line() -> None:
+    told = summary(stream(id={"from": "Header", "name": "message-id"}))
+
+    assert told == (
+        "shop/orders: orders → orders-clean, id from Header message-id, "
+        "window 28d or 8Gi, mode Enforce"
+    )
+
+
+@pytest.mark.parametrize(
+    ("servers", "port"),
+    [
+        ("localhost:9092", 9092),
+        ("127.0.0.1:19092", 19092),
+        ("kafka:9092", None),
+        ("localhost:9092,localhost:9093", None),
+    ],
+)
+def test_the_embedded_broker_takes_the_manifests_port_if_it_is_on_this_machine(
+    servers: str, port: int | None
+) -> None:
+    assert embedded_port(servers) == port

@@ -1,0 +1,127 @@
+"""The judgement, as small functions from DataFrame to DataFrame. Reads no topic, writes nothing.
+
+Both topics are laid into one history. Within a partition the copies of one message are numbered in
+each topic, and copy n of the raw topic is set against copy n of the clean one. A message with an id
+is expected once, as its first copy; one without as often as it came.
+"""
+
+from collections.abc import Mapping
+from itertools import chain
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+
+DEFECTS = ("lost", "duplicated", "altered", "reordered", "foreign")
+
+
+def history_of(raw: DataFrame, clean: DataFrame) -> DataFrame:
+    """Both topics' records (see `with_identity`) in one table, told apart by `is_raw`."""
+    return raw.withColumn("is_raw", F.lit(True)).unionByName(
+        clean.withColumn("is_raw", F.lit(False))
+    )
+
+
+def number_copies(history: DataFrame) -> DataFrame:
+    """Add `position` in the partition, counted in records, `copy` (1 = first) and the first one's place.
+
+    Adds `first_position` and `first_time_ms` too: where and when the first copy was.
+    """
+    in_partition = Window.partitionBy("is_raw", "partition").orderBy("offset")
+    # The ident first: a sort compares the first 8 bytes of the first column without opening a row.
+    of_message = Window.partitionBy("ident", "partition", "is_raw").orderBy("offset")
+    return history.withColumn("position", F.row_number().over(in_partition)).withColumns(
+        {
+            "copy": F.row_number().over(of_message),
+            "first_position": F.first("position").over(of_message),
+            "first_time_ms": F.first("time_ms").over(of_message),
+        }
+    )
+
+
+def pair_copies(copies: DataFrame) -> DataFrame:
+    """One row for copy n of a message: where it is in the raw topic, in the clean one, or null."""
+
+    def in_raw(column: str) -> Column:
+        return F.max(F.when(F.col("is_raw"), F.col(column)))
+
+    def in_clean(column: str) -> Column:
+        return F.max(F.when(~F.col("is_raw"), F.col(column)))
+
+    return copies.groupBy("ident", "partition", "has_id", "copy").agg(
+        in_raw("offset").alias("raw_offset"),
+        in_raw("time_ms").alias("raw_time_ms"),
+        in_raw("position").alias("raw_position"),
+        in_raw("first_position").alias("first_position"),
+        in_raw("first_time_ms").alias("first_time_ms"),
+        in_clean("offset").alias("clean_offset"),
+        in_clean("time_ms").alias("clean_time_ms"),
+        (in_raw("digest") == in_clean("digest")).alias("unaltered"),
+    )
+
+
+def judge(pairs: DataFrame, judged_before: Mapping[int, int], *, removes: bool = True) -> DataFrame:
+    """Add `pending` and `verdict`: kept, removed, pending or one of DEFECTS but reordered.
+
+    `judged_before` holds for each partition the raw offset from which on a record may still be on
+    its way. `removes` is false for a stream that only observes: every copy is expected then.
+    """
+    in_raw, in_clean = F.col("raw_offset").isNotNull(), F.col("clean_offset").isNotNull()
+    bounds = F.create_map(*(F.lit(n) for n in chain.from_iterable(judged_before.items())))
+    bound = F.coalesce(F.try_element_at(bounds, F.col("partition")), F.lit(0))
+    is_repeat = F.col("has_id") & (F.col("copy") > 1) & F.lit(removes)
+    # A copy that only the clean topic has came out of nothing if it is the first one there.
+    verdict = (
+        F.when(in_raw & in_clean & is_repeat, "duplicated")
+        .when(in_raw & in_clean, F.when(F.col("unaltered"), "kept").otherwise("altered"))
+        .when(in_clean, F.when(F.col("copy") == 1, "foreign").otherwise("duplicated"))
+        .when(F.col("pending"), "pending")
+        .when(is_repeat, "removed")
+        .otherwise("lost")
+    )
+    pending = in_raw & (F.col("raw_offset") >= bound)
+    judged = pairs.withColumn("pending", pending).withColumn("verdict", verdict)
+    return judged.drop("ident", "unaltered")  # has served, and is most of the bytes
+
+
+def find_reordered(judged: DataFrame) -> DataFrame:
+    """Turn kept into reordered where the clean topic goes back in the raw topic's order.
+
+    Only intact records are compared with each other: what was altered may be another copy, from
+    another place, and what is there twice is counted as such.
+    """
+    in_clean = Window.partitionBy("partition", "verdict").orderBy("clean_offset")
+    goes_back = F.lag("raw_offset").over(in_clean) > F.col("raw_offset")
+    is_reordered = (F.col("verdict") == "kept") & F.coalesce(goes_back, F.lit(False))
+    return judged.withColumn(
+        "verdict", F.when(is_reordered, "reordered").otherwise(F.col("verdict"))
+    )
+
+
+def summarise(judged: DataFrame) -> DataFrame:
+    """Counts of records, one row per partition."""
+    is_judged_raw = F.col("raw_offset").isNotNull() & ~F.col("pending")
+    has_id, is_first = F.col("has_id"), F.col("copy") == 1
+    verdicts = [F.count_if(F.col("verdict") == name).alias(name) for name in ("removed", *DEFECTS)]
+    return (
+        judged.groupBy("partition")
+        .agg(
+            F.count("raw_offset").alias("raw_records"),
+            F.count("clean_offset").alias("clean_records"),
+            F.count_if("pending").alias("pending"),
+            F.count_if(is_judged_raw & has_id & is_first).alias("unique_ids"),
+            F.count_if(is_judged_raw & has_id & ~is_first).alias("repeats"),
+            F.count_if(is_judged_raw & ~has_id).alias("without_id"),
+            *verdicts,
+        )
+        .orderBy("partition")
+    )
+
+
+def examples(judged: DataFrame, limit: int) -> DataFrame:
+    """The first `limit` defects by place: verdict, partition, raw and clean offset."""
+    return (
+        judged.where(F.col("verdict").isin(*DEFECTS))
+        .orderBy("partition", F.coalesce("raw_offset", "clean_offset"))
+        .limit(limit)
+        .select("verdict", "partition", "raw_offset", "clean_offset")
+    )

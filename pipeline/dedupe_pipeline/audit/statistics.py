@@ -1,0 +1,56 @@
+"""How repeats and records are spread, counted from judged pairs (see `judge`)."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+
+QUANTILES = (0.5, 0.9, 0.99, 1.0)
+
+
+def is_repeat() -> Column:
+    """Whether a pair's raw copy repeats an earlier one."""
+    return F.col("has_id") & (F.col("copy") > 1) & F.col("raw_offset").isNotNull()
+
+
+def extent(judged: DataFrame) -> DataFrame:
+    """One row: QUANTILES of `delay_ms` and of `distance` of the repeats, and where `time_ms` lies.
+
+    Delay and distance, in records of the partition, are those to the first copy. The ends of the
+    time are quantiles too, so that a single record from 1970 does not stand for the rest.
+    """
+    delay = F.when(is_repeat(), F.col("raw_time_ms") - F.col("first_time_ms"))
+    distance = F.when(is_repeat(), F.col("raw_position") - F.col("first_position"))
+    return judged.select(
+        F.percentile_approx(delay, list(QUANTILES)).alias("delay_ms"),
+        F.percentile_approx(distance, list(QUANTILES)).alias("distance"),
+        F.percentile_approx(_time_ms(), [0.001, 0.999], 10_000).alias("time_ms"),
+    )
+
+
+def count_in_bins(judged: DataFrame, bins_per_decade: int) -> DataFrame:
+    """Rows of `measure` (delay_ms, distance), `bin`, `records`.
+
+    Bin b holds values from 10^(b/n) to below 10^((b+1)/n), bin null those below 1.
+    """
+    repeats = judged.where(is_repeat()).select(
+        (F.col("raw_time_ms") - F.col("first_time_ms")).alias("delay_ms"),
+        (F.col("raw_position") - F.col("first_position")).alias("distance"),
+    )
+    values = repeats.unpivot([], ["delay_ms", "distance"], "measure", "value")
+    # The sum lifts 1000 into its bin, whose logarithm times n may come out as 14.999….
+    number = F.floor(F.log10("value") * bins_per_decade + F.lit(1e-9)).cast("int")
+    bins = F.when(F.col("value") >= 1, number).alias("bin")
+    return values.groupBy("measure", bins).agg(F.count(F.lit(1)).alias("records"))
+
+
+def count_over_time(judged: DataFrame, start_ms: int, width_ms: int) -> DataFrame:
+    """Rows of `bucket` (0 = from `start_ms`), `raw`, `clean`, `repeats`: by the records' own time."""
+    bucket = F.floor((_time_ms() - F.lit(start_ms)) / F.lit(width_ms)).cast("long")
+    return judged.groupBy(bucket.alias("bucket")).agg(
+        F.count("raw_offset").alias("raw"),
+        F.count("clean_offset").alias("clean"),
+        F.count_if(is_repeat()).alias("repeats"),
+    )
+
+
+def _time_ms() -> Column:
+    return F.coalesce("raw_time_ms", "clean_time_ms")

@@ -1,0 +1,146 @@
+"""How the jobs reach Kafka: one set of properties for both clients, librdkafka and Spark's Java one.
+
+The properties file is the worker's (librdkafka names), so that one Secret serves all. Spark's
+connector speaks Java's names, hence the translation. Only what concerns security is translated:
+the rest of such a file tunes the C client.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dedupe_crds.stream import DedupeStream
+from dedupe_pipeline.errors import PipelineError
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_SAME_IN_JAVA = {
+    "client.id": "client.id",
+    "client.rack": "client.rack",
+    "security.protocol": "security.protocol",
+    "sasl.mechanism": "sasl.mechanism",
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.key.password": "ssl.key.password",
+    "ssl.keystore.location": "ssl.keystore.location",
+    "ssl.keystore.password": "ssl.keystore.password",
+}
+# Of each pair the first holds the text itself, the second the path of a file with it.
+_PEM_TEXTS = {
+    "ssl.truststore.certificates": ("ssl.ca.pem", "ssl.ca.location"),
+    "ssl.keystore.certificate.chain": ("ssl.certificate.pem", "ssl.certificate.location"),
+    "ssl.keystore.key": ("ssl.key.pem", "ssl.key.location"),
+}
+_TRANSLATED_APART = {
+    "sasl.username",
+    "sasl.password",
+    "ssl.endpoint.identification.algorithm",
+    *(name for pair in _PEM_TEXTS.values() for name in pair),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaConnection:
+    """A cluster and the client properties to reach it with, which are secret and never shown."""
+
+    bootstrap_servers: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        stream: DedupeStream,
+        bootstrap_servers: str | None = None,
+        kafka_options: Mapping[str, str] | None = None,
+    ) -> "KafkaConnection":
+        """The stream's own cluster, unless another address is given."""
+        return cls(
+            bootstrap_servers=bootstrap_servers or stream.spec.kafka.bootstrap_servers,
+            properties=kafka_options or {},
+        )
+
+    def client_config(self) -> dict[str, str]:
+        """Configuration for confluent-kafka."""
+        return {**self.properties, "bootstrap.servers": self.bootstrap_servers}
+
+    def spark_options(self) -> dict[str, str]:
+        """Options for Spark's Kafka source.
+
+        Raises:
+            PipelineError: a security property that Java's client has no counterpart for.
+        """
+        java = dict(_java_properties(self.properties))
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            **{f"kafka.{name}": value for name, value in java.items()},
+        }
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a file of `key=value` lines; empty lines and lines that begin with # do not count.
+
+    Raises:
+        PipelineError: unreadable, or a line without `=`; its text is not shown, it may be a secret.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineError(f"cannot read the Kafka properties file {path}: {error}") from error
+    properties = {}
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if not line or line.startswith("#"):
+            continue
+        name, separator, value = line.partition("=")
+        if not separator:
+            raise PipelineError(f"{path}, line {number}: expected key=value, or # for a comment")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def _java_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in properties.items():
+        if name in _SAME_IN_JAVA:
+            yield _SAME_IN_JAVA[name], value
+        elif name.startswith(("sasl.", "ssl.")) and name not in _TRANSLATED_APART:
+            raise PipelineError(
+                f"the Kafka property {name} has no counterpart in Spark's Kafka client; "
+                "use SASL PLAIN or SCRAM, or TLS with PEM files, for the pipeline"
+            )
+    if "ssl.keystore.location" in properties:
+        yield "ssl.keystore.type", "PKCS12"  # the only kind that librdkafka reads
+    yield from _login(properties)
+    yield from _pem(properties)
+    if algorithm := properties.get("ssl.endpoint.identification.algorithm"):
+        yield "ssl.endpoint.identification.algorithm", "" if algorithm == "none" else algorithm
+
+
+def _login(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if "sasl.username" not in properties:
+        return
+    mechanism = properties.get("sasl.mechanisms", properties.get("sasl.mechanism", ""))
+    module = _LOGIN_MODULES.get(mechanism)
+    if module is None:
+        raise PipelineError(
+            f"sasl.mechanisms={mechanism} does not log in with sasl.username; "
+            f"use one of {', '.join(_LOGIN_MODULES)}"
+        )
+    user, password = (
+        properties.get(name, "").replace("\\", "\\\\").replace('"', '\\"')
+        for name in ("sasl.username", "sasl.password")
+    )
+    yield "sasl.jaas.config", f'{module} required username="{user}" password="{password}";'
+
+
+def _pem(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for java_name, (text_name, path_name) in _PEM_TEXTS.items():
+        text = properties.get(text_name)
+        if path := properties.get(path_name):
+            try:
+                text = Path(path).read_text(encoding="ascii")
+            except (OSError, UnicodeDecodeError) as error:
+                raise PipelineError(f"cannot read {path_name} {path}: {error}") from error
+        if text is not None:
+            yield java_name, text
+            yield f"{java_name.rsplit('store.', maxsplit=1)[0]}store.type", "PEM"

@@ -1,0 +1,17 @@
+"""What can go wrong in a job, told so that the reader knows what to do next."""
+
+
+class PipelineError(Exception):
+    """A job cannot run or cannot go on; the message names what, where and the way out."""
+
+
+class KafkaUnreachable(PipelineError):
+    """No broker answered in time. Trying again later may help."""
+
+
+class TopicMissing(PipelineError):
+    """A topic of the stream does not exist on this cluster."""
+
+
+class LandingRefused(PipelineError):
+    """The output directory and the checkpoint do not belong together, or are in use."""

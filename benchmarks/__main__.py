@@ -1,0 +1,162 @@
+"""`python -m benchmarks`: measure, print, keep; see docs/performance.md for what the figures mean."""
+
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+import click
+from confluent_kafka import KafkaException
+from rich.console import Console
+
+from benchmarks.latency import measure_latency
+from benchmarks.machine import describe_machine
+from benchmarks.memory import measure_memory
+from benchmarks.page import PAGE, Measured, save, write_page
+from benchmarks.processes import BenchmarkFailed
+from benchmarks.reconcile import measure_reconcile
+from benchmarks.report import Result, show
+from benchmarks.testbed import Testbed
+from benchmarks.throughput import measure_throughput
+
+_OUTPUT: Final = Path("build/bench")
+_RATE: Final = 10_000
+_KEYS: Final = 10  # as many times `--messages`, in the benchmark of memory
+_BACKLOGS: Final = (0.1, 2.0)  # times `--messages`
+
+_console = Console()
+if not _console.is_terminal:
+    _console.width = 120
+
+_output = click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=_OUTPUT,
+    help="Where the results go, and meanwhile the broker's data.",
+)
+_messages = click.option(
+    "--messages", type=click.IntRange(min=100_000), default=1_000_000, help="The size of a run."
+)
+_rounds = click.option(
+    "--rounds", type=click.IntRange(min=1), default=5, help="How often each is repeated."
+)
+_seconds = click.option(
+    "--seconds", type=click.FloatRange(min=1), default=20.0, help="Length of each latency run."
+)
+
+
+_page = click.option(
+    "--page",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=PAGE,
+    show_default="docs/performance.md",
+    help="The page whose results are replaced.",
+)
+
+
+class Measure(Protocol):
+    """A benchmark whose sizes are settled. `tell` is told what goes on."""
+
+    def __call__(self, testbed: Testbed, *, tell: Callable[[str], None]) -> Result: ...  # noqa: D102
+
+
+def _throughput(messages: int, rounds: int) -> Measure:
+    return partial(measure_throughput, messages=messages, rounds=rounds)
+
+
+def _latency(seconds: float) -> Measure:
+    return partial(measure_latency, rate=_RATE, seconds=seconds)
+
+
+def _memory(messages: int) -> Measure:
+    short, long = (int(messages * times) for times in _BACKLOGS)
+    return partial(measure_memory, keys=messages * _KEYS, backlogs=(short, long))
+
+
+def _reconcile(messages: int, rounds: int) -> Measure:
+    return partial(measure_reconcile, records=messages, rounds=rounds)
+
+
+@click.group(context_settings={"show_default": True})
+def main() -> None:
+    """Measure the worker on this machine. Nothing else should run meanwhile."""
+
+
+@main.command("all")
+@_messages
+@_rounds
+@_seconds
+@_output
+@_page
+def everything(messages: int, rounds: int, seconds: float, output: Path, page: Path) -> None:
+    """All benchmarks; updates docs/performance.md."""
+    _run(_throughput(messages, rounds), output)
+    _run(_latency(seconds), output)
+    _run(_memory(messages), output)
+    _run(_reconcile(messages, rounds), output)
+    write_page(output, page)
+    _console.print(f"Results in {output}; {page} is updated.")
+
+
+@main.command()
+@_messages
+@_rounds
+@_output
+def throughput(messages: int, rounds: int, output: Path) -> None:
+    """Messages a CPU second and a second, beside a bare loop."""
+    _run(_throughput(messages, rounds), output)
+
+
+@main.command()
+@_seconds
+@_output
+def latency(seconds: float, output: Path) -> None:
+    """End-to-end latency for several commit intervals."""
+    _run(_latency(seconds), output)
+
+
+@main.command()
+@_messages
+@_output
+def memory(messages: int, output: Path) -> None:
+    """Resident memory with ten times MESSAGES keys, and with backlogs."""
+    _run(_memory(messages), output)
+
+
+@main.command()
+@_messages
+@_rounds
+@_output
+def reconcile(messages: int, rounds: int, output: Path) -> None:
+    """Records a second that a starting worker learns."""
+    _run(_reconcile(messages, rounds), output)
+
+
+@main.command()
+@_output
+@_page
+def write(output: Path, page: Path) -> None:
+    """Write docs/performance.md from the results that are there."""
+    write_page(output, page)
+
+
+def _run(measure: Measure, output: Path) -> None:
+    """Measure with a broker of its own, so that no benchmark inherits another's."""
+    output.mkdir(parents=True, exist_ok=True)
+    machine = describe_machine()
+    try:
+        with (
+            tempfile.TemporaryDirectory(dir=output, prefix="scratch-") as scratch,
+            Testbed(Path(scratch).absolute()) as testbed,
+            _console.status("starting") as status,
+        ):
+            result = measure(testbed, tell=status.update)
+    except (BenchmarkFailed, KafkaException) as failed:
+        raise click.ClickException(str(failed)) from failed
+    save(Measured(machine=machine, result=result), output)
+    show(_console, machine, result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What the worker is compared with: consume and produce in transactions, and nothing else.
+
+It has the worker's own client settings, batches, transactions and setting of the garbage collector (see process.py of
+the worker; it is worth a sixth of this loop's CPU time); it passes on every record and remembers none. Run as a
+process: `python -m benchmarks.bare_loop BOOTSTRAP INPUT OUTPUT GROUP RECORDS`.
+"""
+
+import gc
+from typing import Final
+
+import click
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from benchmarks.testbed import MAX_MESSAGE_BYTES
+from dedupe_crds.worker import Tuning
+from dedupe_worker.kafka_client import consumer_config, producer_config
+
+_INIT_SECONDS: Final = 30.0
+
+
+@click.command
+@click.argument("servers")
+@click.argument("source")
+@click.argument("target")
+@click.argument("group")
+@click.argument("records", type=int)
+def main(servers: str, source: str, target: str, group: str, records: int) -> None:
+    """Copy the first RECORDS records of partition 0 of topic SOURCE to TARGET, offsets committed for GROUP."""
+    tuning = Tuning()
+    consumer = Consumer(consumer_config(servers, {}, group=group, queue_bytes=tuning.queue_bytes))
+    producer = Producer(
+        producer_config(
+            servers,
+            {},
+            transactional_id=group,
+            queue_bytes=tuning.queue_bytes,
+            largest_batch_bytes=MAX_MESSAGE_BYTES,
+        )
+    )
+    producer.init_transactions(_INIT_SECONDS)
+    consumer.assign([TopicPartition(source, 0, 0)])
+    gc.freeze()
+    gc.set_threshold(200_000, 10, 10)
+    _copy(consumer, producer, source, target, records=records, tuning=tuning)
+    consumer.close()
+
+
+def _copy(
+    consumer: Consumer,
+    producer: Producer,
+    source: str,
+    target: str,
+    *,
+    records: int,
+    tuning: Tuning,
+) -> None:
+    left, in_transaction = records, 0
+    wait_seconds = tuning.commit_interval.total_seconds()
+    while left:
+        batch = consumer.consume(tuning.max_batch_records, wait_seconds)
+        if batch and batch[-1].error():  # the end of the partition, which is behind its last record
+            batch.pop()
+        if not batch:
+            continue
+        if not in_transaction:
+            producer.begin_transaction()
+        _produce(producer, target, batch)
+        left -= len(batch)
+        in_transaction += len(batch)
+        if in_transaction >= tuning.max_transaction_records or not left:
+            where = TopicPartition(source, 0, (batch[-1].offset() or 0) + 1)
+            producer.send_offsets_to_transaction([where], consumer.consumer_group_metadata())
+            producer.commit_transaction()
+            in_transaction = 0
+
+
+def _produce(producer: Producer, target: str, batch: list[Message]) -> None:
+    produce = producer.produce
+    for m in batch:
+        while True:
+            try:
+                produce(target, m.value(), m.key(), 0, None, None, m.timestamp()[1], m.headers())
+                break
+            except BufferError:
+                producer.poll(0.01)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""What processes cost, read from /proc: CPU time while they run, and memory."""
+
+import time
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import psutil
+
+_CPU_SAMPLE_SECONDS: Final = 0.05
+
+
+class CpuMeter:
+    """CPU seconds (user and system, all threads) of processes and of the whole machine, over time.
+
+    A context manager: samples are taken inside of it, `used` answers after it. A process must have no children, as
+    is the case for the worker, the bare loop and the broker.
+    """
+
+    def __init__(self, **pids: int) -> None:
+        self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
+        self._times: list[float] = []
+        self._seconds: dict[str, list[float]] = {name: [] for name in (*pids, "machine")}
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="cpu meter", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def used(self, name: str, start: float, end: float) -> float:
+        """CPU seconds that a process (or "machine") used between two times (seconds since 1970)."""
+        at = np.interp([start, end], self._times, self._seconds[name])
+        return float(at[1] - at[0])
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._sample()
+                self._stop.wait(_CPU_SAMPLE_SECONDS)
+        except psutil.NoSuchProcess:
+            pass  # it has come to its end, and what matters was before that
+
+    def _sample(self) -> None:
+        used = {}
+        for name, process in self._processes.items():
+            times = process.cpu_times()
+            used[name] = times.user + times.system
+        machine = psutil.cpu_times()
+        used["machine"] = sum(machine) - machine.idle - machine.iowait - machine.guest
+        used["machine"] -= machine.guest_nice
+        self._times.append(time.time())
+        for name, seconds in used.items():
+            self._seconds[name].append(seconds)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """CPU seconds (user and system) that a process has used so far."""
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+class Memory(NamedTuple):
+    """Memory of a process in bytes: resident in all, of it anonymous (heap), and the peak since its start."""
+
+    resident: int
+    anonymous: int
+    peak: int
+
+
+def memory_of(pid: int) -> Memory:
+    """From /proc/PID/status. Raises FileNotFoundError when the process has ended."""
+    fields = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    kib = [int(fields[name].split()[0]) for name in ("VmRSS", "RssAnon", "VmHWM")]
+    return Memory(*(each << 10 for each in kib))

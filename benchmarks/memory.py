@@ -1,0 +1,145 @@
+"""How much memory a worker takes: as its ids become more, and with a short and a long backlog waiting.
+
+Many keys: three workers one after the other on one store. The first takes it to a tenth of the keys with messages of
+the usual size; the second on to nine tenths with tiny ones, of which many fit into a queue that is bound in bytes; the
+third to all of them, with usual ones again. Each finds its messages waiting.
+Backlogs: a new worker on an empty store starts on a topic that holds all of it.
+
+Memory is VmRSS of /proc/PID/status (and RssAnon, which leaves out the files of libraries), sampled; the peak is VmHWM.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.measure import Memory, memory_of
+from benchmarks.processes import Worker
+from benchmarks.testbed import GroupOffset, Testbed
+from benchmarks.traffic import REPEAT_RATE, Sender, tiny_value, traffic, value_of
+
+GOAL_BYTES: Final = 400 << 20
+
+_PHASES: Final = (
+    ("usual messages", 0.1, value_of),
+    ("tiny messages", 0.9, tiny_value),
+    ("usual messages", 1.0, value_of),
+)
+_SAMPLE_SECONDS: Final = 0.2
+_REST_SECONDS: Final = 5.0
+_DEADLINE_SECONDS: Final = 1800.0
+
+
+class Sample(BaseModel):
+    """Memory in bytes when the input was read up to `offset`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    offset: int
+    resident: int
+    anonymous: int
+
+
+class MemoryRun(BaseModel):
+    """One worker's life. Bytes; `working` is the highest sample while it worked through what was waiting, `idle` the
+    resident memory some seconds after, `peak` that since the start of the process. `keys` are those in the end."""
+
+    model_config = ConfigDict(frozen=True)
+
+    what: str
+    messages: int
+    keys: int
+    working: int
+    working_anonymous: int
+    idle: int
+    idle_anonymous: int
+    peak: int
+    samples: list[Sample]
+
+
+class MemoryUse(BaseModel):
+    """The workers with ever more keys, in order, and those with a backlog, from short to long."""
+
+    model_config = ConfigDict(frozen=True)
+
+    growing: list[MemoryRun]
+    backlogs: list[MemoryRun]
+
+    @property
+    def peak(self) -> int:
+        """The most that any of them took, in bytes."""
+        return max(run.peak for run in (*self.growing, *self.backlogs))
+
+
+def measure_memory(
+    testbed: Testbed, *, keys: int, backlogs: tuple[int, int], tell: Callable[[str], None]
+) -> MemoryUse:
+    """Measure with `keys` ids in the store, and with `backlogs` of messages. Raises BenchmarkFailed."""
+    growing = _many_keys(testbed, keys, tell)
+    waiting = []
+    for messages in backlogs:
+        tell(f"a backlog of {messages:,} messages")
+        source, target = testbed.create_topic("backlog"), testbed.create_topic("backlog-clean")
+        Sender(testbed.bootstrap_servers, source).send(traffic(messages).numbers)
+        what = f"empty store, {messages:,} waiting"
+        waiting.append(_run(testbed, testbed.scratch / target, source, target, what))
+        testbed.delete_topics(source, target)
+    return MemoryUse(growing=growing, backlogs=waiting)
+
+
+def _many_keys(testbed: Testbed, keys: int, tell: Callable[[str], None]) -> list[MemoryRun]:
+    source, target = testbed.create_topic("keys"), testbed.create_topic("keys-clean")
+    sender = Sender(testbed.bootstrap_servers, source)
+    numbers = traffic(int(keys / (1 - REPEAT_RATE))).numbers
+    runs, sent = [], 0
+    for what, share, value in _PHASES:
+        end = int(len(numbers) * share)
+        title = f"to {keys * share / 1e6:g} M keys, {what}"
+        tell(f"{title}: sending {end - sent:,}")
+        sender.send(numbers[sent:end], value)
+        sent = end
+        tell(title)
+        runs.append(_run(testbed, testbed.scratch / target, source, target, title))
+    testbed.delete_topics(source, target)
+    return runs
+
+
+def _run(testbed: Testbed, home: Path, source: str, target: str, what: str) -> MemoryRun:
+    """Let a worker read all that is in `source`, taking samples; and look once more when it has rested."""
+    end = testbed.end_offset(source)
+    taken: list[tuple[int, Memory]] = []
+    with Worker(home, testbed.bootstrap_servers, source, target) as worker:
+        committed = GroupOffset(testbed.bootstrap_servers, worker.group, source)
+
+        def is_done() -> bool:
+            taken.append((committed(), memory_of(worker.pid)))
+            return taken[-1][0] >= end
+
+        try:
+            worker.wait_until(
+                is_done,
+                f"it has committed offset {end}",
+                deadline_seconds=_DEADLINE_SECONDS,
+                poll_seconds=_SAMPLE_SECONDS,
+            )
+        finally:
+            committed.close()
+        rest_until = time.monotonic() + _REST_SECONDS
+        worker.wait_until(lambda: time.monotonic() >= rest_until, "it has rested")
+        idle, status = memory_of(worker.pid), worker.status()
+    return MemoryRun(
+        what=what,
+        messages=status.counts.consumed,
+        keys=status.window.keys,
+        working=max(memory.resident for _, memory in taken),
+        working_anonymous=max(memory.anonymous for _, memory in taken),
+        idle=idle.resident,
+        idle_anonymous=idle.anonymous,
+        peak=idle.peak,
+        samples=[
+            Sample(offset=offset, resident=memory.resident, anonymous=memory.anonymous)
+            for offset, memory in taken
+        ],
+    )

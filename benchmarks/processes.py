@@ -1,0 +1,172 @@
+"""The processes that are measured, and those that measure: each one of its own, dying with this one."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import httpx
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from dedupe_crds.worker_status import WorkerStatus
+from dedupe_local import tether
+
+_REPOSITORY: Final = Path(__file__).parents[1]
+_POLL_SECONDS: Final = 0.05
+_STOP_SECONDS: Final = 30.0
+_LOG_LINES: Final = 15
+_NAMESPACE: Final = "bench"
+
+
+class BenchmarkFailed(Exception):
+    """A benchmark could not be carried through."""
+
+
+class Process:
+    """A Python module run as a process, its output going to `log`. A context manager that ends it with SIGTERM."""
+
+    def __init__(self, module: str, *arguments: object, log: Path) -> None:
+        self._module = module
+        self._log = log
+        command = [sys.executable, "-m", module, *map(str, arguments)]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            env = {**os.environ, "PYTHONPATH": str(_REPOSITORY)}
+            self._process = tether.spawn(command, output=output, env=env)
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it."""
+        tether.stop([self._process], deadline_seconds=_STOP_SECONDS)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash would."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait(self, deadline_seconds: float) -> None:
+        """Wait for its own end. Raises BenchmarkFailed if it fails or takes longer."""
+        try:
+            code = self._process.wait(deadline_seconds)
+        except subprocess.TimeoutExpired:
+            raise BenchmarkFailed(self._explain(f"not done in {deadline_seconds:.0f} s")) from None
+        if code != 0:
+            raise BenchmarkFailed(self._explain(f"ended with {code}"))
+
+    def wait_until(
+        self,
+        condition: Callable[[], bool],
+        what: str,
+        *,
+        deadline_seconds: float = 120.0,
+        poll_seconds: float = _POLL_SECONDS,
+    ) -> None:
+        """Wait for a condition. Raises BenchmarkFailed if the process ends before it holds, or it is late."""
+        deadline = time.monotonic() + deadline_seconds
+        while not condition():
+            if (code := self._process.poll()) is not None:
+                if code == 0 and condition():
+                    return
+                raise BenchmarkFailed(self._explain(f"ended with {code} before: {what}"))
+            if time.monotonic() > deadline:
+                raise BenchmarkFailed(self._explain(f"not in {deadline_seconds:.0f} s: {what}"))
+            time.sleep(poll_seconds)
+
+    def _explain(self, what: str) -> str:
+        lines = self._log.read_text().splitlines()[-_LOG_LINES:]
+        return "\n".join([f"{self._module} {what}; the last of {self._log}:", *lines])
+
+
+class Worker(Process):
+    """A worker with the default tuning, but for what `tuning` sets, on the state directory `home`/state."""
+
+    def __init__(
+        self,
+        home: Path,
+        bootstrap_servers: str,
+        input_topic: str,
+        output_topic: str,
+        tuning: Mapping[str, object] | None = None,
+    ) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.state_dir = home / "state"
+        self.group = f"{_NAMESPACE}.{output_topic}"
+        self._endpoint = home / "endpoint"
+        self._endpoint.unlink(missing_ok=True)
+        self._http = httpx.Client(timeout=10.0)
+        manifest = home / "stream.yaml"
+        manifest.write_text(
+            _manifest(bootstrap_servers, input_topic, output_topic, dict(tuning or {}))
+        )
+        super().__init__(
+            "dedupe_worker",
+            *("--config", manifest),
+            *("--partition", 0),
+            *("--state-dir", self.state_dir),
+            *("--http", "127.0.0.1:0"),
+            *("--endpoint-file", self._endpoint),
+            log=home / "worker.log",
+        )
+
+    def wait_until_ready(self, deadline_seconds: float = 120.0) -> None:
+        """Wait until it is reconciled and at work."""
+        self.wait_until(self._is_ready, "it is ready", deadline_seconds=deadline_seconds)
+
+    def status(self) -> WorkerStatus:
+        """What it says of itself."""
+        return WorkerStatus.model_validate_json(self._get("/status").content)
+
+    def stage_seconds(self) -> tuple[int, dict[str, float]]:
+        """The records it has consumed, and the seconds that each stage of the loop has taken."""
+        consumed, stages = 0, {}
+        for family in text_string_to_metric_families(self._get("/metrics").text):
+            for sample in family.samples:
+                if sample.name == "dedupe_stage_seconds_total":
+                    stages[sample.labels["stage"]] = sample.value
+                elif sample.name == "dedupe_records_consumed_total":
+                    consumed = int(sample.value)
+        return consumed, stages
+
+    def _is_ready(self) -> bool:
+        try:
+            return self._endpoint.exists() and self._get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _get(self, path: str) -> httpx.Response:
+        return self._http.get(f"http://{self._endpoint.read_text().strip()}{path}")
+
+
+def _manifest(
+    bootstrap_servers: str, input_topic: str, output_topic: str, tuning: dict[str, object]
+) -> str:
+    """A stream named after its output topic."""
+    document = {
+        "apiVersion": "dedupestream.io/v1alpha1",
+        "kind": "DedupeStream",
+        "metadata": {"name": output_topic, "namespace": _NAMESPACE},
+        "spec": {
+            "kafka": {"bootstrapServers": bootstrap_servers},
+            "input": {"topic": input_topic},
+            "output": {"topic": output_topic},
+            "id": {"from": "Key"},
+            "worker": {"tuning": tuning},
+        },
+    }
+    return yaml.safe_dump(document)

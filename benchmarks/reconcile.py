@@ -1,0 +1,122 @@
+"""How fast a worker learns the ids of the output topic when it starts: a tail, and everything after a lost store.
+
+A worker passes on a topic without repeats. Then it is started again, several times each,
+  - on the store it had when it was new, so that the whole output is the tail to read ("Tail");
+  - without a store, which is rebuilt from the output ("Rebuild").
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.measure import cpu_seconds_of
+from benchmarks.processes import BenchmarkFailed, Worker
+from benchmarks.testbed import GroupOffset, Testbed
+from benchmarks.traffic import Sender, traffic
+
+GOAL_PER_SECOND: Final = 150_000
+
+_DEADLINE_SECONDS: Final = 600.0
+
+Kind = Literal["Tail", "Rebuild"]
+
+KINDS: Final[tuple[Kind, ...]] = ("Tail", "Rebuild")
+
+
+class ReconcileRun(BaseModel):
+    """One start. `seconds` are those of the reconcile itself, `ready_seconds` from the start of the process until
+    it was ready, `cpu_seconds` all it had used by then."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
+    reason: str
+    records: int
+    seconds: float
+    ready_seconds: float
+    cpu_seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Records a second of the reconcile."""
+        return self.records / self.seconds
+
+
+class Reconcile(BaseModel):
+    """All starts."""
+
+    model_config = ConfigDict(frozen=True)
+
+    records: int
+    runs: list[ReconcileRun]
+
+    def of(self, kind: Kind) -> list[ReconcileRun]:
+        """The starts of one kind."""
+        return [run for run in self.runs if run.kind == kind]
+
+    def per_second(self, kind: Kind) -> float:
+        """The median of one kind."""
+        return median(run.per_second for run in self.of(kind))
+
+
+def measure_reconcile(
+    testbed: Testbed, *, records: int, rounds: int, tell: Callable[[str], None]
+) -> Reconcile:
+    """Measure `rounds` starts of each kind. Raises BenchmarkFailed."""
+    source, target = testbed.create_topic("reconcile"), testbed.create_topic("reconcile-clean")
+    home = testbed.scratch / target
+    servers = testbed.bootstrap_servers
+    with Worker(home, servers, source, target) as worker:  # the empty store gets its stamp
+        worker.wait_until_ready()
+    state, as_new = worker.state_dir, home / "as-new"
+    shutil.copytree(state, as_new)
+    tell(f"sending {records:,} messages and deduplicating them")
+    Sender(servers, source).send(traffic(records, repeat_rate=0.0).numbers)
+    with Worker(home, servers, source, target) as worker:
+        _wait_for(testbed, worker, source, records)
+    runs = []
+    for number in range(1, rounds + 1):
+        for kind in KINDS:
+            tell(f"round {number}: {kind.lower()}")
+            shutil.rmtree(state)
+            if kind == "Tail":
+                shutil.copytree(as_new, state)
+            runs.append(_start(home, testbed, source, target, kind))
+    testbed.delete_topics(source, target)
+    if wrong := [run for run in runs if run.records != records]:
+        raise BenchmarkFailed(f"not all {records} records were read: {wrong[0]}")
+    return Reconcile(records=records, runs=runs)
+
+
+def _wait_for(testbed: Testbed, worker: Worker, source: str, end: int) -> None:
+    committed = GroupOffset(testbed.bootstrap_servers, worker.group, source)
+    try:
+        worker.wait_until(
+            lambda: committed() >= end, "all is committed", deadline_seconds=_DEADLINE_SECONDS
+        )
+    finally:
+        committed.close()
+
+
+def _start(home: Path, testbed: Testbed, source: str, target: str, kind: Kind) -> ReconcileRun:
+    began = time.monotonic()
+    with Worker(home, testbed.bootstrap_servers, source, target) as worker:
+        worker.wait_until_ready(_DEADLINE_SECONDS)
+        ready_seconds = time.monotonic() - began
+        cpu_seconds = cpu_seconds_of(worker.pid)
+        done = worker.status().reconcile
+    if done is None:
+        raise BenchmarkFailed("the worker is ready without a reconcile")
+    return ReconcileRun(
+        kind=kind,
+        reason=done.reason,
+        records=done.records,
+        seconds=done.seconds,
+        ready_seconds=ready_seconds,
+        cpu_seconds=cpu_seconds,
+    )

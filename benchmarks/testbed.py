@@ -1,0 +1,129 @@
+"""Where a benchmark runs: a broker of its own on this machine, topics, a scratch directory."""
+
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+)
+
+from dedupe_local.broker import EmbeddedBroker
+
+MAX_MESSAGE_BYTES: Final = 1_048_588  # of every topic; it is Kafka's default
+
+_TIMEOUT_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.05
+_BROKER_HEAP: Final = "1g"
+_NOT_YET: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+
+def client(bootstrap_servers: str) -> dict[str, Any]:
+    """What every client of a benchmark has: its calls say what fails, so the library need not log it."""
+    return {"bootstrap.servers": bootstrap_servers, "log_level": 0}
+
+
+class Testbed:
+    """A context manager: the broker runs inside of it. Everything bulky is below `scratch`."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self._broker = EmbeddedBroker(scratch / "broker", heap=_BROKER_HEAP)
+
+    def __enter__(self) -> Self:
+        self._broker.start()
+        self._admin = AdminClient(client(self.bootstrap_servers))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._broker.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT of the broker."""
+        return self._broker.bootstrap_servers
+
+    @property
+    def broker_pid(self) -> int:
+        """The broker's process."""
+        return self._broker.pid
+
+    def create_topic(self, hint: str, *, log_append_time: bool = False) -> str:
+        """Create a topic of one partition under a name that was not used before.
+
+        With `log_append_time` its records carry the time at which the broker appended them.
+        """
+        name = f"{hint}-{uuid4().hex[:8]}"
+        config = {"retention.ms": "-1", "max.message.bytes": str(MAX_MESSAGE_BYTES)}
+        if log_append_time:
+            config["message.timestamp.type"] = "LogAppendTime"
+        topic = NewTopic(name, num_partitions=1, replication_factor=1, config=config)
+        self._admin.create_topics([topic])[name].result(_TIMEOUT_SECONDS)
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        while not self._has_leader(name):  # until then every question about the topic is refused
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"topic {name} has no leader after {_TIMEOUT_SECONDS:.0f} s")
+            time.sleep(_POLL_SECONDS)
+        return name
+
+    def delete_topics(self, *names: str) -> None:
+        """Delete topics and so free their disk space."""
+        for deleted in self._admin.delete_topics(list(names)).values():
+            deleted.result(_TIMEOUT_SECONDS)
+
+    def end_offset(self, topic: str) -> int:
+        """The offset after the last record of the topic, committed or not."""
+        where = TopicPartition(topic, 0)
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
+        found = self._admin.list_offsets(
+            {where: latest}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+        )[where]
+        return int(found.result(_TIMEOUT_SECONDS).offset)
+
+    def _has_leader(self, topic: str) -> bool:
+        found = self._admin.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
+        return 0 in found.partitions and found.partitions[0].leader >= 0
+
+
+class GroupOffset:
+    """Asks how far a consumer group has read partition 0 of a topic. End it with `close()`."""
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+        self._consumer = Consumer({**client(bootstrap_servers), "group.id": group})
+        self._where = TopicPartition(topic, 0)
+
+    def __call__(self) -> int:
+        """The committed offset; 0 before the first. Raises KafkaException."""
+        try:
+            found = self._consumer.committed([self._where], timeout=_TIMEOUT_SECONDS)[0]
+        except KafkaException as error:
+            if error.args[0].code() in _NOT_YET:  # a broker just started has no coordinator at once
+                return 0
+            raise
+        return max(0, found.offset)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._consumer.close()

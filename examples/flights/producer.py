@@ -1,0 +1,130 @@
+"""A producer that repeats itself, as clients on flaky networks do.
+
+Half of the repeats are retries: the acknowledgement was lost, so the same record follows at once,
+byte for byte. The other half are replays: a batch is sent again much later, as after a crash before
+the progress was saved. A replayed record has a new timestamp.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from random import Random
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from examples.flights import data
+
+_LARGEST_BATCH = 1000
+_TELL_EVERY = 1000
+_FLUSH_SECONDS = 60.0
+_CONFIG = {
+    "acks": "all",
+    "compression.type": "lz4",
+    # The client's own retries repeat nothing: every repeat in the topic is one that was planned.
+    "enable.idempotence": True,
+    "linger.ms": 20,
+    "log_level": 2,  # it retries by itself, and what fails for good is raised
+    "partitioner": "murmur2_random",
+    "delivery.report.only.error": True,
+}
+
+
+class NotSent(Exception):
+    """Kafka did not take a record."""
+
+
+class Kind(StrEnum):
+    """Why a record is sent."""
+
+    FIRST = "first"
+    RETRY = "retry"
+    REPLAY = "replay"
+
+
+class Send(NamedTuple):
+    """One record to send: the place of its message in the data, and why."""
+
+    row: int
+    kind: Kind
+
+
+def plan(count: int, repeats: float, seed: int) -> list[Send]:
+    """Decide in which order `count` messages are sent, and which of them again.
+
+    `repeats` is their expected number for each message, below 1. A message may be repeated
+    several times.
+    """
+    random = Random(seed)
+    replays = _replays(count, repeats / 2, random)
+    sends = []
+    for row in range(count):
+        sends.append(Send(row, Kind.FIRST))
+        while random.random() < repeats / 2:
+            sends.append(Send(row, Kind.RETRY))
+        for batch in replays[row]:
+            sends += [Send(each, Kind.REPLAY) for each in batch]
+    return sends
+
+
+def _replays(count: int, share: float, random: Random) -> defaultdict[int, list[range]]:
+    """Choose the batches that come again, and after which message they do."""
+    size = max(1, min(_LARGEST_BATCH, count // 100))
+    due = defaultdict(list)
+    for _ in range(round(share * count / size)):
+        start = random.randrange(count - size + 1)
+        later = start + size + random.randint(count // 20, count // 2)
+        due[min(later, count - 1)].append(range(start, start + size))
+    return due
+
+
+class FlakyProducer:
+    """Sends planned records, and waits for all acknowledgements at its end."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, **_CONFIG})
+        self._topic = topic
+        self._refused: KafkaError | None = None
+        self._timestamp_ms = 0
+        self.sent = 0
+
+    def send(
+        self, messages: Sequence[data.Message], sends: Sequence[Send], tell: Callable[[], None]
+    ) -> None:
+        """Send records of `messages` and wait for their acknowledgements; calls `tell` now and then.
+
+        Raises:
+            NotSent: Kafka did not take one.
+        """
+        for send in sends:
+            self._produce(messages[send.row], send.kind)
+            self.sent += 1
+            if self.sent % _TELL_EVERY == 0:
+                self._producer.poll(0)
+                tell()
+        waiting = self._producer.flush(_FLUSH_SECONDS)
+        tell()
+        if waiting or self._refused:
+            why = self._refused or f"{waiting:,} records not acknowledged in {_FLUSH_SECONDS:.0f} s"
+            raise NotSent(f"Sending to topic {self._topic} failed: {why}. Run the demo again.")
+
+    def _produce(self, message: data.Message, kind: Kind) -> None:
+        if kind is not Kind.RETRY:
+            self._timestamp_ms = time.time_ns() // 1_000_000
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    key=message.key,
+                    value=message.value,
+                    timestamp=self._timestamp_ms,
+                    on_delivery=self._delivered,
+                )
+            except BufferError:  # its queue is full
+                self._producer.poll(0.1)
+            else:
+                return
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        self._refused = self._refused or error

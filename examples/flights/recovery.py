@@ -1,0 +1,105 @@
+"""A worker killed with SIGKILL, and how long its partition takes to be itself again."""
+
+import os
+import signal
+import time
+
+import httpx
+from confluent_kafka import Consumer, TopicPartition
+
+from dedupe_crds.worker_status import WorkerStatus
+from dedupe_local.fleet import Fleet
+from dedupe_local.state import StateDir
+from dedupe_local.worker_process import WorkerView
+from examples.flights.outcome import Recovery
+
+_ANSWER_SECONDS = 10.0
+_LIMIT_SECONDS = 120.0
+_POLL_SECONDS = 0.02
+
+
+class NotRecovered(Exception):
+    """The partition of a killed worker did not come back in time."""
+
+
+def kill_and_follow(fleet: Fleet, state: StateDir, partition: int) -> Recovery:
+    """Kill a partition's worker, and return when its successor has put a record out.
+
+    Raises:
+        NotRecovered: there was none to kill, or no successor in time.
+    """
+    killed = fleet.views()[partition]
+    if killed.pid is None:
+        raise NotRecovered(
+            f"The worker of partition {partition} ended before it was killed ({killed.trouble}): "
+            f"run the demo with --keep and read worker.log in {state.partition(partition)}."
+        )
+    os.kill(killed.pid, signal.SIGKILL)
+    return _follow(fleet, state, killed, time.monotonic())
+
+
+def _follow(fleet: Fleet, state: StateDir, killed: WorkerView, killed_at: float) -> Recovery:
+    partition = killed.partition
+    while fleet.pid(partition) == killed.pid:
+        fleet.wait(_POLL_SECONDS)
+    reader = _reader_from_end(fleet, partition)
+    status = ready_seconds = output_seconds = None
+    try:
+        while status is None or ready_seconds is None or output_seconds is None:
+            _check(fleet, state, partition, killed_at)
+            if output_seconds is None and _has_record(reader):
+                output_seconds = time.monotonic() - killed_at
+            if status is None and (status := _ready_status(state, partition)):
+                ready_seconds = time.monotonic() - killed_at
+    finally:
+        reader.close()
+    return Recovery(
+        partition=partition,
+        killed_pid=killed.pid or 0,
+        read_before=killed.consumed,
+        reconciled_records=status.reconcile.records if status.reconcile else 0,
+        ready_seconds=ready_seconds,
+        output_seconds=output_seconds,
+    )
+
+
+def _check(fleet: Fleet, state: StateDir, partition: int, killed_at: float) -> None:
+    fleet.wait(0)  # raises when there is nothing to wait for any more
+    if time.monotonic() - killed_at > _LIMIT_SECONDS:
+        raise NotRecovered(
+            f"The worker of partition {partition} is not back {_LIMIT_SECONDS:.0f} s after it was "
+            f"killed: run the demo with --keep and read worker.log in {state.partition(partition)}."
+        )
+
+
+def _reader_from_end(fleet: Fleet, partition: int) -> Consumer:
+    """Read what is committed from now on. What the killed process left open will be aborted."""
+    spec = fleet.stream.spec
+    reader = Consumer(
+        {
+            "bootstrap.servers": spec.kafka.bootstrap_servers,
+            "group.id": "demo-recovery",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    where = TopicPartition(spec.output.topic, partition)
+    _, end = reader.get_watermark_offsets(where, timeout=_ANSWER_SECONDS)
+    reader.assign([TopicPartition(spec.output.topic, partition, end)])
+    return reader
+
+
+def _has_record(reader: Consumer) -> bool:
+    message = reader.poll(_POLL_SECONDS)
+    return message is not None and message.error() is None
+
+
+def _ready_status(state: StateDir, partition: int) -> WorkerStatus | None:
+    """Ask the worker itself: the fleet asks it only twice a second."""
+    try:
+        endpoint = (state.partition(partition) / "endpoint").read_text().strip()
+        answer = httpx.get(f"http://{endpoint}/status", timeout=1.0, trust_env=False)
+    except (OSError, httpx.HTTPError, httpx.InvalidURL):
+        return None  # it is starting
+    status = WorkerStatus.model_validate_json(answer.content)
+    return status if status.ready else None

@@ -1,0 +1,127 @@
+"""What the user sees while it works: steps with bars on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn
+from rich.table import Column
+from rich.text import Text
+
+_LINE_EVERY_SECONDS = 5.0
+_NAME_WIDTH = 31
+# All but the bar, and room for the ^C that a terminal shows: at the edge it would break the line.
+_OTHER_WIDTH = 66
+
+
+class Screen:
+    """The steps in the order they began; several may be under way. `seconds`: those that ended."""
+
+    def __init__(self, console: Console) -> None:
+        self.seconds: dict[str, float] = {}
+        self._console = console
+        self._progress = Progress(
+            _Mark(),
+            TextColumn("{task.description}", table_column=Column(min_width=_NAME_WIDTH)),
+            _Bar(bar_width=min(40, max(8, console.width - _OTHER_WIDTH))),
+            TextColumn("{task.fields[figures]}", justify="right", style="dim"),
+            _Seconds("", justify="right"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+
+    @contextmanager
+    def step(self, name: str, total: int | None = None) -> Iterator["Step"]:
+        """Show a step while the block runs, with a bar if there is a `total` of records."""
+        step = Step(self._console, self._progress, name, total)
+        try:
+            yield step
+        except BaseException:
+            step.end("failed")
+            raise
+        step.end("done")
+        self.seconds[name] = step.seconds
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+
+class Step:
+    """One step; `seconds` is what it took so far, or in all once it has ended."""
+
+    def __init__(self, console: Console, progress: Progress, name: str, total: int | None) -> None:
+        self._console = console
+        self._progress = progress
+        self._name = name
+        self._total = total
+        self._figures = ""
+        self._began = self._told = time.monotonic()
+        self._ended: float | None = None
+        self._task = progress.add_task(name, total=total, figures="", state="running", step=self)
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return (self._ended or time.monotonic()) - self._began
+
+    def reach(self, records: int) -> None:
+        """Show how many of the total are done."""
+        self._figures = f"{records:,} at {records / max(self.seconds, 0.001):,.0f}/s"
+        self._progress.update(self._task, completed=records, figures=self._figures)
+        if not self._on_terminal and time.monotonic() - self._told > _LINE_EVERY_SECONDS:
+            self._told = time.monotonic()
+            self._print(f"{self._name} … {self._figures}")
+
+    def show(self, figures: str) -> None:
+        """Show what has come of it."""
+        self._figures = figures
+        self._progress.update(self._task, figures=figures)
+
+    def end(self, state: str) -> None:
+        """Stop its clock. `state` is done or failed."""
+        self._ended = time.monotonic()
+        self._progress.update(self._task, state=state)
+        if not self._on_terminal:
+            figures = f", {self._figures}" if self._figures else ""
+            self._print(f"{self._name}: {state} in {self.seconds:.1f} s{figures}")
+
+    @property
+    def _on_terminal(self) -> bool:
+        return not self._progress.disable
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class _Mark(SpinnerColumn):
+    """A spinner, then how it ended."""
+
+    def render(self, task: Task) -> RenderableType:
+        ended = {"done": Text("✓", "green"), "failed": Text("✗", "red")}
+        return ended.get(task.fields["state"]) or super().render(task)
+
+
+class _Bar(BarColumn):
+    """A bar where there is a total, and else nothing: a bar that only swings tells nothing."""
+
+    def render(self, task: Task) -> RenderableType:  # type: ignore[override] # nothing is no bar
+        return Text() if task.total is None else super().render(task)
+
+
+class _Seconds(TextColumn):
+    """The step's own clock."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.fields['step'].seconds:.1f} s", justify="right")

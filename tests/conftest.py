@@ -1,0 +1,44 @@
+"""What every test may ask for: a Kafka broker and topics of its own."""
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is public
+    AdminClient,
+    NewTopic,
+)
+
+from dedupe_local.broker import EmbeddedBroker
+
+CreateTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """One broker for the whole run; a test that kills brokers starts its own."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), heap="512m") as running:
+        yield running
+
+
+@pytest.fixture
+def topics(broker: EmbeddedBroker) -> Iterator[CreateTopic]:
+    """Create topics: `topics("raw", partitions=4, **{"max.message.bytes": 1048588})`.
+
+    The name returned starts with the hint and is unique; the topic is deleted after the test.
+    """
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    created = []
+
+    def create(name_hint: str, partitions: int = 1, **configs: object) -> str:
+        name = f"{name_hint}-{uuid4().hex[:8]}"
+        config = {key: str(value) for key, value in configs.items()}
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+        admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
+        created.append(name)
+        return name
+
+    yield create
+    if created:
+        for deleted in admin.delete_topics(created, operation_timeout=30).values():
+            deleted.result(timeout=30)

@@ -1,0 +1,19 @@
+"""What fault tests may ask for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.fixtures import streams
+from tests.support.inner_crashes import FaultWorkers
+
+__all__ = ["streams", "workers"]
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[FaultWorkers]:
+    """Start workers that end with the test: `workers.start(stream, crash=Crash(Step.BEFORE_COMMIT))`."""
+    started = FaultWorkers(tmp_path)
+    yield started
+    started.end_all()

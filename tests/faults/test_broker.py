@@ -1,0 +1,224 @@
+"""The broker dies, is away, or hangs, and the worker outlives it."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+
+import pytest
+
+from dedupe_crds.worker_status import ExitCode
+from dedupe_local.broker import EmbeddedBroker
+from tests.support.aftermath import (
+    fault_met,
+    finish,
+    judged,
+    logged,
+    wait_until_frozen,
+    wait_until_passed,
+)
+from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.processes import GRACE_SECONDS, WorkerProcess, wait_for
+from tests.support.streams import TestStream
+from tests.support.traffic import PacedProducer, produce, retries
+
+CreateStream = Callable[..., TestStream]
+
+SEED = int(os.environ.get("FAULT_SEED", "20261121"))
+RECORDS = 10_000
+SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
+HANGS_SECONDS = 12.0
+STUCK_SECONDS = 3.0
+SOON_SECONDS = 8.0
+
+
+@pytest.fixture(autouse=True)
+def show_seed() -> None:
+    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A broker that these tests may end."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("mortal-broker")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def back_again(broker: EmbeddedBroker, topics: Callable[..., str]) -> Iterator[None]:  # noqa: ARG001 # ends after this
+    """Whatever a test did, there is a broker that runs when `topics` deletes what it made."""
+    yield
+    if broker.running:
+        os.kill(broker.pid, signal.SIGCONT)
+    else:
+        broker.start()
+
+
+def wait_until_unready(worker: WorkerProcess, reason: str) -> None:
+    """Soon: long before a call to the broker gives up."""
+
+    def unready() -> bool:
+        answer = worker.readiness()
+        return (
+            answer.http_status == HTTPStatus.SERVICE_UNAVAILABLE and answer.body["reason"] == reason
+        )
+
+    worker.wait_until(unready, f"it is not ready for {reason}", deadline_seconds=SOON_SECONDS)
+
+
+def fail_broker_in_commit(
+    stream: TestStream,
+    workers: FaultWorkers,
+    broker: EmbeddedBroker,
+    *,
+    fault: signal.Signals = signal.SIGSTOP,
+    stuck_seconds: float | None = None,
+) -> WorkerProcess:
+    """A worker whose broker hangs (or dies) just before it is asked to commit."""
+    worker = workers.start_towards(
+        stream,
+        InnerCrash(
+            point=Point.OFFSETS_SENT,
+            time=3,
+            signal=fault,
+            pid=broker.pid,
+            stuck_seconds=stuck_seconds,
+        ),
+    )
+    if fault is signal.SIGSTOP:
+        wait_until_frozen(broker.pid)
+    else:
+        wait_for(lambda: not broker.running, "the broker is dead")
+    return worker
+
+
+def test_a_broker_killed_in_the_midst_of_traffic(
+    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
+) -> None:
+    stream = streams()
+    worker = workers.start(stream)
+    worker.wait_until_ready()
+    messages = list(retries(SEED, RECORDS, value_bytes=100))
+    with PacedProducer(
+        stream.bootstrap_servers, stream.input_topic, messages, messages_per_second=1_000
+    ) as producer:
+        for part in (1, 2):
+            worker.wait_until(
+                lambda part=part: stream.committed().get(0, 0) > part * RECORDS // 4,  # type: ignore[misc] # bound now
+                "some is passed on",
+            )
+            broker.kill()
+            broker.start()
+        producer.finish(deadline_seconds=60)
+    wait_until_passed(stream, worker)
+    judged(stream)
+    assert worker.sigterm() == ExitCode.OK
+
+
+def test_a_worker_waits_for_a_broker_that_is_away(
+    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
+) -> None:
+    """It says so, stays up, and goes on by itself."""
+    stream = streams()
+    messages = list(retries(SEED, RECORDS, value_bytes=100))
+    produce(stream.bootstrap_servers, stream.input_topic, messages[: RECORDS // 2])
+    worker = workers.start(stream)
+    wait_until_passed(stream, worker)
+    broker.kill()
+    wait_until_unready(worker, "BrokerUnavailable")
+    assert worker.get("/healthz").status_code == HTTPStatus.OK
+    broker.start()
+    worker.wait_until_ready()
+    produce(stream.bootstrap_servers, stream.input_topic, messages[RECORDS // 2 :])
+    wait_until_passed(stream, worker)
+    judged(stream)
+    assert worker.sigterm() == ExitCode.OK
+
+
+def test_a_worker_started_without_a_broker_begins_when_it_comes(
+    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
+) -> None:
+    stream = streams()
+    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS, value_bytes=100))
+    broker.kill()
+    worker = workers.start(stream)
+    wait_until_unready(worker, "BrokerUnavailable")
+    worker.wait_until(lambda: logged(worker, "session failed"), "it has tried in vain")
+    wait_until_unready(worker, "BrokerUnavailable")
+    broker.start()
+    worker.wait_until_ready()
+    wait_until_passed(stream, worker)
+    judged(stream)
+
+
+def test_a_coordinator_that_hangs_during_a_commit(
+    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
+) -> None:
+    stream = streams(worker=SMALL_TRANSACTIONS)
+    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS, value_bytes=100))
+    worker = fail_broker_in_commit(stream, workers, broker)
+    hung_since = time.monotonic()
+    wait_for(
+        lambda: time.monotonic() > hung_since + HANGS_SECONDS,
+        "longer than a broker's session",
+        deadline_seconds=2 * HANGS_SECONDS,
+    )
+    assert worker.is_running
+    os.kill(broker.pid, signal.SIGCONT)
+    wait_until_passed(stream, worker)
+    judged(stream)
+    assert fault_met(worker)["point"] == Point.OFFSETS_SENT
+
+
+def test_a_broker_that_dies_during_a_commit(
+    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
+) -> None:
+    """The commit never reaches it: what the worker makes of that must not lose the records."""
+    stream = streams(worker=SMALL_TRANSACTIONS)
+    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS, value_bytes=100))
+    worker = fail_broker_in_commit(stream, workers, broker, fault=signal.SIGKILL)
+    wait_until_unready(worker, "BrokerUnavailable")
+    broker.kill()  # for it to be waited for
+    broker.start()
+    wait_until_passed(stream, worker)
+    judged(stream)
+    assert fault_met(worker)["point"] == Point.OFFSETS_SENT
+
+
+def test_a_worker_whose_loop_hangs_is_ended_as_stuck(
+    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
+) -> None:
+    """The watchdog does not wait for librdkafka; its limit is made short."""
+    stream = streams(worker=SMALL_TRANSACTIONS)
+    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS, value_bytes=100))
+    worker = fail_broker_in_commit(stream, workers, broker, stuck_seconds=STUCK_SECONDS)
+    assert worker.wait_until_ended() == ExitCode.STUCK
+    [end] = logged(worker, "worker is ended")
+    assert "no progress" in end["why"]
+    os.kill(broker.pid, signal.SIGCONT)
+    finish(stream, workers)
+    judged(stream)
+
+
+@pytest.mark.parametrize("how", ["killed while the worker is idle", "hanging in a commit"])
+def test_a_worker_told_to_stop_does_not_wait_for_a_broker_that_is_away(
+    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker, how: str
+) -> None:
+    stream = streams(worker=SMALL_TRANSACTIONS)
+    messages = list(retries(SEED, RECORDS, value_bytes=100))
+    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    if how == "hanging in a commit":
+        worker = fail_broker_in_commit(stream, workers, broker)
+        assert worker.sigterm(deadline_seconds=GRACE_SECONDS) == ExitCode.FAILED
+        os.kill(broker.pid, signal.SIGCONT)
+    else:
+        worker = workers.start(stream)
+        wait_until_passed(stream, worker)
+        broker.kill()
+        wait_until_unready(worker, "BrokerUnavailable")
+        assert worker.sigterm(deadline_seconds=GRACE_SECONDS) == ExitCode.OK
+        broker.start()
+    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    finish(stream, workers)
+    judged(stream)

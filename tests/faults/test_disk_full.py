@@ -1,0 +1,84 @@
+"""A volume without room: the worker waits, says why, and goes on by itself."""
+
+import os
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from tests.support.aftermath import judged, wait_until_passed
+from tests.support.inner_crashes import FaultWorkers
+from tests.support.processes import WorkerProcess
+from tests.support.streams import TestStream
+from tests.support.traffic import produce, retries
+from tests.support.volumes import Volume, small_volume
+
+CreateStream = Callable[..., TestStream]
+
+SEED = int(os.environ.get("FAULT_SEED", "20261121"))
+RECORDS = 10_000
+SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
+SMALL_MEMTABLES = {"window": {"maxBytes": "16Mi", "generations": 16}}
+VOLUME_BYTES = 32 << 20
+
+
+@pytest.fixture(autouse=True)
+def show_seed() -> None:
+    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    with small_volume(tmp_path / "volume", VOLUME_BYTES) as mounted:
+        yield mounted
+
+
+def send(stream: TestStream, start: int = 0) -> None:
+    messages = retries(SEED, RECORDS, start=start, value_bytes=100)
+    produce(stream.bootstrap_servers, stream.input_topic, messages)
+
+
+def wait_until_full(worker: WorkerProcess) -> None:
+    def says_so() -> bool:
+        answer = worker.readiness()
+        return (answer.http_status, answer.body["reason"]) == (
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            "DiskFull",
+        )
+
+    worker.wait_until(says_so, "/readyz says DiskFull")
+
+
+def test_a_disk_that_fills_up_is_named_and_waited_for(
+    streams: CreateStream, workers: FaultWorkers, volume: Volume
+) -> None:
+    stream = streams(store=SMALL_MEMTABLES, worker=SMALL_TRANSACTIONS)
+    send(stream)
+    worker = workers.start(stream, state_dir=volume.path)
+    wait_until_passed(stream, worker)
+    volume.fill()
+    send(stream, start=RECORDS)
+    wait_until_full(worker)
+
+    volume.free()
+    send(stream)
+    wait_until_passed(stream, worker)
+    worker.wait_until_ready()
+    judged(stream)
+    assert worker.is_running
+
+
+def test_a_disk_that_is_full_from_the_start_is_waited_for(
+    streams: CreateStream, workers: FaultWorkers, volume: Volume
+) -> None:
+    stream = streams(store=SMALL_MEMTABLES)
+    send(stream)
+    volume.fill()
+    worker = workers.start(stream, state_dir=volume.path)
+    wait_until_full(worker)
+    assert stream.clean() == []
+
+    volume.free()
+    wait_until_passed(stream, worker)
+    judged(stream)

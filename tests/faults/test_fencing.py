@@ -1,0 +1,103 @@
+"""Two workers of one partition: the newer one has it, and the older one ends, whatever it was about to do."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dedupe_crds.worker_status import ExitCode
+from tests.support.aftermath import (
+    fault_met,
+    judged,
+    logged,
+    wait_until_frozen,
+    wait_until_open,
+    wait_until_passed,
+)
+from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.processes import WorkerProcess
+from tests.support.streams import TestStream
+from tests.support.traffic import PacedProducer, produce, retries
+
+CreateStream = Callable[..., TestStream]
+
+SEED = int(os.environ.get("FAULT_SEED", "20261121"))
+RECORDS = 10_000
+SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
+
+
+@pytest.fixture(autouse=True)
+def show_seed() -> None:
+    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
+
+
+def assert_ended(worker: WorkerProcess, code: ExitCode, reason: str) -> None:
+    assert worker.wait_until_ended() == code
+    [line] = logged(worker, "worker ends")
+    assert line["reason"] == reason
+
+
+def test_the_older_of_two_workers_ends_fenced(
+    streams: CreateStream, workers: FaultWorkers, tmp_path: Path
+) -> None:
+    stream = streams()
+    older = workers.start(stream)
+    older.wait_until_ready()
+    messages = list(retries(SEED, 3 * RECORDS, value_bytes=100))
+    with PacedProducer(
+        stream.bootstrap_servers, stream.input_topic, messages, messages_per_second=500
+    ):
+        older.wait_until(lambda: stream.committed().get(0, 0) > 0, "it is at work")
+        newer = workers.start(stream, state_dir=tmp_path / "newer")
+        assert_ended(older, ExitCode.FENCED, "Fenced")
+    wait_until_passed(stream, newer)
+    judged(stream)
+    assert newer.status().counts.produced > 0
+    assert newer.sigterm() == ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("point", "leaves_open"),
+    [(Point.RECORDS_SENT, True), (Point.OFFSETS_SENT, True), (Point.COMMITTED, False)],
+)
+def test_a_worker_that_hung_while_another_took_over_ends_fenced(
+    streams: CreateStream,
+    workers: FaultWorkers,
+    tmp_path: Path,
+    point: Point,
+    leaves_open: bool,
+) -> None:
+    """SIGSTOP in a transaction, SIGCONT when the newer worker has passed on everything."""
+    messages = list(retries(SEED, RECORDS, value_bytes=100))
+    stream = streams(worker=SMALL_TRANSACTIONS)
+    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    zombie = workers.start_towards(stream, InnerCrash(point=point, time=3, signal=signal.SIGSTOP))
+    wait_until_frozen(zombie.pid)
+    assert fault_met(zombie)["point"] == point
+    wait_until_open(stream, is_open=leaves_open)
+    newer = workers.start(stream, state_dir=tmp_path / "newer")
+    wait_until_passed(stream, newer)
+    wait_until_open(stream, is_open=False)
+
+    zombie.resume()
+    assert_ended(zombie, ExitCode.FENCED, "Fenced")
+    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    wait_until_passed(stream, newer)
+    judged(stream)
+    assert logged(newer, "session failed") == [], "the newer one was not disturbed"
+
+
+def test_a_state_directory_has_one_worker(streams: CreateStream, workers: FaultWorkers) -> None:
+    """The second ends before it takes over, so that the first is not even fenced."""
+    stream = streams()
+    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS))
+    first = workers.start(stream)
+    first.wait_until_ready()
+    second = workers.start(stream)
+    assert_ended(second, ExitCode.STATE_LOCKED, "StateLocked")
+    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS))
+    wait_until_passed(stream, first)
+    judged(stream)
+    assert first.sigterm() == ExitCode.OK

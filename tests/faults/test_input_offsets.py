@@ -1,0 +1,111 @@
+"""Input offsets that were lost, set back, or have expired while nobody read."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dedupe_crds.worker_status import ExitCode
+from tests.support.aftermath import finish, judged
+from tests.support.checker import judge
+from tests.support.id_sources import key_id
+from tests.support.inner_crashes import FaultWorkers
+from tests.support.meddling import delete_group, delete_records, set_committed
+from tests.support.processes import WorkerProcess
+from tests.support.record import Message
+from tests.support.streams import TestStream
+from tests.support.traffic import produce, retries
+
+CreateStream = Callable[..., TestStream]
+Meddle = Callable[[TestStream], None]
+
+SEED = int(os.environ.get("FAULT_SEED", "20261121"))
+RECORDS = 3_000
+EXPIRED = 500
+
+MEDDLING: dict[str, Meddle] = {
+    "group deleted": delete_group,
+    "set back": lambda stream: set_committed(stream, 100),
+}
+
+
+@pytest.fixture(autouse=True)
+def show_seed() -> None:
+    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
+
+
+def traffic(start: int = 0) -> Sequence[Message]:
+    return list(retries(SEED, RECORDS, start=start, value_bytes=100))
+
+
+def send(stream: TestStream, messages: Sequence[Message]) -> None:
+    produce(stream.bootstrap_servers, stream.input_topic, messages)
+
+
+def passed_and_stopped(stream: TestStream, workers: FaultWorkers) -> WorkerProcess:
+    send(stream, traffic())
+    [worker] = finish(stream, workers)
+    assert worker.sigterm() == ExitCode.OK
+    return worker
+
+
+def expired_offsets(worker: WorkerProcess) -> float:
+    families = text_string_to_metric_families(worker.get("/metrics").text)
+    [value] = [
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "dedupe_input_offsets_expired_total"
+    ]
+    return float(value)
+
+
+@pytest.mark.parametrize("name", MEDDLING)
+def test_it_goes_on_from_the_store_s_offset_when_the_group_s_is_behind(
+    streams: CreateStream, workers: FaultWorkers, name: str
+) -> None:
+    stream = streams()
+    passed_and_stopped(stream, workers)
+    MEDDLING[name](stream)
+
+    send(stream, traffic(start=RECORDS))
+    [worker] = finish(stream, workers)
+    judged(stream)
+    counts = worker.status().counts
+    assert counts.consumed == RECORDS, "it read again what it had read"
+    assert counts.redelivered == 0
+
+
+@pytest.mark.parametrize("name", MEDDLING)
+def test_without_a_store_as_well_it_reads_again_and_passes_nothing_twice(
+    streams: CreateStream, workers: FaultWorkers, name: str
+) -> None:
+    stream = streams()
+    worker = passed_and_stopped(stream, workers)
+    MEDDLING[name](stream)
+    shutil.rmtree(worker.state_dir)
+
+    send(stream, traffic(start=RECORDS))
+    [worker] = finish(stream, workers)
+    judged(stream)
+    assert worker.status().counts.consumed > RECORDS
+
+
+def test_records_that_expired_unread_are_counted_and_the_rest_is_passed_on(
+    streams: CreateStream, workers: FaultWorkers
+) -> None:
+    stream = streams()
+    passed_and_stopped(stream, workers)
+    committed = stream.committed()[0]
+    send(stream, traffic(start=RECORDS))
+    raw = stream.raw()
+    delete_records(stream, stream.input_topic, committed + EXPIRED)
+
+    [worker] = finish(stream, workers)
+    expired = range(committed, committed + EXPIRED)
+    read = [record for record in raw if record.offset not in expired]
+    judge(read, stream.clean(), key_id).assert_exactly_once()
+    assert expired_offsets(worker) == EXPIRED
+    assert worker.status().counts.consumed == RECORDS - EXPIRED

@@ -1,0 +1,58 @@
+"""Workers are killed again and again, at moments that chance picks, while traffic goes on."""
+
+import os
+import random
+from collections.abc import Callable
+
+from tests.support.aftermath import finish, judged, logged
+from tests.support.inner_crashes import FaultWorkers
+from tests.support.processes import WorkerProcess
+from tests.support.streams import TestStream
+from tests.support.traffic import PacedProducer, retries
+
+CreateStream = Callable[..., TestStream]
+
+SEED = int(os.environ.get("FAULT_SEED", "20261121"))
+KILLS = 20
+PARTITIONS = 2
+RATE = 600.0
+MOST_RECORDS = 60_000
+
+
+def let_live(worker: WorkerProcess, rng: random.Random) -> str:
+    """Wait for the moment of the worker's death; returns which it is."""
+    moment = rng.choice(("starting", "reconciled", "at work", "at work"))
+    if moment == "starting":
+        worker.endpoint()
+    elif moment == "reconciled":
+        worker.wait_until(lambda: logged(worker, "reconciled"), moment)
+    else:
+        stream, partition = worker.stream, worker.partition
+        goal = stream.committed().get(partition, 0) + rng.randrange(1, 300)
+        worker.wait_until(lambda: stream.committed().get(partition, 0) >= goal, moment)
+    return moment
+
+
+def test_twenty_random_kills_in_one_run(streams: CreateStream, workers: FaultWorkers) -> None:
+    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
+    rng = random.Random(SEED)
+    stream = streams(partitions=PARTITIONS)
+    messages = list(retries(SEED, MOST_RECORDS, partitions=PARTITIONS, value_bytes=100))
+    moments = []
+    running = [workers.start(stream, partition) for partition in range(PARTITIONS)]
+    with PacedProducer(
+        stream.bootstrap_servers, stream.input_topic, messages, messages_per_second=RATE
+    ) as producer:
+        for _ in range(KILLS):
+            partition = rng.randrange(PARTITIONS)
+            moments.append(let_live(running[partition], rng))
+            assert running[partition].is_running, "nothing but the test ends it"
+            running[partition].sigkill()
+            running[partition] = workers.start(stream, partition)
+        assert producer.delivered < MOST_RECORDS, "traffic went on until the last kill"
+    assert set(moments) == {"starting", "reconciled", "at work"}
+    for worker in running:
+        worker.sigkill()
+    finish(stream, workers, PARTITIONS)
+    verdict = judged(stream)
+    assert verdict.expected < producer.delivered, "there were repeats"

@@ -1,0 +1,5 @@
+"""What integration tests may ask for."""
+
+from tests.support.fixtures import streams, workers
+
+__all__ = ["streams", "workers"]

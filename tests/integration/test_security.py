@@ -1,0 +1,92 @@
+"""Credentials: taken from a file, used, and shown to nobody."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is public
+    AdminClient,
+    NewTopic,
+)
+
+from dedupe_crds.worker_status import ExitCode
+from tests.support.checker import judge
+from tests.support.id_sources import key_id
+from tests.support.processes import WorkerProcess, Workers
+from tests.support.secured_broker import PASSWORD, Certificate, SecuredBroker
+from tests.support.streams import TestStream, stream_manifest
+from tests.support.traffic import produce, retries
+
+SEED = 20261121
+WRONG = "not-the-password-of-anyone"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    directory = tmp_path_factory.mktemp("secured")
+    with SecuredBroker(directory / "broker", Certificate.make(directory)) as running:
+        yield running
+
+
+@pytest.fixture
+def stream(secured: SecuredBroker, tmp_path: Path) -> TestStream:
+    """A stream whose workers come through the listener that asks for TLS and a password."""
+    name = uuid4().hex[:8]
+    raw, clean = f"raw-{name}", f"clean-{name}"
+    admin = AdminClient({"bootstrap.servers": secured.bootstrap_servers})
+    for created in admin.create_topics([NewTopic(raw, 1), NewTopic(clean, 1)]).values():
+        created.result(30)
+    open_stream = stream_manifest(tmp_path, secured.bootstrap_servers, raw, clean)
+    secured_text = open_stream.manifest.read_text().replace(
+        secured.bootstrap_servers, secured.secured_servers
+    )
+    open_stream.manifest.write_text(secured_text)
+    return open_stream
+
+
+def with_password(
+    password: str, secured: SecuredBroker, stream: TestStream, workers: Workers
+) -> WorkerProcess:
+    properties = stream.manifest.with_suffix(f".{uuid4().hex[:4]}.properties")
+    properties.write_text(secured.client_properties(password))
+    return workers.start(stream, arguments=["--kafka-properties", properties])
+
+
+def test_a_stream_behind_tls_and_a_password_is_deduplicated(
+    secured: SecuredBroker, stream: TestStream, workers: Workers
+) -> None:
+    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, 5_000))
+    worker = with_password(PASSWORD, secured, stream, workers)
+    worker.wait_until_caught_up()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    said = worker.log_path.read_text() + worker.get("/status").text + worker.get("/metrics").text
+    assert worker.sigterm() == ExitCode.OK
+    assert PASSWORD not in said + worker.log_path.read_text()
+
+
+def test_a_wrong_password_is_named_and_not_told(
+    secured: SecuredBroker, stream: TestStream, workers: Workers
+) -> None:
+    worker = with_password(WRONG, secured, stream, workers)
+    worker.wait_until(
+        lambda: worker.readiness().body["reason"] == "NotAuthorized",
+        "the worker says that its credentials are refused",
+        deadline_seconds=60,
+    )
+    assert worker.readiness().http_status == 503
+    assert WRONG not in worker.log_path.read_text() + worker.get("/status").text
+    assert worker.sigterm() == ExitCode.OK
+
+
+def test_properties_that_would_undo_the_guarantees_are_refused(
+    secured: SecuredBroker, stream: TestStream, workers: Workers, tmp_path: Path
+) -> None:
+    properties = tmp_path / "own.properties"
+    properties.write_text(
+        secured.client_properties(PASSWORD) + "isolation.level=read_uncommitted\n"
+    )
+    worker = workers.start(stream, arguments=["--kafka-properties", properties])
+    assert worker.wait_until_ended() == ExitCode.CONFIG
+    assert "isolation.level" in worker.log_path.read_text()
+    assert PASSWORD not in worker.log_path.read_text()

@@ -1,0 +1,45 @@
+"""Fixtures of the integration and fault tests; their conftest.py takes them from here."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dedupe_local.broker import EmbeddedBroker
+from tests.support.processes import Workers
+from tests.support.streams import TestStream, stream_manifest
+
+CreateStream = Callable[..., TestStream]
+
+HOLDS_ANYTHING = {"retention.ms": -1, "message.timestamp.after.max.ms": 2**63 - 1}
+"""Topic settings under which a record of any time is taken and kept."""
+
+
+@pytest.fixture
+def streams(broker: EmbeddedBroker, topics: Callable[..., str], tmp_path: Path) -> CreateStream:
+    """Create streams: `streams(partitions=4, output={"max.message.bytes": 1 << 20})`.
+
+    Both topics are new. `input` and `output` are settings of theirs; the rest is the manifest's,
+    see `stream_manifest`.
+    """
+
+    def create(
+        *,
+        partitions: int = 1,
+        input: dict[str, object] | None = None,  # noqa: A002 # the manifest's word
+        output: dict[str, object] | None = None,
+        **spec: object,
+    ) -> TestStream:
+        raw = topics("raw", partitions, **{**HOLDS_ANYTHING, **(input or {})})
+        clean = topics("clean", partitions, **{**HOLDS_ANYTHING, **(output or {})})
+        return stream_manifest(tmp_path, broker.bootstrap_servers, raw, clean, **spec)
+
+    return create
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator[Workers]:
+    """Start workers that end with the test: `workers.start(stream, partition=2)`."""
+    started = Workers(tmp_path)
+    yield started
+    started.end_all()

@@ -16,6 +16,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from dedupe_pipeline import jars
+
 ROWS, PARTITIONS = 3_000, 2
 REPOSITORY = Path(__file__).parents[2]
 
@@ -39,6 +41,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    jars.spark_kafka()  # fetched before the run, so that what it prints is what a second run prints
     output, temporary = tmp_path_factory.mktemp("output"), tmp_path_factory.mktemp("temporary")
     command = [sys.executable, "-m", "examples.flights", "--rows", str(ROWS)]
     command += ["--partitions", str(PARTITIONS), "--duplicates", "0.1", "--output", str(output)]

@@ -9,6 +9,8 @@ MIN_JAVA := 17
 ARGS ?=
 # Narrows the tests: make pytest TESTS=tests/unit
 TESTS ?=
+# Test processes side by side, each with a broker of its own; files stay whole, for what their tests share.
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format generate pytest bench lock clean check-python check-java
@@ -29,7 +31,7 @@ lint: setup ## Style, types, the direction of imports, generated files
 	$(BIN)/python -m dedupe_crds.generate --check
 
 pytest: setup check-java ## The tests alone: unit, integration, faults
-	$(BIN)/pytest $(TESTS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(TESTS)
 
 bench: setup check-java ## Measure speed, latency and memory; updates docs/performance.md
 	$(BIN)/python -m benchmarks all $(ARGS)

@@ -3,7 +3,6 @@
 import time
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -30,12 +29,7 @@ class CpuMeter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 

@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
@@ -52,12 +51,7 @@ class Testbed:
         self._admin = AdminClient(client(self.bootstrap_servers))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._broker.stop()
 
     @property

@@ -6,7 +6,6 @@ import time
 from base64 import urlsafe_b64encode
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 from uuid import uuid4
 
@@ -138,12 +137,7 @@ class EmbeddedBroker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _try_start(self, port: int, controller_port: int) -> None:

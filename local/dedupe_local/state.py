@@ -13,7 +13,6 @@ import fcntl
 import os
 import secrets
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 import yaml
@@ -89,12 +88,7 @@ class StateDir:
         self._lock = lock
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.seed import SEED
 from tests.support.fixtures import streams
 from tests.support.inner_crashes import FaultWorkers
 
 __all__ = ["streams", "workers"]
+
+
+@pytest.fixture(autouse=True)
+def show_seed() -> None:
+    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from dedupe_crds.worker_status import ExitCode
 from dedupe_local.broker import EmbeddedBroker
+from tests.faults.seed import SEED
 from tests.support.aftermath import (
     fault_met,
     finish,
@@ -21,21 +22,15 @@ from tests.support.aftermath import (
 from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes import GRACE_SECONDS, WorkerProcess, wait_for
 from tests.support.streams import TestStream
-from tests.support.traffic import PacedProducer, produce, retries
+from tests.support.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 RECORDS = 10_000
 SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
 HANGS_SECONDS = 12.0
 STUCK_SECONDS = 3.0
 SOON_SECONDS = 8.0
-
-
-@pytest.fixture(autouse=True)
-def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +117,7 @@ def test_a_worker_waits_for_a_broker_that_is_away(
     """It says so, stays up, and goes on by itself."""
     stream = streams()
     messages = list(retries(SEED, RECORDS, value_bytes=100))
-    produce(stream.bootstrap_servers, stream.input_topic, messages[: RECORDS // 2])
+    stream.send(messages[: RECORDS // 2])
     worker = workers.start(stream)
     wait_until_passed(stream, worker)
     broker.kill()
@@ -130,7 +125,7 @@ def test_a_worker_waits_for_a_broker_that_is_away(
     assert worker.get("/healthz").status_code == HTTPStatus.OK
     broker.start()
     worker.wait_until_ready()
-    produce(stream.bootstrap_servers, stream.input_topic, messages[RECORDS // 2 :])
+    stream.send(messages[RECORDS // 2 :])
     wait_until_passed(stream, worker)
     judged(stream)
     assert worker.sigterm() == ExitCode.OK
@@ -140,7 +135,7 @@ def test_a_worker_started_without_a_broker_begins_when_it_comes(
     streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
 ) -> None:
     stream = streams()
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS, value_bytes=100))
+    stream.send(retries(SEED, RECORDS, value_bytes=100))
     broker.kill()
     worker = workers.start(stream)
     wait_until_unready(worker, "BrokerUnavailable")
@@ -156,7 +151,7 @@ def test_a_coordinator_that_hangs_during_a_commit(
     streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
 ) -> None:
     stream = streams(worker=SMALL_TRANSACTIONS)
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS, value_bytes=100))
+    stream.send(retries(SEED, RECORDS, value_bytes=100))
     worker = fail_broker_in_commit(stream, workers, broker)
     hung_since = time.monotonic()
     wait_for(
@@ -176,7 +171,7 @@ def test_a_broker_that_dies_during_a_commit(
 ) -> None:
     """The commit never reaches it: what the worker makes of that must not lose the records."""
     stream = streams(worker=SMALL_TRANSACTIONS)
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS, value_bytes=100))
+    stream.send(retries(SEED, RECORDS, value_bytes=100))
     worker = fail_broker_in_commit(stream, workers, broker, fault=signal.SIGKILL)
     wait_until_unready(worker, "BrokerUnavailable")
     broker.kill()  # for it to be waited for
@@ -191,7 +186,7 @@ def test_a_worker_whose_loop_hangs_is_ended_as_stuck(
 ) -> None:
     """The watchdog does not wait for librdkafka; its limit is made short."""
     stream = streams(worker=SMALL_TRANSACTIONS)
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS, value_bytes=100))
+    stream.send(retries(SEED, RECORDS, value_bytes=100))
     worker = fail_broker_in_commit(stream, workers, broker, stuck_seconds=STUCK_SECONDS)
     assert worker.wait_until_ended() == ExitCode.STUCK
     [end] = logged(worker, "worker is ended")
@@ -207,7 +202,7 @@ def test_a_worker_told_to_stop_does_not_wait_for_a_broker_that_is_away(
 ) -> None:
     stream = streams(worker=SMALL_TRANSACTIONS)
     messages = list(retries(SEED, RECORDS, value_bytes=100))
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     if how == "hanging in a commit":
         worker = fail_broker_in_commit(stream, workers, broker)
         assert worker.sigterm(deadline_seconds=GRACE_SECONDS) == ExitCode.FAILED
@@ -219,6 +214,6 @@ def test_a_worker_told_to_stop_does_not_wait_for_a_broker_that_is_away(
         wait_until_unready(worker, "BrokerUnavailable")
         assert worker.sigterm(deadline_seconds=GRACE_SECONDS) == ExitCode.OK
         broker.start()
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     finish(stream, workers)
     judged(stream)

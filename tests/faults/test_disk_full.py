@@ -1,31 +1,25 @@
 """A volume without room: the worker waits, says why, and goes on by itself."""
 
-import os
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 
+from tests.faults.seed import SEED
 from tests.support.aftermath import judged, wait_until_passed
 from tests.support.inner_crashes import FaultWorkers
 from tests.support.processes import WorkerProcess
 from tests.support.streams import TestStream
-from tests.support.traffic import produce, retries
+from tests.support.traffic import retries
 from tests.support.volumes import Volume, small_volume
 
 CreateStream = Callable[..., TestStream]
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 RECORDS = 10_000
 SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
 SMALL_MEMTABLES = {"window": {"maxBytes": "16Mi", "generations": 16}}
 VOLUME_BYTES = 32 << 20
-
-
-@pytest.fixture(autouse=True)
-def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
 
 
 @pytest.fixture
@@ -36,7 +30,7 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
 
 def send(stream: TestStream, start: int = 0) -> None:
     messages = retries(SEED, RECORDS, start=start, value_bytes=100)
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
 
 
 def wait_until_full(worker: WorkerProcess) -> None:

@@ -1,6 +1,5 @@
 """Two workers of one partition: the newer one has it, and the older one ends, whatever it was about to do."""
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dedupe_crds.worker_status import ExitCode
+from tests.faults.seed import SEED
 from tests.support.aftermath import (
     fault_met,
     judged,
@@ -19,18 +19,12 @@ from tests.support.aftermath import (
 from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes import WorkerProcess
 from tests.support.streams import TestStream
-from tests.support.traffic import PacedProducer, produce, retries
+from tests.support.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 RECORDS = 10_000
 SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
-
-
-@pytest.fixture(autouse=True)
-def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
 
 
 def assert_ended(worker: WorkerProcess, code: ExitCode, reason: str) -> None:
@@ -72,7 +66,7 @@ def test_a_worker_that_hung_while_another_took_over_ends_fenced(
     """SIGSTOP in a transaction, SIGCONT when the newer worker has passed on everything."""
     messages = list(retries(SEED, RECORDS, value_bytes=100))
     stream = streams(worker=SMALL_TRANSACTIONS)
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     zombie = workers.start_towards(stream, InnerCrash(point=point, time=3, signal=signal.SIGSTOP))
     wait_until_frozen(zombie.pid)
     assert fault_met(zombie)["point"] == point
@@ -83,7 +77,7 @@ def test_a_worker_that_hung_while_another_took_over_ends_fenced(
 
     zombie.resume()
     assert_ended(zombie, ExitCode.FENCED, "Fenced")
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     wait_until_passed(stream, newer)
     judged(stream)
     assert logged(newer, "session failed") == [], "the newer one was not disturbed"
@@ -92,12 +86,12 @@ def test_a_worker_that_hung_while_another_took_over_ends_fenced(
 def test_a_state_directory_has_one_worker(streams: CreateStream, workers: FaultWorkers) -> None:
     """The second ends before it takes over, so that the first is not even fenced."""
     stream = streams()
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS))
+    stream.send(retries(SEED, RECORDS))
     first = workers.start(stream)
     first.wait_until_ready()
     second = workers.start(stream)
     assert_ended(second, ExitCode.STATE_LOCKED, "StateLocked")
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, RECORDS))
+    stream.send(retries(SEED, RECORDS))
     wait_until_passed(stream, first)
     judged(stream)
     assert first.sigterm() == ExitCode.OK

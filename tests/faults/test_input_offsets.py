@@ -1,14 +1,13 @@
 """Input offsets that were lost, set back, or have expired while nobody read."""
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dedupe_crds.worker_status import ExitCode
-from tests.support.aftermath import finish, judged
+from tests.faults.seed import SEED
+from tests.support.aftermath import finish, judged, passed_and_stopped
 from tests.support.checker import judge
 from tests.support.id_sources import key_id
 from tests.support.inner_crashes import FaultWorkers
@@ -16,12 +15,11 @@ from tests.support.meddling import delete_group, delete_records, set_committed
 from tests.support.processes import WorkerProcess
 from tests.support.record import Message
 from tests.support.streams import TestStream
-from tests.support.traffic import produce, retries
+from tests.support.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 Meddle = Callable[[TestStream], None]
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 RECORDS = 3_000
 EXPIRED = 500
 
@@ -31,24 +29,8 @@ MEDDLING: dict[str, Meddle] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
-
-
 def traffic(start: int = 0) -> Sequence[Message]:
     return list(retries(SEED, RECORDS, start=start, value_bytes=100))
-
-
-def send(stream: TestStream, messages: Sequence[Message]) -> None:
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
-
-
-def passed_and_stopped(stream: TestStream, workers: FaultWorkers) -> WorkerProcess:
-    send(stream, traffic())
-    [worker] = finish(stream, workers)
-    assert worker.sigterm() == ExitCode.OK
-    return worker
 
 
 def expired_offsets(worker: WorkerProcess) -> float:
@@ -67,10 +49,10 @@ def test_it_goes_on_from_the_store_s_offset_when_the_group_s_is_behind(
     streams: CreateStream, workers: FaultWorkers, name: str
 ) -> None:
     stream = streams()
-    passed_and_stopped(stream, workers)
+    passed_and_stopped(stream, workers, traffic())
     MEDDLING[name](stream)
 
-    send(stream, traffic(start=RECORDS))
+    stream.send(traffic(start=RECORDS))
     [worker] = finish(stream, workers)
     judged(stream)
     counts = worker.status().counts
@@ -83,11 +65,11 @@ def test_without_a_store_as_well_it_reads_again_and_passes_nothing_twice(
     streams: CreateStream, workers: FaultWorkers, name: str
 ) -> None:
     stream = streams()
-    worker = passed_and_stopped(stream, workers)
+    worker = passed_and_stopped(stream, workers, traffic())
     MEDDLING[name](stream)
     shutil.rmtree(worker.state_dir)
 
-    send(stream, traffic(start=RECORDS))
+    stream.send(traffic(start=RECORDS))
     [worker] = finish(stream, workers)
     judged(stream)
     assert worker.status().counts.consumed > RECORDS
@@ -97,9 +79,9 @@ def test_records_that_expired_unread_are_counted_and_the_rest_is_passed_on(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
     stream = streams()
-    passed_and_stopped(stream, workers)
+    passed_and_stopped(stream, workers, traffic())
     committed = stream.committed()[0]
-    send(stream, traffic(start=RECORDS))
+    stream.send(traffic(start=RECORDS))
     raw = stream.raw()
     delete_records(stream, stream.input_topic, committed + EXPIRED)
 

@@ -1,6 +1,5 @@
 """A worker is killed at each step of its life; what its successors make of it is judged."""
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -12,6 +11,7 @@ import httpx
 import pytest
 
 from dedupe_crds.worker_status import ExitCode
+from tests.faults.seed import SEED
 from tests.support.aftermath import (
     fault_met,
     finish,
@@ -26,12 +26,11 @@ from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes import WorkerProcess
 from tests.support.record import Message
 from tests.support.streams import TestStream
-from tests.support.traffic import produce, retries
+from tests.support.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 AnyCrash = Crash | InnerCrash
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 RECORDS = 20_000
 TOKEN = "a token for this test"  # noqa: S105 # it opens nothing else
 
@@ -42,13 +41,6 @@ SEALS_BYTES = 2 * 1024 * 1024  # in 16 generations: sealed often, and large enou
 NEVER = 1_000_000
 YEAR_2000_MS = 946_684_800_000
 YEAR_2100_MS = 4_102_444_800_000
-
-pytestmark = pytest.mark.usefixtures("show_seed")
-
-
-@pytest.fixture
-def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
 
 
 @cache
@@ -62,7 +54,7 @@ def messages(near_share: float = 0.5) -> Sequence[Message]:
 
 
 def filled(stream: TestStream, traffic: Sequence[Message]) -> TestStream:
-    produce(stream.bootstrap_servers, stream.input_topic, traffic)
+    stream.send(traffic)
     return stream
 
 

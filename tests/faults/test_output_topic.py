@@ -1,13 +1,16 @@
 """An output topic that is not what it was when the store was written."""
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 
-import pytest
-
-from dedupe_crds.worker_status import ExitCode
-from tests.support.aftermath import finish, logged, reconciled, wait_until_passed
+from tests.faults.seed import SEED
+from tests.support.aftermath import (
+    finish,
+    logged,
+    passed_and_stopped,
+    reconciled,
+    wait_until_passed,
+)
 from tests.support.checker import judge
 from tests.support.id_sources import key_id
 from tests.support.inner_crashes import FaultWorkers
@@ -15,25 +18,15 @@ from tests.support.meddling import create_topic, delete_records, delete_topic
 from tests.support.processes import WorkerProcess
 from tests.support.record import Message
 from tests.support.streams import TestStream
-from tests.support.traffic import produce, retries
+from tests.support.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 RECORDS = 3_000
-
-
-@pytest.fixture(autouse=True)
-def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
 
 
 def traffic(start: int = 0) -> Sequence[Message]:
     return list(retries(SEED, RECORDS, start=start, value_bytes=100))
-
-
-def send(stream: TestStream, messages: Sequence[Message]) -> None:
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
 
 
 def assert_rebuilt_for(worker: WorkerProcess, reason: str) -> None:
@@ -57,15 +50,13 @@ def test_one_that_was_replaced_while_the_worker_was_stopped_begins_a_new_window(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
     stream = streams()
-    send(stream, traffic())
-    [worker] = finish(stream, workers)
-    assert worker.sigterm() == ExitCode.OK
+    worker = passed_and_stopped(stream, workers, traffic())
     committed = stream.committed()[0]
     delete_topic(stream, stream.output_topic)
     create_topic(stream, stream.output_topic)
 
-    send(stream, traffic())
-    send(stream, traffic(start=RECORDS))
+    stream.send(traffic())
+    stream.send(traffic(start=RECORDS))
     [worker] = finish(stream, workers)
     assert_exactly_once_from(stream, committed)
     assert_rebuilt_for(worker, "OutputTopicReplaced")
@@ -76,7 +67,7 @@ def test_one_that_is_replaced_under_a_running_worker_is_noticed(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
     stream = streams()
-    send(stream, traffic())
+    stream.send(traffic())
     [worker] = finish(stream, workers)
     committed = stream.committed()[0]
     delete_topic(stream, stream.output_topic)
@@ -90,7 +81,7 @@ def test_one_that_is_replaced_under_a_running_worker_is_noticed(
         deadline_seconds=60,
     )
     worker.wait_until_ready()
-    send(stream, traffic())
+    stream.send(traffic())
     wait_until_passed(stream, worker)
     assert_exactly_once_from(stream, committed)
     assert_rebuilt_for(worker, "OutputTopicReplaced")
@@ -105,14 +96,10 @@ def test_a_tail_that_was_retained_away_is_not_passed_over_in_silence(
 ) -> None:
     """The store is of yesterday, and what came since is in part gone from the output topic."""
     stream = streams()
-    send(stream, traffic())
-    [worker] = finish(stream, workers)
-    assert worker.sigterm() == ExitCode.OK
+    worker = passed_and_stopped(stream, workers, traffic())
     yesterday = worker.state_dir.with_name("yesterday")
     shutil.copytree(worker.state_dir, yesterday)
-    send(stream, traffic(start=RECORDS))
-    [worker] = finish(stream, workers)
-    assert worker.sigterm() == ExitCode.OK
+    worker = passed_and_stopped(stream, workers, traffic(start=RECORDS))
     shutil.rmtree(worker.state_dir)
     shutil.copytree(yesterday, worker.state_dir)
     clean = stream.clean()
@@ -120,8 +107,8 @@ def test_a_tail_that_was_retained_away_is_not_passed_over_in_silence(
     delete_records(stream, stream.output_topic, low)
 
     kept = {record.key for record in clean[-1000:]}
-    send(stream, [each for each in traffic(start=RECORDS) if each.key in kept])
-    send(stream, traffic(start=2 * RECORDS))
+    stream.send([each for each in traffic(start=RECORDS) if each.key in kept])
+    stream.send(traffic(start=2 * RECORDS))
     [worker] = finish(stream, workers)
     assert_rebuilt_for(worker, "TailRetainedAway")
     assert reconciled(worker)["records"] == 1000
@@ -134,13 +121,11 @@ def test_one_that_was_shortened_does_not_shorten_a_window_that_is_whole(
 ) -> None:
     """Retention of the output topic is none of the store's business while it is complete."""
     stream = streams()
-    send(stream, traffic())
-    [worker] = finish(stream, workers)
-    assert worker.sigterm() == ExitCode.OK
+    worker = passed_and_stopped(stream, workers, traffic())
     clean = stream.clean()
     delete_records(stream, stream.output_topic, clean[-1].offset + 1)
 
-    send(stream, traffic())
+    stream.send(traffic())
     [worker] = finish(stream, workers)
     assert stream.clean() == []
     assert reconciled(worker)["reason"] == "Tail"

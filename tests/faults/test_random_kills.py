@@ -1,9 +1,9 @@
 """Workers are killed again and again, at moments that chance picks, while traffic goes on."""
 
-import os
 import random
 from collections.abc import Callable
 
+from tests.faults.seed import SEED
 from tests.support.aftermath import finish, judged, logged
 from tests.support.inner_crashes import FaultWorkers
 from tests.support.processes import WorkerProcess
@@ -12,7 +12,6 @@ from tests.support.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 KILLS = 20
 PARTITIONS = 2
 RATE = 600.0
@@ -34,7 +33,6 @@ def let_live(worker: WorkerProcess, rng: random.Random) -> str:
 
 
 def test_twenty_random_kills_in_one_run(streams: CreateStream, workers: FaultWorkers) -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
     rng = random.Random(SEED)
     stream = streams(partitions=PARTITIONS)
     messages = list(retries(SEED, MOST_RECORDS, partitions=PARTITIONS, value_bytes=100))

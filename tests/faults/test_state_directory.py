@@ -1,7 +1,6 @@
 """A state directory that is gone, is another one's, or is of yesterday."""
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,31 +9,22 @@ import httpx
 import pytest
 
 from dedupe_crds.worker_status import CheckpointStatus, ExitCode
+from tests.faults.seed import SEED
 from tests.support.aftermath import finish, judged, logged, reconciled, wait_until_passed
 from tests.support.inner_crashes import FaultWorkers
 from tests.support.processes import WorkerProcess
 from tests.support.record import Message
 from tests.support.streams import TestStream
-from tests.support.traffic import produce, retries
+from tests.support.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 RECORDS = 4_000
 TOKEN = "a token for this test"  # noqa: S105 # it opens nothing else
 
 
-@pytest.fixture(autouse=True)
-def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
-
-
 def traffic(start: int = 0, count: int = RECORDS, partitions: int = 1) -> Sequence[Message]:
     return list(retries(SEED, count, start=start, partitions=partitions, value_bytes=100))
-
-
-def send(stream: TestStream, messages: Sequence[Message]) -> None:
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
 
 
 def contents(directory: Path) -> dict[str, str]:
@@ -62,15 +52,15 @@ def test_what_was_deleted_is_rebuilt_from_the_output_topic(
     gone: str,
 ) -> None:
     stream = streams()
-    send(stream, traffic())
+    stream.send(traffic())
     [worker] = finish(stream, workers)
     end(worker)
     passed = len(stream.clean())
     path = worker.state_dir / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    send(stream, traffic())
-    send(stream, traffic(start=RECORDS))
+    stream.send(traffic())
+    stream.send(traffic(start=RECORDS))
     [worker] = finish(stream, workers)
     judged(stream)
     how = reconciled(worker)
@@ -90,7 +80,7 @@ def test_the_directory_of_another_partition_is_refused_and_nobody_is_disturbed(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
     stream = streams(partitions=2)
-    send(stream, traffic(partitions=2))
+    stream.send(traffic(partitions=2))
     others, right = finish(stream, workers, partitions=2)
     assert others.sigterm() == ExitCode.OK
     before = contents(others.state_dir)
@@ -98,7 +88,7 @@ def test_the_directory_of_another_partition_is_refused_and_nobody_is_disturbed(
     wrong = workers.start(stream, 1, state_dir=others.state_dir)
     assert_refused(wrong, f"belongs to default/{stream.name} partition 0")
     assert contents(others.state_dir) == before
-    send(stream, traffic(partitions=2))
+    stream.send(traffic(partitions=2))
     workers.start(stream, 0)
     wait_until_passed(stream, right)
     judged(stream)
@@ -111,7 +101,7 @@ def test_the_directory_of_another_stream_is_refused(
 ) -> None:
     one, other = streams(), streams()
     for stream in (one, other):
-        send(stream, traffic(count=100))
+        stream.send(traffic(count=100))
     [worker] = finish(one, workers)
     assert worker.sigterm() == ExitCode.OK
     before = contents(worker.state_dir)
@@ -130,7 +120,7 @@ def test_a_store_restored_from_an_older_checkpoint_learns_the_rest_from_the_outp
     token_file = tmp_path / "token"
     token_file.write_text(TOKEN)
     stream = streams()
-    send(stream, traffic())
+    stream.send(traffic())
     worker = workers.start(stream, arguments=["--admin-token-file", token_file])
     wait_until_passed(stream, worker)
     answer = httpx.post(
@@ -139,15 +129,15 @@ def test_a_store_restored_from_an_older_checkpoint_learns_the_rest_from_the_outp
     checkpoint = CheckpointStatus.model_validate_json(answer.raise_for_status().content)
     before = len(stream.clean())
     assert checkpoint.keys == before
-    send(stream, traffic(start=RECORDS))
+    stream.send(traffic(start=RECORDS))
     wait_until_passed(stream, worker)
     after = len(stream.clean())
     assert worker.sigterm() == ExitCode.OK
 
     shutil.rmtree(worker.state_dir / "db")
     shutil.copytree(Path(checkpoint.path) / "db", worker.state_dir / "db")
-    send(stream, traffic())
-    send(stream, traffic(start=RECORDS))
+    stream.send(traffic())
+    stream.send(traffic(start=RECORDS))
     [worker] = finish(stream, workers)
     judged(stream)
     how = reconciled(worker)

@@ -1,29 +1,23 @@
 """Files of the store that a bad disk, or a person, has damaged."""
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.faults.seed import SEED
 from tests.support.aftermath import finish, judged, logged, reconciled
 from tests.support.damage import cut_off, files_of, flip_a_byte
 from tests.support.inner_crashes import FaultWorkers
 from tests.support.streams import TestStream
-from tests.support.traffic import produce, retries
+from tests.support.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 
-SEED = int(os.environ.get("FAULT_SEED", "20261121"))
 RECORDS = 12_000
 SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
 MANY_FILES = {"window": {"maxBytes": "16Mi", "generations": 16}}
-
-
-@pytest.fixture(autouse=True)
-def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
 
 
 Damage = Callable[[Path], object]
@@ -59,7 +53,7 @@ def test_a_damaged_store_is_rebuilt_or_recovered(
     """The worker was killed before, so that the youngest ids are in no file at all."""
     messages = list(retries(SEED, RECORDS, value_bytes=100))
     stream = streams(store=MANY_FILES, worker=SMALL_TRANSACTIONS)
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     [worker] = finish(stream, workers)
     worker.sigkill()
     passed = len(stream.clean())
@@ -71,7 +65,7 @@ def test_a_damaged_store_is_rebuilt_or_recovered(
         shutil.rmtree(worker.state_dir)
         shutil.copytree(killed, worker.state_dir)
         damage(worker.state_dir / "db")
-        produce(stream.bootstrap_servers, stream.input_topic, messages)
+        stream.send(messages)
         [worker] = finish(stream, workers)
         judged(stream)
         how = reconciled(worker)

@@ -20,7 +20,7 @@ from tests.support.id_sources import IdOf, content_id, json_id, key_id
 from tests.support.processes import Workers
 from tests.support.record import Message
 from tests.support.streams import TestStream
-from tests.support.traffic import ID_PATH, ID_STEPS, produce, retries
+from tests.support.traffic import ID_PATH, ID_STEPS, retries
 
 CreateStream = Callable[..., TestStream]
 
@@ -76,7 +76,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_it_passes_or_is_told_apart(streams: CreateStream, workers: Workers, case: Case) -> None:
     stream = streams(id=case.source)
-    produce(stream.bootstrap_servers, stream.input_topic, case.messages)
+    stream.send(case.messages)
     worker = workers.start(stream)
     worker.wait_until_caught_up()
     raw, clean = stream.raw(), stream.clean()
@@ -92,7 +92,7 @@ def test_a_million_repeats_of_one_id_leave_one(streams: CreateStream, workers: W
     stream = streams()
     first, repeat = Message(0, b"one", b"first"), Message(0, b"one", b"again")
     messages = (repeat if place else first for place in range(1_000_000))
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     worker = workers.start(stream)
     worker.wait_until_caught_up(deadline_seconds=120)
     [record] = stream.clean()
@@ -115,7 +115,7 @@ def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
     )
     large = Message(0, b"large", random.Random(SEED).randbytes(5 * MIB))
     before, after = list(retries(SEED, 500)), list(retries(SEED, 500, start=10_000))
-    produce(stream.bootstrap_servers, stream.input_topic, [*before, large, *after])
+    stream.send([*before, large, *after])
     worker = workers.start(stream)
 
     def refused() -> bool:

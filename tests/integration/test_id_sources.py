@@ -10,7 +10,7 @@ from tests.support.id_sources import IdOf, content_id, header_id, json_id, key_i
 from tests.support.processes import Workers
 from tests.support.record import Message
 from tests.support.streams import TestStream
-from tests.support.traffic import ID_HEADER, ID_PATH, ID_STEPS, produce, retries
+from tests.support.traffic import ID_HEADER, ID_PATH, ID_STEPS, retries
 
 CreateStream = Callable[..., TestStream]
 
@@ -30,7 +30,7 @@ def test_repeats_are_told_by_the_source_named(
     """Ordinary and hostile records mixed; the worker's counters agree with the checker."""
     stream = streams(id=source)
     messages = [*retries(SEED, 5_000), *hostile(SEED, 3_000), *retries(SEED + 1, 1_000)]
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     worker = workers.start(stream)
     worker.wait_until_caught_up()
     raw = stream.raw()
@@ -56,7 +56,7 @@ def test_ids_are_remembered_over_a_restart_and_without_a_store(
     stream = streams(id=source)
     messages = [*retries(SEED, 1_000), *hostile(SEED, 1_000)]
     for state in ("first", "first", "second"):
-        produce(stream.bootstrap_servers, stream.input_topic, messages)
+        stream.send(messages)
         directory = workers.state_dir(stream).with_name(f"{stream.name}-{state}")
         worker = workers.start(stream, state_dir=directory)
         worker.wait_until_caught_up()
@@ -90,7 +90,7 @@ def test_a_path_may_go_through_names_and_indices(
     messages = [
         Message(0, None, value, timestamp_ms=place + 1) for place, value in enumerate(values)
     ]
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     workers.start(stream).wait_until_caught_up()
     verdict = judge(stream.raw(), stream.clean(), json_id(*steps))
     verdict.assert_exactly_once()

@@ -17,7 +17,7 @@ from tests.support.checker import judge
 from tests.support.id_sources import key_id
 from tests.support.processes import wait_for
 from tests.support.streams import TestStream
-from tests.support.traffic import PacedProducer, produce, retries
+from tests.support.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 
@@ -37,7 +37,7 @@ def fleet_of(stream: TestStream, state: StateDir) -> Fleet:
 
 def send(stream: TestStream, count: int, *, start: int = 0) -> None:
     messages = retries(SEED, count, partitions=PARTITIONS, start=start)
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
 
 
 def test_a_drained_fleet_has_passed_every_message_exactly_once(

@@ -65,7 +65,7 @@ def test_a_drain_makes_the_output_topic_and_ends_with_zero(
     fresh = stream_manifest(
         tmp_path, stream.bootstrap_servers, stream.input_topic, f"{stream.output_topic}-fresh"
     )
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, 3_000, partitions=2))
+    stream.send(retries(SEED, 3_000, partitions=2))
 
     run = dedupe(*run_arguments(fresh, tmp_path / "state"), "--drain")
 
@@ -108,7 +108,7 @@ def test_a_drain_that_is_interrupted_does_not_end_with_zero(
     streams: CreateStream, tmp_path: Path
 ) -> None:
     stream = streams(partitions=1, output={"max.message.bytes": 300})  # it never gets on
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, 10))
+    stream.send(retries(SEED, 10))
     arguments = [*run_arguments(stream, tmp_path / "state"), "--drain"]
     with running(tmp_path / "log", arguments) as (process, said):
         wait_for(lambda: "RecordTooLarge" in said(), "the refusal", explain=said)

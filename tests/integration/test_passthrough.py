@@ -10,7 +10,7 @@ from tests.support.id_sources import key_id
 from tests.support.processes import WorkerProcess, Workers
 from tests.support.record import Message, TimestampType
 from tests.support.streams import TestStream
-from tests.support.traffic import PacedProducer, produce, produce_in_transaction, retries
+from tests.support.traffic import PacedProducer, produce_in_transaction, retries
 
 CreateStream = Callable[..., TestStream]
 
@@ -20,7 +20,7 @@ YEAR_2100_MS = 4_102_444_800_000
 
 
 def pass_through(stream: TestStream, workers: Workers, messages: list[Message]) -> None:
-    produce(stream.bootstrap_servers, stream.input_topic, messages)
+    stream.send(messages)
     workers.start(stream).wait_until_caught_up()
 
 
@@ -28,7 +28,7 @@ def test_every_partition_is_deduplicated_by_its_own_worker(
     streams: CreateStream, workers: Workers
 ) -> None:
     stream = streams(partitions=2)
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, 20_000, partitions=2))
+    stream.send(retries(SEED, 20_000, partitions=2))
     started = [workers.start(stream, partition) for partition in (0, 1)]
     for worker in started:
         worker.wait_until_caught_up()
@@ -123,7 +123,7 @@ def test_the_broker_time_of_the_input_becomes_the_time_of_the_output(
 
 def test_observing_passes_everything_and_counts(streams: CreateStream, workers: Workers) -> None:
     stream = streams(mode="Observe")
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, 5_000))
+    stream.send(retries(SEED, 5_000))
     worker = workers.start(stream)
     worker.wait_until_caught_up()
     raw, clean = stream.raw(), stream.clean()

@@ -26,7 +26,6 @@ from tests.support.traffic import (
     START_MS,
     Sender,
     order,
-    produce,
     produce_in_transaction,
     retries,
 )
@@ -60,7 +59,7 @@ CLEAN = without_repeats(RAW)
 
 def filled(stream: TestStream, raw: Sequence[Message], clean: Sequence[Message]) -> TestStream:
     """Fill both topics; the clean one as a worker does, with an aborted try before."""
-    produce(stream.bootstrap_servers, stream.input_topic, raw)
+    stream.send(raw)
     for commit in (False, True):
         produce_in_transaction(stream.bootstrap_servers, stream.output_topic, clean, commit=commit)
     return stream
@@ -230,7 +229,7 @@ def test_an_open_transaction_in_the_clean_topic_is_waited_for(
     spark: SparkSession, streams: CreateStream
 ) -> None:
     stream = streams(partitions=PARTITIONS)
-    produce(stream.bootstrap_servers, stream.input_topic, RAW)
+    stream.send(RAW)
     sender = Sender(stream.bootstrap_servers, stream.output_topic, transactional_id=stream.name)
     for message in CLEAN:
         sender.send(message)
@@ -251,7 +250,7 @@ def test_what_the_stream_has_not_reached_is_pending_and_not_lost(
 ) -> None:
     stream = streams()
     raw = [order(SEED, number) for number in range(10)]
-    produce(stream.bootstrap_servers, stream.input_topic, raw)
+    stream.send(raw)
     producer = Producer(
         {"bootstrap.servers": stream.bootstrap_servers, "transactional.id": stream.name}
     )

@@ -16,7 +16,7 @@ from tests.support.id_sources import key_id
 from tests.support.processes import WorkerProcess, Workers
 from tests.support.secured_broker import PASSWORD, Certificate, SecuredBroker
 from tests.support.streams import TestStream, stream_manifest
-from tests.support.traffic import produce, retries
+from tests.support.traffic import retries
 
 SEED = 20261121
 WRONG = "not-the-password-of-anyone"
@@ -56,7 +56,7 @@ def with_password(
 def test_a_stream_behind_tls_and_a_password_is_deduplicated(
     secured: SecuredBroker, stream: TestStream, workers: Workers
 ) -> None:
-    produce(stream.bootstrap_servers, stream.input_topic, retries(SEED, 5_000))
+    stream.send(retries(SEED, 5_000))
     worker = with_password(PASSWORD, secured, stream, workers)
     worker.wait_until_caught_up()
     judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()

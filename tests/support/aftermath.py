@@ -1,6 +1,7 @@
 """What a fault leaves behind, and bringing a stream to its end after it."""
 
 import signal
+from collections.abc import Iterable
 from typing import Any
 
 import psutil
@@ -10,10 +11,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # OffsetSpec i
     OffsetSpec,
 )
 
+from dedupe_crds.worker_status import ExitCode
 from tests.support.checker import Verdict, judge
 from tests.support.id_sources import key_id
 from tests.support.inner_crashes import MARKER, FaultWorkers
 from tests.support.processes import WorkerProcess, wait_for
+from tests.support.record import Message
 from tests.support.streams import TestStream
 
 _REQUEST_SECONDS = 10.0
@@ -37,6 +40,16 @@ def finish(stream: TestStream, workers: FaultWorkers, partitions: int = 1) -> li
     started = [workers.start(stream, partition) for partition in range(partitions)]
     wait_until_passed(stream, *started)
     return started
+
+
+def passed_and_stopped(
+    stream: TestStream, workers: FaultWorkers, messages: Iterable[Message]
+) -> WorkerProcess:
+    """Send messages, and have one ordinary worker pass them on and end as it is told to."""
+    stream.send(messages)
+    [worker] = finish(stream, workers)
+    assert worker.sigterm() == ExitCode.OK
+    return worker
 
 
 def judged(stream: TestStream) -> Verdict:

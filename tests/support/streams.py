@@ -1,19 +1,21 @@
 """A stream for a test: its topics and its manifest."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from tests.support import history
-from tests.support.record import Record
+from tests.support.record import Message, Record
+from tests.support.traffic import produce
 
 KEY = {"from": "Key"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TestStream:
-    """A manifest on disk, and how to read the two topics it names."""
+    """A manifest on disk, and how to fill and read the two topics it names."""
 
     __test__ = False  # to pytest: a name, not a class of tests
 
@@ -27,6 +29,10 @@ class TestStream:
     def group(self) -> str:
         """The consumer group whose offsets the stream's workers commit."""
         return f"default.{self.name}"
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Send messages to the input, each to its own partition, and wait for them."""
+        produce(self.bootstrap_servers, self.input_topic, messages)
 
     def raw(self) -> list[Record]:
         """The input topic as it is now."""

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any, Self, cast
 from uuid import UUID, uuid4
 
@@ -214,12 +213,7 @@ class PacedProducer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(_FLUSH_SECONDS + 5)
 

@@ -15,12 +15,12 @@ from types import FrameType
 import click
 from rich.console import Console
 
+from dedupe_kafka.errors import StreamError
 from dedupe_local.errors import LocalError
 from dedupe_pipeline.audit.report import html_page
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jars import kafka_broker, spark_kafka
 from dedupe_pipeline.java import find_java
-from dedupe_worker.errors import WorkerError
 from examples.flights import data
 from examples.flights.demo import Options, run
 from examples.flights.outcome import Outcome
@@ -132,7 +132,7 @@ def _told() -> Iterator[None]:
         click.echo("Interrupted; nothing is left running.", err=True)
         sys.exit(_INTERRUPTED)
     except (
-        *(LocalError, PipelineError, WorkerError, OSError),
+        *(LocalError, PipelineError, StreamError, OSError),
         *(data.FlightsMissing, NotSent, NotRecovered),
     ) as error:
         click.echo(f"error: {error}", err=True)

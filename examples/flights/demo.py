@@ -56,7 +56,7 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
     """Run the demo.
 
     Raises:
-        LocalError, PipelineError, WorkerError, FlightsMissing, NotSent, NotRecovered: with what
+        LocalError, PipelineError, StreamError, FlightsMissing, NotSent, NotRecovered: with what
             happened and what to do.
     """
     began = time.monotonic()

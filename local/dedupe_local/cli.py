@@ -10,11 +10,11 @@ from rich.console import Console
 
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
+from dedupe_kafka.errors import StreamError
 from dedupe_local.checks import summary
 from dedupe_local.errors import LocalError
 from dedupe_local.run import RunOptions, run_stream
 from dedupe_pipeline.errors import PipelineError
-from dedupe_worker.errors import WorkerError
 
 
 class _Duration(click.ParamType[timedelta]):
@@ -105,5 +105,5 @@ def _told_plainly() -> Iterator[None]:
     """Show what users can mend as a message, and only the rest as a traceback."""
     try:
         yield
-    except (LocalError, ManifestError, PipelineError, WorkerError) as error:
+    except (LocalError, ManifestError, PipelineError, StreamError) as error:
         raise click.ClickException(str(error)) from error

@@ -9,10 +9,6 @@ class Refused(LocalError):
     """The manifest asks for what a local run, or this version, does not do."""
 
 
-class TopicUnusable(LocalError):
-    """A topic is missing, or set up so that the stream would lose what it promises."""
-
-
 class BrokerFailed(LocalError):
     """The embedded broker did not start."""
 

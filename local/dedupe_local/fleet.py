@@ -15,13 +15,14 @@ import httpx
 
 from dedupe_crds.stream import DedupeStream
 from dedupe_crds.worker_status import WorkerStatus
+from dedupe_kafka.client import read_properties
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import TopicUnusable
 from dedupe_local import tether
-from dedupe_local.cluster import Cluster
 from dedupe_local.drain import Drain
 from dedupe_local.errors import NotDrained
 from dedupe_local.state import StateDir
 from dedupe_local.worker_process import WorkerProcess, WorkerView
-from dedupe_worker.kafka_client import read_properties
 
 STOP_SECONDS = 10.0
 
@@ -60,15 +61,18 @@ class Fleet:
         What it found questionable is in `warnings`.
 
         Raises:
-            TopicUnusable: the topics would not do.
-            WorkerError: Kafka does not answer, or refuses.
+            TopicUnusable: the output topic would lose or alter messages.
+            StreamError: Kafka does not answer, or refuses.
         """
-        partitions, self.warnings = self._cluster.ensure_output(self.stream)
+        topics = self._cluster.ensure_output(self.stream)
+        if fatal := [problem.message for problem in topics.problems if problem.fatal]:
+            raise TopicUnusable("\n".join(fatal))
+        self.warnings = [problem.message for problem in topics.problems]
         self._state.write_manifest(self.stream)
         self._state.ensure_admin_token()
         self._workers = [
             WorkerProcess(number, self._state, self._http, self._kafka_properties)
-            for number in range(partitions)
+            for number in range(topics.partitions)
         ]
         self._supervision = self._supervisor.submit(self._supervise)
 

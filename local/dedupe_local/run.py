@@ -42,7 +42,7 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
     """Run a stream until it is drained, or a signal says to stop.
 
     Raises:
-        LocalError, WorkerError, PipelineError: with what happened and what to do.
+        LocalError, StreamError, PipelineError: with what happened and what to do.
     """
     refuse_unsupported(
         stream,

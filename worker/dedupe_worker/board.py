@@ -16,7 +16,7 @@ from dedupe_crds.worker_status import (
     WindowStatus,
     WorkerStatus,
 )
-from dedupe_worker.errors import RecordRefused, WorkerError
+from dedupe_kafka.errors import RecordRefused, StreamError
 
 _EMPTY_WINDOW = WindowStatus(
     seconds=0, bytes=0, keys=0, generations=0, truncated=False, healthy=True
@@ -53,13 +53,13 @@ class Board:
         self.reconcile: ReconcileStatus | None = None
         self.checkpoint: CheckpointStatus | None = None
         self.phase = Phase.STARTING
-        self._problem: WorkerError | None = None
-        self._disturbance: WorkerError | None = None
+        self._problem: StreamError | None = None
+        self._disturbance: StreamError | None = None
         self._started_at = datetime.now(UTC)
         self._started = self._heartbeat = time.monotonic()
 
     @property
-    def problem(self) -> WorkerError | None:
+    def problem(self) -> StreamError | None:
         """What keeps the worker from its work."""
         return self._problem or self._disturbance
 
@@ -77,7 +77,7 @@ class Board:
         """The loop has gone round."""
         self._heartbeat = time.monotonic()
 
-    def disturb(self, error: WorkerError) -> None:
+    def disturb(self, error: StreamError) -> None:
         """Kafka's client says that it can't reach the cluster; it goes on trying by itself."""
         if self._disturbance is None:
             self.errors[error.reason] += 1
@@ -88,11 +88,11 @@ class Board:
         self._disturbance = None
 
     @property
-    def disturbance(self) -> WorkerError | None:
+    def disturbance(self) -> StreamError | None:
         """What Kafka's client last complained of and has not got over."""
         return self._disturbance
 
-    def fail(self, error: WorkerError) -> None:
+    def fail(self, error: StreamError) -> None:
         """Name what is wrong."""
         self._problem = error
         self.errors[error.reason] += 1

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import structlog
 
+from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_worker.config import load_config
-from dedupe_worker.errors import InvalidConfig, WorkerError
 from dedupe_worker.http_api import read_token
 from dedupe_worker.parts import Parts
 from dedupe_worker.process import configure_logs, run_worker
@@ -72,7 +72,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
             endpoint_file=endpoint_file,
             token=read_token(admin_token_file),
         )
-    except WorkerError as error:
+    except StreamError as error:
         log.error("worker can't start", reason=error.reason, error=str(error))
         sys.exit(error.exit_code)
     sys.exit(code)

@@ -8,10 +8,11 @@ from dedupe_crds.flow import DuplicatePolicy
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.store import StoreType
 from dedupe_crds.stream import DedupeStream
-from dedupe_worker.errors import InvalidConfig, Unsupported
+from dedupe_kafka.client import read_properties
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_worker.errors import Unsupported
 from dedupe_worker.generations import Bounds
 from dedupe_worker.identity import StateDirectory
-from dedupe_worker.kafka_client import read_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from typing import Final
 import falcon
 from prometheus_client import CollectorRegistry, exposition
 
+from dedupe_kafka.errors import StreamError
 from dedupe_worker.board import Board
 from dedupe_worker.commands import CommandQueue
-from dedupe_worker.errors import WorkerError
 
 _HEALTHY_SECONDS: Final = 180.0  # longer than any bounded call to Kafka
 _COMMAND_SECONDS: Final = 60.0
@@ -45,7 +45,7 @@ def make_app(
     app.add_route("/checkpoint", _Checkpoint(commands))
     app.add_route("/forget", _Forget(commands))
     app.add_error_handler(TimeoutError, _busy)
-    app.add_error_handler(WorkerError, _failed)
+    app.add_error_handler(StreamError, _failed)
     return app
 
 
@@ -167,5 +167,5 @@ def _busy(
 def _failed(
     _request: falcon.Request, _response: falcon.Response, error: Exception, _params: object
 ) -> None:
-    assert isinstance(error, WorkerError)  # noqa: S101 (registered for that class)
+    assert isinstance(error, StreamError)  # noqa: S101 (registered for that class)
     raise falcon.HTTPInternalServerError(title=error.reason, description=str(error))

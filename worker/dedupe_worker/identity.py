@@ -16,7 +16,8 @@ from typing import IO, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from dedupe_worker.errors import DiskFull, IdentityRefused, InvalidConfig, StateLocked
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
 
 _FORMAT: Final = 1
 

@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from dedupe_worker.errors import WorkerError
-from dedupe_worker.kafka_client import kafka_error
+from dedupe_kafka.client import kafka_error
+from dedupe_kafka.errors import StreamError
 
 _IDLE_POLL_SECONDS: Final = 0.5
 _TIMEOUT_SECONDS: Final = 15.0
@@ -22,7 +22,7 @@ _COORDINATOR_ON_ITS_WAY: Final = frozenset(
 )
 
 
-class OffsetOutOfRange(WorkerError):
+class OffsetOutOfRange(StreamError):
     """The next offset is not (or no longer) in the partition; the reader is repositioned, see session.py."""
 
     retriable = True

@@ -7,7 +7,7 @@ import orjson
 from jsonpath import JSONPath
 from jsonpath.selectors import IndexSelector, NameSelector
 
-from dedupe_worker.errors import InvalidConfig
+from dedupe_kafka.errors import InvalidConfig
 
 
 class JsonId:

@@ -21,8 +21,8 @@ import numpy as np
 from confluent_kafka import Message
 
 from dedupe_crds.flow import Mode
+from dedupe_kafka.errors import RecordRefused
 from dedupe_worker.board import Board
-from dedupe_worker.errors import RecordRefused
 from dedupe_worker.ids import Extractor
 from dedupe_worker.input import Batch, Reader
 from dedupe_worker.owner import encode_owners
@@ -92,7 +92,7 @@ class Loop:
         self._open: _Transaction | None = None
 
     def step(self) -> None:
-        """Read one batch and pass it on; commit when the transaction is due. Raises WorkerError."""
+        """Read one batch and pass it on; commit when the transaction is due. Raises StreamError."""
         config = self._config
         with self._stage("consume"):
             batch = self._reader.read(config.max_batch_records, config.commit_interval_seconds)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from dedupe_worker.errors import BrokerUnavailable, WorkerError
-from dedupe_worker.kafka_client import kafka_error
+from dedupe_kafka.client import kafka_error
+from dedupe_kafka.errors import BrokerUnavailable, StreamError
 
 _CALL_SECONDS: Final = 60.0
 _INIT_SECONDS: Final = 30.0
@@ -172,5 +172,5 @@ class TransactionalOutput:
         except KafkaException as error:
             raise self._named(error, action) from error
 
-    def _named(self, error: KafkaException, action: str) -> WorkerError:
+    def _named(self, error: KafkaException, action: str) -> StreamError:
         return kafka_error(error, f"{action} of {self._topic}/{self._partition}")

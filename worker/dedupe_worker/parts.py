@@ -1,22 +1,20 @@
 """What a session is built of, and the seam at which a test puts something between the loop and a part."""
 
-from collections.abc import Callable
 from threading import Event
-from typing import Any, TypeVar
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.board import Board
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.errors import InvalidConfig, NotAuthorized
 from dedupe_worker.input import PartitionReader
-from dedupe_worker.kafka_client import client_config, consumer_config, kafka_error, producer_config
+from dedupe_worker.kafka_client import consumer_config, producer_config
 from dedupe_worker.output import TransactionalOutput
 from dedupe_worker.store import Store
 from dedupe_worker.topics import Topics
-
-Client = TypeVar("Client")
 
 
 class Parts:
@@ -31,7 +29,7 @@ class Parts:
 
     def topics(self, stop: Event) -> Topics:
         """Questions to the cluster."""
-        admin = _made(
+        admin = made(
             AdminClient, self._watched(client_config(self._servers, self.config.properties))
         )
         return Topics(admin, stop)
@@ -44,7 +42,7 @@ class Parts:
             group=self.config.group,
             queue_bytes=self._tuning.queue_bytes,
         )
-        consumer = _made(Consumer, self._watched(config))
+        consumer = made(Consumer, self._watched(config))
         return PartitionReader(consumer, topic, self.config.partition)
 
     def output(self, largest_batch_bytes: int) -> TransactionalOutput:
@@ -56,7 +54,7 @@ class Parts:
             queue_bytes=self._tuning.queue_bytes,
             largest_batch_bytes=largest_batch_bytes,
         )
-        producer = _made(Producer, self._watched(config))
+        producer = made(Producer, self._watched(config))
         return TransactionalOutput(
             producer, self.config.stream.spec.output.topic, self.config.partition
         )
@@ -78,11 +76,3 @@ class Parts:
         # "All brokers are down" follows the cause, which says more.
         if not isinstance(self.board.disturbance, NotAuthorized):
             self.board.disturb(named)
-
-
-def _made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Client:
-    """A client, unless one of the user's properties is not librdkafka's."""
-    try:
-        return make(config)
-    except KafkaException as error:
-        raise InvalidConfig(f"Kafka properties: {error.args[0].str()}") from error

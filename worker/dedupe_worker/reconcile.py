@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Final
 
-from dedupe_worker.errors import WorkerError
+from dedupe_kafka.errors import StreamError
 from dedupe_worker.identity import Identity
 from dedupe_worker.ids import Extractor
 from dedupe_worker.input import Reader
@@ -24,7 +24,7 @@ _WRITE_RECORDS: Final = 100_000  # sorted together: large sorted writes cost hal
 _WAIT_SECONDS: Final = 0.2
 
 
-class InputTruncated(WorkerError):
+class InputTruncated(StreamError):
     """The input partition ends before what was already read: the broker has lost records."""
 
     retriable = True

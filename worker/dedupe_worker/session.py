@@ -19,17 +19,11 @@ from typing import Final
 import structlog
 
 from dedupe_crds.worker_status import Phase, ReconcileStatus, WindowStatus
+from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
 from dedupe_worker.checkpoint import remove_unfinished
 from dedupe_worker.commands import CommandQueue
 from dedupe_worker.desk import Desk
-from dedupe_worker.errors import (
-    BrokerUnavailable,
-    Fenced,
-    NotAuthorized,
-    OutputTopicReplaced,
-    StoreCorrupt,
-    WorkerError,
-)
+from dedupe_worker.errors import OutputTopicReplaced, StoreCorrupt
 from dedupe_worker.identity import Identity
 from dedupe_worker.ids import extractor_for
 from dedupe_worker.input import PartitionReader
@@ -62,7 +56,7 @@ class Session:
         self._extract = extractor_for(parts.config.stream.spec.id)
 
     def run(self) -> None:
-        """Run until `stop` is set. Raises WorkerError for whatever ends it before."""
+        """Run until `stop` is set. Raises StreamError for whatever ends it before."""
         try:
             self._run()
         except BrokerUnavailable as error:
@@ -238,11 +232,11 @@ class Session:
                     self._check_output_topic(topics)
                     topic_check = now + _TOPIC_CHECK_SECONDS
             loop.commit()
-        except WorkerError as error:
+        except StreamError as error:
             self._abandon(loop, error)
             raise
 
-    def _abandon(self, loop: Loop, cause: WorkerError) -> None:
+    def _abandon(self, loop: Loop, cause: StreamError) -> None:
         """Abort what is open; when even that fails, the next session's take-over does it.
 
         Raises Fenced: to `produce` that is any fatal error, and only the abort gives it its name.
@@ -251,7 +245,7 @@ class Session:
             loop.abort()
         except Fenced:
             raise
-        except WorkerError as error:
+        except StreamError as error:
             log.warning(
                 "transaction left to the next session", cause=cause.reason, error=str(error)
             )

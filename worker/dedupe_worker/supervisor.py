@@ -8,8 +8,8 @@ from typing import Final
 import structlog
 
 from dedupe_crds.worker_status import ExitCode
+from dedupe_kafka.errors import RecordRefused, StreamError
 from dedupe_worker.commands import CommandQueue
-from dedupe_worker.errors import RecordRefused, WorkerError
 from dedupe_worker.parts import Parts
 from dedupe_worker.session import Session
 
@@ -39,7 +39,7 @@ class Supervisor:
             with self._parts.config.state.lock():
                 while not self._stop.is_set():
                     self._run_session()
-        except WorkerError as error:
+        except StreamError as error:
             self._board.fail(error)
             log.error("worker ends", reason=error.reason, error=str(error))
             return error.exit_code
@@ -60,14 +60,14 @@ class Supervisor:
                 self._stop,
                 record_limit=self._record_limit,
             ).run()
-        except WorkerError as error:
+        except StreamError as error:
             if not error.retriable:
                 raise
             if time.monotonic() - began >= _GOOD_SESSION_SECONDS:
                 self._failures, self._record_limit = 0, self._full_limit
             self._recover_from(error)
 
-    def _recover_from(self, error: WorkerError) -> None:
+    def _recover_from(self, error: StreamError) -> None:
         if isinstance(error, RecordRefused):
             # Smaller transactions next time: they pass on what stands before the refused record, and in the end
             # the message names it alone.

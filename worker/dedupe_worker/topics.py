@@ -15,8 +15,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
     ResourceType,
 )
 
-from dedupe_worker.errors import BrokerUnavailable, TopicMissing
-from dedupe_worker.kafka_client import kafka_error
+from dedupe_kafka.client import kafka_error
+from dedupe_kafka.errors import BrokerUnavailable, TopicMissing
 
 _TIMEOUT_SECONDS: Final = 15.0
 _ANSWER_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own time-out comes first

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dedupe_crds.worker_status import ExitCode
-from dedupe_worker.errors import DiskFull, IdentityRefused, InvalidConfig, StateLocked
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
 from dedupe_worker.identity import Identity, StateDirectory, write_atomically
 
 IDENTITY = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")

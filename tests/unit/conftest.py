@@ -1,4 +1,4 @@
-"""Settings of the worker's unit tests."""
+"""Settings of the unit tests."""
 
 from hypothesis import settings
 

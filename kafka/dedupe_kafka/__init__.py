@@ -1,0 +1,1 @@
+"""What every part asks of Kafka: clients, topics, and errors by name."""

@@ -1,0 +1,184 @@
+"""Kafka's clients: their configuration, and their errors by name. Everything librdkafka raises is translated here."""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    Fenced,
+    InvalidConfig,
+    NotAuthorized,
+    RecordRefused,
+    RecordTooLarge,
+    StreamError,
+    TopicMissing,
+    TopicRefused,
+)
+
+Properties = Mapping[str, str]
+
+# What the worker's guarantees rest on; a properties file that sets one of them is refused.
+_OURS: Final = frozenset(
+    {
+        "acks",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "delivery.report.only.error",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.idempotence",
+        "enable.partition.eof",
+        "group.id",
+        "group.instance.id",
+        "isolation.level",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "metadata.broker.list",
+        "request.required.acks",
+        "transactional.id",
+    }
+)
+
+# What an error of librdkafka's is called here, and what to do about it; any other means that Kafka can't be had.
+_NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
+    (
+        frozenset(
+            {
+                KafkaError._FENCED,  # noqa: SLF001 (confluent-kafka's public names of local errors begin with _)
+                KafkaError.INVALID_PRODUCER_EPOCH,
+                KafkaError.PRODUCER_FENCED,
+            }
+        ),
+        Fenced,
+        "another worker of this partition has taken over, this one ends",
+    ),
+    (
+        frozenset(
+            {
+                KafkaError._AUTHENTICATION,  # noqa: SLF001
+                KafkaError._SSL,  # noqa: SLF001
+                KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+                KafkaError.GROUP_AUTHORIZATION_FAILED,
+                KafkaError.SASL_AUTHENTICATION_FAILED,
+                KafkaError.TOPIC_AUTHORIZATION_FAILED,
+                KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            }
+        ),
+        NotAuthorized,
+        "check the Kafka credentials and their rights",
+    ),
+    (
+        frozenset(
+            {
+                KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+                KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+                KafkaError.UNKNOWN_TOPIC_ID,
+                KafkaError.UNKNOWN_TOPIC_OR_PART,
+            }
+        ),
+        TopicMissing,
+        "create the topic, the worker goes on by itself",
+    ),
+    (
+        frozenset(
+            {
+                KafkaError.INVALID_CONFIG,
+                KafkaError.INVALID_PARTITIONS,
+                KafkaError.INVALID_REPLICATION_FACTOR,
+                KafkaError.POLICY_VIOLATION,
+            }
+        ),
+        TopicRefused,
+        "create the topic yourself, as the cluster's rules ask for it",
+    ),
+    (
+        frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}),
+        RecordTooLarge,
+        "raise max.message.bytes of the output topic",
+    ),
+    (
+        frozenset({KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP}),
+        RecordRefused,
+        "the output topic's configuration does not take the record",
+    ),
+)
+
+logger = logging.getLogger("librdkafka")
+
+Client = TypeVar("Client")
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """Read a librdkafka properties file; without one there are no properties.
+
+    Raises InvalidConfig for a file that can't be read, and what `parse_properties` refuses.
+    """
+    if path is None:
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidConfig(f"Kafka properties file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidConfig(
+            f"Kafka properties file {path}: byte {error.start} is not UTF-8"
+        ) from None  # the error holds the whole text, secrets and all
+    return parse_properties(text, str(path))
+
+
+def parse_properties(text: str, source: str) -> dict[str, str]:
+    """Read librdkafka properties: `key=value` lines, `#` comments. Their values are never logged.
+
+    `source` is where they come from, for messages. Raises InvalidConfig for a line that is neither, and for a
+    property that the worker sets itself.
+    """
+    properties = {}
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        if not line or line.startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        if not equals or not key.strip():
+            raise InvalidConfig(f"{source}, line {number}: not of the form key=value")
+        properties[key.strip()] = value.strip()
+    if refused := sorted(_OURS & properties.keys()):
+        raise InvalidConfig(
+            f"{source} sets {', '.join(refused)}, which the worker sets itself to keep its guarantees; remove it"
+        )
+    return properties
+
+
+def client_config(bootstrap_servers: str, properties: Properties) -> dict[str, Any]:
+    """What every client has."""
+    return {
+        "client.id": "dedupestream",
+        "socket.keepalive.enable": True,
+        "log.connection.close": False,
+        # With the default, a client that has lost all brokers forgets the transaction coordinator and does not find
+        # it again (seen with librdkafka 2.16.1: the next commit hangs, though the broker is back).
+        "metadata.recovery.strategy": "none",
+        **properties,
+        "bootstrap.servers": bootstrap_servers,
+        "logger": logger,
+    }
+
+
+def made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Client:
+    """A client. Raises InvalidConfig if one of the user's properties is not librdkafka's."""
+    try:
+        return make(config)
+    except KafkaException as error:
+        raise InvalidConfig(f"Kafka properties: {error.args[0].str()}") from error
+
+
+def kafka_error(error: KafkaError | KafkaException, action: str) -> StreamError:
+    """Name an error of librdkafka's by what a user can do about it."""
+    cause: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    text = f"{action}: {cause.str()}"
+    for codes, name, advice in _NAMED:
+        if cause.code() in codes:
+            return name(f"{text}; {advice}")
+    return BrokerUnavailable(text)

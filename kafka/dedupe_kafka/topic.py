@@ -1,0 +1,130 @@
+"""The clean topic beside its input: how to make one, and whether one that is there will do."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dedupe_crds.quantity import format_duration
+
+_FOR_EVER_MS = -1
+_LARGEST_LONG = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A topic as the cluster describes it; `config` has Kafka's names and texts."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+    def number(self, config: str) -> int:
+        """Return a setting that is a whole number."""
+        return int(self.config[config])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicProblem:
+    """What is wrong with an output topic, and what to do.
+
+    `reason` is a stable CamelCase word. With one that is `fatal`, messages would be lost or altered.
+    """
+
+    reason: str
+    message: str
+    fatal: bool
+
+
+def config_for(source: Topic, max_age: timedelta) -> dict[str, str]:
+    """Return the settings of a new output topic for the input `source`.
+
+    It keeps records at least as long as ids are remembered (`max_age`), for a lost store is rebuilt
+    from it; and it takes every record that the input took, with the timestamp it has.
+    """
+    retention_ms = source.number("retention.ms")
+    if retention_ms != _FOR_EVER_MS:
+        retention_ms = max(retention_ms, _milliseconds(max_age))
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": str(retention_ms),
+        "max.message.bytes": source.config["max.message.bytes"],
+        "min.insync.replicas": source.config["min.insync.replicas"],
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": str(_LARGEST_LONG),
+        "message.timestamp.after.max.ms": str(_LARGEST_LONG),
+    }
+
+
+def check(source: Topic, output: Topic, max_age: timedelta) -> list[TopicProblem]:
+    """Return all that is wrong with an output topic that is there already, the fatal first."""
+    return [
+        *_fewer_partitions(source, output),
+        *_compacted(output),
+        *_other_timestamps(output),
+        *_short_retention(output, max_age),
+        *_smaller_messages(source, output),
+    ]
+
+
+def _fewer_partitions(source: Topic, output: Topic) -> Iterator[TopicProblem]:
+    if output.partitions < source.partitions:
+        yield TopicProblem(
+            reason="OutputTopicTooFewPartitions",
+            message=f"Output topic {output.name} has {output.partitions} partitions, and input "
+            f"topic {source.name} has {source.partitions}: partition p of one belongs to partition "
+            f"p of the other. Raise the output's partition count to {source.partitions}, or name "
+            "another topic in spec.output.topic.",
+            fatal=True,
+        )
+
+
+def _compacted(output: Topic) -> Iterator[TopicProblem]:
+    if "compact" in output.config["cleanup.policy"]:
+        yield TopicProblem(
+            reason="OutputTopicCompacted",
+            message=f"Output topic {output.name} is compacted, so Kafka itself would remove "
+            "messages that are no duplicates: set its cleanup.policy to delete, or name another "
+            "topic in spec.output.topic.",
+            fatal=True,
+        )
+
+
+def _other_timestamps(output: Topic) -> Iterator[TopicProblem]:
+    if output.config["message.timestamp.type"] != "CreateTime":
+        yield TopicProblem(
+            reason="OutputTopicReplacesTimestamps",
+            message=f"Output topic {output.name} replaces the timestamps of messages: set its "
+            "message.timestamp.type to CreateTime, or name another topic in spec.output.topic.",
+            fatal=True,
+        )
+
+
+def _short_retention(output: Topic, max_age: timedelta) -> Iterator[TopicProblem]:
+    retention_ms = output.number("retention.ms")
+    if retention_ms != _FOR_EVER_MS and retention_ms < _milliseconds(max_age):
+        kept = format_duration(timedelta(milliseconds=retention_ms))
+        yield TopicProblem(
+            reason="OutputRetentionTooShort",
+            message=f"Output topic {output.name} keeps messages for {kept}, less than "
+            f"spec.store.window.maxAge ({format_duration(max_age)}): a store that is lost can be "
+            f"rebuilt for {kept} only. Raise its retention.ms to {_milliseconds(max_age)}, or "
+            "lower maxAge.",
+            fatal=False,
+        )
+
+
+def _smaller_messages(source: Topic, output: Topic) -> Iterator[TopicProblem]:
+    name = "max.message.bytes"
+    if output.number(name) < source.number(name):
+        yield TopicProblem(
+            reason="OutputMessagesTooSmall",
+            message=f"Output topic {output.name} takes messages of {output.config[name]} bytes, "
+            f"and input topic {source.name} of {source.config[name]}: a partition stops at one "
+            f"that is too large. Raise the output's {name} to {source.config[name]}.",
+            fatal=False,
+        )
+
+
+def _milliseconds(duration: timedelta) -> int:
+    return duration // timedelta(milliseconds=1)

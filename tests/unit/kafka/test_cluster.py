@@ -1,0 +1,222 @@
+"""What becomes of a cluster's answers."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from dedupe_crds.stream import DedupeStream
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    InvalidConfig,
+    NotAuthorized,
+    TopicMissing,
+    TopicRefused,
+)
+from tests.unit.crds.manifests import MINIMAL
+
+STREAM = DedupeStream.model_validate(MINIMAL)
+INPUT, OUTPUT = STREAM.spec.input.topic, STREAM.spec.output.topic
+CONFIG = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "max.message.bytes": "1048588",
+    "min.insync.replicas": "1",
+    "message.timestamp.type": "CreateTime",
+}
+
+
+class FakeAdmin:
+    """A cluster of one broker that answers at once; `complaints` are what the client says when polled."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.topics: dict[str, dict[str, str]] = {INPUT: CONFIG}
+        self.created: list[Any] = []
+        self.create_fails: int | None = None
+        self.someone_creates: dict[str, str] | None = None
+        self.answers = True
+        self.complaints: list[KafkaError] = []
+        self._error_cb = config["error_cb"]
+
+    def describe_topics(self, topics: Any, **_: object) -> dict[str, Future[Any]]:  # noqa: ANN401 # the library's
+        (name,) = topics.topic_names
+        return {name: self._about(name, SimpleNamespace(partitions=[_partition()] * 4))}
+
+    def describe_configs(self, resources: list[Any], **_: object) -> dict[Any, Future[Any]]:
+        (resource,) = resources
+        config = self.topics.get(resource.name, {})
+        entries = {key: SimpleNamespace(value=value) for key, value in config.items()}
+        return {resource: self._about(resource.name, entries)}
+
+    def create_topics(self, topics: list[Any], **_: object) -> dict[str, Future[Any]]:
+        (topic,) = topics
+        if self.someone_creates is not None:
+            self.topics[topic.topic] = self.someone_creates
+            return {topic.topic: _failed(KafkaError.TOPIC_ALREADY_EXISTS)}
+        if self.create_fails is not None:
+            return {topic.topic: _failed(self.create_fails)}
+        self.created.append(topic)
+        self.topics[topic.topic] = topic.config
+        return {topic.topic: _done(None)}
+
+    def poll(self, _seconds: float) -> None:
+        while self.complaints:
+            self._error_cb(self.complaints.pop(0))
+
+    def _about(self, name: str, answer: object) -> Future[Any]:
+        if not self.answers:
+            return Future()
+        found = name in self.topics
+        return _done(answer) if found else _failed(KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def _partition() -> object:
+    return SimpleNamespace(replicas=["one"])
+
+
+def _done(answer: object) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(answer)
+    return future
+
+
+def _failed(code: int) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(KafkaException(KafkaError(code, "what the broker said")))
+    return future
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeAdmin]:
+    admins: list[FakeAdmin] = []
+
+    def make(config: dict[str, Any]) -> FakeAdmin:
+        admins.append(FakeAdmin(config))
+        return admins[-1]
+
+    monkeypatch.setattr("dedupe_kafka.cluster.AdminClient", make)
+    return admins
+
+
+@pytest.fixture
+def cluster(made: list[FakeAdmin]) -> Cluster:
+    assert not made
+    return Cluster("here:1", timeout_seconds=0.1)
+
+
+@pytest.fixture
+def admin(cluster: Cluster, made: list[FakeAdmin]) -> FakeAdmin:
+    assert cluster
+    return made[0]
+
+
+def test_an_output_that_is_absent_is_created_like_its_input(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    topics = cluster.ensure_output(STREAM)
+
+    assert (topics.partitions, topics.problems, topics.created) == (4, (), True)
+    (created,) = admin.created
+    assert (created.topic, created.num_partitions, created.replication_factor) == (OUTPUT, 4, 1)
+
+
+def test_an_output_that_is_there_is_checked_and_left_as_it_is(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    admin.topics[OUTPUT] = {**CONFIG, "cleanup.policy": "compact", "retention.ms": "1"}
+
+    topics = cluster.ensure_output(STREAM)
+
+    assert [problem.reason for problem in topics.problems] == [
+        "OutputTopicCompacted",
+        "OutputRetentionTooShort",
+    ]
+    assert not topics.created
+    assert not admin.created
+
+
+def test_an_output_that_someone_else_creates_meanwhile_is_checked_too(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    admin.someone_creates = {**CONFIG, "cleanup.policy": "compact"}
+
+    topics = cluster.ensure_output(STREAM)
+
+    assert not topics.created
+    assert [problem.reason for problem in topics.problems] == ["OutputTopicCompacted"]
+
+
+def test_an_input_that_is_absent_is_told_with_what_to_do(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    admin.topics.clear()
+
+    with pytest.raises(TopicMissing, match=rf"Input topic {INPUT} .*here:1.*create it, or correct"):
+        cluster.ensure_output(STREAM)
+    assert not admin.created
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAuthorized),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, NotAuthorized),
+        (KafkaError.POLICY_VIOLATION, TopicRefused),
+        (KafkaError.INVALID_REPLICATION_FACTOR, TopicRefused),
+    ],
+)
+def test_a_topic_that_may_not_be_created_is_told_by_name(
+    cluster: Cluster, admin: FakeAdmin, code: int, name: type[Exception]
+) -> None:
+    admin.create_fails = code
+
+    with pytest.raises(name, match=rf"creating topic {OUTPUT} on here:1: what the broker said"):
+        cluster.ensure_output(STREAM)
+
+
+def test_no_answer_ends_in_time_with_the_cause_and_no_timing_in_it(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    admin.answers = False
+    admin.complaints = [
+        KafkaError(
+            KafkaError._TRANSPORT,  # noqa: SLF001
+            "here:1/bootstrap: Connection refused (after 3ms in state CONNECT, 1 identical error(s) suppressed)",
+        ),
+        KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"),  # noqa: SLF001
+    ]
+
+    with pytest.raises(BrokerUnavailable) as told:
+        cluster.topic(INPUT)
+
+    assert str(told.value) == (
+        f"describing topic {INPUT} on here:1: no answer: here:1/bootstrap: Connection refused; "
+        "check that Kafka runs there and that this machine reaches it"
+    )
+
+
+def test_refused_credentials_are_named_for_what_they_are_until_kafka_answers(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    admin.answers = False
+    admin.complaints = [
+        KafkaError(KafkaError._AUTHENTICATION, "here:1: SASL failed"),  # noqa: SLF001
+        KafkaError(KafkaError._TRANSPORT, "here:1: Disconnected"),  # noqa: SLF001
+    ]
+    for _ in range(2):
+        with pytest.raises(NotAuthorized, match="SASL failed; check the Kafka credentials"):
+            cluster.topic(INPUT)
+
+    admin.answers = True
+    assert cluster.topic(INPUT) is not None
+    admin.answers = False
+    with pytest.raises(BrokerUnavailable):
+        cluster.topic(INPUT)
+
+
+def test_a_property_that_is_not_librdkafkas_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"no\.such"):
+        Cluster("here:1", {"no.such": "x"})

@@ -1,0 +1,206 @@
+"""The children of a stream, made as they are wanted: what is right already is not written."""
+
+from dataclasses import dataclass
+
+from dedupe_operator.children import (
+    admin_secret,
+    claim,
+    config_map,
+    disruption_budget,
+    service,
+    service_account,
+    stateful_set,
+)
+from dedupe_operator.children.pod_template import WorkerRelease
+from dedupe_operator.context import Findings, Look
+from dedupe_operator.decide import claims, growth, rollout
+from dedupe_operator.decide.drift import is_as_wanted, stamped
+from dedupe_operator.decide.rollout import WorkerState
+from dedupe_operator.decide.stream import Notice
+from dedupe_operator.decide.trouble import Problem, with_advice
+from dedupe_operator.errors import KubernetesError
+from dedupe_operator.kubernetes_api import (
+    CLAIMS,
+    PODS,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    KubernetesApi,
+    resource_of,
+)
+from dedupe_operator.labels import STREAM, Object
+
+
+class NameTaken(KubernetesError):
+    """An object of a name the operator needs is somebody else's."""
+
+    def __init__(self, wanted: Object) -> None:
+        metadata = wanted["metadata"]
+        where = f"{wanted['kind']} {metadata['namespace']}/{metadata['name']}"
+        super().__init__(
+            "NameTaken",
+            f"{where} is not this stream's, and is left alone: rename or remove it, or give the "
+            "stream another name",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Applier:
+    """Writes children. One partition's failure does not keep the others."""
+
+    api: KubernetesApi
+    release: WorkerRelease
+
+    def apply(self, look: Look, findings: Findings) -> None:
+        """Make everything as it is wanted, as far as may be now."""
+        if not look.partitions:
+            return
+        try:
+            self._apply_shared(look)
+        except KubernetesError as error:
+            findings.stream_problems.append(with_advice(error.reason, str(error)))
+            return
+        wanted: dict[int, Object] = {}
+        for partition in look.partitions:
+            try:
+                wanted[partition] = self._apply_partition(look, findings, partition)
+            except KubernetesError as error:
+                findings.partition_problems[partition] = with_advice(error.reason, str(error))
+        if look.secrets_hash is not None:
+            self._roll_out(look, findings, wanted)
+
+    def _apply_shared(self, look: Look) -> None:
+        """What pods mount or run as comes before them."""
+        stream = look.stream
+        self._ensure(look, service_account.build(stream))
+        self._ensure(look, config_map.build(stream))
+        self._ensure(look, admin_secret.build(stream, look.admin_token))
+        self._ensure(look, disruption_budget.build(stream))
+
+    def _apply_partition(self, look: Look, findings: Findings, partition: int) -> Object:
+        """A partition's volume and address; returns its StatefulSet as wanted."""
+        choice = findings.claims[partition]
+        self._discard_misplaced(look, partition)
+        live = look.observed.children.get((CLAIMS.kind, choice.name))
+        size, problem = self._claim_size(look, live)
+        if problem := problem or growth.failure(live):
+            findings.partition_problems[partition] = problem
+        self._ensure(
+            look, claim.build(look.stream, partition, name=choice.name, live=live, size=size)
+        )
+        self._ensure(look, service.build(look.stream, partition))
+        return stamped(
+            stateful_set.build(
+                look.stream,
+                partition,
+                claim=choice.name,
+                release=self.release,
+                secrets_hash=look.secrets_hash or "",
+            )
+        )
+
+    def _claim_size(self, look: Look, live: Object | None) -> tuple[int, Problem | None]:
+        """The size to ask for, and why it is not the spec's if it is less."""
+        size = look.stream.spec.storage.size
+        if live is None:
+            return size, None
+        if not growth.is_to_grow(live, size):
+            return growth.requested(live), None
+        class_name = live["spec"].get("storageClassName")
+        storage_class = self.api.get(STORAGE_CLASSES, None, class_name) if class_name else None
+        problem = growth.refusal(live, size, storage_class)
+        return (growth.requested(live) if problem else size), problem
+
+    def _discard_misplaced(self, look: Look, partition: int) -> None:
+        """Delete claims that wait for a class the stream no longer names: they hold nothing."""
+        class_name = look.stream.spec.storage.storage_class_name
+        for live in look.observed.claims.get(partition, ()):
+            dying = live["metadata"].get("deletionTimestamp")
+            if claims.waits_elsewhere(live, class_name) and not dying:
+                self.api.delete(CLAIMS, live)
+
+    def _roll_out(self, look: Look, findings: Findings, wanted: dict[int, Object]) -> None:
+        observed = look.observed
+        states: dict[int, WorkerState] = {
+            partition: rollout.worker_state(
+                observed.stateful_sets.get(partition), observed.pods.get(partition), one
+            )
+            for partition, one in wanted.items()
+        }
+        changing = rollout.may_change(states)
+        for partition in sorted(changing):
+            try:
+                self._change_worker(look, findings, wanted[partition], partition)
+            except KubernetesError as error:
+                findings.partition_problems[partition] = with_advice(error.reason, str(error))
+        outdated = {partition for partition, state in states.items() if not state.current}
+        findings.waiting = sorted(outdated - changing)
+        unsettled = {partition for partition, state in states.items() if not state.settled}
+        findings.unsettled = sorted(unsettled | changing)
+        self._replace_stuck_pods(look, findings)
+        if not outdated and not unsettled:
+            self._finish_growth(look, findings)
+
+    def _change_worker(
+        self, look: Look, findings: Findings, wanted: Object, partition: int
+    ) -> None:
+        try:
+            self._ensure(look, wanted)
+        except KubernetesError as error:
+            live = look.observed.stateful_sets.get(partition)
+            if error.reason != "FieldImmutable" or live is None:
+                raise
+            # Its pod runs on, and belongs to the new one that the next look makes.
+            self.api.delete(STATEFUL_SETS, live, orphan=True)
+            message = f"StatefulSet {wanted['metadata']['name']} is made anew: {error}"
+            findings.notices.append(Notice(reason="StatefulSetReplaced", message=message))
+
+    def _replace_stuck_pods(self, look: Look, findings: Findings) -> None:
+        for partition, live in look.observed.stateful_sets.items():
+            pod = look.observed.pods.get(partition)
+            if pod is not None and rollout.is_stuck(live, pod):
+                self.api.delete(PODS, pod)
+                message = (
+                    f"Pod {pod['metadata']['name']} was deleted: it is of an older revision, and not "
+                    "ready, so that its StatefulSet would wait for it for ever."
+                )
+                findings.notices.append(Notice(reason="StuckPodReplaced", message=message))
+
+    def _finish_growth(self, look: Look, findings: Findings) -> None:
+        """Restart one worker whose file system grows at a start only."""
+        for partition, choice in findings.claims.items():
+            live = look.observed.children.get((CLAIMS.kind, choice.name))
+            pod = look.observed.pods.get(partition)
+            if pod is not None and growth.waits_for_restart(live, look.now):
+                self.api.delete(PODS, pod)
+                findings.unsettled = [partition]
+                message = f"Pod {pod['metadata']['name']} was deleted for its file system to grow."
+                findings.notices.append(Notice(reason="RestartedToGrow", message=message))
+                return
+
+    def _ensure(self, look: Look, wanted: Object) -> None:
+        """Apply one object unless it is as wanted. Raises KubernetesError."""
+        if "annotations" not in wanted["metadata"]:
+            wanted = stamped(wanted)
+        metadata = wanted["metadata"]
+        live = look.observed.children.get((wanted["kind"], metadata["name"]))
+        if live is None:
+            resource = resource_of(wanted)
+            live = self.api.get(resource, metadata["namespace"], metadata["name"])
+        elif live["metadata"].get("deletionTimestamp"):
+            return  # it can't be kept; the look after it is gone makes another
+        if live is not None and not _is_ours(live, look):
+            raise NameTaken(wanted)
+        if live is None or not is_as_wanted(live, wanted):
+            self.api.apply(wanted)
+
+
+def _is_ours(live: Object, look: Look) -> bool:
+    """Whether an object is this stream's: by its label, or though somebody took that off."""
+    metadata = live["metadata"]
+    owners = {owner.get("uid") for owner in metadata.get("ownerReferences") or []}
+    claims_recorded = {one.persistent_volume_claim for one in look.recorded.partitions}
+    return (
+        (metadata.get("labels") or {}).get(STREAM) == look.stream.metadata.name
+        or look.stream.metadata.uid in owners
+        or (live["kind"] == CLAIMS.kind and metadata["name"] in claims_recorded)
+    )

@@ -1,0 +1,38 @@
+"""The volume a partition's store is on."""
+
+from dedupe_crds.quantity import format_size
+from dedupe_crds.store import ReclaimPolicy
+from dedupe_crds.stream import DedupeStream
+from dedupe_operator.children.owner import collected_with
+from dedupe_operator.labels import Object, partition_labels
+
+
+def build(
+    stream: DedupeStream, partition: int, *, name: str, live: Object | None, size: int
+) -> Object:
+    """The PersistentVolumeClaim of one partition.
+
+    It is owned by nothing, so that it outlives the stream; with `reclaimPolicy: Delete` the garbage
+    collector takes it along. What can't change in place is said as the live claim has it.
+    """
+    storage = stream.spec.storage
+    spec: Object = {
+        "accessModes": live["spec"]["accessModes"] if live else ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": format_size(size)}},
+    }
+    class_name = live["spec"].get("storageClassName") if live else storage.storage_class_name
+    if class_name is not None:
+        spec["storageClassName"] = class_name
+    metadata: Object = {
+        "name": name,
+        "namespace": stream.metadata.namespace,
+        "labels": partition_labels(stream.metadata.name, partition),
+    }
+    if storage.reclaim_policy is ReclaimPolicy.DELETE:
+        metadata["ownerReferences"] = collected_with(stream)
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata,
+        "spec": spec,
+    }

@@ -1,0 +1,57 @@
+"""The workers' manifest, as a file in a ConfigMap."""
+
+from hashlib import sha256
+from typing import Any, Final
+
+import yaml
+
+from dedupe_crds.stream import DedupeStream
+from dedupe_operator.children.owner import controlled_by
+from dedupe_operator.labels import Object, stream_labels
+
+MANIFEST_KEY: Final = "stream.yaml"
+
+# What a worker reads of the spec: a change of any of it takes effect with the worker's next start.
+_READ_BY_WORKERS: Final = ("kafka", "input", "output", "id", "store", "duplicates", "mode")
+
+
+def name(stream: str) -> str:
+    """Name of the ConfigMap."""
+    return f"{stream}-worker"
+
+
+def build(stream: DedupeStream) -> Object:
+    """The ConfigMap that all workers of a stream mount."""
+    text = yaml.safe_dump(_manifest(stream), sort_keys=False, allow_unicode=True)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name(stream.metadata.name),
+            "namespace": stream.metadata.namespace,
+            "labels": stream_labels(stream.metadata.name),
+            "ownerReferences": controlled_by(stream),
+        },
+        "data": {MANIFEST_KEY: text},
+    }
+
+
+def config_hash(stream: DedupeStream) -> str:
+    """Changes with whatever a worker reads at its start, and with nothing else."""
+    spec = _manifest(stream)["spec"]
+    read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker")}
+    return sha256(yaml.safe_dump(read, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _manifest(stream: DedupeStream) -> dict[str, Any]:
+    spec = stream.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    written = {field: spec[field] for field in _READ_BY_WORKERS}
+    written["worker"] = {"tuning": spec["worker"]["tuning"]}
+    written["storage"] = {"size": spec["storage"]["size"]}  # a rule compares it with the window
+    metadata = {"name": stream.metadata.name, "namespace": stream.metadata.namespace}
+    return {
+        "apiVersion": stream.api_version,
+        "kind": stream.kind,
+        "metadata": metadata,
+        "spec": written,
+    }

@@ -1,0 +1,33 @@
+"""One partition's worker: a StatefulSet of one replica."""
+
+from dedupe_crds.stream import DedupeStream
+from dedupe_operator.children import pod_template
+from dedupe_operator.children.owner import controlled_by
+from dedupe_operator.children.pod_template import WorkerRelease
+from dedupe_operator.labels import PARTITION, STREAM, Object, partition_labels, partition_name
+
+
+def build(
+    stream: DedupeStream, partition: int, *, claim: str, release: WorkerRelease, secrets_hash: str
+) -> Object:
+    """The StatefulSet of one partition. Its volume is a claim of its own, not a template's."""
+    name = stream.metadata.name
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": partition_name(name, partition),
+            "namespace": stream.metadata.namespace,
+            "labels": partition_labels(name, partition),
+            "ownerReferences": controlled_by(stream),
+        },
+        "spec": {
+            "replicas": 0 if stream.spec.suspend else 1,
+            "serviceName": partition_name(name, partition),
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": {STREAM: name, PARTITION: str(partition)}},
+            "template": pod_template.build(
+                stream, partition, claim=claim, release=release, secrets_hash=secrets_hash
+            ),
+        },
+    }

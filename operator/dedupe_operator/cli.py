@@ -1,0 +1,76 @@
+"""`dedupe-operator`: looks after the DedupeStreams of a cluster, or of some namespaces."""
+
+import logging
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+import kopf
+
+from dedupe_operator.children.pod_template import WorkerRelease
+from dedupe_operator.config import OperatorConfig
+from dedupe_operator.errors import KubernetesError
+from dedupe_operator.process import run_operator
+
+_OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+@click.command(context_settings={"auto_envvar_prefix": "DEDUPE_OPERATOR", "show_default": True})
+@click.option("--worker-image", required=True, help="Image of workers whose stream names none.")
+@click.option(
+    "--worker-image-pull-policy",
+    type=click.Choice(["Always", "IfNotPresent", "Never"]),
+    default="IfNotPresent",
+    help="When nodes fetch the image.",
+)
+@click.option(
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    help="Namespace to look after; several with several options. All if absent.",
+)
+@click.option("--http", "address", default="0.0.0.0:8080", help="HOST:PORT to listen on.")
+@click.option("--lease-namespace", help="Namespace of the Lease; the pod's own if absent.")
+@click.option("--lease-name", default="dedupestream-operator", help="Name of the Lease.")
+@click.option("--identity", help="Name of this replica; the host's if absent.")
+def main(  # noqa: PLR0917 (click passes each option by name)
+    worker_image: str,
+    worker_image_pull_policy: str,
+    namespaces: tuple[str, ...],
+    address: str,
+    lease_namespace: str | None,
+    lease_name: str,
+    identity: str | None,
+) -> None:
+    """Look after DedupeStreams until SIGTERM. Of several replicas one acts, and the others stand by."""
+    kopf.configure(log_format=kopf.LogFormat.JSON)
+    logging.getLogger("kopf.objects").setLevel(
+        logging.WARNING
+    )  # it tells of every event it hands on
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # and this one of every request
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise click.BadParameter(f"{address!r} is not of the form HOST:PORT", param_hint="--http")
+    config = OperatorConfig(
+        release=WorkerRelease(image=worker_image, pull_policy=worker_image_pull_policy),
+        namespaces=namespaces,
+        http_host=host,
+        http_port=int(port),
+        lease_namespace=lease_namespace or _own_namespace(),
+        lease_name=lease_name,
+        identity=identity or socket.gethostname(),
+    )
+    try:
+        run_operator(config)
+    except KubernetesError as error:
+        logging.getLogger(__name__).error("%s: %s", error.reason, error)  # explained
+        sys.exit(1)
+
+
+def _own_namespace() -> str:
+    try:
+        return _OWN_NAMESPACE.read_text().strip()
+    except OSError:
+        raise click.UsageError("outside of a pod, --lease-namespace is needed") from None

@@ -1,0 +1,59 @@
+"""One look at a stream: what is known at its beginning, and what is found out on the way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from dedupe_crds.status import PartitionStatus, StreamStatus
+from dedupe_crds.stream import DedupeStream
+from dedupe_operator.decide.claims import ClaimChoice
+from dedupe_operator.decide.stream import Notice
+from dedupe_operator.decide.trouble import Problem
+from dedupe_operator.labels import Object
+from dedupe_operator.observe import Observed
+from dedupe_operator.topics import TopicsView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """A stream as it was found. `recorded` is the status as it stands; `secrets_hash` is None if the
+    Kafka credentials can't be read, and then no worker is started or changed."""
+
+    stream: DedupeStream
+    generation: int
+    recorded: StreamStatus
+    observed: Observed
+    topics: TopicsView
+    admin_token: str = field(repr=False)
+    secrets_hash: str | None
+    now: datetime
+
+    def recorded_partition(self, partition: int) -> PartitionStatus | None:
+        """What the status says of a partition."""
+        of_it = (one for one in self.recorded.partitions if one.partition == partition)
+        return next(of_it, None)
+
+    @property
+    def partitions(self) -> range:
+        """The partitions to look after.
+
+        Those that were there stay, whatever the input topic says now; new ones start only on
+        topics that will do.
+        """
+        known = len(self.recorded.partitions)
+        running = max(self.observed.stateful_sets, default=-1) + 1
+        wanted = (self.topics.partitions or 0) if self.topics.usable else 0
+        return range(max(known, running, wanted))
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a look found wrong, and did. Filled by its steps."""
+
+    stream_problems: list[Problem] = field(default_factory=list)
+    partition_problems: dict[int, Problem] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
+    waiting: Sequence[int] = ()
+    unsettled: Sequence[int] = ()
+    claims: dict[int, ClaimChoice] = field(default_factory=dict)
+    written: dict[tuple[str, str], Object] = field(default_factory=dict)

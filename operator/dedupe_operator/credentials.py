@@ -1,0 +1,107 @@
+"""A stream's Kafka credentials, in the operator's hands.
+
+A Secret is a user's text, and librdkafka has properties that load libraries or run commands. A worker
+may use them: it holds nothing but its own stream. The operator holds rights in many namespaces, so
+it takes from the text what opens a connection, and of files only those that are in the Secret itself.
+"""
+
+import tempfile
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from dedupe_crds.stream import DedupeStream
+from dedupe_kafka.client import parse_properties
+from dedupe_kafka.errors import StreamError
+from dedupe_operator.children.pod_template import KAFKA_MOUNT, PROPERTIES_KEY
+from dedupe_operator.decide.trouble import Problem
+from dedupe_operator.labels import Object
+
+_FILES: Final = frozenset({"ssl.ca.location", "ssl.certificate.location", "ssl.key.location"})
+_TAKEN: Final = _FILES | {
+    "broker.address.family",
+    "client.dns.lookup",
+    "enable.ssl.certificate.verification",
+    "sasl.mechanism",
+    "sasl.mechanisms",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.extensions",
+    "sasl.oauthbearer.method",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.password",
+    "sasl.username",
+    "security.protocol",
+    "ssl.ca.pem",
+    "ssl.certificate.pem",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.password",
+    "ssl.key.pem",
+}
+
+
+class CredentialsUnusable(Exception):  # a state, as the errors of the whole project
+    """The Secret is absent, or can't be read as Kafka properties."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+def secret_data(stream: DedupeStream, secret: Object | None) -> dict[str, bytes]:
+    """What is in the Secret the stream names; nothing if it names none. Raises CredentialsUnusable."""
+    reference = stream.spec.kafka.config_secret_ref
+    if reference is None:
+        return {}
+    where = f"Secret {stream.metadata.namespace}/{reference.name} (spec.kafka.configSecretRef)"
+    if secret is None:
+        message = f"{where} is not there: create it with the key {PROPERTIES_KEY}"
+        raise CredentialsUnusable(Problem(reason="SecretMissing", message=message))
+    data = {key: b64decode(value) for key, value in (secret.get("data") or {}).items()}
+    if PROPERTIES_KEY not in data:
+        message = f"{where} has no key {PROPERTIES_KEY}: put the librdkafka properties there"
+        raise CredentialsUnusable(Problem(reason="SecretIncomplete", message=message))
+    return data
+
+
+@contextmanager
+def client_properties(data: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
+    """The properties to connect with, their files in a private directory while they are in use.
+
+    Raises CredentialsUnusable.
+    """
+    if PROPERTIES_KEY not in data:
+        yield {}
+        return
+    try:
+        given = parse_properties(data[PROPERTIES_KEY].decode(), f"the Secret's {PROPERTIES_KEY}")
+    except StreamError as error:
+        raise CredentialsUnusable(Problem(reason="SecretInvalid", message=str(error))) from None
+    except UnicodeDecodeError:  # its text is the secret: it must not become part of a message
+        message = f"the Secret's {PROPERTIES_KEY} is not UTF-8 text"
+        raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message)) from None
+    with tempfile.TemporaryDirectory(prefix="kafka-") as directory:
+        yield dict(_connecting(given, data, Path(directory)))
+
+
+def _connecting(
+    given: Mapping[str, str], data: Mapping[str, bytes], directory: Path
+) -> Iterator[tuple[str, str]]:
+    for name in sorted(given.keys() & _TAKEN):
+        if name not in _FILES:
+            yield name, given[name]
+            continue
+        path = PurePosixPath(given[name])
+        if str(path.parent) != KAFKA_MOUNT or path.name not in data:
+            message = (
+                f"{name}={path} is not a file of the Secret: put it there as a key, and name it as "
+                f"{KAFKA_MOUNT}/<key>"
+            )
+            raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message))
+        file = directory / path.name
+        file.write_bytes(data[path.name])
+        yield name, str(file)

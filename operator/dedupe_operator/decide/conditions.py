@@ -1,0 +1,174 @@
+"""A stream's health, as conditions with stable reasons."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from dedupe_crds.status import Condition, ConditionStatus, PartitionStatus
+from dedupe_operator.decide.trouble import Problem
+
+_SHOWN_PROBLEMS: Final = 5
+_LONGEST_MESSAGE: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What conditions are judged by.
+
+    `problems` come with the gravest first. `waiting` are partitions that are not yet as wanted,
+    `unsettled` those whose workers are on their way. `unhealthy_windows` is None while no worker tells.
+    """
+
+    partitions: Sequence[PartitionStatus]
+    problems: Sequence[Problem]
+    waiting: Sequence[int] = ()
+    unsettled: Sequence[int] = ()
+    unhealthy_windows: Sequence[int] | None = None
+    suspended: bool = False
+    snapshots_wanted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    type: str
+    holds: bool | None
+    reason: str
+    message: str
+
+
+def judge(
+    health: Health, *, generation: int, earlier: Sequence[Condition], now: datetime
+) -> list[Condition]:
+    """All conditions of a stream that is looked after."""
+    verdicts = [
+        _ready(health),
+        _progressing(health),
+        _degraded(health),
+        _window_healthy(health),
+        _Verdict("ReconciliationPaused", False, "Active", "The operator looks after the stream."),
+    ]
+    if health.snapshots_wanted:
+        message = "This version makes no snapshots: a lost volume is rebuilt from the output topic."
+        verdicts.append(_Verdict("SnapshotsHealthy", None, "NotAvailable", message))
+    return [_condition(verdict, generation, earlier, now) for verdict in verdicts]
+
+
+def paused(*, generation: int, earlier: Sequence[Condition], now: datetime) -> list[Condition]:
+    """The conditions of a stream whose owner keeps the operator off it; the others stay as they were."""
+    message = (
+        "Nothing is changed, mended or rolled out until the annotation "
+        "dedupestream.io/pause-reconciliation is removed."
+    )
+    verdict = _Verdict("ReconciliationPaused", True, "Annotated", message)
+    others = [one for one in earlier if one.type != verdict.type]
+    return [*others, _condition(verdict, generation, earlier, now)]
+
+
+def invalid(
+    message: str, *, generation: int, earlier: Sequence[Condition], now: datetime
+) -> list[Condition]:
+    """The conditions of a stream the API server took, and this operator can't read."""
+    others = [one for one in earlier if one.type not in {"Ready", "Degraded"}]
+    verdicts = (
+        _Verdict("Ready", False, "InvalidManifest", message),
+        _Verdict("Degraded", True, "InvalidManifest", message),
+    )
+    return [*(_condition(one, generation, earlier, now) for one in verdicts), *others]
+
+
+def _ready(health: Health) -> _Verdict:
+    if health.suspended:
+        message = "All workers are stopped; set spec.suspend to false to resume."
+        return _Verdict("Ready", False, "Suspended", message)
+    count = sum(partition.ready for partition in health.partitions)
+    counted = f"{count} of {len(health.partitions)} partitions are ready"
+    if health.partitions and count == len(health.partitions):
+        return _Verdict("Ready", True, "AllPartitionsReady", f"{counted}.")
+    if health.problems:
+        first = health.problems[0]
+        return _Verdict("Ready", False, first.reason, f"{counted}. {_sentence(first.message)}")
+    return _Verdict("Ready", False, "PartitionsNotReady", f"{counted}.")
+
+
+def _progressing(health: Health) -> _Verdict:
+    moving = sorted({*health.waiting, *health.unsettled})
+    if not moving:
+        return _Verdict("Progressing", False, "UpToDate", "All workers are as the spec wants them.")
+    which = f"partition{'s' * (len(moving) > 1)} {_ranges(moving)}"
+    if health.problems and health.waiting:
+        message = f"Held back before {which}. {_sentence(health.problems[0].message)}"
+        return _Verdict("Progressing", False, "RolloutHeldBack", message)
+    if health.problems:
+        return _Verdict("Progressing", False, health.problems[0].reason, f"Waiting for {which}.")
+    if health.waiting:
+        return _Verdict("Progressing", True, "RollingOut", f"One after another: {which} to come.")
+    return _Verdict("Progressing", True, "Starting", f"Waiting for {which} to become ready.")
+
+
+def _degraded(health: Health) -> _Verdict:
+    if not health.problems:
+        return _Verdict("Degraded", False, "AsExpected", "Nothing is wrong.")
+    told = [_sentence(one.message) for one in dict.fromkeys(health.problems)]
+    message = " ".join(told[:_SHOWN_PROBLEMS])
+    if len(told) > _SHOWN_PROBLEMS:
+        message += f" And {len(told) - _SHOWN_PROBLEMS} more."
+    return _Verdict("Degraded", True, health.problems[0].reason, message)
+
+
+def _window_healthy(health: Health) -> _Verdict:
+    if health.unhealthy_windows is None:
+        return _Verdict("WindowHealthy", None, "NoWorkerAnswers", "No worker tells its window.")
+    if not health.unhealthy_windows:
+        message = "No id younger than spec.store.window.alertBelow was given up."
+        return _Verdict("WindowHealthy", True, "LongEnough", message)
+    message = (
+        f"Ids are given up before spec.store.window.alertBelow in partitions {_ranges(health.unhealthy_windows)}: "
+        "raise spec.store.window.maxBytes and spec.storage.size."
+    )
+    return _Verdict("WindowHealthy", False, "TooShort", message)
+
+
+def _condition(
+    verdict: _Verdict, generation: int, earlier: Sequence[Condition], now: datetime
+) -> Condition:
+    words = {
+        True: ConditionStatus.TRUE,
+        False: ConditionStatus.FALSE,
+        None: ConditionStatus.UNKNOWN,
+    }
+    status = words[verdict.holds]
+    same = next((one for one in earlier if one.type == verdict.type and one.status is status), None)
+    return Condition(
+        type=verdict.type,
+        status=status,
+        observed_generation=generation,
+        last_transition_time=same.last_transition_time if same else now,
+        reason=verdict.reason,
+        message=verdict.message[:_LONGEST_MESSAGE],
+    )
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers for people.
+
+    >>> _ranges([0, 1, 2, 5])
+    '0-2, 5'
+    """
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1][1:] = [number]
+        else:
+            spans.append([number])
+    return ", ".join("-".join(map(str, span)) for span in spans)
+
+
+def _sentence(text: str) -> str:
+    """A message as a sentence.
+
+    >>> _sentence("the topic is gone")
+    'The topic is gone.'
+    """
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!")) else ".")

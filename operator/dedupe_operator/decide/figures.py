@@ -1,0 +1,27 @@
+"""Figures that move all the time, made coarse enough for a status that rests when its stream does."""
+
+from datetime import timedelta
+
+_DAY = timedelta(days=1)
+_HOUR = timedelta(hours=1)
+_STEP = timedelta(minutes=10)
+
+
+def coarse_count(count: int) -> int:
+    """Two significant digits, rounded down.
+
+    >>> coarse_count(7), coarse_count(123456)
+    (7, 120000)
+    """
+    magnitude = int("1" + "0" * max(0, len(str(count)) - 2))
+    return count - count % magnitude
+
+
+def coarse_age(age: timedelta) -> timedelta:
+    """Whole days from two days on, whole hours from two hours on, else steps of ten minutes.
+
+    >>> coarse_age(timedelta(days=3, hours=5)), coarse_age(timedelta(minutes=45))
+    (datetime.timedelta(days=3), datetime.timedelta(seconds=2400))
+    """
+    step = _DAY if age >= 2 * _DAY else _HOUR if age >= 2 * _HOUR else _STEP
+    return age - age % step

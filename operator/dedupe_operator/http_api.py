@@ -1,0 +1,57 @@
+"""The operator over HTTP.
+
+GET /healthz   200 while streams are looked at, else 503
+GET /readyz    200 once the process has started, as the leader or as its stand-by
+GET /metrics   Prometheus text
+"""
+
+from collections.abc import Callable
+from threading import Thread
+from typing import Final
+
+import falcon
+from prometheus_client import exposition
+from waitress.server import create_server
+
+from dedupe_operator import metrics
+
+_HEALTHY_SECONDS: Final = 180.0  # longer than any look: each of its calls is bounded
+
+
+def serve(host: str, port: int, idle_seconds: Callable[[], float]) -> None:
+    """Serve from a thread of its own. Raises OSError if the address can't be bound."""
+    server = create_server(make_app(idle_seconds), host=host, port=port, threads=4, ident=None)
+    Thread(target=server.run, name="http", daemon=True).start()
+
+
+def make_app(
+    idle_seconds: Callable[[], float],
+) -> "falcon.App[falcon.Request, falcon.Response]":
+    """The WSGI application. `idle_seconds` is the time since a look at a stream ended."""
+    app = falcon.App()
+    app.add_route("/healthz", _Health(idle_seconds))
+    app.add_route("/readyz", _Ready())
+    app.add_route("/metrics", _Metrics())
+    return app
+
+
+class _Health:
+    def __init__(self, idle_seconds: Callable[[], float]) -> None:
+        self._idle_seconds = idle_seconds
+
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        age = self._idle_seconds()
+        response.status = falcon.HTTP_200 if age < _HEALTHY_SECONDS else falcon.HTTP_503
+        response.media = {"lastReconcileAgeSeconds": round(age, 3)}
+
+
+class _Ready:
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.media = {"leader": metrics.LEADER._value.get() == 1}  # noqa: SLF001 # it has no reader of its own
+
+
+class _Metrics:
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        encode, content_type = exposition.choose_encoder(request.get_header("Accept") or "")
+        response.content_type = content_type
+        response.data = encode(metrics.registry)

@@ -1,0 +1,77 @@
+"""The operator as a process: stands by, leads, and ends when it no longer does."""
+
+import logging
+import os
+import signal
+import time
+from threading import Event
+from typing import Final
+
+import kopf
+
+from dedupe_crds.openapi import PLURAL
+from dedupe_crds.stream import API_VERSION
+from dedupe_operator import http_api
+from dedupe_operator.config import OperatorConfig
+from dedupe_operator.controller import Controller
+from dedupe_operator.errors import KubernetesError
+from dedupe_operator.handlers import make_registry
+from dedupe_operator.kubernetes_api import KubernetesApi, load_client
+from dedupe_operator.leadership import Leadership
+from dedupe_operator.reconcile import Reconciler
+from dedupe_operator.workers import Workers
+
+_THREADS: Final = 8
+_POLL_SECONDS: Final = 0.5
+_LOST_EXIT_CODE: Final = 1
+
+log = logging.getLogger(__name__)
+
+
+def run_operator(config: OperatorConfig) -> None:
+    """Run until SIGTERM or SIGINT. Raises KubernetesError if there is no cluster to work in.
+
+    A leader that lost its Lease ends the process at once, without another write; Kubernetes starts it again, as
+    a stand-by.
+    """
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    client = load_client()
+    leadership = Leadership(config, client.configuration, _end)
+    api = KubernetesApi(client, before_write=leadership.check)
+    _check_installed(api)
+    workers = Workers()
+    reconciler = Reconciler(api, config.release, workers, time.monotonic)
+    controller = Controller(reconciler.look, threads=_THREADS, lost=_end)
+    http_api.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)
+    leadership.start()
+    log.info("%s stands by", config.identity)
+    while not leadership.acquired.wait(_POLL_SECONDS):
+        if stop.is_set():
+            return
+    log.info("%s leads", config.identity)
+    controller.start()
+    kopf.run(
+        registry=make_registry(controller.due),
+        standalone=True,  # the Lease decides who acts, not kopf's peering
+        clusterwide=not config.namespaces,
+        namespaces=config.namespaces,
+    )
+    controller.stop()
+    workers.close()
+    leadership.release()
+
+
+def _check_installed(api: KubernetesApi) -> None:
+    if not api.serves(API_VERSION):
+        raise KubernetesError(
+            "NotInstalled",
+            f"the cluster does not know {PLURAL} ({API_VERSION}): install the CustomResourceDefinition, which the "
+            "chart does with crds.install=true",
+        )
+
+
+def _end() -> None:
+    log.error("another operator may lead now; this one ends")
+    os._exit(_LOST_EXIT_CODE)

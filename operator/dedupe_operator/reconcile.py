@@ -1,0 +1,298 @@
+"""One look at a stream: observe, decide, apply, say. Whatever called for it, it does the same."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Final
+
+from dedupe_crds.manifest import ManifestError, parse_manifest
+from dedupe_crds.status import PartitionPhase, PartitionStatus, StreamStatus
+from dedupe_crds.stream import DedupeStream
+from dedupe_crds.worker_status import WorkerStatus
+from dedupe_operator import metrics
+from dedupe_operator.apply import Applier
+from dedupe_operator.children import admin_secret
+from dedupe_operator.children.pod_template import WorkerRelease
+from dedupe_operator.context import Findings, Look
+from dedupe_operator.credentials import CredentialsUnusable, secret_data
+from dedupe_operator.decide import claims, conditions, rollout, trouble
+from dedupe_operator.decide.conditions import Health
+from dedupe_operator.decide.partition import PartitionView, status_of
+from dedupe_operator.decide.stream import Notice, assemble, notices
+from dedupe_operator.decide.trouble import Problem
+from dedupe_operator.kubernetes_api import CLAIMS, STREAMS, KubernetesApi
+from dedupe_operator.labels import PAUSE, Object
+from dedupe_operator.observe import Observed, events_about, observe
+from dedupe_operator.status_writer import StatusWriter, read_status
+from dedupe_operator.topics import TopicsView, TopicsWatch
+from dedupe_operator.work_queue import Key
+from dedupe_operator.workers import Workers
+
+AT_REST_SECONDS: Final = 20.0
+TROUBLED_SECONDS: Final = 10.0
+MOVING_SECONDS: Final = 2.0
+# Partitions whose events are read in one look: a cause they share shows in the first few.
+_EVENTS_OF: Final = 4
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is kept of a stream between looks, and may be lost."""
+
+    topics: TopicsWatch
+    writer: StatusWriter
+
+
+class Reconciler:
+    """Looks at streams, one after another or side by side, but each by one thread at a time."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        release: WorkerRelease,
+        workers: Workers,
+        clock: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._applier = Applier(api, release)
+        self._workers = workers
+        self._clock = clock
+        self._memories: dict[Key, _Memory] = {}
+
+    def look(self, key: Key) -> float | None:
+        """Bring a stream nearer to what is wanted. Returns the seconds until the next look is due,
+        None if there is nothing to look at any more.
+
+        Raises KubernetesError.
+        """
+        raw = self._api.get(STREAMS, key.namespace, key.name)
+        if raw is None or raw["metadata"].get("deletionTimestamp"):
+            # The API server's garbage collector takes the children along.
+            self._forget(key)
+            return None
+        memory = self._memories.setdefault(
+            key, _Memory(TopicsWatch(self._clock), StatusWriter(self._api))
+        )
+        recorded = read_status(raw)
+        now = datetime.now(UTC).replace(microsecond=0)
+        if (raw["metadata"].get("annotations") or {}).get(PAUSE) == "true":
+            return self._pause(raw, recorded, memory, now)
+        try:
+            stream = parse_manifest(raw, f"{key.namespace}/{key.name}")
+        except ManifestError as error:
+            return self._refuse(raw, recorded, memory, str(error), now)
+        return self._reconcile(raw, stream, recorded, memory, now)
+
+    def _reconcile(
+        self,
+        raw: Object,
+        stream: DedupeStream,
+        recorded: StreamStatus,
+        memory: _Memory,
+        now: datetime,
+    ) -> float:
+        look, problems = self._prepare(raw, stream, recorded, memory, now=now)
+        findings = Findings()
+        self._choose_claims(raw, look, findings, memory)
+        self._applier.apply(look, findings)
+        views = self._views(look, findings)
+        problems = [*findings.stream_problems, *problems, *_of_partitions(views)]
+        status = _status(look, findings, views, problems)
+        memory.writer.write(raw, recorded, status)
+        changed = notices(recorded.conditions, status.conditions)
+        memory.writer.tell(raw, [*findings.notices, *changed])
+        key = Key(stream.metadata.namespace, stream.metadata.name)
+        ready = bool(views) and all(view.ready for view in views)
+        metrics.STREAM_READY.labels(*key).set(ready)
+        if findings.waiting or findings.unsettled:
+            return TROUBLED_SECONDS if problems else MOVING_SECONDS
+        return (
+            TROUBLED_SECONDS if problems or not (ready or stream.spec.suspend) else AT_REST_SECONDS
+        )
+
+    def _prepare(
+        self,
+        raw: Object,
+        stream: DedupeStream,
+        recorded: StreamStatus,
+        memory: _Memory,
+        *,
+        now: datetime,
+    ) -> tuple[Look, list[Problem]]:
+        """See what there is, ask Kafka, and put together what is known."""
+        observed = observe(self._api, stream, recorded)
+        admin_token = admin_secret.token(observed.admin_secret)
+        secrets_hash: str | None = None
+        try:
+            data = secret_data(stream, observed.kafka_secret)
+            secrets_hash = _hash(admin_token, data)
+            topics = memory.topics.look(stream, data)
+        except CredentialsUnusable as error:
+            topics = TopicsView(problems=(error.problem,))
+        look = Look(
+            stream=stream,
+            generation=raw["metadata"]["generation"],
+            recorded=recorded,
+            observed=observed,
+            topics=topics,
+            admin_token=admin_token,
+            secrets_hash=secrets_hash,
+            now=now,
+        )
+        return look, list(topics.problems)
+
+    def _choose_claims(self, raw: Object, look: Look, findings: Findings, memory: _Memory) -> None:
+        """Choose every partition's volume, and put new choices on record before they are acted upon."""
+        for partition in look.partitions:
+            findings.claims[partition] = claims.choose(
+                look.stream.metadata.name,
+                partition,
+                recorded=look.recorded_partition(partition),
+                live=look.observed.claims.get(partition, ()),
+                class_name=look.stream.spec.storage.storage_class_name,
+                output_created=look.topics.created,
+                now=look.now,
+            )
+        if any(choice.is_new for choice in findings.claims.values()):
+            intent = [_intended(look, findings, partition) for partition in look.partitions]
+            memory.writer.write(
+                raw, look.recorded, look.recorded.model_copy(update={"partitions": intent})
+            )
+            findings.notices += [
+                _told(partition, choice.restore.source, choice.restore.reason, choice.name)
+                for partition, choice in findings.claims.items()
+                if choice.is_new
+            ]
+
+    def _views(self, look: Look, findings: Findings) -> list[PartitionView]:
+        """Ask the workers, and find out what keeps those that are not ready."""
+        pods = {p: pod for p, pod in look.observed.pods.items() if p in findings.claims}
+        answers = self._workers.statuses(pods)
+        asked = 0
+        views = []
+        for partition, choice in findings.claims.items():
+            pod, worker = pods.get(partition), answers.get(partition)
+            problem = findings.partition_problems.get(partition)
+            if problem is None and not rollout.is_ready(pod) and not look.stream.spec.suspend:
+                asked += 1
+                problem = trouble.of_worker(worker) or self._trouble(
+                    look.observed, partition, choice.name, with_events=asked <= _EVENTS_OF
+                )
+            views.append(
+                PartitionView(
+                    partition=partition,
+                    claim=choice,
+                    pod=pod,
+                    worker=worker,
+                    problem=problem,
+                    suspended=look.stream.spec.suspend,
+                )
+            )
+        return views
+
+    def _trouble(
+        self, observed: Observed, partition: int, claim_name: str, *, with_events: bool
+    ) -> Problem | None:
+        """What Kubernetes says about a partition that is not ready."""
+        pod = observed.pods.get(partition)
+        stateful_set = observed.stateful_sets.get(partition)
+        claim = observed.children.get((CLAIMS.kind, claim_name))
+        pending = claim if ((claim or {}).get("status") or {}).get("phase") == "Pending" else None
+        events = events_about(self._api, stateful_set, pod, pending) if with_events else []
+        return trouble.of_claim(claim, events) or trouble.of_pod(pod, stateful_set, events)
+
+    def _pause(self, raw: Object, recorded: StreamStatus, memory: _Memory, now: datetime) -> float:
+        told = conditions.paused(
+            generation=raw["metadata"]["generation"], earlier=recorded.conditions, now=now
+        )
+        self._say(raw, recorded, recorded.model_copy(update={"conditions": told}), memory)
+        return AT_REST_SECONDS
+
+    def _refuse(
+        self, raw: Object, recorded: StreamStatus, memory: _Memory, message: str, now: datetime
+    ) -> float:
+        generation = raw["metadata"]["generation"]
+        told = conditions.invalid(
+            message, generation=generation, earlier=recorded.conditions, now=now
+        )
+        update = {"conditions": told, "observed_generation": generation}
+        self._say(raw, recorded, recorded.model_copy(update=update), memory)
+        return AT_REST_SECONDS
+
+    def _say(
+        self, raw: Object, recorded: StreamStatus, status: StreamStatus, memory: _Memory
+    ) -> None:
+        memory.writer.write(raw, recorded, status)
+        memory.writer.tell(raw, notices(recorded.conditions, status.conditions))
+
+    def _forget(self, key: Key) -> None:
+        if self._memories.pop(key, None):
+            metrics.STREAM_READY.remove(*key)
+
+
+def _intended(look: Look, findings: Findings, partition: int) -> PartitionStatus:
+    choice = findings.claims[partition]
+    recorded = look.recorded_partition(partition)
+    if recorded is not None and not choice.is_new:
+        return recorded
+    return PartitionStatus(
+        partition=partition,
+        phase=PartitionPhase.PROVISIONING,
+        persistent_volume_claim=choice.name,
+        restore=choice.restore,
+    )
+
+
+def _told(partition: int, source: str, reason: str, claim: str) -> Notice:
+    message = f"Partition {partition} has its store on {claim}: {reason}."
+    return Notice(reason=f"StoreFrom{source}", message=message)
+
+
+def _of_partitions(views: list[PartitionView]) -> list[Problem]:
+    """The problems of partitions, each cause once and with all whom it keeps."""
+    kept: dict[Problem, list[int]] = {}
+    for view in views:
+        if view.problem:
+            kept.setdefault(view.problem, []).append(view.partition)
+    return [
+        Problem(
+            reason=problem.reason,
+            message=f"partition{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {problem.message}",
+        )
+        for problem, who in kept.items()
+    ]
+
+
+def _status(
+    look: Look, findings: Findings, views: list[PartitionView], problems: list[Problem]
+) -> StreamStatus:
+    partitions = [status_of(view, look.recorded_partition(view.partition)) for view in views]
+    health = Health(
+        partitions=partitions,
+        problems=problems,
+        waiting=findings.waiting,
+        unsettled=findings.unsettled,
+        unhealthy_windows=_unhealthy_windows({view.partition: view.worker for view in views}),
+        suspended=look.stream.spec.suspend,
+        snapshots_wanted=look.stream.spec.snapshots is not None,
+    )
+    told = conditions.judge(
+        health, generation=look.generation, earlier=look.recorded.conditions, now=look.now
+    )
+    return assemble(generation=look.generation, conditions=told, partitions=partitions)
+
+
+def _unhealthy_windows(workers: Mapping[int, WorkerStatus | None]) -> list[int] | None:
+    known = {partition: worker for partition, worker in workers.items() if worker}
+    if not known:
+        return None
+    return [partition for partition, worker in known.items() if not worker.window.healthy]
+
+
+def _hash(admin_token: str, data: Mapping[str, bytes]) -> str:
+    """Changes with any secret a worker reads at its start, and tells nothing of it."""
+    digest = sha256(admin_token.encode())
+    for key in sorted(data):
+        digest.update(key.encode() + b"\0" + sha256(data[key]).digest())
+    return digest.hexdigest()[:16]

@@ -23,7 +23,7 @@ from dedupe_operator.decide.stream import Notice, assemble, notices
 from dedupe_operator.decide.trouble import Problem
 from dedupe_operator.kubernetes_api import CLAIMS, STREAMS, KubernetesApi
 from dedupe_operator.labels import PAUSE, Object
-from dedupe_operator.observe import Observed, events_about, observe
+from dedupe_operator.observe import events_about, observe
 from dedupe_operator.status_writer import StatusWriter, read_status
 from dedupe_operator.topics import TopicsView, TopicsWatch
 from dedupe_operator.work_queue import Key
@@ -177,7 +177,7 @@ class Reconciler:
             if problem is None and not rollout.is_ready(pod) and not look.stream.spec.suspend:
                 asked += 1
                 problem = trouble.of_worker(worker) or self._trouble(
-                    look.observed, partition, choice.name, with_events=asked <= _EVENTS_OF
+                    look, partition, choice.name, with_events=asked <= _EVENTS_OF
                 )
             views.append(
                 PartitionView(
@@ -192,15 +192,18 @@ class Reconciler:
         return views
 
     def _trouble(
-        self, observed: Observed, partition: int, claim_name: str, *, with_events: bool
+        self, look: Look, partition: int, claim_name: str, *, with_events: bool
     ) -> Problem | None:
         """What Kubernetes says about a partition that is not ready."""
+        observed = look.observed
         pod = observed.pods.get(partition)
         stateful_set = observed.stateful_sets.get(partition)
         claim = observed.children.get((CLAIMS.kind, claim_name))
         pending = claim if ((claim or {}).get("status") or {}).get("phase") == "Pending" else None
         events = events_about(self._api, stateful_set, pod, pending) if with_events else []
-        return trouble.of_claim(claim, events) or trouble.of_pod(pod, stateful_set, events)
+        return trouble.of_claim(claim, events) or trouble.of_pod(
+            pod, stateful_set, events, look.now
+        )
 
     def _pause(self, raw: Object, recorded: StreamStatus, memory: _Memory, now: datetime) -> float:
         told = conditions.paused(

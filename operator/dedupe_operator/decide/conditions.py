@@ -92,18 +92,19 @@ def _ready(health: Health) -> _Verdict:
 
 
 def _progressing(health: Health) -> _Verdict:
-    moving = sorted({*health.waiting, *health.unsettled})
-    if not moving:
-        return _Verdict("Progressing", False, "UpToDate", "All workers are as the spec wants them.")
-    which = f"partition{'s' * (len(moving) > 1)} {_ranges(moving)}"
-    if health.problems and health.waiting:
-        message = f"Held back before {which}. {_sentence(health.problems[0].message)}"
+    waiting, unsettled = _which(health.waiting), _which(health.unsettled)
+    if health.problems and waiting:
+        message = f"Held back before {waiting}. {_sentence(health.problems[0].message)}"
         return _Verdict("Progressing", False, "RolloutHeldBack", message)
-    if health.problems:
-        return _Verdict("Progressing", False, health.problems[0].reason, f"Waiting for {which}.")
-    if health.waiting:
-        return _Verdict("Progressing", True, "RollingOut", f"One after another: {which} to come.")
-    return _Verdict("Progressing", True, "Starting", f"Waiting for {which} to become ready.")
+    if health.problems and unsettled:
+        reason = health.problems[0].reason
+        return _Verdict("Progressing", False, reason, f"Waiting for {unsettled}.")
+    if waiting:
+        message = f"One after another: {waiting} to come."
+        return _Verdict("Progressing", True, "RollingOut", message)
+    if unsettled:
+        return _Verdict("Progressing", True, "Starting", f"Waiting for {unsettled} to be ready.")
+    return _Verdict("Progressing", False, "UpToDate", "All workers are as the spec wants them.")
 
 
 def _degraded(health: Health) -> _Verdict:
@@ -123,7 +124,7 @@ def _window_healthy(health: Health) -> _Verdict:
         message = "No id younger than spec.store.window.alertBelow was given up."
         return _Verdict("WindowHealthy", True, "LongEnough", message)
     message = (
-        f"Ids are given up before spec.store.window.alertBelow in partitions {_ranges(health.unhealthy_windows)}: "
+        f"Ids are given up before spec.store.window.alertBelow in {_which(health.unhealthy_windows)}: "
         "raise spec.store.window.maxBytes and spec.storage.size."
     )
     return _Verdict("WindowHealthy", False, "TooShort", message)
@@ -147,6 +148,10 @@ def _condition(
         reason=verdict.reason,
         message=verdict.message[:_LONGEST_MESSAGE],
     )
+
+
+def _which(partitions: Sequence[int]) -> str:
+    return f"partition{'s' * (len(partitions) > 1)} {_ranges(partitions)}" if partitions else ""
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -35,12 +35,16 @@ def refusal(live: Object, size: int, storage_class: Object | None) -> Problem | 
 
 
 def failure(live: Object | None) -> Problem | None:
-    """What went wrong while a volume grew."""
-    for condition in _conditions(live):
-        if condition["type"] in {"ControllerResizeError", "NodeResizeError"}:
-            message = condition.get("message") or condition["type"]
-            return Problem(reason="VolumeExpansionFailed", message=message)
-    return None
+    """What went wrong while a volume grew. A node's error counts once no restart can help."""
+    found = {one["type"]: one for one in _conditions(live) if one["status"] == "True"}
+    error = found.get("ControllerResizeError")
+    if "FileSystemResizePending" not in found:
+        error = error or found.get("NodeResizeError")
+    if error is None:
+        return None
+    return Problem(
+        reason="VolumeExpansionFailed", message=error.get("message") or "the volume did not grow"
+    )
 
 
 def waits_for_restart(live: Object | None, now: datetime) -> bool:

@@ -61,7 +61,7 @@ def notices(old: Sequence[Condition], new: Sequence[Condition]) -> list[Notice]:
     changed = (one for one in new if one.type in _TOLD and _is_news(before.get(one.type), one))
     told: dict[str, Notice] = {}
     for one in changed:
-        bad = one.status != _GOOD[one.type]
+        bad = one.status != _GOOD[one.type] and one.reason not in _UNREMARKABLE
         notice = Notice(reason=one.reason, message=one.message, warning=bad)
         # A cause that shows in several conditions is told once.
         told.setdefault(one.reason, notice)
@@ -69,8 +69,11 @@ def notices(old: Sequence[Condition], new: Sequence[Condition]) -> list[Notice]:
 
 
 def _is_news(before: tuple[str, str] | None, one: Condition) -> bool:
-    if before is None:
-        return one.status != _GOOD[one.type] and one.reason not in _UNREMARKABLE
     if before == (one.status, one.reason):
         return False
-    return one.reason not in _UNREMARKABLE or one.reason == "Suspended"
+    if one.reason in _UNREMARKABLE:
+        return one.reason == "Suspended"
+    if one.status != _GOOD[one.type]:
+        return True
+    # That all is well is worth telling after it was not.
+    return before is not None and before[0] != "Unknown"

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from dedupe_crds.worker_status import ExitCode, Phase, WorkerStatus
@@ -19,6 +20,7 @@ class Problem:
     message: str
 
 
+_PATIENCE: Final = timedelta(seconds=15)
 _IMAGE_REASONS: Final = frozenset(
     {
         "ErrImagePull",
@@ -63,19 +65,23 @@ def of_claim(claim: Object | None, events: Sequence[Object]) -> Problem | None:
 
 
 def of_pod(
-    pod: Object | None, stateful_set: Object | None, events: Sequence[Object]
+    pod: Object | None, stateful_set: Object | None, events: Sequence[Object], now: datetime
 ) -> Problem | None:
     """Why a worker does not run. `events` are those of its StatefulSet and its pod."""
     if pod is None:
         return _not_created(stateful_set, events)
+    if pod["metadata"].get("deletionTimestamp"):
+        return None
     status = pod.get("status") or {}
+    # A node that is still to be found, a volume still to be let go by another: that takes a while.
+    late = now - datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) > _PATIENCE
     for condition in status.get("conditions") or []:
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+        if condition["type"] == "PodScheduled" and condition["status"] == "False" and late:
             return with_advice("Unschedulable", condition.get("message", "no node takes the pod"))
     for container in status.get("containerStatuses") or []:
         if container["name"] == CONTAINER and (problem := _of_container(container)):
             return problem
-    return _of_volume(events)
+    return _of_volume(events) if late else None
 
 
 def _of_container(container: Object) -> Problem | None:

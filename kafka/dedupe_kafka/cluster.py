@@ -28,7 +28,7 @@ from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, T
 from dedupe_kafka.topic import Topic, TopicProblem, check, config_for
 
 _POLL_SECONDS = 0.1
-_REACHABLE = "check that Kafka runs there and that this machine reaches it"
+_REACHABLE = "check that Kafka runs there and can be reached from here"
 # How long librdkafka had tried: the same trouble has the same text each time without it.
 _TIMING = re.compile(r" \(after \d+ms in state .*\)")
 

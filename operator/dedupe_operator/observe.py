@@ -97,15 +97,13 @@ def _claims(
     return claims
 
 
-def events_about(api: KubernetesApi, *subjects: Object | None) -> list[Object]:
-    """The events about some objects. Asked for in trouble only. Raises KubernetesError."""
-    events: list[Object] = []
-    for subject in subjects:
-        if subject is not None:
-            metadata = subject["metadata"]
-            fields = f"involvedObject.uid={metadata['uid']}"
-            events += api.find(EVENTS, metadata["namespace"], fields=fields)
-    return events
+def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
+    """The events about an object. Asked for in trouble only. Raises KubernetesError."""
+    if subject is None:
+        return []
+    metadata = subject["metadata"]
+    fields = f"involvedObject.uid={metadata['uid']}"
+    return api.find(EVENTS, metadata["namespace"], fields=fields)
 
 
 def _by_partition(items: list[Object]) -> dict[int, Object]:

@@ -30,7 +30,7 @@ from dedupe_operator.work_queue import Key
 from dedupe_operator.workers import Workers
 
 AT_REST_SECONDS: Final = 20.0
-TROUBLED_SECONDS: Final = 10.0
+TROUBLED_SECONDS: Final = 15.0
 MOVING_SECONDS: Final = 2.0
 # Partitions whose events are read in one look: a cause they share shows in the first few.
 _EVENTS_OF: Final = 4
@@ -199,11 +199,12 @@ class Reconciler:
         pod = observed.pods.get(partition)
         stateful_set = observed.stateful_sets.get(partition)
         claim = observed.children.get((CLAIMS.kind, claim_name))
-        pending = claim if ((claim or {}).get("status") or {}).get("phase") == "Pending" else None
-        events = events_about(self._api, stateful_set, pod, pending) if with_events else []
-        return trouble.of_claim(claim, events) or trouble.of_pod(
-            pod, stateful_set, events, look.now
-        )
+        if ((claim or {}).get("status") or {}).get("phase") == "Pending":
+            events = events_about(self._api, claim) if with_events else []
+            if problem := trouble.of_claim(claim, events):
+                return problem
+        events = events_about(self._api, pod or stateful_set) if with_events else []
+        return trouble.of_pod(pod, stateful_set, events, look.now)
 
     def _pause(self, raw: Object, recorded: StreamStatus, memory: _Memory, now: datetime) -> float:
         told = conditions.paused(

@@ -67,7 +67,7 @@ def of_claim(claim: Object | None, events: Sequence[Object]) -> Problem | None:
 def of_pod(
     pod: Object | None, stateful_set: Object | None, events: Sequence[Object], now: datetime
 ) -> Problem | None:
-    """Why a worker does not run. `events` are those of its StatefulSet and its pod."""
+    """Why a worker does not run. `events` are its pod's, or its StatefulSet's if it has none."""
     if pod is None:
         return _not_created(stateful_set, events)
     if pod["metadata"].get("deletionTimestamp"):

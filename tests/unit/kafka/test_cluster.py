@@ -194,7 +194,7 @@ def test_no_answer_ends_in_time_with_the_cause_and_no_timing_in_it(
 
     assert str(told.value) == (
         f"describing topic {INPUT} on here:1: no answer: here:1/bootstrap: Connection refused; "
-        "check that Kafka runs there and that this machine reaches it"
+        "check that Kafka runs there and can be reached from here"
     )
 
 

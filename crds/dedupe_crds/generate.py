@@ -1,4 +1,4 @@
-"""Writes what is made from the models: the CustomResourceDefinition and the reference page.
+"""Writes what is made from the models: the CustomResourceDefinition, the chart's copy of it and the reference page.
 
 `python -m dedupe_crds.generate` writes them into the source tree; with `--check` it only compares,
 prints what differs, and exits with 1 if anything does.
@@ -7,6 +7,7 @@ prints what differs, and exits with 1 if anything does.
 import difflib
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -21,13 +22,18 @@ HEADER = "generated from crds/dedupe_crds by `make generate`, do not edit"
 
 def generated_files() -> dict[str, str]:
     """Every generated file: its path in the source tree, and its text."""
-    definition = yaml.safe_dump(
-        custom_resource_definition(), sort_keys=False, width=100, allow_unicode=True
-    )
+    definition = custom_resource_definition()
+    # The chart writes the metadata itself, with the labels and annotations of its release.
+    chart_part = {"spec": definition["spec"]}
     return {
-        f"crds/{PLURAL}.{GROUP}.yaml": f"# {HEADER}\n{definition}",
-        "docs/reference/dedupestream.md": f"<!-- {HEADER} -->\n{reference_page(stream_schema())}",
+        f"crds/{PLURAL}.{GROUP}.yaml": f"# {HEADER}\n{_yaml(definition)}",
+        f"charts/dedupestream/files/crds/{PLURAL}.{GROUP}.yaml": f"# {HEADER}\n{_yaml(chart_part)}",
+        "docs/reference.md": f"<!-- {HEADER} -->\n{reference_page(stream_schema())}",
     }
+
+
+def _yaml(document: dict[str, Any]) -> str:
+    return yaml.safe_dump(document, sort_keys=False, width=100, allow_unicode=True)
 
 
 def differences(root: Path) -> list[str]:

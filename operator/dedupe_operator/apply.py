@@ -13,8 +13,8 @@ from dedupe_operator.children import (
 )
 from dedupe_operator.children.pod_template import WorkerRelease
 from dedupe_operator.context import Findings, Look
-from dedupe_operator.decide import claims, growth, rollout
-from dedupe_operator.decide.drift import is_as_wanted, stamped
+from dedupe_operator.decide import growth, rollout
+from dedupe_operator.decide.drift import is_as_wanted, is_stamped, stamped
 from dedupe_operator.decide.rollout import WorkerState
 from dedupe_operator.decide.stream import Notice
 from dedupe_operator.decide.trouble import Problem, with_advice
@@ -79,7 +79,6 @@ class Applier:
     def _apply_partition(self, look: Look, findings: Findings, partition: int) -> Object:
         """A partition's volume and address; returns its StatefulSet as wanted."""
         choice = findings.claims[partition]
-        self._discard_misplaced(look, partition)
         live = look.observed.children.get((CLAIMS.kind, choice.name))
         size, problem = self._claim_size(look, live)
         if problem := problem or growth.failure(live):
@@ -109,14 +108,6 @@ class Applier:
         storage_class = self.api.get(STORAGE_CLASSES, None, class_name) if class_name else None
         problem = growth.refusal(live, size, storage_class)
         return (growth.requested(live) if problem else size), problem
-
-    def _discard_misplaced(self, look: Look, partition: int) -> None:
-        """Delete claims that wait for a class the stream no longer names: they hold nothing."""
-        class_name = look.stream.spec.storage.storage_class_name
-        for live in look.observed.claims.get(partition, ()):
-            dying = live["metadata"].get("deletionTimestamp")
-            if claims.waits_elsewhere(live, class_name) and not dying:
-                self.api.delete(CLAIMS, live)
 
     def _roll_out(self, look: Look, findings: Findings, wanted: dict[int, Object]) -> None:
         observed = look.observed
@@ -202,5 +193,8 @@ def _is_ours(live: Object, look: Look) -> bool:
     return (
         (metadata.get("labels") or {}).get(STREAM) == look.stream.metadata.name
         or look.stream.metadata.uid in owners
-        or (live["kind"] == CLAIMS.kind and metadata["name"] in claims_recorded)
+        # A name goes on record before its claim is made: by itself it proves nothing.
+        or (
+            live["kind"] == CLAIMS.kind and metadata["name"] in claims_recorded and is_stamped(live)
+        )
     )

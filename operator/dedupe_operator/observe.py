@@ -1,11 +1,12 @@
 """What there is of a stream in the cluster."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dedupe_crds.status import StreamStatus
 from dedupe_crds.stream import DedupeStream
 from dedupe_operator.children import admin_secret
+from dedupe_operator.decide.drift import is_stamped
 from dedupe_operator.kubernetes_api import (
     BUDGETS,
     CLAIMS,
@@ -29,12 +30,12 @@ class Observed:
     `children` has everything but pods by (kind, name), for comparison with what is wanted.
     """
 
-    children: Mapping[tuple[str, str], Object]
+    children: Mapping[tuple[str, str], Object] = field(repr=False)  # with Secrets
     stateful_sets: Mapping[int, Object]
     pods: Mapping[int, Object]
     claims: Mapping[int, list[Object]]
-    admin_secret: Object | None
-    kafka_secret: Object | None
+    admin_secret: Object | None = field(repr=False)
+    kafka_secret: Object | None = field(repr=False)
 
 
 def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) -> Observed:
@@ -92,7 +93,9 @@ def _claims(
     names = {claim["metadata"]["name"] for claim in listed}
     for one in recorded.partitions:
         name = one.persistent_volume_claim
-        if name and name not in names and (found := api.get(CLAIMS, namespace, name)):
+        if not name or name in names:
+            continue
+        if (found := api.get(CLAIMS, namespace, name)) and is_stamped(found):
             claims.setdefault(one.partition, []).append(found)
     return claims
 

@@ -187,6 +187,7 @@ class Reconciler:
                     worker=worker,
                     problem=problem,
                     suspended=look.stream.spec.suspend,
+                    provisioned=(CLAIMS.kind, choice.name) in look.observed.children,
                 )
             )
         return views

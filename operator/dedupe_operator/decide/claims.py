@@ -38,27 +38,30 @@ def choose(
     A claim under deletion can't be kept: its data goes when its worker does. Nor can one that
     waits for another storage class than `class_name`, the one the stream names.
     """
-    usable = {
-        claim["metadata"]["name"]
-        for claim in live
-        if not claim["metadata"].get("deletionTimestamp") and not waits_elsewhere(claim, class_name)
+    dying = {
+        claim["metadata"]["name"] for claim in live if claim["metadata"].get("deletionTimestamp")
     }
-    dying = {claim["metadata"]["name"] for claim in live} - usable
+    homeless = {claim["metadata"]["name"] for claim in live if waits_elsewhere(claim, class_name)}
+    usable = {claim["metadata"]["name"] for claim in live} - dying - homeless
     known = recorded.persistent_volume_claim if recorded else None
     if (
         recorded
         and recorded.restore
         and known
-        and (known in usable or _is_to_come(recorded, dying))
+        and (known in usable or _is_to_come(recorded, dying | homeless))
     ):
         return ClaimChoice(name=known, restore=recorded.restore, is_new=False)
     if found := max(usable, key=lambda name: _serial(stream, partition, name), default=None):
         reason = "its volume was kept, and is taken over again"
         restore = Restore(source=RestoreSource.VOLUME, name=found, reason=reason, time=now)
         return ClaimChoice(name=found, restore=restore, is_new=True)
-    taken = [_serial(stream, partition, name) for name in (*dying, *([known] if known else []))]
+    taken = [_serial(stream, partition, name) for name in (*dying, *homeless, known or "")]
     name = claim_name(stream, partition, max(taken, default=0) + 1)
-    return ClaimChoice(name=name, restore=_new(output_created, known, now), is_new=True)
+    deleted = known if known not in homeless else None
+    source, reason = _origin(output_created=output_created, deleted=deleted, homeless=homeless)
+    return ClaimChoice(
+        name=name, restore=Restore(source=source, reason=reason, time=now), is_new=True
+    )
 
 
 def waits_elsewhere(claim: Object, class_name: str | None) -> bool:
@@ -68,20 +71,27 @@ def waits_elsewhere(claim: Object, class_name: str | None) -> bool:
     return bool(claim["spec"].get("storageClassName") != class_name)
 
 
-def _is_to_come(recorded: PartitionStatus, dying: set[str]) -> bool:
+def _is_to_come(recorded: PartitionStatus, unusable: set[str]) -> bool:
     """Whether a recorded claim that is not there was not created yet, rather than deleted since."""
     provisioning = recorded.phase is PartitionPhase.PROVISIONING
-    return provisioning and recorded.persistent_volume_claim not in dying
+    return provisioning and recorded.persistent_volume_claim not in unusable
 
 
-def _new(output_created: bool, lost: str | None, now: datetime) -> Restore:
-    if lost:
-        source, reason = RestoreSource.OUTPUT_TOPIC, f"volume claim {lost} was deleted"
-    elif output_created:
-        source, reason = RestoreSource.NOTHING, "a new stream: its output topic was created with it"
-    else:
-        source, reason = RestoreSource.OUTPUT_TOPIC, "there is no volume of this partition yet"
-    return Restore(source=source, reason=reason, time=now)
+def _origin(
+    *, output_created: bool, deleted: str | None, homeless: set[str]
+) -> tuple[RestoreSource, str]:
+    """Where a new volume's store comes from, and why."""
+    if deleted:
+        return RestoreSource.OUTPUT_TOPIC, f"volume claim {deleted} was deleted"
+    if output_created:
+        return RestoreSource.NOTHING, "a new stream: its output topic was created with it"
+    if homeless:
+        waiting = ", ".join(sorted(homeless))
+        return (
+            RestoreSource.OUTPUT_TOPIC,
+            f"{waiting} waits for a StorageClass the stream no longer names; it holds nothing, and can be deleted",
+        )
+    return RestoreSource.OUTPUT_TOPIC, "there is no volume of this partition yet"
 
 
 def _serial(stream: str, partition: int, name: str) -> int:

@@ -20,6 +20,11 @@ def stamped(wanted: Object) -> Object:
     return {**wanted, "metadata": {**wanted["metadata"], "annotations": annotations}}
 
 
+def is_stamped(live: Object) -> bool:
+    """Whether an object was made by the operator, whatever its labels say by now."""
+    return WANTED_HASH in (live["metadata"].get("annotations") or {})
+
+
 def is_as_wanted(live: Object, wanted: Object) -> bool:
     """Whether a live object has every field of a stamped one. What others set beside them is theirs.
 

@@ -14,7 +14,7 @@ from dedupe_operator.labels import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """All that is known of one partition at one moment."""
+    """All that is known of one partition at one moment. `provisioned`: its claim was there."""
 
     partition: int
     claim: ClaimChoice
@@ -22,6 +22,7 @@ class PartitionView:
     worker: WorkerStatus | None = None
     problem: Problem | None = None
     suspended: bool = False
+    provisioned: bool = True
 
     @property
     def ready(self) -> bool:
@@ -61,6 +62,9 @@ def status_of(view: PartitionView, recorded: PartitionStatus | None) -> Partitio
 def _phase(view: PartitionView) -> PartitionPhase:
     if view.ready:
         return PartitionPhase.RUNNING
+    if not view.provisioned:
+        # While this is on record, a claim that is not there is still to be made, not lost.
+        return PartitionPhase.PROVISIONING
     if view.suspended:
         return PartitionPhase.SUSPENDED
     if view.problem:

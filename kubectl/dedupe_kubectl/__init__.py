@@ -1,0 +1,1 @@
+"""`kubectl dedupe`: streams and their partitions for people."""

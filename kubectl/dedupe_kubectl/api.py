@@ -1,0 +1,208 @@
+"""The API server: what the plugin asks it, and its refusals as errors that say what to do."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import urllib3
+from kubernetes import client, config
+from kubernetes.config.config_exception import ConfigException
+from pydantic import ValidationError
+
+from dedupe_crds.openapi import PLURAL
+from dedupe_crds.stream import API_VERSION
+from dedupe_crds.worker_status import WorkerStatus
+from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound, PluginError
+from dedupe_kubectl.objects import STREAM_LABEL, Object
+
+FIELD_MANAGER: Final = "kubectl-dedupe"
+PARALLEL_CALLS: Final = 16
+_CONNECT_SECONDS: Final = 5.0
+_ANSWER_SECONDS: Final = 20.0
+_WORKER_PORT: Final = 8080
+_INSTALL: Final = (
+    "helm install dedupestream charts/dedupestream -n dedupestream-system --create-namespace"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The cluster, and the namespace commands are about if they name no other."""
+
+    api: "Api"
+    namespace: str
+
+
+def connect(kubeconfig: Path | None, context: str | None) -> Target:
+    """Read the kubeconfig as kubectl does.
+
+    Raises:
+        NoAccess: there is none, or it does not name such a context.
+    """
+    configuration = client.Configuration()
+    file = str(kubeconfig) if kubeconfig else None
+    try:
+        contexts, active = config.list_kube_config_contexts(config_file=file)
+        config.load_kube_config(
+            config_file=file, context=context, client_configuration=configuration
+        )
+    except (ConfigException, OSError) as error:
+        raise NoAccess(
+            f"no usable kubeconfig: {_one_line(error)}; set KUBECONFIG, or give --kubeconfig and --context"
+        ) from error
+    configuration.retries = False
+    configuration.connection_pool_maxsize = PARALLEL_CALLS
+    chosen = next((one for one in contexts if one["name"] == context), active)
+    namespace = chosen["context"].get("namespace") or "default"
+    return Target(api=Api(client.ApiClient(configuration)), namespace=namespace)
+
+
+class Api:
+    """Plain JSON objects in and out; every call is bounded in time and raises PluginError."""
+
+    def __init__(self, api_client: client.ApiClient) -> None:
+        self._client = api_client
+
+    def streams(self, namespace: str | None) -> list[Object]:
+        """All streams of a namespace, or of all namespaces."""
+        return self._items(_streams_path(namespace), f"list dedupestreams {_where(namespace)}")
+
+    def stream(self, namespace: str, name: str) -> Object:
+        """One stream."""
+        path = f"{_streams_path(namespace)}/{quote(name, safe='')}"
+        return self._json("GET", path, f"get dedupestream {name} {_where(namespace)}")
+
+    def patch_stream(self, namespace: str, name: str, change: Object) -> Object:
+        """Change some fields of a stream, by a JSON merge patch."""
+        path = f"{_streams_path(namespace)}/{quote(name, safe='')}"
+        act = f"patch dedupestream {name} {_where(namespace)}"
+        return self._json("PATCH", path, act, [("fieldManager", FIELD_MANAGER)], change)
+
+    def pods(self, namespace: str, stream: str) -> list[Object]:
+        """The pods of a stream's workers."""
+        selector = f"{STREAM_LABEL}={stream},app.kubernetes.io/component=worker"
+        return self._items(
+            f"/api/v1/namespaces/{namespace}/pods", f"list pods {_where(namespace)}", selector
+        )
+
+    def operator_pods(self) -> list[Object]:
+        """The pods of all operators of the cluster."""
+        selector = "app.kubernetes.io/name=dedupestream,app.kubernetes.io/component=operator"
+        return self._items("/api/v1/pods", "list pods in all namespaces", selector)
+
+    def warnings(self, namespace: str) -> list[Object]:
+        """The events of a namespace that warn."""
+        return self._items(
+            f"/api/v1/namespaces/{namespace}/events",
+            f"list events {_where(namespace)}",
+            fields="type=Warning",
+        )
+
+    def worker_status(self, namespace: str, pod: str) -> WorkerStatus | None:
+        """What a worker says of itself, through the API server; None if it does not answer.
+
+        Raises:
+            Forbidden: the user may not reach pods through the API server.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{_WORKER_PORT}/proxy/status"
+        code, body = self._exchange("GET", path, [], None)
+        if code == 403:
+            raise Forbidden(f"you may not get pods/proxy {_where(namespace)}")
+        try:
+            return WorkerStatus.model_validate_json(body) if code == 200 else None
+        except ValidationError:
+            return None
+
+    def _items(
+        self, path: str, act: str, labels: str | None = None, *, fields: str | None = None
+    ) -> list[Object]:
+        query = [("labelSelector", labels)] if labels else []
+        query += [("fieldSelector", fields)] if fields else []
+        items: list[Object] = self._json("GET", path, act, query)["items"]
+        return items
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        act: str,
+        query: list[tuple[str, str]] | None = None,
+        body: Object | None = None,
+    ) -> Object:
+        code, text = self._exchange(method, path, query or [], body)
+        answer = _parsed(text)
+        if 200 <= code < 300 and isinstance(answer, dict):
+            return answer
+        raise refusal(code, answer, act)
+
+    def _exchange(
+        self, method: str, path: str, query: list[tuple[str, str]], body: Object | None
+    ) -> tuple[int, bytes]:
+        request = self._client.param_serialize(
+            method,
+            path,
+            query_params=query,
+            header_params={
+                "Accept": "application/json",
+                "Content-Type": "application/merge-patch+json",
+            },
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = self._client.call_api(
+                *request, _request_timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS)
+            )
+            return answer.status, answer.read()
+        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
+            host = self._client.configuration.host
+            raise NoAccess(
+                f"the API server at {host} does not answer ({_one_line(error)}): check the context "
+                "with `kubectl config current-context` and the way to it with `kubectl cluster-info`"
+            ) from error
+
+
+def refusal(code: int, answer: object, act: str) -> PluginError:
+    """The error for an answer of the API server that is not what was asked for."""
+    status = answer if isinstance(answer, dict) else {}
+    message = str(status.get("message") or f"status {code}")
+    if code == 401:
+        return NoAccess(
+            f"the API server does not accept your credentials: log in again, to {act} ({message})"
+        )
+    if code == 403:
+        return Forbidden(
+            f"you may not {act}: ask for the ClusterRole view, or edit to change streams ({message})"
+        )
+    if code == 404 and (status.get("details") or {}).get("name"):
+        return NotFound(
+            f"cannot {act}: there is none; `kubectl dedupe status -A` lists all streams"
+        )
+    if code == 404:
+        return NotFound(
+            f"cannot {act}: this cluster knows no {API_VERSION} DedupeStreams; install the operator "
+            f"with its chart: {_INSTALL}"
+        )
+    return PluginError(f"cannot {act}: {message}")
+
+
+def _streams_path(namespace: str | None) -> str:
+    within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"/apis/{API_VERSION}{within}/{PLURAL}"
+
+
+def _where(namespace: str | None) -> str:
+    return f"in namespace {namespace}" if namespace else "in all namespaces"
+
+
+def _parsed(text: bytes) -> Any:  # noqa: ANN401 # JSON of any type
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__

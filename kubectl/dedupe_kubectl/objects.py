@@ -1,0 +1,125 @@
+"""Streams and pods as the API server has them, read leniently: newer releases may say more."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from dedupe_crds.status import Condition, ConditionStatus, PartitionStatus, StreamStatus
+from dedupe_crds.stream import GROUP
+from dedupe_kubectl.errors import PluginError
+
+Object = dict[str, Any]
+"""A Kubernetes object, as JSON."""
+
+PAUSE: Final = f"{GROUP}/pause-reconciliation"
+RESTART: Final = f"{GROUP}/restart"
+STREAM_LABEL: Final = f"{GROUP}/stream"
+PARTITION_LABEL: Final = f"{GROUP}/partition"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """A DedupeStream. `changed` is when its user last wrote to it, as far as that is recorded."""
+
+    namespace: str
+    name: str
+    generation: int
+    created: datetime
+    changed: datetime
+    deleting: datetime | None
+    suspended: bool
+    paused: bool
+    flow: str
+    status: StreamStatus
+
+    @property
+    def title(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def observed(self) -> bool:
+        """Whether the operator has seen the newest spec."""
+        return (self.status.observed_generation or 0) >= self.generation
+
+    @property
+    def ready(self) -> bool:
+        """Whether all partitions of the newest spec are ready."""
+        return self.observed and self.holds("Ready")
+
+    def condition(self, type_: str) -> Condition | None:
+        """One of its conditions."""
+        return next((one for one in self.status.conditions if one.type == type_), None)
+
+    def holds(self, type_: str) -> bool:
+        """Whether a condition is True."""
+        found = self.condition(type_)
+        return found is not None and found.status is ConditionStatus.TRUE
+
+    def partition(self, number: int) -> PartitionStatus | None:
+        """The status of one partition."""
+        return next((one for one in self.status.partitions if one.partition == number), None)
+
+
+def read_stream(document: Object) -> Stream:
+    """Read a DedupeStream.
+
+    Raises:
+        PluginError: its status is of a release this plugin does not know.
+    """
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    try:
+        status = StreamStatus.model_validate(document.get("status") or {}, extra="ignore")
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
+        raise PluginError(
+            f"the status of {metadata['namespace']}/{metadata['name']} is of another release of "
+            f"dedupestream ({fields}): install the plugin of the operator's version"
+        ) from error
+    created = datetime.fromisoformat(metadata["creationTimestamp"])
+    deleting = metadata.get("deletionTimestamp")
+    return Stream(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        generation=metadata.get("generation", 1),
+        created=created,
+        changed=max([created, *_spec_changes(metadata)]),
+        deleting=datetime.fromisoformat(deleting) if deleting else None,
+        suspended=spec.get("suspend") is True,
+        paused=(metadata.get("annotations") or {}).get(PAUSE) == "true",
+        flow=f"{_topic(spec, 'input')} → {_topic(spec, 'output')}",
+        status=status,
+    )
+
+
+def by_partition(pods: Iterable[Object]) -> dict[int, Object]:
+    """The pods of a stream by their partition."""
+    numbered = ((_partition_label(pod), pod) for pod in pods)
+    return {int(number): pod for number, pod in numbered if number.isdecimal()}
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod is ready, and not on its way out."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return not pod["metadata"].get("deletionTimestamp") and any(
+        one["type"] == "Ready" and one["status"] == "True" for one in conditions
+    )
+
+
+def _topic(spec: Object, side: str) -> str:
+    return str((spec.get(side) or {}).get("topic", "?"))
+
+
+def _partition_label(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(PARTITION_LABEL, ""))
+
+
+def _spec_changes(metadata: Object) -> list[datetime]:
+    return [
+        datetime.fromisoformat(entry["time"])
+        for entry in metadata.get("managedFields") or []
+        if entry.get("time") and "f:spec" in (entry.get("fieldsV1") or {})
+    ]

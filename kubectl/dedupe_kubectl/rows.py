@@ -1,0 +1,187 @@
+"""What the tables say of streams and of partitions. Values in, values out."""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from dedupe_crds.status import PartitionStatus
+from dedupe_crds.worker_status import WorkerStatus
+from dedupe_kubectl.look import Look
+from dedupe_kubectl.objects import Object, Stream
+
+_RATE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRow:
+    """One stream, by the operator's word."""
+
+    namespace: str
+    name: str
+    ready: str
+    partitions: str | None
+    window_seconds: float | None
+    duplicates: int | None
+    lag_messages: int | None
+    created: datetime
+    state: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionRow:
+    """One partition. Figures are the worker's own if `live`, else the operator's, rounded."""
+
+    partition: int
+    phase: str
+    ready: bool
+    pod: str | None
+    node: str | None
+    volume: str | None
+    restored_from: str | None
+    records_per_second: float | None
+    consumed: int | None
+    duplicates: int | None
+    lag_messages: int | None
+    window_seconds: float | None
+    last_snapshot: datetime | None
+    live: bool
+    note: str
+
+
+class Rates:
+    """How fast each partition is read, over the last 10 s."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, deque[tuple[float, int]]] = {}
+
+    def observe(self, workers: Mapping[int, WorkerStatus], now: float) -> dict[int, float]:
+        """Return the records per second of the partitions that were seen before, at `now` seconds."""
+        for silent in self._seen.keys() - workers.keys():
+            del self._seen[silent]
+        rates = {
+            partition: self._rate(partition, worker.counts.consumed, now)
+            for partition, worker in workers.items()
+        }
+        return {partition: rate for partition, rate in rates.items() if rate is not None}
+
+    def _rate(self, partition: int, consumed: int, now: float) -> float | None:
+        seen = self._seen.setdefault(partition, deque())
+        if seen and consumed < seen[-1][1]:
+            seen.clear()  # a new process counts from nothing
+        seen.append((now, consumed))
+        while now - seen[0][0] > _RATE_SECONDS and len(seen) > 2:
+            seen.popleft()
+        (first, before), (last, after) = seen[0], seen[-1]
+        return (after - before) / (last - first) if last > first else None
+
+
+def stream_row(stream: Stream) -> StreamRow:
+    """Say how a stream is."""
+    ready = stream.condition("Ready")
+    window = stream.status.window
+    return StreamRow(
+        namespace=stream.namespace,
+        name=stream.name,
+        ready=ready.status.value if ready else "Unknown",
+        partitions=stream.status.partitions_ready,
+        window_seconds=window.total_seconds() if window is not None else None,
+        duplicates=stream.status.duplicates,
+        lag_messages=stream.status.lag_messages,
+        created=stream.created,
+        state=stream_state(stream),
+        note=stream_note(stream),
+    )
+
+
+def stream_state(stream: Stream) -> str:
+    """Say in one word how a stream is: its user's wish first, then what keeps it from it."""
+    wishes = {
+        "Deleting": stream.deleting is not None,
+        "Paused": stream.paused,
+        "Suspended": stream.suspended,
+        "NotSeen": not stream.status.conditions,
+    }
+    if wish := next((word for word, holds in wishes.items() if holds), None):
+        return wish
+    degraded, ready = stream.condition("Degraded"), stream.condition("Ready")
+    if degraded and stream.holds("Degraded"):
+        return degraded.reason
+    if not stream.observed:
+        return "Changing"
+    if stream.holds("Ready"):
+        return "Running"
+    return ready.reason if ready else "Unknown"
+
+
+def stream_note(stream: Stream) -> str:
+    """Say what a user should know of a stream that is not as it should be."""
+    if not stream.status.conditions:
+        return "the operator has not seen it yet"
+    for type_, bad in (("Degraded", "True"), ("WindowHealthy", "False"), ("Ready", "False")):
+        found = stream.condition(type_)
+        if found and found.status.value == bad and not (type_ == "Ready" and stream.suspended):
+            return found.message
+    return ""
+
+
+def partition_rows(look: Look, rates: Mapping[int, float]) -> list[PartitionRow]:
+    """Say how each partition is."""
+    return [
+        _partition_row(
+            partition,
+            look.stream.partition(partition)
+            or PartitionStatus.model_validate({"partition": partition, "phase": "Provisioning"}),
+            look.pods.get(partition),
+            look.workers.get(partition),
+            rates.get(partition),
+        )
+        for partition in look.partitions
+    ]
+
+
+def _partition_row(
+    partition: int,
+    told: PartitionStatus,
+    pod: Object | None,
+    worker: WorkerStatus | None,
+    rate: float | None,
+) -> PartitionRow:
+    window = told.window.total_seconds() if told.window is not None else None
+    return PartitionRow(
+        partition=partition,
+        phase=worker.phase.value if worker else told.phase.value,
+        ready=worker.ready if worker else told.ready,
+        pod=pod["metadata"]["name"] if pod else None,
+        node=(pod.get("spec") or {}).get("nodeName") if pod else told.node_name,
+        volume=told.persistent_volume_claim,
+        restored_from=_restored_from(told),
+        records_per_second=rate,
+        consumed=worker.counts.consumed if worker else None,
+        duplicates=worker.counts.duplicates if worker else told.duplicates,
+        lag_messages=worker.input.lag_messages if worker else told.lag_messages,
+        window_seconds=worker.window.seconds if worker else window,
+        last_snapshot=told.last_snapshot.time if told.last_snapshot else None,
+        live=worker is not None,
+        note=_note(told, worker),
+    )
+
+
+def _restored_from(told: PartitionStatus) -> str | None:
+    if told.restore is None:
+        return None
+    named = told.restore.name
+    shown = named if named and named != told.persistent_volume_claim else None
+    return f"{told.restore.source.value} {shown}" if shown else told.restore.source.value
+
+
+def _note(told: PartitionStatus, worker: WorkerStatus | None) -> str:
+    if worker is None:
+        return told.message or ""
+    if worker.reason:
+        return f"{worker.reason}: {worker.message}" if worker.message else worker.reason
+    if worker.reconcile and not worker.ready and worker.reconcile.remaining:
+        return f"{worker.reconcile.remaining:,} to reconcile"
+    return "" if worker.window.healthy else "the window is shorter than alertBelow"

@@ -1,0 +1,98 @@
+"""What can be said of the chart without helm."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dedupe_crds.openapi import custom_resource_definition
+
+CHART = Path(__file__).parents[3] / "charts/dedupestream"
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
+
+
+def values() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+    return loaded
+
+
+@pytest.fixture(name="schema")
+def _schema() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+    return loaded
+
+
+def properties(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, field in node.get("properties", {}).items():
+        yield f"{path}.{name}", field
+        yield from properties(field, f"{path}.{name}")
+
+
+def leaves(node: object, path: str = "") -> Iterator[str]:
+    if isinstance(node, dict) and node:
+        for name, inner in node.items():
+            yield from leaves(inner, f"{path}.{name}")
+    else:
+        yield path
+
+
+def test_the_charts_definition_is_the_generated_one() -> None:
+    (path,) = (CHART / "files/crds").iterdir()
+    definition = custom_resource_definition()
+    assert path.stem == definition["metadata"]["name"]
+    assert yaml.safe_load(path.read_text()) == {"spec": definition["spec"]}
+
+
+def test_the_chart_has_the_version_of_the_project() -> None:
+    (version,) = re.findall(r'^version = "(.+)"$', PROJECT.read_text(), re.MULTILINE)
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+def test_every_value_is_described(schema: dict[str, Any]) -> None:
+    for path, field in [*properties(schema), *properties(schema["definitions"]["image"])]:
+        assert field.get("description", "").endswith("."), path
+
+
+def test_unknown_names_are_refused_at_every_level(schema: dict[str, Any]) -> None:
+    for path, field in [("", schema), *properties(schema)]:
+        if "properties" in field:
+            assert field["additionalProperties"] is False, path
+
+
+def test_every_default_is_in_the_schema_and_every_name_in_it_has_a_default(
+    schema: dict[str, Any],
+) -> None:
+    known = {path for path, _ in properties(schema)}
+    by_reference = {path for path, field in properties(schema) if "$ref" in field}
+    given = set(leaves(values()))
+    unknown = {path for path in given if path not in known}
+    assert all(any(path.startswith(f"{owner}.") for owner in by_reference) for path in unknown)
+    top_level = {path for path in known if path.count(".") == 1} - {".global"}
+    assert top_level == {f".{name}" for name in values()}
+
+
+def test_the_dashboards_panels_are_told_apart_and_do_not_overlap() -> None:
+    dashboard = json.loads((CHART / "files/dashboard.json").read_text())
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {
+            (at["x"] + right, at["y"] + down) for right in range(at["w"]) for down in range(at["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert at["x"] + at["w"] <= 24, panel["title"]
+        taken |= cells
+
+
+def test_every_panel_asks_the_chosen_data_source() -> None:
+    dashboard = json.loads((CHART / "files/dashboard.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            assert target["datasource"] == {"type": "prometheus", "uid": "${datasource}"}

@@ -1,0 +1,97 @@
+"""A small API server: it answers what it was given, and remembers what it was asked."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+STREAMS = "/apis/dedupestream.io/v1alpha1/namespaces/shop/dedupestreams"
+PODS = "/api/v1/namespaces/shop/pods"
+
+
+def refused(code: int, message: str, name: str | None = None) -> tuple[int, Any]:
+    return code, {"kind": "Status", "message": message, "details": {"name": name} if name else {}}
+
+
+class ApiServer:
+    """Answers by path: a status code and a body. `patches` are the changes it was sent."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self.answers: dict[str, tuple[int, Any]] = {
+            "/api/v1/namespaces/shop/events": (200, {"items": []}),
+            "/api/v1/pods": (200, {"items": []}),
+        }
+        self.patches: list[tuple[str, str, dict[str, Any]]] = []
+        self.queries: list[tuple[str, dict[str, list[str]]]] = []
+
+    def holds(self, *streams: dict[str, Any], pods: tuple[dict[str, Any], ...] = ()) -> None:
+        self.answers[STREAMS] = (200, {"items": list(streams)})
+        self.answers["/apis/dedupestream.io/v1alpha1/dedupestreams"] = self.answers[STREAMS]
+        for stream in streams:
+            self.answers[f"{STREAMS}/{stream['metadata']['name']}"] = (200, stream)
+        self.answers[PODS] = (200, {"items": list(pods)})
+
+    def worker_says(self, pod: str, code: int, body: object) -> None:
+        self.answers[f"{PODS}/{pod}:8080/proxy/status"] = (code, body)
+
+
+def write_kubeconfig(path: Path, url: str) -> None:
+    """Write one with two contexts, the current one in namespace shop."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "clusters": [{"name": "c", "cluster": {"server": url}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+        "contexts": [
+            {"name": "test", "context": {"cluster": "c", "user": "u", "namespace": "shop"}},
+            {"name": "other", "context": {"cluster": "c", "user": "u"}},
+        ],
+    }
+    path.write_text(yaml.safe_dump(config))
+
+
+@contextmanager
+def api_server(kubeconfig: Path) -> Iterator[ApiServer]:
+    """Yield a running one."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    write_kubeconfig(kubeconfig, f"http://127.0.0.1:{server.server_port}")
+    api = ApiServer(kubeconfig)
+    server.api = api  # type: ignore[attr-defined] # the handler finds it there
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield api
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        path = urlsplit(self.path)
+        api: ApiServer = self.server.api  # type: ignore[attr-defined]
+        api.queries.append((path.path, parse_qs(path.query)))
+        code, body = api.answers.get(path.path, (404, "404 page not found"))
+        text = (body if isinstance(body, str) else json.dumps(body)).encode()
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_PATCH(self) -> None:
+        api: ApiServer = self.server.api  # type: ignore[attr-defined]
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        api.patches.append((urlsplit(self.path).path, self.headers["Content-Type"], body))
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""

@@ -1,0 +1,162 @@
+"""Streams, pods and events as the API server has them, with all that does not matter filled in."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dedupe_crds.worker_status import (
+    Counts,
+    InputStatus,
+    OutputStatus,
+    Phase,
+    WindowStatus,
+    WorkerStatus,
+)
+from dedupe_kubectl.look import Look
+from dedupe_kubectl.objects import Object, by_partition, read_stream
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=2)
+
+
+def written(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def condition(type_: str, status: str = "True", reason: str = "R", message: str = "m") -> Object:
+    return {
+        "type": type_,
+        "status": status,
+        "observedGeneration": 1,
+        "lastTransitionTime": written(LONG_AGO),
+        "reason": reason,
+        "message": message,
+    }
+
+
+READY = (condition("Ready"), condition("Degraded", "False"), condition("WindowHealthy"))
+
+
+def partition(number: int = 0, phase: str = "Running", **fields: object) -> Object:
+    return {
+        "partition": number,
+        "phase": phase,
+        "ready": phase == "Running",
+        "persistentVolumeClaim": f"orders-{number}-1",
+        **fields,
+    }
+
+
+def stream(  # all by name
+    name: str = "orders",
+    *,
+    conditions: Sequence[Object] = READY,
+    partitions: Sequence[Object] = (),
+    spec: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+) -> Object:
+    return {
+        "apiVersion": "dedupestream.io/v1alpha1",
+        "kind": "DedupeStream",
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "generation": 1,
+            "creationTimestamp": written(LONG_AGO),
+            **(metadata or {}),
+        },
+        "spec": {"input": {"topic": "raw"}, "output": {"topic": "clean"}, **(spec or {})},
+        "status": {
+            "observedGeneration": 1,
+            "conditions": list(conditions),
+            "partitions": list(partitions),
+            **(status or {}),
+        },
+    }
+
+
+def pod(number: int = 0, *, ready: bool = True, uid: str = "a", **status: object) -> Object:
+    return {
+        "metadata": {
+            "name": f"orders-{number}-0",
+            "namespace": "shop",
+            "uid": uid,
+            "labels": {"dedupestream.io/partition": str(number)},
+        },
+        "spec": {"nodeName": f"node-{number}"},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            **status,
+        },
+    }
+
+
+def waiting_pod(number: int, reason: str, message: str) -> Object:
+    container = {
+        "name": "worker",
+        "image": "worker:bad",
+        "ready": False,
+        "state": {"waiting": {"reason": reason, "message": message}},
+    }
+    return pod(number, ready=False, phase="Pending", containerStatuses=[container])
+
+
+def ended_pod(number: int, code: int, reason: str = "Error") -> Object:
+    ended = {"terminated": {"exitCode": code, "reason": reason}}
+    container = {
+        "name": "worker",
+        "ready": False,
+        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": ended,
+    }
+    return pod(number, ready=False, containerStatuses=[container])
+
+
+def event(about: str, message: str, *, kind: str = "Pod", reason: str = "Failed") -> Object:
+    return {
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": written(NOW),
+        "involvedObject": {"kind": kind, "name": about},
+    }
+
+
+def worker(
+    number: int = 0,
+    *,
+    phase: Phase = Phase.RUNNING,
+    reason: str | None = None,
+    message: str | None = None,
+    consumed: int = 0,
+    duplicates: int = 0,
+    healthy: bool = True,
+) -> WorkerStatus:
+    return WorkerStatus(
+        stream="shop/orders",
+        partition=number,
+        phase=phase,
+        ready=phase is Phase.RUNNING and reason is None,
+        reason=reason,
+        message=message,
+        started_at=LONG_AGO,
+        uptime_seconds=1.0,
+        input=InputStatus(topic="raw", next_offset=0, lag_messages=7),
+        output=OutputStatus(topic="clean"),
+        counts=Counts(consumed=consumed, duplicates=duplicates),
+        window=WindowStatus(
+            seconds=3600, bytes=0, keys=0, generations=1, truncated=False, healthy=healthy
+        ),
+    )
+
+
+def look(
+    document: Object, pods: Sequence[Object] = (), workers: Sequence[WorkerStatus] = ()
+) -> Look:
+    return Look(
+        stream=read_stream(document),
+        pods=by_partition(pods),
+        workers={one.partition: one for one in workers},
+    )

@@ -8,6 +8,7 @@ import kopf
 from dedupe_crds.openapi import PLURAL
 from dedupe_crds.stream import GROUP, VERSION
 from dedupe_operator.labels import FIELD_MANAGER, MANAGED_BY, STREAM
+from dedupe_operator.rivals import Rivals
 from dedupe_operator.work_queue import Key
 
 # A watch that died without a word is opened anew after this long; until then streams are looked at by the clock.
@@ -15,7 +16,7 @@ _WATCH_SECONDS: Final = 240
 _CONNECT_SECONDS: Final = 10.0
 
 
-def make_registry(due: Callable[[Key], None]) -> kopf.OperatorRegistry:
+def make_registry(due: Callable[[Key], None], rivals: Rivals) -> kopf.OperatorRegistry:
     """kopf's handlers. They keep no state in the objects, so kopf itself writes nothing to the cluster."""
     registry = kopf.OperatorRegistry()
 
@@ -34,8 +35,19 @@ def make_registry(due: Callable[[Key], None]) -> kopf.OperatorRegistry:
         return kopf.login_via_client(**given)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
-    def stream_changed(namespace: str | None, name: str | None, **_: Any) -> None:  # noqa: ANN401
-        due(Key(namespace or "", name or ""))
+    def stream_changed(
+        namespace: str | None,
+        name: str | None,
+        body: kopf.Body,
+        type: str | None,  # noqa: A002 # kopf's name
+        **_: Any,  # noqa: ANN401
+    ) -> None:
+        key = Key(namespace or "", name or "")
+        if type == "DELETED":
+            rivals.forget(key)
+        else:
+            rivals.note(key, body)
+        due(key)
 
     @kopf.on.event("apps", "v1", "statefulsets", labels={STREAM: kopf.PRESENT}, registry=registry)
     def worker_changed(namespace: str | None, labels: kopf.Labels, **_: Any) -> None:  # noqa: ANN401

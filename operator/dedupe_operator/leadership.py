@@ -23,6 +23,7 @@ _RETRY_SECONDS: Final = 4
 _REQUEST_TIMEOUT: Final = (2.0, 3.0)
 # A write that was let through a moment ago is still on its way when the Lease ends.
 _MARGIN_SECONDS: Final = 3.0
+_RELEASE_TRIES: Final = 3
 
 logging.getLogger("leaderelection").setLevel(logging.WARNING)  # it tells of every renewal
 log = logging.getLogger(__name__)
@@ -76,12 +77,21 @@ class _Lock(LeaseLock):
     def release(self) -> None:
         """Let the next one have it at once, rather than when it has run out."""
         self.released = True
-        if self.lease_reference is not None:
-            nobody = LeaderElectionRecord("", str(LEASE_SECONDS), *[_now()] * 2)
-            try:
-                super().update(self.name, self.namespace, nobody)  # type: ignore[no-untyped-call] # as above
-            except (urllib3.exceptions.HTTPError, OSError) as error:
-                log.warning("the Lease was not given back, and runs out by itself: %s", error)
+        for _ in range(_RELEASE_TRIES):
+            # Read anew: every renewal makes another version, and a write on an older one is refused.
+            found, record = self.get(self.name, self.namespace)
+            if found and getattr(record, "holder_identity", None) != self.identity:
+                return
+            if found and self._give_back():
+                return
+        log.warning("the Lease was not given back, and runs out by itself")
+
+    def _give_back(self) -> bool:
+        nobody = LeaderElectionRecord("", str(LEASE_SECONDS), *[_now()] * 2)
+        try:
+            return bool(super().update(self.name, self.namespace, nobody))  # type: ignore[no-untyped-call] # as above
+        except (urllib3.exceptions.HTTPError, OSError):
+            return False
 
 
 class Leadership:

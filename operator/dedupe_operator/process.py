@@ -19,6 +19,7 @@ from dedupe_operator.handlers import make_registry
 from dedupe_operator.kubernetes_api import KubernetesApi, load_client
 from dedupe_operator.leadership import Leadership
 from dedupe_operator.reconcile import Reconciler
+from dedupe_operator.rivals import Rivals
 from dedupe_operator.workers import Workers
 
 _THREADS: Final = 8
@@ -42,7 +43,8 @@ def run_operator(config: OperatorConfig) -> None:
     api = KubernetesApi(client, before_write=leadership.check)
     _check_installed(api)
     workers = Workers()
-    reconciler = Reconciler(api, config.release, workers, time.monotonic)
+    rivals = Rivals()
+    reconciler = Reconciler(api, config.release, workers, rivals, time.monotonic)
     controller = Controller(reconciler.look, threads=_THREADS, lost=_end)
     http_api.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)
     leadership.start()
@@ -53,7 +55,7 @@ def run_operator(config: OperatorConfig) -> None:
     log.info("%s leads", config.identity)
     controller.start()
     kopf.run(
-        registry=make_registry(controller.due),
+        registry=make_registry(controller.due, rivals),
         standalone=True,  # the Lease decides who acts, not kopf's peering
         clusterwide=not config.namespaces,
         namespaces=config.namespaces,

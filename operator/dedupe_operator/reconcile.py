@@ -1,7 +1,7 @@
 """One look at a stream: observe, decide, apply, say. Whatever called for it, it does the same."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final
@@ -24,6 +24,7 @@ from dedupe_operator.decide.trouble import Problem
 from dedupe_operator.kubernetes_api import CLAIMS, STREAMS, KubernetesApi
 from dedupe_operator.labels import PAUSE, Object
 from dedupe_operator.observe import events_about, observe
+from dedupe_operator.rivals import Rivals
 from dedupe_operator.status_writer import StatusWriter, read_status
 from dedupe_operator.topics import TopicsView, TopicsWatch
 from dedupe_operator.work_queue import Key
@@ -52,11 +53,13 @@ class Reconciler:
         api: KubernetesApi,
         release: WorkerRelease,
         workers: Workers,
+        rivals: Rivals,
         clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._applier = Applier(api, release)
         self._workers = workers
+        self._rivals = rivals
         self._clock = clock
         self._memories: dict[Key, _Memory] = {}
 
@@ -130,6 +133,9 @@ class Reconciler:
             topics = memory.topics.look(stream, data)
         except CredentialsUnusable as error:
             topics = TopicsView(problems=(error.problem,))
+        key = Key(stream.metadata.namespace, stream.metadata.name)
+        if rival := self._rivals.problem(key, raw):
+            topics = replace(topics, usable=False, problems=(rival, *topics.problems))
         look = Look(
             stream=stream,
             generation=raw["metadata"]["generation"],
@@ -232,6 +238,7 @@ class Reconciler:
         memory.writer.tell(raw, notices(recorded.conditions, status.conditions))
 
     def _forget(self, key: Key) -> None:
+        self._rivals.forget(key)
         if self._memories.pop(key, None):
             metrics.STREAM_READY.remove(*key)
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from examples.flights.outcome import Answer, Deduplicated, Outcome, Recovery, Sent
 
 from dedupe_pipeline.audit.result import AuditResult, Distribution, PartitionAudit
+from examples.flights.outcome import Answer, Deduplicated, Outcome, Recovery, Sent
 
 NOTHING = Distribution(unit="ms", bins=(), p50=None, p90=None, p99=None, maximum=None)
 PARTITION = PartitionAudit(

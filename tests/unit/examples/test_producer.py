@@ -4,6 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+
 from examples.flights.data import messages
 from examples.flights.producer import Kind, Send, plan
 

@@ -11,17 +11,20 @@ ARGS ?=
 TESTS ?=
 # Test processes side by side, each with a broker of its own; files stay whole, for what their tests share.
 JOBS ?= 2
+# Nodes of a cluster that is started: make cluster-up NODES=3
+NODES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format generate pytest bench lock clean check-python check-java
+.PHONY: help setup demo test lint format generate pytest test-e2e bench bench-operator images cluster-up cluster-env cluster-down \
+	lock clean check-python check-java
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 demo: setup check-java ## Deduplicate real records, kill a worker in the middle, read the result with Spark
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-test: setup check-java lint pytest ## Everything CI runs: lint, types, generated files, all tests
+test: setup check-java lint pytest test-e2e ## Everything CI runs: lint, types, generated files, all tests
 
 lint: setup ## Style, types, the direction of imports, generated files
 	$(BIN)/ruff check
@@ -31,10 +34,28 @@ lint: setup ## Style, types, the direction of imports, generated files
 	$(BIN)/python -m dedupe_crds.generate --check
 
 pytest: setup check-java ## The tests alone: unit, integration, faults
-	$(BIN)/pytest -n $(JOBS) --dist loadfile $(TESTS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --ignore tests/e2e $(TESTS)
+
+test-e2e: setup check-java ## The tests on Kubernetes: on KUBECONFIG's if it is set, else on one made for them
+	$(BIN)/python -m tests.cluster run -- $(BIN)/pytest $(or $(TESTS),tests/e2e)
+
+images: setup ## Build the images of the worker and the operator
+	@$(BIN)/python -m tests.cluster images
+
+cluster-up: setup check-java ## Start Kubernetes (NODES=1) and Kafka on this machine, with our images and chart
+	@$(BIN)/python -m tests.cluster up --nodes $(NODES)
+
+cluster-env: ## Print how to reach them: eval "$(make -s cluster-env)"
+	@$(BIN)/python -m tests.cluster env
+
+cluster-down: ## Remove them, with all they hold
+	@$(BIN)/python -m tests.cluster down
 
 bench: setup check-java ## Measure speed, latency and memory; updates docs/performance.md
 	$(BIN)/python -m benchmarks all $(ARGS)
+
+bench-operator: setup check-java ## Measure the operator on Kubernetes; updates docs/performance.md
+	$(BIN)/python -m tests.cluster run -- $(BIN)/python -m benchmarks.fleet $(ARGS)
 
 format: setup ## Mend style where that can be done by itself
 	$(BIN)/ruff check --fix

@@ -1,4 +1,4 @@
-"""An embedded Kafka broker: one KRaft node on loopback, for local runs, the demo and the tests."""
+"""An embedded Kafka broker: one KRaft node, for local runs, the demo and the tests."""
 
 import socket
 import subprocess
@@ -64,13 +64,17 @@ class EmbeddedBroker:
 
     `data_dir` holds its topics, its configuration and `broker.log`. Started again on the same
     directory and port, it has the topics it had. Without a port it takes any free one and keeps it
-    for later starts. `heap` is Java's, such as "512m".
+    for later starts. `heap` is Java's, such as "512m". `host` is this machine's address that it
+    listens on and that clients are told: whoever reaches that address may do anything with it.
     """
 
-    def __init__(self, data_dir: Path, port: int | None = None, heap: str = "512m") -> None:
+    def __init__(
+        self, data_dir: Path, port: int | None = None, heap: str = "512m", *, host: str = HOST
+    ) -> None:
         self.data_dir = data_dir.absolute()
         self.log_path = self.data_dir / "broker.log"
         self.port = port
+        self.host = host
         self._heap = heap
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -79,7 +83,7 @@ class EmbeddedBroker:
         """HOST:PORT, known once the broker was started."""
         if self.port is None:
             raise RuntimeError("The broker has no port before its first start().")
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def running(self) -> bool:
@@ -105,7 +109,7 @@ class EmbeddedBroker:
             raise RuntimeError(f"The broker runs already, as process {self.pid}.")
         self.data_dir.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _START_ATTEMPTS + 1):
-            free_port, controller_port = free_ports(2)
+            free_port, controller_port = free_ports(2, self.host)
             port = self.port or free_port
             logged = self.log_path.stat().st_size if self.log_path.exists() else 0
             try:
@@ -159,7 +163,7 @@ class EmbeddedBroker:
         properties = self.data_dir / "server.properties"
         properties.write_text(
             _SERVER_PROPERTIES.format(
-                host=HOST,
+                host=self.host,
                 port=port,
                 controller_port=controller_port,
                 data=self.data_dir / "data",
@@ -183,7 +187,7 @@ class EmbeddedBroker:
     def _wait_until_it_answers(self, port: int) -> None:
         client = AdminClient(
             {
-                "bootstrap.servers": f"{HOST}:{port}",
+                "bootstrap.servers": f"{self.host}:{port}",
                 "reconnect.backoff.max.ms": 100,
                 "log_level": 0,  # that nobody listens yet is no news
             }
@@ -209,7 +213,7 @@ class EmbeddedBroker:
         if _PORT_TAKEN in said:
             todo = (
                 f"Something listens on port {port}: stop it, take another port, or, if it is Kafka, "
-                f"use it with --bootstrap-servers {HOST}:{port}"
+                f"use it with --bootstrap-servers {self.host}:{port}"
             )
         elif "OutOfMemoryError" in said or "Could not reserve" in said:
             todo = f"Free memory: it asks for {self._heap} of heap"
@@ -224,10 +228,10 @@ class EmbeddedBroker:
         )
 
 
-def free_ports(count: int) -> list[int]:
-    """Return different ports that nobody listens on now."""
+def free_ports(count: int, host: str = HOST) -> list[int]:
+    """Return different ports of an address of this machine that nobody listens on now."""
     with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
+        sockets = [opened.enter_context(socket.create_server((host, 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
 
 

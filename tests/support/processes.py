@@ -32,6 +32,7 @@ def wait_for(
     what: str,
     *,
     deadline_seconds: float = 90.0,
+    poll_seconds: float = _POLL_SECONDS,
     explain: Callable[[], str] = str,
 ) -> Held:
     """Ask until the condition holds, and return what it gave.
@@ -42,7 +43,7 @@ def wait_for(
     while not (held := condition()):
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {deadline_seconds:.0f} s: {what}\n{explain()}")
-        time.sleep(_POLL_SECONDS)
+        time.sleep(poll_seconds)
     return held
 
 

@@ -13,20 +13,20 @@ PASSWORD = "s3cret-of-the-worker"  # noqa: S105 # of a broker that lives as long
 
 @dataclass(frozen=True)
 class Certificate:
-    """A self-signed certificate of 127.0.0.1: as Java's key store, and as PEM for clients."""
+    """A self-signed certificate of one address: as Java's key store, and as PEM for clients."""
 
     keystore: Path
     pem: Path
 
     @classmethod
-    def make(cls, directory: Path) -> "Certificate":
+    def make(cls, directory: Path, host: str = HOST) -> "Certificate":
         """Make one with the JDK's or JRE's keytool."""
         keytool = shutil.which("keytool")
         assert keytool, "keytool of the Java runtime is needed"
         keystore, pem = directory / "broker.p12", directory / "ca.pem"
         store = ["-alias", "broker", "-keystore", str(keystore), "-storepass", "changeit"]
         kind = ["-storetype", "PKCS12", "-keyalg", "EC", "-validity", "2"]
-        name = ["-dname", "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1"]
+        name = ["-dname", f"CN={host}", "-ext", f"SAN=IP:{host}"]
         _run([keytool, "-genkeypair", *store, *kind, *name])
         _run([keytool, "-exportcert", "-rfc", *store, "-file", str(pem)])
         return cls(keystore, pem)
@@ -35,15 +35,15 @@ class Certificate:
 class SecuredBroker(EmbeddedBroker):
     """Beside the open listener, which the tests use, one that speaks SASL over TLS."""
 
-    def __init__(self, data_dir: Path, certificate: Certificate) -> None:
-        super().__init__(data_dir)
+    def __init__(self, data_dir: Path, certificate: Certificate, *, host: str = HOST) -> None:
+        super().__init__(data_dir, host=host)
         self._certificate = certificate
-        self._secured_port = free_ports(1)[0]
+        self._secured_port = free_ports(1, host)[0]
 
     @property
     def secured_servers(self) -> str:
         """HOST:PORT of the listener that asks for TLS and a password."""
-        return f"{HOST}:{self._secured_port}"
+        return f"{self.host}:{self._secured_port}"
 
     def client_properties(self, password: str) -> str:
         """The properties file of a client with that password."""
@@ -58,7 +58,7 @@ class SecuredBroker(EmbeddedBroker):
 
     def _configure(self, port: int, controller_port: int) -> Path:
         properties = super()._configure(port, controller_port)
-        plain, secured = f"{HOST}:{port}", self.secured_servers
+        plain, secured = f"{self.host}:{port}", self.secured_servers
         login = (
             "org.apache.kafka.common.security.plain.PlainLoginModule required "
             f'user_{USER}="{PASSWORD}";'
@@ -67,7 +67,7 @@ class SecuredBroker(EmbeddedBroker):
         with properties.open("a") as file:
             file.write(
                 f"""
-listeners=PLAINTEXT://{plain},SECURED://{secured},CONTROLLER://{HOST}:{controller_port}
+listeners=PLAINTEXT://{plain},SECURED://{secured},CONTROLLER://{self.host}:{controller_port}
 advertised.listeners=PLAINTEXT://{plain},SECURED://{secured}
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SECURED:SASL_SSL
 sasl.enabled.mechanisms=PLAIN

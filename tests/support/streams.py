@@ -24,11 +24,12 @@ class TestStream:
     input_topic: str
     output_topic: str
     manifest: Path
+    namespace: str = "default"
 
     @property
     def group(self) -> str:
         """The consumer group whose offsets the stream's workers commit."""
-        return f"default.{self.name}"
+        return f"{self.namespace}.{self.name}"
 
     def send(self, messages: Iterable[Message]) -> None:
         """Send messages to the input, each to its own partition, and wait for them."""

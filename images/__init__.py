@@ -1,0 +1,1 @@
+"""How our images are made."""

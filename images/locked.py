@@ -1,0 +1,94 @@
+"""Prints the part of requirements.lock that one extra of pyproject.toml needs, hashes and all.
+
+The lock holds the versions of everything, development tools included; an image gets only what its
+part needs, in the same versions. Nothing is asked of an index: uv has written beside each package
+which others want it ("# via"). Run as `locked.py DIRECTORY EXTRA`, with the standard library alone.
+"""
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VIA = re.compile(r"^ +# +(?:via +)?(?!via$)([A-Za-z0-9._-]+)")
+
+
+class Locked(NamedTuple):
+    """A package of the lock: its lines, and the packages that want it.
+
+    A package in several versions, each for some Pythons, has the lines of all.
+    """
+
+    text: str
+    wanted_by: frozenset[str]
+
+
+def requirements(directory: Path, extra: str) -> str:
+    """Return the requirements of an extra, for `pip install --require-hashes --no-deps`.
+
+    Raises:
+        LookupError: the extra, or a package that it needs, is unknown.
+    """
+    project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
+    locked = parse((directory / "requirements.lock").read_text())
+    names = closure(direct(project, extra), locked)
+    return "".join(locked[name].text for name in sorted(names))
+
+
+def direct(project: dict[str, Any], extra: str) -> set[str]:
+    """Return the packages that an extra and the project itself name.
+
+    >>> project = {"dependencies": ["click>=8.1"], "optional-dependencies": {"a": ["Py_YAML>=6"]}}
+    >>> sorted(direct(project, "a"))
+    ['click', 'py-yaml']
+    """
+    extras = project["optional-dependencies"]
+    if extra not in extras:
+        raise LookupError(f"pyproject.toml has no extra {extra}; it has: {', '.join(extras)}")
+    return {_normalized(requirement) for requirement in [*project["dependencies"], *extras[extra]]}
+
+
+def closure(names: Iterable[str], locked: dict[str, Locked]) -> set[str]:
+    """Return the packages, and all that they want."""
+    needed = set(names)
+    if unknown := needed - locked.keys():
+        raise LookupError(f"requirements.lock lacks {', '.join(sorted(unknown))}: run make lock")
+    while True:
+        more = {name for name, package in locked.items() if package.wanted_by & needed} - needed
+        if not more:
+            return needed
+        needed |= more
+
+
+def parse(lock: str) -> dict[str, Locked]:
+    """Return the packages of a lock by name.
+
+    >>> lock = "a==1 --hash=sha256:1\\n    # via\\n    #   b\\n    #   c\\nb==2\\n    # via c\\n"
+    >>> {name: sorted(package.wanted_by) for name, package in parse(lock).items()}
+    {'a': ['b', 'c'], 'b': ['c']}
+    """
+    packages: dict[str, Locked] = {}
+    for block in re.split(r"^(?=[A-Za-z0-9])", lock, flags=re.MULTILINE):
+        if not block.strip() or block.startswith("#"):
+            continue
+        lines = block.splitlines()
+        wanted_by = {_normalized(found[1]) for line in lines if (found := _VIA.match(line))}
+        text = "".join(f"{line}\n" for line in lines if not line.lstrip().startswith("#"))
+        name = _normalized(block)
+        known = packages.get(name, Locked("", frozenset()))
+        packages[name] = Locked(known.text + text, known.wanted_by | wanted_by)
+    return packages
+
+
+def _normalized(requirement: str) -> str:
+    found = _NAME.match(requirement)
+    if found is None:
+        raise LookupError(f"{requirement!r} names no package")
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(requirements(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,126 @@
+"""`python -m tests.cluster`: the cluster for people and for `make test-e2e`."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import click
+
+from tests.cluster import chart, environment
+from tests.cluster.environment import Environment
+from tests.cluster.errors import ClusterError
+from tests.cluster.images import image_name
+from tests.cluster.kafka import ensure_broker, stop_broker
+from tests.cluster.paths import STATE
+from tests.cluster.providers import Provider, choose
+
+
+@click.group()
+def main() -> None:
+    """Start, use and remove the test cluster."""
+
+
+@main.command()
+@click.option("--nodes", type=click.IntRange(1, 9), default=1, show_default=True)
+@click.option("--chart/--no-chart", "with_chart", default=True, help="Install our chart in it.")
+def up(nodes: int, *, with_chart: bool) -> None:
+    """Start a cluster and a Kafka broker, load our images, install our chart.
+
+    What is there already is brought up to date.
+    """
+    started = time.monotonic()
+    _up(choose(), nodes, with_chart=with_chart)
+    click.echo(
+        f"The cluster is up after {time.monotonic() - started:.0f} s. Use it from this shell:\n"
+        '  eval "$(make -s cluster-env)"',
+        err=True,
+    )
+
+
+@main.command()
+def env() -> None:
+    """Print `export` lines for a shell."""
+    click.echo(environment.current().exports())
+
+
+@main.command()
+def down() -> None:
+    """Remove the cluster and the broker with all they hold."""
+    _down(choose())
+
+
+@main.command()
+def images() -> None:
+    """Build our images, with docker if it works, and print what they are."""
+    for part, found in choose().build_images().items():
+        click.echo(f"{image_name(part)}  {found}")
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True)
+def run(command: tuple[str, ...]) -> None:
+    """Run COMMAND with the variables of KUBECONFIG's cluster, or else of one of ours.
+
+    A cluster that is started for it is removed afterwards.
+    """
+    if os.environ.get("KUBECONFIG"):
+        sys.exit(_run_in(environment.current(), command))
+    provider = choose()
+    was_up = provider.is_up()
+    # A CI that loses its patience must not leave a cluster behind either.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        cluster = _up(provider, nodes=1, with_chart=True)
+        code = _run_in(cluster, command)
+    finally:
+        if not was_up:
+            _down(provider)
+    sys.exit(code)
+
+
+def _up(provider: Provider, nodes: int, *, with_chart: bool) -> Environment:
+    provider.start(nodes)
+    _say("starting the Kafka broker")
+    bootstrap = ensure_broker(provider.host())
+    keys = provider.load_images()
+    cluster = Environment(
+        kubeconfig=str(provider.kubeconfig),
+        kafka_bootstrap=bootstrap,
+        kafka_bootstrap_in_cluster=bootstrap,
+        operator_image=image_name("operator"),
+        worker_image=image_name("worker"),
+        node_control=str(provider.node_control) if provider.node_control else None,
+        tools=str(provider.tools),
+        settings=environment.settings_in(os.environ),
+    )
+    cluster.save()
+    if with_chart:
+        _say("installing the chart")
+        chart.install(cluster, made_from=keys["operator"])
+    return cluster
+
+
+def _down(provider: Provider) -> None:
+    stop_broker()
+    provider.stop()
+    shutil.rmtree(STATE, ignore_errors=True)
+
+
+def _run_in(cluster: Environment, command: tuple[str, ...]) -> int:
+    variables = {**os.environ, **cluster.variables(), "PATH": cluster.path()}
+    return subprocess.run(command, check=False, env=variables).returncode
+
+
+def _say(what: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')} {what}", err=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ClusterError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,82 @@
+"""Our chart in a cluster: installed, or brought up to date."""
+
+import json
+import os
+from pathlib import Path
+
+from tests.cluster.environment import Environment
+from tests.cluster.errors import ClusterError, run
+from tests.cluster.paths import CHART
+
+NAMESPACE = "dedupestream-system"
+RELEASE = "dedupestream"
+
+_HELM_SECONDS = 180
+_RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+def install(cluster: Environment, *, made_from: str = "", chart: Path = CHART) -> None:
+    """Install the chart, or upgrade it, and wait until the operator is there.
+
+    `made_from` says which build of the operator it is: another one under the same name restarts it.
+    Raises ClusterError with what the operator's pods say.
+    """
+    env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "PATH": cluster.path()}
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": NAMESPACE, "labels": _RESTRICTED},
+    }
+    run(
+        ["kubectl", "apply", "--server-side", "-f", "-"],
+        what=f"creating namespace {NAMESPACE}",
+        timeout_seconds=60,
+        env=env,
+        given=json.dumps(namespace),
+    )
+    try:
+        run(
+            [
+                *("helm", "upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE),
+                *("--wait", "--timeout", f"{_HELM_SECONDS}s", "--values", "-"),
+                # A CRD that somebody has applied by hand becomes the chart's.
+                "--take-ownership",
+                # What is not said here stays as it was: a second install changes nothing.
+                "--reset-then-reuse-values",
+            ],
+            what="installing the chart",
+            timeout_seconds=_HELM_SECONDS + 60,
+            env=env,
+            given=json.dumps(_values(cluster, made_from)),
+        )
+    except ClusterError as error:
+        raise ClusterError(f"{error}\n{_what_the_operator_says(env)}") from error
+
+
+def _values(cluster: Environment, made_from: str) -> dict[str, object]:
+    return {
+        "image": _image(cluster.operator_image),
+        "worker": {"image": _image(cluster.worker_image)},
+        **({"podAnnotations": {"dedupestream.io/image": made_from}} if made_from else {}),
+    }
+
+
+def _image(name: str) -> dict[str, str]:
+    repository, _, tag = name.rpartition(":")
+    return {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
+
+
+def _what_the_operator_says(env: dict[str, str]) -> str:
+    of_operator = ["--namespace", NAMESPACE, "-l", "app.kubernetes.io/component=operator"]
+    questions = (
+        ["kubectl", "get", "pods", *of_operator, "-o", "wide"],
+        ["kubectl", "get", "events", "--namespace", NAMESPACE, "--sort-by=.lastTimestamp"],
+        ["kubectl", "logs", *of_operator, "--tail=20", "--prefix"],
+    )
+    answers = []
+    for question in questions:
+        try:
+            answers.append(run(question, what=" ".join(question), timeout_seconds=30, env=env))
+        except ClusterError as error:
+            answers.append(str(error))
+    return "\n".join(answers)

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Runs a step of images/install.sh on the layers below it, and leaves what it changed.
+#
+#   image-step.sh REPOSITORY UPPER LOWER CACHE STEP [PART]
+#
+# UPPER is an empty directory for the changes, LOWER the directories below it (top:...:bottom); if
+# LOWER is empty, UPPER is changed itself. CACHE holds pip's downloads. What is mounted here is so in
+# a namespace of this process's own, and gone with it.
+set -euo pipefail
+
+if [ "${_OWN_MOUNTS:-}" != yes ]; then
+  _OWN_MOUNTS=yes exec unshare --mount --propagation private "$0" "$@"
+fi
+unset _OWN_MOUNTS
+
+repository=$1 upper=$2 lower=$3 cache=$4
+shift 4
+work=$(mktemp -d "$upper.XXXXXX")
+root=$work/root
+mkdir "$root" "$work/work"
+if [ -n "$lower" ]; then
+  mount -t overlay overlay -o "lowerdir=$lower,upperdir=$upper,workdir=$work/work" "$root"
+else
+  mount --bind "$upper" "$root"
+fi
+
+created=() # mount points that the image does not have
+clean_up() {
+  local path
+  umount --recursive "$root" 2>/dev/null || umount --recursive --lazy "$root"
+  for path in "${created[@]}"; do rm -rf "${upper:?}$path"; done
+  rm -rf --one-file-system "$work"
+}
+trap clean_up EXIT
+
+# Show a file or directory of this machine inside, at the same place unless told otherwise.
+show() { # PATH [PATH-INSIDE [ro]]
+  local inside=${2:-$1} missing=${2:-$1}
+  [ -e "$1" ] || return 0
+  if [ ! -e "$root$inside" ]; then
+    while [ ! -e "$root$(dirname "$missing")" ]; do missing=$(dirname "$missing"); done
+    created+=("$missing")
+    mkdir -p "$root$(dirname "$inside")"
+    if [ -d "$1" ]; then mkdir "$root$inside"; else : >"$root$inside"; fi
+  fi
+  mount --bind "$1" "$root$inside"
+  [ "${3:-}" != ro ] || mount -o remount,bind,ro "$root$inside"
+}
+
+mount -t proc proc "$root/proc"
+show /dev
+show /etc/resolv.conf
+show "$repository" /build ro
+mkdir -p "$cache"
+show "$cache" /root/.cache/pip
+# How this machine reaches its package index: configuration, certificates, local wheels. Not for the
+# lowest step, which brings the certificates of the image.
+if [ -n "$lower" ]; then
+  for path in /etc/pip.conf "$HOME/.config/pip" "$HOME/.pip" /etc/ssl/certs/ca-certificates.crt \
+    "${PIP_CERT:-}" ${PIP_FIND_LINKS:-}; do
+    [ -z "$path" ] || show "$path" "$path" ro
+  done
+fi
+
+env HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+  chroot "$root" /build/images/install.sh "$@"

@@ -1,0 +1,240 @@
+"""Builds our images without a container engine, by the steps that the Dockerfile runs as well.
+
+Each step's result is kept outside the tree under a key of all it is made from, so that a change of
+our own code costs seconds and no change costs nothing. An image has three layers, from below: Debian
+with Python, the dependencies of its part, our code.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from dedupe_pipeline.jars import cache_dir
+from images import locked
+from tests.cluster.errors import run
+from tests.cluster.paths import CLUSTER_SH, IMAGE_STEP_SH, REPOSITORY
+
+PARTS = ("worker", "operator")
+
+_STEP_SECONDS = 1200.0
+_UNUSED_SECONDS = 7 * 86400
+_CODE = ("pyproject.toml", "README.md", "LICENSE")
+_PACKAGES = ("crds", "kafka", "worker", "operator", "kubectl", "pipeline", "local")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An image in an archive that docker and containerd load."""
+
+    part: str
+    name: str
+    archive: Path
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Layer:
+    """The result of a step: its files, and from below the directories they were made on."""
+
+    key: str
+    directory: Path
+    below: tuple[Path, ...]
+
+    @property
+    def tar(self) -> Path:
+        return self.directory / "layer.tar"
+
+    @property
+    def stack(self) -> tuple[Path, ...]:
+        """The directories, the lowest first."""
+        return (*self.below, self.directory / "files")
+
+
+def version() -> str:
+    """The version of the images, which is the project's."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
+
+
+def image_name(part: str) -> str:
+    """The name of a part's image."""
+    return f"dedupestream/{part}:{version()}"
+
+
+def build_images() -> list[Image]:
+    """Build what is not there yet; needs root. Raises ClusterError."""
+    with _locked_cache() as cache:
+        tools = _tools(cache)
+        built = [_image(cache, tools, part) for part in PARTS]
+        _forget_unused(cache)
+        return built
+
+
+def _image(cache: Path, tools: tuple[_Layer, _Layer], part: str) -> Image:
+    base, on_base = tools
+    wanted = locked.requirements(REPOSITORY, part)
+    dependencies = _step(cache, on_base, "dependencies", part, _digest([wanted]))
+    code = _step(cache, dependencies, "code", part, _digest_of_files([*_CODE, *_PACKAGES]))
+    config = json.dumps(
+        {
+            "Env": [
+                "PATH=/opt/dedupestream/bin:/usr/local/bin:/usr/bin:/bin",
+                "PYTHONUNBUFFERED=1",
+            ],
+            "User": "65532:65532",
+            "WorkingDir": "/tmp",  # noqa: S108 # the container's
+            "Entrypoint": [f"dedupe-{part}"],
+        }
+    )
+    name = image_name(part)
+    key = _digest([code.key, config, name])
+    archive = cache / f"image-{part}-{key}.tar"
+    if not archive.exists():
+        for older in cache.glob(f"image-{part}-*.tar"):
+            older.unlink()  # large, and made again from its layers in seconds
+        layers = [base.tar, dependencies.tar, code.tar]
+        run(
+            [CLUSTER_SH, "mkimage", name, archive, config, *layers],
+            what=f"writing image {name}",
+            timeout_seconds=_STEP_SECONDS,
+        )
+    os.utime(archive)
+    return Image(part=part, name=name, archive=archive, key=key)
+
+
+def _tools(cache: Path) -> tuple[_Layer, _Layer]:
+    """The lowest layer of every image, and that with the tools to build the others with."""
+    debian = cache / "debian-bookworm"
+    if not debian.exists():
+        _say("unpacking Debian (once, 30 s)")
+        fresh = cache / "debian-bookworm.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        run([CLUSTER_SH, "debian", fresh], what="unpacking Debian", timeout_seconds=_STEP_SECONDS)
+        fresh.rename(debian)
+    os.utime(debian)
+    base = _base(cache, debian)
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    return base, _step(cache, base, "tools", "", _digest(project["build-system"]["requires"]))
+
+
+def _base(cache: Path, debian: Path) -> _Layer:
+    key = _digest_of_files(["images/install.sh"])
+    directory = cache / f"base-{key}"
+    layer = _Layer(key=key, directory=directory, below=())
+    if not directory.exists():
+        _say("image step base")
+        with _fresh(directory) as fresh:
+            files = fresh / "files"
+            run(["cp", "-a", debian, files], what="copying Debian", timeout_seconds=_STEP_SECONDS)
+            _run_step(cache, files, "", "base")
+            _archive(files, ".", fresh / layer.tar.name)
+    os.utime(directory)
+    return layer
+
+
+def _step(cache: Path, below: _Layer, step: str, part: str, made_from: str) -> _Layer:
+    key = _digest([below.key, step, part, made_from])
+    name = f"{step}-{part}-{key}" if part else f"{step}-{key}"
+    layer = _Layer(key=key, directory=cache / name, below=below.stack)
+    if not layer.directory.exists():
+        _say(f"image step {step} {part}".rstrip())
+        with _fresh(layer.directory) as fresh:
+            files = fresh / "files"
+            files.mkdir()
+            lower = ":".join(map(str, reversed(below.stack)))
+            _run_step(cache, files, lower, step, *([part] if part else []))
+            if part:
+                # When it was built is no part of it: the same files are the same layer.
+                _archive(files, "opt/dedupestream", fresh / layer.tar.name, "--mtime=@0")
+    os.utime(layer.directory)
+    return layer
+
+
+def _run_step(cache: Path, files: Path, lower: str, *step: str) -> None:
+    run(
+        [IMAGE_STEP_SH, REPOSITORY, files, lower, cache / "pip", *step],
+        what=f"image step {' '.join(step)}",
+        timeout_seconds=_STEP_SECONDS,
+    )
+
+
+def _archive(files: Path, what: str, archive: Path, *options: str) -> None:
+    without = [f"--exclude=./{path}" for path in ("dev/*", "proc/*", "sys/*", "tmp/*", "run/*")]
+    # Debian's installer leaves this machine's there; a container gets its own.
+    without += ["--exclude=./etc/resolv.conf", "--exclude=./etc/hostname"]
+    ownership = ["--numeric-owner", "--sort=name", *options]
+    run(
+        ["tar", "-C", files, *ownership, *without, "-cf", archive, what],
+        what=f"archiving {files}",
+        timeout_seconds=_STEP_SECONDS,
+    )
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
+
+
+def _digest_of_files(paths: Iterable[str]) -> str:
+    """A digest of files, and of all files below directories, that could get into an image."""
+    digest = hashlib.sha256()
+    for path in paths:
+        found = REPOSITORY / path
+        files = sorted(found.rglob("*")) if found.is_dir() else [found]
+        for file in files:
+            if file.is_file() and "__pycache__" not in file.parts:
+                content = hashlib.sha256(file.read_bytes()).hexdigest()
+                mode = file.stat().st_mode & 0o777
+                digest.update(f"{file.relative_to(REPOSITORY)} {mode:o} {content}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _locked_cache() -> Iterator[Path]:
+    cache = cache_dir() / "images"
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another process builds images: waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield cache
+
+
+@contextmanager
+def _fresh(directory: Path) -> Iterator[Path]:
+    """A directory to fill, which takes its name when the block ends well."""
+    fresh = directory.with_name(f"{directory.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    try:
+        yield fresh
+        fresh.rename(directory)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _forget_unused(cache: Path) -> None:
+    """Remove what no build has asked for in a week."""
+    oldest = time.time() - _UNUSED_SECONDS
+    for path in cache.iterdir():
+        if path.name in {"pip", "lock"} or path.stat().st_mtime > oldest:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def _say(what: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')} {what}", err=True)

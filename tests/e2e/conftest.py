@@ -1,0 +1,145 @@
+"""What end-to-end tests may ask for: a cluster with our chart, a namespace, streams in it."""
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.cluster import chart, environment
+from tests.cluster.environment import Environment
+from tests.e2e.support.dump import directory_of, dump
+from tests.e2e.support.kubectl import Kubectl
+from tests.e2e.support.stream import ClusterStream
+from tests.support.fixtures import HOLDS_ANYTHING
+from tests.support.streams import stream_manifest
+
+CreateStream = Callable[..., ClusterStream]
+
+_FAILED = pytest.StashKey[bool]()
+_RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+_DELETE_SECONDS = 180.0
+# Small and soon made: a volume's file system is written when it is.
+_SMALL = {
+    "store": {"window": {"maxBytes": "64Mi"}},
+    "storage": {"size": "128Mi", "reclaimPolicy": "Delete"},
+}
+
+
+@dataclass(frozen=True)
+class GivenBroker:
+    """The broker that runs beside the cluster; nothing here starts or stops it."""
+
+    bootstrap_servers: str
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Environment:
+    """How the cluster is reached. Without a cluster every test is an error."""
+    return environment.current()
+
+
+@pytest.fixture(scope="session")
+def broker(cluster: Environment) -> GivenBroker:
+    """The broker that `topics` are made on, as this machine reaches it."""
+    return GivenBroker(cluster.kafka_bootstrap)
+
+
+@pytest.fixture(scope="session")
+def release(cluster: Environment) -> Environment:
+    """The cluster, with the chart of this tree installed in it."""
+    chart.install(cluster)
+    return cluster
+
+
+@pytest.fixture
+def kubectl(release: Environment) -> Kubectl:
+    """kubectl without a namespace; see `namespace` and `Kubectl.within`."""
+    return Kubectl(release)
+
+
+@pytest.fixture
+def namespace(
+    request: pytest.FixtureRequest,
+    kubectl: Kubectl,
+    topics: object,  # noqa: ARG001 # deleted after the namespace: its workers use them
+) -> Iterator[str]:
+    """A namespace of the test's own that enforces the restricted Pod Security Standard.
+
+    It is deleted at the end. If the test has failed, what was in it is in build/e2e/<test>/.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:40]
+    name = f"e2e-{slug.strip('-')}-{uuid4().hex[:6]}"
+    metadata = {"name": name, "labels": _RESTRICTED}
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    yield name
+    findings = directory_of(request.node.name)
+    if request.node.stash.get(_FAILED, False):
+        dump(kubectl, name, findings)
+    try:
+        kubectl(
+            *(
+                "delete",
+                "namespace",
+                name,
+                "--ignore-not-found",
+                f"--timeout={_DELETE_SECONDS:.0f}s",
+            ),
+            timeout_seconds=_DELETE_SECONDS + 10,
+        )
+    except AssertionError:
+        dump(kubectl, name, findings)
+        raise
+
+
+@pytest.fixture
+def streams(
+    release: Environment,
+    namespace: str,
+    topics: Callable[..., str],
+    kubectl: Kubectl,
+    tmp_path: Path,
+) -> CreateStream:
+    """Create streams: `streams(partitions=4, mode="Observe").apply()`.
+
+    Both topics are new. `input` and `output` are settings of theirs; the rest is the manifest's,
+    see `stream_manifest`.
+    """
+
+    def create(
+        *,
+        partitions: int = 1,
+        input: dict[str, object] | None = None,  # noqa: A002 # the manifest's word
+        output: dict[str, object] | None = None,
+        **spec: object,
+    ) -> ClusterStream:
+        raw = topics("raw", partitions, **{**HOLDS_ANYTHING, **(input or {})})
+        clean = topics("clean", partitions, **{**HOLDS_ANYTHING, **(output or {})})
+        written = stream_manifest(
+            tmp_path, release.kafka_bootstrap_in_cluster, raw, clean, **{**_SMALL, **spec}
+        )
+        return ClusterStream(
+            name=written.name,
+            namespace=namespace,
+            bootstrap_servers=release.kafka_bootstrap,
+            input_topic=raw,
+            output_topic=clean,
+            manifest=written.manifest,
+            kubectl=kubectl.within(namespace),
+            partitions=partitions,
+        )
+
+    return create
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember that a test has failed, for the fixtures that clean up after it."""
+    report = yield
+    if report.failed:
+        item.stash[_FAILED] = True
+    return report

@@ -1,0 +1,220 @@
+"""A stream on a cluster: applied, changed, watched and judged."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import yaml
+
+from dedupe_crds.status import Condition, ConditionStatus, PartitionPhase, StreamStatus
+from dedupe_crds.stream import GROUP
+from dedupe_crds.worker_status import WorkerStatus
+from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
+from tests.support import aftermath
+from tests.support.checker import Verdict
+from tests.support.processes import wait_for
+from tests.support.streams import TestStream
+
+READY_SECONDS = 120.0
+"""How long a stream may take until all its partitions are ready."""
+
+KIND = f"dedupestreams.{GROUP}"
+
+_POLL_SECONDS = 0.5  # each a kubectl
+
+Held = TypeVar("Held")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterStream(TestStream):
+    """A stream in a namespace; its topics are reached from this machine."""
+
+    kubectl: Kubectl
+    partitions: int
+
+    # -- changing it -------------------------------------------------------------------------------
+
+    def apply(self, **spec: object) -> None:
+        """Apply the manifest, whole fields of its spec replaced. Raises KubectlFailed."""
+        document = self.document()
+        document["spec"] |= spec
+        self.kubectl.apply(document)
+
+    def document(self) -> Object:
+        """The manifest as its user wrote it."""
+        document: Object = yaml.safe_load(self.manifest.read_text())
+        return document
+
+    def patch(self, **spec: object) -> None:
+        """Merge changes into its spec: `patch(suspend=True)`. Raises KubectlFailed."""
+        self.kubectl.patch(KIND, self.name, {"spec": spec})
+
+    def annotate(self, name: str, value: str | None) -> None:
+        """Set one of our annotations, such as pause-reconciliation, or with None remove it."""
+        annotations = {f"{GROUP}/{name}": value}
+        self.kubectl.patch(KIND, self.name, {"metadata": {"annotations": annotations}})
+
+    def delete(self, *, deadline_seconds: float = 120.0) -> None:
+        """Delete it, and wait until it is gone."""
+        self.kubectl(
+            *("delete", KIND, self.name, f"--timeout={deadline_seconds:.0f}s"),
+            timeout_seconds=deadline_seconds + 10,
+        )
+
+    # -- what the operator says --------------------------------------------------------------------
+
+    def get(self) -> Object:
+        """The object as it is now. Raises KubectlFailed."""
+        return self.kubectl.json("get", KIND, self.name)
+
+    def status(self) -> StreamStatus:
+        """Its status; an empty one if the operator has not written any."""
+        return StreamStatus.model_validate(self.get().get("status", {}))
+
+    def condition(self, name: str) -> Condition | None:
+        """One of its conditions, if it judges the newest generation."""
+        found = self.get()
+        status = StreamStatus.model_validate(found.get("status", {}))
+        for condition in status.conditions:
+            if condition.type == name:
+                current = condition.observed_generation == found["metadata"]["generation"]
+                return condition if current else None
+        return None
+
+    def events(self) -> list[Object]:
+        """Events about it, in no order."""
+        return [
+            event
+            for event in self.kubectl.items("events")
+            if event["involvedObject"]["name"] == self.name
+            and event["involvedObject"]["kind"] == "DedupeStream"
+        ]
+
+    # -- its objects -------------------------------------------------------------------------------
+
+    @property
+    def selector(self) -> str:
+        """Selects all that belongs to it."""
+        return f"{GROUP}/stream={self.name}"
+
+    def children(self, kind: str, partition: int | None = None) -> list[Object]:
+        """The objects of a kind that belong to it, or to one of its partitions."""
+        of_partition = "" if partition is None else f",{GROUP}/partition={partition}"
+        return self.kubectl.items(kind, self.selector + of_partition)
+
+    def uids(self, kinds: str) -> dict[str, str]:
+        """The UIDs of its objects of some kinds by kind/name, without those that are on their way out."""
+        return {
+            f"{found['kind']}/{found['metadata']['name']}": found["metadata"]["uid"]
+            for found in self.children(kinds)
+            if not found["metadata"].get("deletionTimestamp")
+        }
+
+    def pod_name(self, partition: int) -> str:
+        """The name of a worker's pod."""
+        return f"{self.name}-{partition}-0"
+
+    def worker_status(self, partition: int) -> WorkerStatus:
+        """GET /status of a worker, through the API server. Raises KubectlFailed."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.pod_name(partition)}:8080"
+        return WorkerStatus.model_validate_json(
+            self.kubectl("get", "--raw", f"{path}/proxy/status")
+        )
+
+    def duplicates(self) -> int:
+        """How many duplicates its workers have found since they started."""
+        statuses = map(self.worker_status, range(self.partitions))
+        return sum(status.counts.duplicates for status in statuses)
+
+    def starts(self) -> list[str | None]:
+        """How each worker came to know, at its start, what its store holds: `Tail` is from the store."""
+        reconciled = (
+            self.worker_status(partition).reconcile for partition in range(self.partitions)
+        )
+        return [one.reason if one else None for one in reconciled]
+
+    # -- waiting for it ----------------------------------------------------------------------------
+
+    def wait_for_condition(
+        self,
+        name: str,
+        status: ConditionStatus = ConditionStatus.TRUE,
+        *,
+        reason: str | None = None,
+        deadline_seconds: float = READY_SECONDS,
+    ) -> Condition:
+        """Wait until a condition of the newest generation has a status, and a reason if given."""
+
+        def holds() -> Condition | None:
+            found = self.condition(name)
+            if found is None or found.status is not status or reason not in (None, found.reason):
+                return None
+            return found
+
+        what = f"{name} is {status}{f' because of {reason}' if reason else ''}"
+        found = self.wait_until(holds, what, deadline_seconds=deadline_seconds)
+        assert found is not None
+        return found
+
+    def wait_until_ready(self, *, deadline_seconds: float = READY_SECONDS) -> None:
+        """Wait until all its partitions are ready, as the operator says."""
+        self.wait_for_condition("Ready", deadline_seconds=deadline_seconds)
+
+    def wait_until_rolled_out(self, *, deadline_seconds: float = READY_SECONDS) -> None:
+        """Wait until every worker is as the newest spec wants it, and ready."""
+        self.wait_for_condition(
+            "Progressing",
+            ConditionStatus.FALSE,
+            reason="UpToDate",
+            deadline_seconds=deadline_seconds,
+        )
+        self.wait_until_ready(deadline_seconds=deadline_seconds)
+
+    def wait_for_phase(
+        self, phase: PartitionPhase, *, deadline_seconds: float = READY_SECONDS
+    ) -> None:
+        """Wait until all its partitions are in a phase."""
+
+        def holds() -> bool:
+            phases = [partition.phase for partition in self.status().partitions]
+            return len(phases) == self.partitions and set(phases) == {phase}
+
+        self.wait_until(holds, f"all partitions are {phase}", deadline_seconds=deadline_seconds)
+
+    def wait_until_passed(self, *, deadline_seconds: float = 120.0) -> None:
+        """Wait until all that the input holds now is committed."""
+        ends = self.ends()
+
+        def passed() -> bool:
+            committed = self.committed()
+            return all(committed.get(partition, 0) >= end for partition, end in ends.items())
+
+        self.wait_until(passed, f"{ends} is committed", deadline_seconds=deadline_seconds)
+
+    def wait_until(
+        self, condition: Callable[[], Held], what: str, *, deadline_seconds: float = READY_SECONDS
+    ) -> Held:
+        """Ask until a condition holds. Raises AssertionError, with the stream's own word, if late."""
+        return wait_for(
+            condition,
+            f"{self.namespace}/{self.name}: {what}",
+            deadline_seconds=deadline_seconds,
+            poll_seconds=_POLL_SECONDS,
+            explain=self._explain,
+        )
+
+    # -- judging it --------------------------------------------------------------------------------
+
+    def judged(self) -> Verdict:
+        """Wait until all is through, and assert that it is all there, once."""
+        self.wait_until_passed()
+        return aftermath.judged(self)
+
+    def _explain(self) -> str:
+        try:
+            status: Any = self.get().get("status")
+            pods = self.kubectl("get", "pods", "-o", "wide")
+        except KubectlFailed as error:
+            return str(error)
+        return f"{json.dumps(status, indent=1)}\n{pods}"

@@ -1,0 +1,26 @@
+"""A chart that is installed, and a stream that is applied: all that a user does."""
+
+from collections.abc import Callable
+
+from tests.e2e.support.stream import ClusterStream
+from tests.faults.seed import SEED
+from tests.support.traffic import retries
+
+PARTITIONS = 3
+
+
+def test_a_stream_that_is_applied_passes_each_message_once(
+    streams: Callable[..., ClusterStream],
+) -> None:
+    stream = streams(partitions=PARTITIONS)
+    stream.apply()
+    stream.wait_until_ready()
+    stream.send(retries(SEED, 3_000, partitions=PARTITIONS))
+
+    verdict = stream.judged()
+
+    status = stream.status()
+    assert status.partitions_ready == "3/3"
+    assert [partition.ready for partition in status.partitions] == [True] * PARTITIONS
+    duplicates = sum(stream.worker_status(p).counts.duplicates for p in range(PARTITIONS))
+    assert duplicates == 3_000 - verdict.expected

@@ -1,0 +1,162 @@
+"""An operator that is killed between any two of its writes leaves nothing its successor can't finish."""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from dedupe_crds.status import PartitionStatus
+from dedupe_crds.stream import GROUP
+from tests.cluster.environment import Environment
+from tests.e2e.support.kubectl import Kubectl, Object
+from tests.e2e.support.operators import LocalOperator, chart_at_rest
+from tests.e2e.support.stopping_operator import STOPPED
+from tests.e2e.support.stream import ClusterStream
+
+CreateStream = Callable[..., ClusterStream]
+
+AT_ONCE = 5
+MOST_WRITES = 60
+KINDS = "serviceaccounts,configmaps,secrets,poddisruptionbudgets,persistentvolumeclaims,services,statefulsets"
+CHANGE = {"storage": {"size": "160Mi"}, "worker": {"tuning": {"commitInterval": "50ms"}}}
+
+
+@pytest.fixture
+def alone(kubectl: Kubectl) -> Iterator[None]:
+    with chart_at_rest(kubectl):
+        yield
+
+
+class Life:
+    """A stream from its creation through a change, under one operator that may be stopped once."""
+
+    def __init__(
+        self, cluster: Environment, stream: ClusterStream, kubectl: Kubectl, directory: Path
+    ) -> None:
+        name = f"{stream.namespace[:40]}-{uuid4().hex[:6]}"
+        metadata = {"name": name, "labels": {f"{GROUP}/part-of": stream.namespace}}
+        kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        self.namespace = name
+        self.stream = replace(stream, namespace=name, kubectl=kubectl.within(name))
+        self.operator = LocalOperator(cluster, name, directory / f"{name}.log")
+        self.stopped = False
+        self.writes = 0
+        self._kubectl = kubectl
+
+    def live(self, stop_after_writes: int | None) -> Object:
+        """Return what there is in the end. Started again without a bound, once it has stopped."""
+        with self.operator:
+            self.operator.start(stop_after_writes=stop_after_writes)
+            self.stream.apply()
+            self._settle()
+            self.stream.patch(**CHANGE)
+            self._settle()
+            self.writes = int(self.operator.writes())
+            return self._state()
+
+    def end(self) -> None:
+        """Remove the namespace, with all that is in it."""
+        self._kubectl("delete", "namespace", self.namespace, "--wait=false")
+
+    def _settle(self) -> None:
+        """Wait until all is as the newest spec wants it, whoever has to be started again for it."""
+
+        def settled() -> bool:
+            if self.operator.exit_code == STOPPED:
+                self.stopped = True
+                self.operator.start()
+            assert self.operator.exit_code is None, "the operator ended by itself"
+            progressing, ready = (
+                self.stream.condition("Progressing"),
+                self.stream.condition("Ready"),
+            )
+            return (
+                progressing is not None
+                and progressing.reason == "UpToDate"
+                and ready is not None
+                and ready.status == "True"
+            )
+
+        self.stream.wait_until(settled, "it is ready and up to date", deadline_seconds=150)
+
+    def _state(self) -> Object:
+        """All that belongs to the stream, without what differs from one life to another."""
+        status = self.stream.status()
+        return {
+            "children": sorted(map(_essence, self.stream.children(KINDS)), key=str),
+            "partitions": [
+                (one.partition, _serial(one), one.restore and one.restore.source)
+                for one in status.partitions
+            ],
+            "conditions": [(one.type, one.status, one.reason) for one in status.conditions],
+        }
+
+
+def _serial(partition: PartitionStatus) -> str:
+    return (partition.persistent_volume_claim or "").rpartition("-")[2]
+
+
+def _essence(item: Object) -> Object:
+    """What the operator wants of an object, in a form that is the same for each life."""
+    metadata = item["metadata"]
+    applied = {
+        "kind": item["kind"],
+        "name": metadata["name"],
+        "labels": metadata["labels"],
+        "owners": [owner["kind"] for owner in metadata.get("ownerReferences", [])],
+        "managers": sorted(
+            {entry["manager"] for entry in metadata["managedFields"] if "subresource" not in entry}
+        ),
+        "spec": item.get("spec"),
+        "data": sorted(item.get("data", {})),
+    }
+    # What is random in a life: its names, its volumes, its token and what is hashed of them.
+    text = json.dumps(applied, sort_keys=True)
+    text = re.sub(r"pvc-[0-9a-f-]{36}", "VOLUME", text)
+    text = re.sub(r"(raw|clean)-[0-9a-f]{8}", r"\1", text)
+    return {**json.loads(re.sub(r'"[0-9a-f]{16}(-[0-9a-f]{16})?"', '"HASH"', text))}
+
+
+@pytest.mark.usefixtures("alone")
+def test_an_operator_killed_after_any_of_its_writes_ends_where_an_undisturbed_one_does(
+    release: Environment,
+    streams: CreateStream,
+    kubectl: Kubectl,
+    tmp_path: Path,
+) -> None:
+    def life() -> Life:
+        return Life(release, streams(), kubectl, tmp_path)
+
+    undisturbed = life()
+    expected = undisturbed.live(None)
+    assert 15 < undisturbed.writes < MOST_WRITES
+    # The topics are made one after another, by one client.
+    lives = {number: life() for number in range(1, undisturbed.writes + 1)}
+    try:
+        with ThreadPoolExecutor(AT_ONCE) as side_by_side:
+            ends = side_by_side.map(lambda number: lives[number].live(number), lives)
+            differing = {
+                number: difference
+                for number, end in zip(lives, ends, strict=True)
+                if (difference := _difference(expected, end))
+            }
+    finally:
+        for one in (undisturbed, *lives.values()):
+            one.end()
+    assert not differing
+    assert any(one.stopped for one in lives.values())
+
+
+def _difference(expected: Object, found: Object) -> list[str]:
+    """What is in one end state only, line by line."""
+    before, after = (
+        json.dumps(each, indent=1, sort_keys=True).splitlines() for each in (expected, found)
+    )
+    lines = difflib.unified_diff(before, after, "undisturbed", "killed", lineterm="", n=2)
+    return list(lines)

@@ -1,0 +1,151 @@
+"""Conditions: each reason, and when a condition last changed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dedupe_crds.status import Condition
+from dedupe_operator.decide import conditions
+from dedupe_operator.decide.conditions import Health
+from dedupe_operator.decide.trouble import Problem
+from tests.unit.operator.objects import EARLIER, NOW, condition, partition_status
+
+READY = [partition_status(0), partition_status(1)]
+HALF = [partition_status(0), partition_status(1, ready=False)]
+PROBLEM = Problem(reason="DiskFull", message="partition 1: make room")
+OTHER = Problem(reason="Unschedulable", message="add nodes")
+
+
+def judged(earlier: Sequence[Condition] = (), **known: Any) -> dict[str, Condition]:  # noqa: ANN401
+    health = Health(**{"partitions": READY, "problems": (), **known})
+    told = conditions.judge(health, generation=3, earlier=earlier, now=NOW)
+    assert len({one.type for one in told}) == len(told)
+    return {one.type: one for one in told}
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "status", "reason", "part"),
+    [
+        ("Ready", {}, "True", "AllPartitionsReady", "2 of 2 partitions are ready."),
+        ("Ready", {"partitions": HALF}, "False", "PartitionsNotReady", "1 of 2 partitions"),
+        ("Ready", {"partitions": []}, "False", "PartitionsNotReady", "0 of 0"),
+        (
+            "Ready",
+            {"partitions": HALF, "problems": [PROBLEM, OTHER]},
+            "False",
+            "DiskFull",
+            "1 of 2 partitions are ready. Partition 1: make room.",
+        ),
+        ("Ready", {"problems": [PROBLEM]}, "True", "AllPartitionsReady", "2 of 2"),
+        ("Ready", {"suspended": True}, "False", "Suspended", "spec.suspend"),
+        ("Progressing", {}, "False", "UpToDate", "as the spec wants"),
+        ("Progressing", {"waiting": [3, 1, 2]}, "True", "RollingOut", "partitions 1-3 to come"),
+        (
+            "Progressing",
+            {"unsettled": [1]},
+            "True",
+            "Starting",
+            "Waiting for partition 1 to be ready.",
+        ),
+        (
+            "Progressing",
+            {"waiting": [1], "unsettled": [0], "problems": [PROBLEM]},
+            "False",
+            "RolloutHeldBack",
+            "Held back before partition 1. Partition 1: make room.",
+        ),
+        (
+            "Progressing",
+            {"unsettled": [0], "problems": [PROBLEM]},
+            "False",
+            "DiskFull",
+            "Waiting for partition 0.",
+        ),
+        ("Degraded", {}, "False", "AsExpected", "Nothing is wrong."),
+        ("Degraded", {"problems": [PROBLEM]}, "True", "DiskFull", "Partition 1: make room."),
+        ("WindowHealthy", {}, "Unknown", "NoWorkerAnswers", "No worker"),
+        ("WindowHealthy", {"unhealthy_windows": []}, "True", "LongEnough", "alertBelow"),
+        (
+            "WindowHealthy",
+            {"unhealthy_windows": [0, 1, 5]},
+            "False",
+            "TooShort",
+            "partitions 0-1, 5: raise spec.store.window.maxBytes",
+        ),
+        ("ReconciliationPaused", {}, "False", "Active", "looks after"),
+        ("SnapshotsHealthy", {"snapshots_wanted": True}, "Unknown", "NotAvailable", "output topic"),
+    ],
+)
+def test_a_condition_has_its_reason(
+    kind: str, known: dict[str, Any], status: str, reason: str, part: str
+) -> None:
+    one = judged(**known)[kind]
+    assert (one.status.value, one.reason) == (status, reason)
+    assert part in one.message
+    assert one.observed_generation == 3
+
+
+def test_snapshots_are_judged_only_where_they_are_wanted() -> None:
+    assert "SnapshotsHealthy" not in judged()
+
+
+def test_each_cause_is_told_once_and_the_first_five() -> None:
+    problems = [Problem(reason=f"R{n}", message=f"cause {n}") for n in (1, 1, 2, 3, 4, 5, 6, 7)]
+    one = judged(problems=problems)["Degraded"]
+    assert one.reason == "R1"
+    assert one.message == "Cause 1. Cause 2. Cause 3. Cause 4. Cause 5. And 2 more."
+
+
+def test_five_causes_are_told_without_more() -> None:
+    problems = [Problem(reason="R", message=f"cause {n}") for n in range(5)]
+    assert judged(problems=problems)["Degraded"].message.endswith("Cause 4.")
+
+
+def test_a_message_is_bounded() -> None:
+    one = judged(problems=[Problem(reason="R", message="x" * 9999)])["Degraded"]
+    assert len(one.message) == 4096
+
+
+def test_a_transition_time_is_kept_while_the_status_is_the_same() -> None:
+    earlier = [condition("Ready", "False", "Other"), condition("Degraded", "True")]
+    told = judged(earlier, partitions=HALF)
+    assert told["Ready"].last_transition_time == EARLIER
+    assert told["Ready"].reason == "PartitionsNotReady"
+    assert told["Degraded"].last_transition_time == NOW
+    assert told["Progressing"].last_transition_time == NOW
+
+
+def test_a_pause_is_told_and_leaves_the_other_conditions() -> None:
+    earlier = [condition("Ready", "True"), condition("ReconciliationPaused", "False")]
+    told = conditions.paused(generation=4, earlier=earlier, now=NOW)
+    assert told[0] == earlier[0]
+    (pause,) = told[1:]
+    assert (pause.type, pause.status.value, pause.reason) == (
+        "ReconciliationPaused",
+        "True",
+        "Annotated",
+    )
+    assert "dedupestream.io/pause-reconciliation" in pause.message
+    assert pause.last_transition_time == NOW
+
+
+def test_a_pause_told_again_is_the_same() -> None:
+    first = conditions.paused(generation=4, earlier=[], now=EARLIER)
+    assert conditions.paused(generation=4, earlier=first, now=NOW) == first
+
+
+def test_a_manifest_that_cant_be_read_is_told_and_leaves_the_other_conditions() -> None:
+    earlier = [condition("Ready", "True"), condition("WindowHealthy", "True")]
+    told = conditions.invalid("no such field", generation=4, earlier=earlier, now=NOW)
+    assert {(one.type, one.status.value, one.reason) for one in told} == {
+        ("Ready", "False", "InvalidManifest"),
+        ("Degraded", "True", "InvalidManifest"),
+        ("WindowHealthy", "True", "Reason"),
+    }
+    assert {one.message for one in told[:2]} == {"no such field"}
+
+
+def test_sentences_end_once() -> None:
+    told = judged(problems=[Problem(reason="R", message="stop! "), Problem(reason="R", message="")])
+    assert told["Degraded"].message == "Stop! ."

@@ -1,0 +1,151 @@
+"""Which workers may be changed now."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_operator.decide.drift import stamped
+from dedupe_operator.decide.rollout import (
+    WorkerState,
+    is_ready,
+    is_stuck,
+    may_change,
+    worker_state,
+)
+from dedupe_operator.labels import Object
+from tests.unit.operator.objects import pod, stateful_set
+
+RUNNING = WorkerState(current=True, settled=True, idle=False)
+OUTDATED = WorkerState(current=False, settled=True, idle=False)
+STARTING = WorkerState(current=True, settled=False, idle=False)
+BROKEN = WorkerState(current=False, settled=False, idle=False)
+STOPPED = WorkerState(current=False, settled=True, idle=True)
+states = st.builds(WorkerState, current=st.booleans(), settled=st.booleans(), idle=st.booleans())
+
+
+def wanted(replicas: int = 1, image: str = "b") -> Object:
+    return stamped(
+        {"metadata": {"name": "orders-0"}, "spec": {"replicas": replicas, "image": image}}
+    )
+
+
+def applied(one: Object, *, generation: int = 1, observed: int | None = None) -> Object:
+    """A StatefulSet that was applied as it is wanted, and seen by its controller."""
+    live = stateful_set(generation=generation, observed=observed)
+    live["metadata"]["annotations"] = one["metadata"]["annotations"]
+    live["spec"] = dict(one["spec"])
+    return live
+
+
+def test_nothing_changes_while_all_are_as_wanted() -> None:
+    assert may_change({0: RUNNING, 1: STARTING}) == set()
+
+
+def test_ready_workers_are_changed_one_at_a_time() -> None:
+    assert may_change({0: OUTDATED, 1: OUTDATED, 2: OUTDATED}) == {0}
+    assert may_change({0: RUNNING, 1: OUTDATED, 2: OUTDATED}) == {1}
+
+
+def test_a_version_that_cant_start_stops_at_the_first_partition() -> None:
+    assert may_change({0: STARTING, 1: OUTDATED, 2: OUTDATED}) == set()
+
+
+def test_the_partition_a_bad_version_stopped_at_is_mended_first() -> None:
+    assert may_change({0: BROKEN, 1: OUTDATED}) == {0}
+
+
+def test_a_stream_without_workers_gets_all_of_them_at_once() -> None:
+    missing = worker_state(None, None, wanted())
+    assert may_change(dict.fromkeys(range(3), missing)) == {0, 1, 2}
+
+
+def test_suspend_and_resume_are_at_once() -> None:
+    running = applied(wanted(1))
+    suspending = worker_state(running, pod(), wanted(0))
+    resuming = worker_state(applied(wanted(0)), None, wanted(1))
+    for state in (suspending, resuming):
+        assert state.idle
+        assert may_change({0: state, 1: state}) == {0, 1}
+
+
+def test_a_missing_worker_does_not_let_a_ready_one_be_changed_beside_it() -> None:
+    missing = worker_state(None, None, wanted())
+    assert may_change({0: OUTDATED, 1: missing}) == {1}
+
+
+@given(st.dictionaries(st.integers(0, 9), states))
+def test_at_most_one_ready_worker_is_changed_and_only_while_all_others_are_settled(
+    workers: dict[int, WorkerState],
+) -> None:
+    changing = may_change(workers)
+    interrupted = [p for p in changing if workers[p].settled and not workers[p].idle]
+    assert len(interrupted) <= 1
+    if interrupted:
+        assert all(worker.settled for worker in workers.values())
+    assert not any(workers[p].current for p in changing)
+
+
+@given(st.dictionaries(st.integers(0, 9), states))
+def test_a_rollout_comes_to_its_end_when_workers_settle(workers: dict[int, WorkerState]) -> None:
+    for _ in range(2 * len(workers)):
+        settled = {
+            p: WorkerState(current=one.current, settled=True, idle=one.idle)
+            for p, one in workers.items()
+        }
+        changing = may_change(settled)
+        workers = {p: RUNNING if p in changing else one for p, one in settled.items()}
+    assert all(worker.current for worker in workers.values())
+
+
+def test_a_worker_of_the_newest_revision_that_is_ready_is_settled() -> None:
+    state = worker_state(applied(wanted()), pod(), wanted())
+    assert state == RUNNING
+
+
+def test_a_stateful_set_its_controller_has_not_seen_is_not_settled() -> None:
+    live = applied(wanted(), generation=2, observed=1)
+    assert not worker_state(live, pod(), wanted()).settled
+    del live["status"]
+    assert not worker_state(live, pod(), wanted()).settled
+
+
+def test_a_pod_of_an_older_revision_is_not_settled() -> None:
+    assert not worker_state(applied(wanted()), pod(revision="old"), wanted()).settled
+
+
+def test_a_missing_or_unready_pod_is_not_settled() -> None:
+    assert not worker_state(applied(wanted()), None, wanted()).settled
+    assert not worker_state(applied(wanted()), pod(ready=False), wanted()).settled
+
+
+def test_a_stopped_worker_is_settled_once_its_pod_is_gone() -> None:
+    stopped = applied(wanted(0))
+    assert worker_state(stopped, None, wanted(0)) == WorkerState(
+        current=True, settled=True, idle=True
+    )
+    assert not worker_state(stopped, pod(dying=True), wanted(0)).settled
+
+
+def test_another_image_is_not_current() -> None:
+    assert not worker_state(applied(wanted(image="a")), pod(), wanted(image="b")).current
+
+
+def test_a_stuck_pod_is_unready_and_of_an_older_revision() -> None:
+    live = stateful_set()
+    assert is_stuck(live, pod(ready=False, revision="old"))
+    assert not is_stuck(live, pod(ready=True, revision="old"))
+    assert not is_stuck(live, pod(ready=False, revision="new"))
+    assert not is_stuck(live, pod(ready=False, revision="old", dying=True))
+    assert not is_stuck(live, None)
+
+
+def test_a_pod_is_not_called_stuck_before_the_controller_has_seen_the_change() -> None:
+    live = stateful_set(generation=2, observed=1)
+    assert not is_stuck(live, pod(ready=False, revision="old"))
+
+
+def test_a_pod_on_its_way_out_is_not_ready() -> None:
+    assert is_ready(pod())
+    assert not is_ready(pod(ready=False))
+    assert not is_ready(pod(dying=True))
+    assert not is_ready({"metadata": {}})
+    assert not is_ready(None)

@@ -1,0 +1,255 @@
+"""A cluster in memory: server-side apply, and the controllers the operator works beside."""
+
+import itertools
+from collections.abc import Iterator
+from copy import deepcopy
+from hashlib import sha256
+from typing import Any
+
+from dedupe_operator.errors import KubernetesError
+from dedupe_operator.kubernetes_api import (
+    CLAIMS,
+    EVENTS,
+    PODS,
+    STATEFUL_SETS,
+    STREAMS,
+    KubernetesApi,
+    Resource,
+    resource_of,
+)
+from dedupe_operator.labels import Object
+from tests.unit.operator.objects import NAMESPACE, STREAM, raw_stream
+
+Address = tuple[str, str]
+_LIST_KEYS = ("name", "uid", "type", "partition", "containerPort", "mountPath", "topologyKey")
+
+
+class FakeCluster(KubernetesApi):
+    """The operator's API server. `writes` are all writes but events, `fails` refuses to apply one by (kind, name).
+
+    It keeps what was applied beside each object, so that a field no longer applied goes away.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[Address, Object] = {}
+        self.writes: list[tuple[str, str, str]] = []
+        self.reads = 0
+        self.fails: dict[Address, Exception] = {}
+        self.bad_images: set[str] = set()
+        self._applied: dict[tuple[str, str, str], Object] = {}
+        self._number = itertools.count(1)
+
+    def add_stream(self, changes: dict[str, Any] | None = None) -> None:
+        """What a user applies; its status stays, and its generation goes up with a change of spec."""
+        wanted = raw_stream(changes)
+        live = self.objects.get((STREAMS.kind, STREAM))
+        if live is not None:
+            wanted["status"] = live.get("status", {})
+            wanted["metadata"]["generation"] = live["metadata"]["generation"] + 1
+        self.objects[STREAMS.kind, STREAM] = wanted
+
+    def add(self, made: Object) -> Object:
+        """What somebody else makes."""
+        made = deepcopy(made)
+        made["metadata"].setdefault("uid", f"uid-{next(self._number)}")
+        self.objects[made["kind"], made["metadata"]["name"]] = made
+        return made
+
+    def remove(self, kind: str, name: str) -> None:
+        """What somebody deletes."""
+        del self.objects[kind, name]
+        self._applied = {
+            key: value for key, value in self._applied.items() if key[:2] != (kind, name)
+        }
+
+    def one(self, kind: str, name: str) -> Object:
+        return self.objects[kind, name]
+
+    def get_copy(self, kind: str, name: str) -> Object:
+        return deepcopy(self.one(kind, name))
+
+    def names(self, kind: str) -> list[str]:
+        return sorted(name for other, name in self.objects if other == kind)
+
+    @property
+    def status(self) -> Object:
+        """The stream's status."""
+        found: Object = self.one(STREAMS.kind, STREAM).get("status", {})
+        return found
+
+    def condition(self, kind: str) -> Object:
+        found: Object = next(one for one in self.status["conditions"] if one["type"] == kind)
+        return found
+
+    @property
+    def told(self) -> list[str]:
+        """The reasons of all events."""
+        return [one["reason"] for (kind, _), one in self.objects.items() if kind == EVENTS.kind]
+
+    def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
+        self.reads += 1
+        assert namespace == (NAMESPACE if resource.namespaced else None)
+        return deepcopy(self.objects.get((resource.kind, name)))
+
+    def find(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        *,
+        labels: str | None = None,
+        fields: str | None = None,
+    ) -> list[Object]:
+        self.reads += 1
+        assert namespace == NAMESPACE
+        selected = dict(pair.split("=", 1) for pair in (labels or "").split(",") if pair)
+        uid = (fields or "").removeprefix("involvedObject.uid=")
+        return [
+            deepcopy(one)
+            for (kind, _), one in self.objects.items()
+            if kind == resource.kind
+            and selected.items() <= one["metadata"].get("labels", {}).items()
+            and (not uid or one.get("involvedObject", {}).get("uid") == uid)
+        ]
+
+    def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
+        kind, name = wanted["kind"], wanted["metadata"]["name"]
+        resource_of(wanted)
+        self.writes.append(("apply", kind, name))
+        if error := self.fails.get((kind, name)):
+            raise error
+        live = self.objects.get((kind, name), {})
+        if (uid := wanted["metadata"].get("uid")) and live.get("metadata", {}).get("uid") != uid:
+            raise KubernetesError("Conflict", f"{kind} {name} has another UID")
+        before = self._applied.get((kind, name, subresource or ""), {})
+        now = _merged(_without(live, before, wanted), wanted)
+        now["metadata"].setdefault("uid", f"uid-{next(self._number)}")
+        if now.get("spec") != live.get("spec"):
+            now["metadata"]["generation"] = live.get("metadata", {}).get("generation", 0) + 1
+        self.objects[kind, name] = now
+        self._applied[kind, name, subresource or ""] = deepcopy(wanted)
+        return deepcopy(now)
+
+    def create(self, wanted: Object) -> Object:
+        made = deepcopy(wanted)
+        made["metadata"]["name"] = f"event-{next(self._number)}"
+        return self.add(made)
+
+    def delete(self, resource: Resource, live: Object, *, orphan: bool = False) -> None:
+        name = live["metadata"]["name"]
+        self.writes.append(("orphan" if orphan else "delete", resource.kind, name))
+        found = self.objects.get((resource.kind, name))
+        if found is not None and found["metadata"]["uid"] == live["metadata"]["uid"]:
+            self.remove(resource.kind, name)
+
+    def settle(self) -> None:
+        """Let the cluster's own controllers do what they are there for."""
+        for _ in range(2):
+            for (kind, name), one in list(self.objects.items()):
+                if kind == STATEFUL_SETS.kind:
+                    self._control(name, one)
+                elif kind == CLAIMS.kind:
+                    one["spec"].setdefault("volumeName", f"pv-of-{name}")
+                    one["spec"].setdefault("storageClassName", "default")
+                    one["status"] = {"phase": "Bound"}
+
+    def _control(self, name: str, stateful_set: Object) -> None:
+        """As the StatefulSet's controller does, which never replaces a pod that is not ready."""
+        spec = stateful_set["spec"]
+        spec.setdefault("podManagementPolicy", "OrderedReady")  # a default of the API server's
+        revision = sha256(repr(spec["template"]).encode()).hexdigest()[:8]
+        stateful_set["status"] = {
+            "observedGeneration": stateful_set["metadata"]["generation"],
+            "updateRevision": revision,
+        }
+        pod = self.objects.get((PODS.kind, f"{name}-0"))
+        if pod is not None and (
+            spec["replicas"] == 0
+            or (_is_ready(pod) and _revision(pod) != revision)
+            or (CLAIMS.kind, _claim_of(pod)) not in self.objects
+        ):
+            self.remove(PODS.kind, f"{name}-0")
+            pod = None
+        if pod is None and spec["replicas"] == 1:
+            self._start(name, spec["template"], revision)
+
+    def _start(self, name: str, template: Object, revision: str) -> None:
+        image = template["spec"]["containers"][0]["image"]
+        ready = image not in self.bad_images
+        pull_failed = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
+        container = {"name": "worker", "image": image, "ready": ready}
+        container["state"] = {"running": {}} if ready else pull_failed
+        labels = {**template["metadata"]["labels"], "controller-revision-hash": revision}
+        self.add(
+            {
+                "apiVersion": "v1",
+                "kind": PODS.kind,
+                "metadata": {
+                    "name": f"{name}-0",
+                    "namespace": NAMESPACE,
+                    "labels": labels,
+                    "creationTimestamp": "2026-11-01T11:00:00Z",
+                },
+                "spec": deepcopy(template["spec"]) | {"nodeName": "node-1"},
+                "status": {
+                    "podIP": "10.0.0.1",
+                    "conditions": [{"type": "Ready", "status": str(ready)}],
+                    "containerStatuses": [container],
+                },
+            }
+        )
+
+
+def _is_ready(pod: Object) -> bool:
+    return bool(pod["status"]["conditions"][0]["status"] == "True")
+
+
+def _revision(pod: Object) -> object:
+    return pod["metadata"]["labels"]["controller-revision-hash"]
+
+
+def _claim_of(pod: Object) -> str:
+    volumes = (one.get("persistentVolumeClaim") for one in pod["spec"]["volumes"])
+    return next(str(one["claimName"]) for one in volumes if one)
+
+
+def _list_key(items: list[Any]) -> str | None:
+    """By what a list's items are told apart, None for a list that is replaced as a whole."""
+    if not items or not all(isinstance(one, dict) for one in items):
+        return None
+    return next((key for key in _LIST_KEYS if all(key in one for one in items)), None)
+
+
+def _pairs(items: list[Any], key: str) -> Iterator[tuple[Any, Any]]:
+    return ((one.get(key), one) for one in items)
+
+
+def _merged(live: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
+    if isinstance(wanted, dict) and isinstance(live, dict):
+        both = {name: _merged(live.get(name), value) for name, value in wanted.items()}
+        return {**live, **both}
+    if isinstance(wanted, list) and isinstance(live, list) and (key := _list_key(wanted)):
+        theirs = dict(_pairs(live, key))
+        both = {name: _merged(theirs.get(name), one) for name, one in _pairs(wanted, key)}
+        return list((both | {name: theirs[name] for name in theirs if name not in both}).values())
+    return deepcopy(wanted)
+
+
+def _without(live: Any, before: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
+    """What is live, without what was applied before and is not applied any more."""
+    if isinstance(live, dict) and isinstance(before, dict) and isinstance(wanted, dict):
+        return {
+            name: _without(value, before.get(name), wanted.get(name))
+            for name, value in live.items()
+            if name in wanted or name not in before
+        }
+    if isinstance(live, list) and isinstance(before, list) and isinstance(wanted, list):
+        key = _list_key([*before, *wanted])
+        if key is None:
+            return live
+        old, new = dict(_pairs(before, key)), dict(_pairs(wanted, key))
+        return [
+            _without(one, old.get(name), new.get(name))
+            for name, one in _pairs(live, key)
+            if name in new or name not in old
+        ]
+    return live

@@ -1,0 +1,57 @@
+"""The Kafka cluster of a stream, without Kafka."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dedupe_crds.stream import DedupeStream
+from dedupe_kafka.cluster import StreamTopics
+from dedupe_kafka.errors import StreamError
+from dedupe_kafka.topic import TopicProblem
+from dedupe_operator.topics import TopicsWatch
+
+
+@dataclass
+class FakeKafka:
+    """Stands in for `dedupe_kafka.cluster.Cluster`, and remembers each question and what it came with."""
+
+    partitions: int = 2
+    problems: tuple[TopicProblem, ...] = ()
+    created: bool = True
+    fails: StreamError | None = None
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def __call__(
+        self, servers: str, properties: Mapping[str, str], *, timeout_seconds: float
+    ) -> "FakeKafka":
+        """Connect."""
+        assert timeout_seconds > 0
+        self.asked.append((servers, dict(properties)))
+        self.files = {
+            name: Path(value).read_bytes()
+            for name, value in properties.items()
+            if name.endswith(".location")
+        }
+        return self
+
+    def ensure_output(self, stream: DedupeStream) -> StreamTopics:
+        assert stream.spec.output.topic
+        if self.fails:
+            raise self.fails
+        created, self.created = self.created, False
+        return StreamTopics(partitions=self.partitions, problems=self.problems, created=created)
+
+
+@dataclass
+class FakeClock:
+    """Time that passes when a test says so."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def watch(clock: FakeClock) -> TopicsWatch:
+    return TopicsWatch(clock)

@@ -1,0 +1,75 @@
+"""A stream, its cluster, its Kafka, and an operator that looks after it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dedupe_crds.worker_status import WorkerStatus
+from dedupe_operator.labels import Object
+from dedupe_operator.reconcile import Reconciler
+from dedupe_operator.rivals import Rivals
+from dedupe_operator.work_queue import Key
+from dedupe_operator.workers import Workers
+from tests.unit.operator.fake_cluster import FakeCluster
+from tests.unit.operator.fake_kafka import FakeClock, FakeKafka
+from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, worker_status
+
+KEY: Final = Key(NAMESPACE, STREAM)
+
+
+class FakeWorkers(Workers):
+    """Workers whose answers a test gives; those of ready pods are well by themselves."""
+
+    def __init__(self) -> None:
+        self.say: dict[int, WorkerStatus] = {}
+
+    def statuses(self, pods: Mapping[int, Object]) -> dict[int, WorkerStatus | None]:
+        return {
+            partition: self.say.get(partition) or worker_status(partition) for partition in pods
+        }
+
+
+class Scene:
+    """One stream, as a test meets it."""
+
+    def __init__(self, kafka: FakeKafka) -> None:
+        self.cluster = FakeCluster()
+        self.kafka = kafka
+        self.clock = FakeClock()
+        self.workers = FakeWorkers()
+        self.restart_operator()
+
+    def restart_operator(self) -> None:
+        self.rivals = Rivals()
+        self.reconciler = Reconciler(self.cluster, RELEASE, self.workers, self.rivals, self.clock)
+
+    def look(self) -> float | None:
+        """One look, at a time when Kafka is asked again; clears the list of writes before."""
+        self.cluster.writes.clear()
+        self.clock.now += 100.0
+        return self.reconciler.look(KEY)
+
+    def rest(self) -> float | None:
+        """Look until nothing is written any more; the last look's wait."""
+        for _ in range(20):
+            wait = self.look()
+            self.cluster.settle()
+            if not self.cluster.writes:
+                return wait
+        raise AssertionError(f"never at rest: {self.cluster.writes}")
+
+    def image(self, partition: int) -> str:
+        spec = self.cluster.one("StatefulSet", f"orders-{partition}")["spec"]
+        return str(spec["template"]["spec"]["containers"][0]["image"])
+
+    def stateful_sets(self) -> list[Object]:
+        return [self.cluster.one("StatefulSet", n) for n in self.cluster.names("StatefulSet")]
+
+    def mounted_claim(self, name: str) -> str:
+        """The claim that a StatefulSet's pods mount."""
+        spec = self.cluster.one("StatefulSet", name)["spec"]["template"]["spec"]
+        return str(spec["volumes"][0]["persistentVolumeClaim"]["claimName"])
+
+    def claimed_size(self) -> str:
+        """The size that partition 0's claim asks for."""
+        claim = self.cluster.one("PersistentVolumeClaim", "orders-0-1")
+        return str(claim["spec"]["resources"]["requests"]["storage"])

@@ -149,7 +149,8 @@ class Applier:
         for partition, live in look.observed.stateful_sets.items():
             pod = look.observed.pods.get(partition)
             if pod is not None and rollout.is_stuck(live, pod):
-                self.api.delete(PODS, pod)
+                if not self._delete_pod(pod, findings, partition):
+                    continue
                 message = (
                     f"Pod {pod['metadata']['name']} was deleted: it is of an older revision, and not "
                     "ready, so that its StatefulSet would wait for it for ever."
@@ -162,11 +163,20 @@ class Applier:
             live = look.observed.children.get((CLAIMS.kind, choice.name))
             pod = look.observed.pods.get(partition)
             if pod is not None and growth.waits_for_restart(live, look.now):
-                self.api.delete(PODS, pod)
+                if not self._delete_pod(pod, findings, partition):
+                    return
                 findings.unsettled = [partition]
                 message = f"Pod {pod['metadata']['name']} was deleted for its file system to grow."
                 findings.notices.append(Notice(reason="RestartedToGrow", message=message))
                 return
+
+    def _delete_pod(self, pod: Object, findings: Findings, partition: int) -> bool:
+        try:
+            self.api.delete(PODS, pod)
+        except KubernetesError as error:
+            findings.partition_problems[partition] = with_advice(error.reason, str(error))
+            return False
+        return True
 
     def _ensure(self, look: Look, wanted: Object) -> None:
         """Apply one object unless it is as wanted. Raises KubernetesError."""

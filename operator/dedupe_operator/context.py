@@ -9,7 +9,6 @@ from dedupe_crds.stream import DedupeStream
 from dedupe_operator.decide.claims import ClaimChoice
 from dedupe_operator.decide.stream import Notice
 from dedupe_operator.decide.trouble import Problem
-from dedupe_operator.labels import Object
 from dedupe_operator.observe import Observed
 from dedupe_operator.topics import TopicsView
 
@@ -56,4 +55,3 @@ class Findings:
     waiting: Sequence[int] = ()
     unsettled: Sequence[int] = ()
     claims: dict[int, ClaimChoice] = field(default_factory=dict)
-    written: dict[tuple[str, str], Object] = field(default_factory=dict)

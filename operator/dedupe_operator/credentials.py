@@ -98,7 +98,8 @@ def _connecting(
         path = PurePosixPath(given[name])
         if str(path.parent) != KAFKA_MOUNT or path.name not in data:
             message = (
-                f"{name}={path} is not a file of the Secret: put it there as a key, and name it as "
+                # Without the value: somebody may have put a key's text in its place.
+                f"{name} names no file of the Secret: put it there as a key, and name it as "
                 f"{KAFKA_MOUNT}/<key>"
             )
             raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message))

@@ -36,11 +36,11 @@ class Resource:
     namespaced: bool = True
 
     def path(self, namespace: str | None, name: str | None = None) -> str:
-        """The path of one object, or of the collection."""
+        """The path of one object, or of the collection; without a namespace, of that in all of them."""
         prefix = "/api" if self.api_version == "v1" else "/apis"
         parts = [prefix, self.api_version]
-        if self.namespaced:
-            parts += ["namespaces", quote(namespace or "", safe="")]
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", quote(namespace, safe="")]
         parts.append(self.plural)
         return "/".join(parts if name is None else [*parts, quote(name, safe="")])
 

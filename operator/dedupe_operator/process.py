@@ -16,10 +16,11 @@ from dedupe_operator.config import OperatorConfig
 from dedupe_operator.controller import Controller
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.handlers import make_registry
-from dedupe_operator.kubernetes_api import KubernetesApi, load_client
+from dedupe_operator.kubernetes_api import STREAMS, KubernetesApi, load_client
 from dedupe_operator.leadership import Leadership
 from dedupe_operator.reconcile import Reconciler
 from dedupe_operator.rivals import Rivals
+from dedupe_operator.work_queue import Key
 from dedupe_operator.workers import Workers
 
 _THREADS: Final = 8
@@ -53,6 +54,7 @@ def run_operator(config: OperatorConfig) -> None:
         if stop.is_set():
             return
     log.info("%s leads", config.identity)
+    _note_streams(api, rivals, config)
     controller.start()
     kopf.run(
         registry=make_registry(controller.due, rivals),
@@ -63,6 +65,14 @@ def run_operator(config: OperatorConfig) -> None:
     controller.stop()
     workers.close()
     leadership.release()
+
+
+def _note_streams(api: KubernetesApi, rivals: Rivals, config: OperatorConfig) -> None:
+    """Know all outputs ahead of the first look, or a younger stream could be looked at too early."""
+    for namespace in config.namespaces or (None,):
+        for stream in api.find(STREAMS, namespace):
+            metadata = stream["metadata"]
+            rivals.note(Key(metadata["namespace"], metadata["name"]), stream)
 
 
 def _check_installed(api: KubernetesApi) -> None:

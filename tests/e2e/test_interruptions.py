@@ -12,7 +12,6 @@ from uuid import uuid4
 import pytest
 
 from dedupe_crds.status import PartitionStatus
-from dedupe_crds.stream import GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.operators import LocalOperator, chart_at_rest
@@ -21,7 +20,7 @@ from tests.e2e.support.stream import ClusterStream
 
 CreateStream = Callable[..., ClusterStream]
 
-AT_ONCE = 5
+AT_ONCE = 6
 MOST_WRITES = 60
 KINDS = "serviceaccounts,configmaps,secrets,poddisruptionbudgets,persistentvolumeclaims,services,statefulsets"
 CHANGE = {"storage": {"size": "160Mi"}, "worker": {"tuning": {"commitInterval": "50ms"}}}
@@ -40,7 +39,7 @@ class Life:
         self, cluster: Environment, stream: ClusterStream, kubectl: Kubectl, directory: Path
     ) -> None:
         name = f"{stream.namespace[:40]}-{uuid4().hex[:6]}"
-        metadata = {"name": name, "labels": {f"{GROUP}/part-of": stream.namespace}}
+        metadata = {"name": name}
         kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         self.namespace = name
         self.stream = replace(stream, namespace=name, kubectl=kubectl.within(name))
@@ -51,16 +50,20 @@ class Life:
 
     def live(self, stop_after_writes: int | None) -> Object:
         """Return what there is in the end. Started again without a bound, once it has stopped."""
-        with self.operator:
-            self.operator.start(stop_after_writes=stop_after_writes)
-            self.stream.apply()
-            self._settle()
-            self.stream.patch(**CHANGE)
-            self._settle()
-            self.writes = int(self.operator.writes())
-            return self._state()
+        try:
+            with self.operator:
+                self.operator.start(stop_after_writes=stop_after_writes)
+                self.stream.apply()
+                self._settle()
+                self.stream.patch(**CHANGE)
+                self._settle()
+                if stop_after_writes is None:
+                    self.writes = int(self.operator.writes())
+                return self._state()
+        finally:
+            self._end()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Remove the namespace, with all that is in it."""
         self._kubectl("delete", "namespace", self.namespace, "--wait=false")
 
@@ -138,17 +141,13 @@ def test_an_operator_killed_after_any_of_its_writes_ends_where_an_undisturbed_on
     assert 15 < undisturbed.writes < MOST_WRITES
     # The topics are made one after another, by one client.
     lives = {number: life() for number in range(1, undisturbed.writes + 1)}
-    try:
-        with ThreadPoolExecutor(AT_ONCE) as side_by_side:
-            ends = side_by_side.map(lambda number: lives[number].live(number), lives)
-            differing = {
-                number: difference
-                for number, end in zip(lives, ends, strict=True)
-                if (difference := _difference(expected, end))
-            }
-    finally:
-        for one in (undisturbed, *lives.values()):
-            one.end()
+    with ThreadPoolExecutor(AT_ONCE) as side_by_side:
+        ends = side_by_side.map(lambda number: lives[number].live(number), lives)
+        differing = {
+            number: difference
+            for number, end in zip(lives, ends, strict=True)
+            if (difference := _difference(expected, end))
+        }
     assert not differing
     assert any(one.stopped for one in lives.values())
 

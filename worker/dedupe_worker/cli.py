@@ -1,5 +1,6 @@
 """`dedupe-worker`: one partition of one stream."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -75,7 +76,9 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     except StreamError as error:
         log.error("worker can't start", reason=error.reason, error=str(error))
         sys.exit(error.exit_code)
-    sys.exit(code)
+    # All is done and closed. Taking the interpreter down under librdkafka's threads has been seen to crash.
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _parse_address(address: str) -> tuple[str, int]:

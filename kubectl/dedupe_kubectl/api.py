@@ -1,7 +1,6 @@
 """The API server: what the plugin asks it, and its refusals as errors that say what to do."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -22,21 +21,13 @@ PARALLEL_CALLS: Final = 16
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
 _WORKER_PORT: Final = 8080
-_INSTALL: Final = (
+INSTALL: Final = (
     "helm install dedupestream charts/dedupestream -n dedupestream-system --create-namespace"
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """The cluster, and the namespace commands are about if they name no other."""
-
-    api: "Api"
-    namespace: str
-
-
-def connect(kubeconfig: Path | None, context: str | None) -> Target:
-    """Read the kubeconfig as kubectl does.
+def connect(kubeconfig: Path | None, context: str | None) -> "tuple[Api, str]":
+    """Read the kubeconfig as kubectl does: a cluster, and the namespace commands are about if they name none.
 
     Raises:
         NoAccess: there is none, or it does not name such a context.
@@ -55,8 +46,7 @@ def connect(kubeconfig: Path | None, context: str | None) -> Target:
     configuration.retries = False
     configuration.connection_pool_maxsize = PARALLEL_CALLS
     chosen = next((one for one in contexts if one["name"] == context), active)
-    namespace = chosen["context"].get("namespace") or "default"
-    return Target(api=Api(client.ApiClient(configuration)), namespace=namespace)
+    return Api(client.ApiClient(configuration)), chosen["context"].get("namespace") or "default"
 
 
 class Api:
@@ -183,7 +173,7 @@ def refusal(code: int, answer: object, act: str) -> PluginError:
     if code == 404:
         return NotFound(
             f"cannot {act}: this cluster knows no {API_VERSION} DedupeStreams; install the operator "
-            f"with its chart: {_INSTALL}"
+            f"with its chart: {INSTALL}"
         )
     return PluginError(f"cannot {act}: {message}")
 

@@ -1,15 +1,36 @@
 """`kubectl dedupe suspend`, `resume` and `restart`: one patch, and waiting for what comes of it."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final, Protocol
 
 from rich.console import Console
 from rich.markup import escape
 
+from dedupe_crds.status import PartitionPhase
 from dedupe_kubectl.api import Api
-from dedupe_kubectl.objects import RESTART, Object, Stream, by_partition, read_stream
-from dedupe_kubectl.waiting import Progress, to_restart, to_run, to_suspend, until
+from dedupe_kubectl.errors import TimedOut
+from dedupe_kubectl.objects import (
+    PAUSE,
+    RESTART,
+    Object,
+    Stream,
+    by_partition,
+    is_ready,
+    read_stream,
+)
+from dedupe_kubectl.words import ranges
+
+_POLL_SECONDS: Final = 1.0
+_PAUSED: Final = f"the annotation {PAUSE} keeps the operator off it"
+
+
+class Progress(Protocol):
+    """What is still missing, as one line; empty when there is nothing."""
+
+    def __call__(self, stream: Stream, pods: Mapping[int, Object]) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,59 +77,98 @@ def carry_out(
     Raises:
         PluginError: it is not allowed, or did not come to its end in time.
     """
-    before = read_stream(api.stream(namespace, change.stream))
-    pods: dict[int, str] = {}
-    if timeout_seconds is not None:
-        found = by_partition(api.pods(namespace, change.stream))
-        pods = {partition: pod["metadata"]["uid"] for partition, pod in found.items()}
-    if change.is_done(before):
-        _say(console, f"{before.title} is {change.said} already")
-    else:
-        api.patch_stream(namespace, change.stream, change.patch)
-        _say(console, f"{before.title} {change.said}")
-    if before.paused:
-        _say(
-            console,
-            "The operator is kept off it by the annotation dedupestream.io/pause-reconciliation: "
-            "nothing happens until that is removed.",
-        )
-    if timeout_seconds is None:
-        return
-    _wait(api, namespace, change, pods, timeout_seconds, console)
-    _say(console, f"{before.title}: {change.done}")
 
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-def _wait(  # noqa: PLR0917 # the parts of one sentence
-    api: Api,
-    namespace: str,
-    change: Change,
-    pods: Mapping[int, str],
-    timeout_seconds: float,
-    console: Console,
-) -> None:
     def look() -> tuple[Stream, Mapping[int, Object]]:
         stream = read_stream(api.stream(namespace, change.stream))
         return stream, by_partition(api.pods(namespace, change.stream))
 
-    last = ""
-
-    def tell_plainly(missing: str) -> None:
-        nonlocal last
-        if missing != last:
-            _say(console, missing)
-        last = missing
-
-    if not console.is_terminal:
-        until(change.progress(pods), look, tell_plainly, timeout_seconds)
+    before = read_stream(api.stream(namespace, change.stream))
+    uids: dict[int, str] = {}
+    if timeout_seconds is not None:
+        uids = {number: pod["metadata"]["uid"] for number, pod in look()[1].items()}
+    if change.is_done(before):
+        say(f"{before.title} is {change.said} already")
+    else:
+        api.patch_stream(namespace, change.stream, change.patch)
+        say(f"{before.title} {change.said}")
+    if before.paused:
+        say(f"Paused: {_PAUSED}; nothing happens until that is removed.")
+    if timeout_seconds is None:
         return
     with console.status("waiting") as shown:
-        until(
-            change.progress(pods),
-            look,
-            lambda missing: shown.update(escape(missing)),
-            timeout_seconds,
-        )
+        told = (lambda line: shown.update(escape(line))) if console.is_terminal else say
+        until(change.progress(uids), look, told, timeout_seconds)
+    say(f"{before.title}: {change.done}")
 
 
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+def until(
+    progress: Progress,
+    look: Callable[[], tuple[Stream, Mapping[int, Object]]],
+    tell: Callable[[str], None],
+    timeout_seconds: float,
+) -> None:
+    """Look until nothing is missing, and tell what is, whenever that changes.
+
+    Raises:
+        TimedOut: something still is, after so long.
+    """
+    deadline, told = time.monotonic() + timeout_seconds, ""
+    while missing := progress(*look()):
+        if time.monotonic() >= deadline:
+            raise TimedOut(
+                f"still waiting after {timeout_seconds:.0f} s: {missing}; "
+                "`kubectl dedupe describe-problem` says why"
+            )
+        if missing != told:
+            tell(missing)
+        told = missing
+        time.sleep(_POLL_SECONDS)
+
+
+def to_suspend(stream: Stream, pods: Mapping[int, Object]) -> str:
+    """Say what keeps a stream from being suspended."""
+    if held := _held(stream):
+        return held
+    if not stream.suspended:
+        return "spec.suspend was set back to false"
+    if pods:
+        return f"partitions {ranges(pods)} have a worker"
+    phases = {one.partition: one.phase for one in stream.status.partitions}
+    left = [number for number, phase in phases.items() if phase is not PartitionPhase.SUSPENDED]
+    return f"partitions {ranges(left)} are not suspended yet" if left else ""
+
+
+def to_run(stream: Stream, pods: Mapping[int, Object]) -> str:  # noqa: ARG001 # one of several ways to judge
+    """Say what keeps a stream from being ready."""
+    if (held := _held(stream)) or stream.condition("Ready", "True"):
+        return held
+    ready = stream.condition("Ready")
+    return ready.message if ready else "the operator has not said that it is ready"
+
+
+def to_restart(before: Mapping[int, str]) -> Progress:
+    """Say which of the pods that were there `before`, by their UIDs, are not replaced yet."""
+
+    def progress(stream: Stream, pods: Mapping[int, Object]) -> str:
+        left = [
+            partition
+            for partition, uid in before.items()
+            if partition not in pods
+            or pods[partition]["metadata"]["uid"] == uid
+            or not is_ready(pods[partition])
+        ]
+        if not left:
+            return to_run(stream, pods)
+        done = len(before) - len(left)
+        return _held(stream) or f"{done} of {len(before)} restarted, {ranges(left)} to come"
+
+    return progress
+
+
+def _held(stream: Stream) -> str:
+    if stream.paused:
+        return _PAUSED
+    return "" if stream.observed else "the operator has not seen the change yet"

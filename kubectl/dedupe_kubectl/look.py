@@ -12,16 +12,12 @@ from dedupe_kubectl.objects import Object, Stream, by_partition, read_stream
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """All that was seen at one moment. `untold` says what the user's rights do not show.
-
-    Without `pods_known` an absent pod means nothing.
-    """
+    """All that was seen at one moment. `untold` says what the user's rights do not show."""
 
     stream: Stream
     pods: Mapping[int, Object]
     workers: Mapping[int, WorkerStatus]
     untold: Sequence[str] = ()
-    pods_known: bool = True
 
     @property
     def partitions(self) -> list[int]:
@@ -36,25 +32,16 @@ def look_at(api: Api, namespace: str, name: str) -> Look:
         PluginError: the stream can't be read. Pods and workers are left out if they can't.
     """
     stream = read_stream(api.stream(namespace, name))
+    pods: dict[int, Object] = {}
+    workers: dict[int, WorkerStatus] = {}
+    untold = []
     try:
         pods = by_partition(api.pods(namespace, name))
+        workers = _ask_workers(api, namespace, pods)
     except Forbidden as error:
-        return Look(
-            stream=stream,
-            pods={},
-            workers={},
-            untold=(f"Without pods and live figures: {error}",),
-            pods_known=False,
-        )
-    try:
-        return Look(stream=stream, pods=pods, workers=_ask_workers(api, namespace, pods))
-    except Forbidden as error:
-        return Look(
-            stream=stream,
-            pods=pods,
-            workers={},
-            untold=(f"Figures are the operator's, rounded and not live, because {error}.",),
-        )
+        live = f"Figures are the operator's, rounded and not live, because {error}."
+        untold.append(live if pods else f"Without pods and live figures: {error}")
+    return Look(stream=stream, pods=pods, workers=workers, untold=untold)
 
 
 def _ask_workers(api: Api, namespace: str, pods: Mapping[int, Object]) -> dict[int, WorkerStatus]:

@@ -1,13 +1,13 @@
 """Streams and pods as the API server has them, read leniently: newer releases may say more."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from dedupe_crds.status import Condition, ConditionStatus, PartitionStatus, StreamStatus
+from dedupe_crds.status import Condition, PartitionStatus, StreamStatus
 from dedupe_crds.stream import GROUP
 from dedupe_kubectl.errors import PluginError
 
@@ -30,6 +30,7 @@ class Stream:
     created: datetime
     changed: datetime
     deleting: datetime | None
+    finalizers: Sequence[str]
     suspended: bool
     paused: bool
     flow: str
@@ -45,19 +46,10 @@ class Stream:
         """Whether the operator has seen the newest spec."""
         return (self.status.observed_generation or 0) >= self.generation
 
-    @property
-    def ready(self) -> bool:
-        """Whether all partitions of the newest spec are ready."""
-        return self.observed and self.holds("Ready")
-
-    def condition(self, type_: str) -> Condition | None:
-        """One of its conditions."""
-        return next((one for one in self.status.conditions if one.type == type_), None)
-
-    def holds(self, type_: str) -> bool:
-        """Whether a condition is True."""
-        found = self.condition(type_)
-        return found is not None and found.status is ConditionStatus.TRUE
+    def condition(self, type_: str, status: str | None = None) -> Condition | None:
+        """One of its conditions, if it has this status."""
+        found = next((one for one in self.status.conditions if one.type == type_), None)
+        return found if found and status in {None, found.status.value} else None
 
     def partition(self, number: int) -> PartitionStatus | None:
         """The status of one partition."""
@@ -88,6 +80,7 @@ def read_stream(document: Object) -> Stream:
         created=created,
         changed=max([created, *_spec_changes(metadata)]),
         deleting=datetime.fromisoformat(deleting) if deleting else None,
+        finalizers=metadata.get("finalizers") or (),
         suspended=spec.get("suspend") is True,
         paused=(metadata.get("annotations") or {}).get(PAUSE) == "true",
         flow=f"{_topic(spec, 'input')} → {_topic(spec, 'output')}",

@@ -1,54 +1,55 @@
-"""What is wrong with a stream, why, and what to do. Values in, values out."""
+"""`kubectl dedupe describe-problem`: what is wrong with a stream, why, and what to do.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+Pods and volumes are judged by the operator alone: what it found is in the stream's status. Beside it stand
+the workers' own words, which are fresher, and events.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dedupe_kubectl.look import Look
-from dedupe_kubectl.objects import Object, Stream, is_ready
+from dedupe_crds.status import Condition
+from dedupe_kubectl.api import INSTALL, Api
+from dedupe_kubectl.errors import Forbidden
+from dedupe_kubectl.look import Look, look_at
+from dedupe_kubectl.objects import PAUSE, Object, Stream, is_ready
 from dedupe_kubectl.words import ranges
-from dedupe_kubectl.worker_problems import Finding, event_time, worker_findings
 
 _PATIENCE: Final = timedelta(minutes=1)
-_EVENTS_COUNT_FOR: Final = timedelta(minutes=30)  # twice the longest back-off of a controller
 _DELETION_PATIENCE: Final = timedelta(minutes=5)
+_EVENTS_COUNT_FOR: Final = timedelta(minutes=30)  # twice the longest back-off of a controller
+_SHOWN_EVENTS: Final = 3
 
-ADVICE: Final = {
-    "InvalidManifest": "correct the field that is named, and apply the manifest again",
+# By the stable reasons of conditions and workers, where the message beside it does not say what to do, or not
+# in terms of the manifest.
+_PARTITION_ADVICE: Final = {
     "BrokerUnavailable": "check spec.kafka.bootstrapServers, and that pods can reach the brokers",
-    "TopicMissing": "create the input topic, or name another in a new stream",
-    "TopicRefused": "create the output topic by hand as the message says, or allow it to be created",
-    "NotAuthorized": "correct client.properties in the Secret of spec.kafka.configSecretRef, or grant the rights",
-    "SecretMissing": "create the Secret that spec.kafka.configSecretRef names, with the key client.properties",
-    "SecretIncomplete": "put the key client.properties into the Secret of spec.kafka.configSecretRef",
-    "SecretInvalid": "correct the key client.properties of the Secret of spec.kafka.configSecretRef",
-    "StorageClassMissing": "create the storage class, or name another in spec.storage.storageClassName",
-    "VolumeExpansionNotAllowed": "set spec.storage.size back, or allow expansion in the storage class",
-    "QuotaExceeded": "raise the namespace's ResourceQuota, or lower what the workers request",
-    "ImagePullFailed": "correct spec.worker.image, or make the image available to the nodes",
-    "Unschedulable": "add nodes, or lower spec.worker.resources",
-    "OutOfMemory": "raise spec.worker.resources.limits.memory",
-    "OutputTopicTooFewPartitions": "add partitions to the output topic",
-    "OutputTopicCompacted": "set cleanup.policy=delete on the output topic",
-    "OutputRetentionTooShort": "raise retention.ms of the output topic to spec.store.window.maxAge",
-    "TooShort": "raise spec.store.window.maxBytes, and spec.storage.size with it",
     "DiskFull": "raise spec.storage.size",
-    "RecordTooLarge": "raise max.message.bytes of the output topic",
-    "InputTruncated": "see docs/guarantees.md: the input topic ends before what was read",
+    "VolumeExpansionFailed": "see the events of the PersistentVolumeClaim",
+    "VolumeNotMounted": "mend what the message names",
+    "VolumeNotProvisioned": "mend what the message names",
+    "WorkerFailed": "see the worker's log: kubectl logs --previous",
+    "WorkerNotStarted": "create or correct what the message names, such as a Secret",
 }
-"""What to do, by the stable reasons of conditions and workers."""
-
-_LOOK_AT_THE_LOG: Final = "see the operator's log: kubectl logs -n {namespace} {pod}"
+_STREAM_ADVICE: Final = {
+    **_PARTITION_ADVICE,
+    "InvalidManifest": "correct the field that is named, and apply the manifest again",
+    "NotAuthorized": "correct client.properties in the Secret of spec.kafka.configSecretRef, or grant the rights",
+    "SecretInvalid": "correct the key client.properties of the Secret of spec.kafka.configSecretRef",
+    "TopicMissing": "create the input topic, or name another in a new stream",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing that is wrong, with the partitions and the Kubernetes events it shows in."""
+    """One thing that is wrong. `do` is empty where `why` says what to do."""
 
     what: str
     why: str
-    do: str
+    do: str = ""
     events: Sequence[str] = ()
 
 
@@ -62,50 +63,111 @@ class Facts:
     operators: Sequence[Object] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Finding:
+    """What is wrong with one partition."""
+
+    partition: int
+    what: str
+    reason: str
+    message: str
+
+    @property
+    def why(self) -> str:
+        return f"{self.reason}: {self.message}" if self.reason else self.message
+
+
+def describe(
+    api: Api, namespace: str, name: str, now: datetime, say: Callable[[str], None]
+) -> bool:
+    """Say it line by line; True if something is wrong.
+
+    Raises:
+        PluginError: the stream can't be read.
+    """
+    look = look_at(api, namespace, name)
+    untold = list(look.untold)
+    events: list[Object] = []
+    operators: list[Object] | None = None
+    try:
+        events = api.warnings(namespace)
+    except Forbidden as error:
+        untold.append(str(error))
+    with suppress(Forbidden):  # said where it matters
+        operators = api.operator_pods()
+    problems = find(Facts(look=look, now=now, events=events, operators=operators))
+    for line in (*lines(look.stream, problems), *(f"Note: {line}" for line in untold)):
+        say(line)
+    return bool(problems)
+
+
+def lines(stream: Stream, problems: Sequence[Problem]) -> list[str]:
+    """Write it for people."""
+    if not problems:
+        return [f"{stream.title}: nothing is wrong{_aside(stream)}"]
+    number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    written = [f"{stream.title}: {number}{_aside(stream)}"]
+    for place, problem in enumerate(problems, start=1):
+        written += ["", f"{place}. {problem.what}", f"   why: {problem.why}"]
+        written += [f"   do:  {problem.do}"] if problem.do else []
+        written += [f"   event: {line}" for line in problem.events]
+    return written
+
+
 def find(facts: Facts) -> list[Problem]:
     """All that is wrong, the gravest first."""
-    stream = facts.look.stream
-    found = _of_operator(facts)
-    if stream.paused:
-        found.append(
-            Problem(
-                what="The operator is kept off this stream",
-                why="the annotation dedupestream.io/pause-reconciliation is true, so nothing is mended or rolled out",
-                do=f"kubectl annotate -n {stream.namespace} dedupestream {stream.name} "
-                "dedupestream.io/pause-reconciliation-",
-            )
-        )
-    if stream.deleting and facts.now - stream.deleting > _DELETION_PATIENCE:
-        found.append(
-            Problem(
-                what="The stream is being deleted, and is not gone",
-                why=f"finalizers hold it since {stream.deleting.isoformat()}",
-                do="see that the operator runs; its finalizer goes when it has cleaned up",
-            )
-        )
-    since = (facts.now - _EVENTS_COUNT_FOR).isoformat()
-    fresh = [event for event in facts.events if event_time(event) > since]
-    findings = worker_findings(facts.look, fresh)
-    partitions = _grouped(findings)
-    return [*found, *_of_conditions(stream, findings), *partitions]
+    findings = [
+        finding
+        for partition in facts.look.partitions
+        if (finding := _of_partition(facts.look, partition))
+    ]
+    found = [
+        *_of_operator(facts),
+        *_of_pause(facts.look.stream),
+        *_of_deletion(facts),
+        *_of_conditions(facts.look.stream, findings),
+        *_grouped(facts, findings),
+    ]
+    ready = facts.look.stream.condition("Ready", "False")
+    if found or ready is None or facts.look.stream.suspended:
+        return found
+    waiting = [one.partition for one in facts.look.stream.status.partitions if not one.ready]
+    return [_of_condition("The stream is not ready", ready, _events(facts, waiting))]
 
 
-def advice(reason: str) -> str:
-    """What to do about a reason; what is not known here is in the message beside it."""
-    return ADVICE.get(reason, "what the line above says")
+def _aside(stream: Stream) -> str:
+    if stream.suspended:
+        return f"; it is suspended, as spec.suspend says (kubectl dedupe resume {stream.name})"
+    progressing = stream.condition("Progressing", "True")
+    return (
+        f"; {progressing.message}" if progressing and not stream.condition("Ready", "True") else ""
+    )
 
 
 def _of_operator(facts: Facts) -> list[Problem]:
     """The operator does not act: nothing else is up to date then."""
     stream = facts.look.stream
-    unseen = not stream.status.conditions
-    if stream.observed and not unseen:
+    if stream.paused or stream.deleting or facts.now - stream.changed < _PATIENCE:
         return []
-    if stream.paused or facts.now - stream.changed < _PATIENCE:
+    if not stream.status.conditions:
+        what = "has not seen this stream"
+    elif not stream.observed:
+        what = "has not acted on the newest change"
+    elif _is_outdated(facts):
+        what = "does not run, and what the stream's status says is outdated"
+    else:
         return []
-    what = "has not seen this stream" if unseen else "has not acted on the newest change"
     why, do = _why_no_operator(facts.operators)
     return [Problem(what=f"The operator {what}", why=why, do=do)]
+
+
+def _is_outdated(facts: Facts) -> bool:
+    """Whether pods fail that were ready when the last operator looked, and none looks now."""
+    if facts.operators is None or any(is_ready(pod) for pod in facts.operators):
+        return False
+    told = (facts.look.stream.partition(partition) for partition in facts.look.pods)
+    pods = zip(told, facts.look.pods.values(), strict=True)
+    return any(one is not None and one.ready and not is_ready(pod) for one, pod in pods)
 
 
 def _why_no_operator(operators: Sequence[Object] | None) -> tuple[str, str]:
@@ -115,56 +177,145 @@ def _why_no_operator(operators: Sequence[Object] | None) -> tuple[str, str]:
             "ask who runs it: kubectl get pods -A -l app.kubernetes.io/component=operator",
         )
     if not operators:
-        return "no operator runs in this cluster", "install its chart: helm install dedupestream …"
-    metadata = operators[0]["metadata"]
-    log = _LOOK_AT_THE_LOG.format(namespace=metadata["namespace"], pod=metadata["name"])
+        return "no operator runs in this cluster", f"install its chart: {INSTALL}"
+    namespace, name = (operators[0]["metadata"][key] for key in ("namespace", "name"))
+    log = f"the operator's log: kubectl logs -n {namespace} {name}"
     if not any(is_ready(pod) for pod in operators):
-        return f"its pod {metadata['namespace']}/{metadata['name']} is not ready", log
+        return f"its pod {namespace}/{name} is not ready", f"see {log}"
     return (
         "it runs, and may not watch this namespace or not reach the API server",
-        f"see watch.namespaces of its chart, and {log.removeprefix('see ')}",
+        f"see watch.namespaces of its chart, and {log}",
     )
 
 
-def _of_conditions(stream: Stream, findings: Sequence[Finding]) -> list[Problem]:
+def _of_pause(stream: Stream) -> list[Problem]:
+    if not stream.paused:
+        return []
+    return [
+        Problem(
+            what="The operator is kept off this stream",
+            why=f"the annotation {PAUSE} is true, so nothing is mended or rolled out",
+            do=f"kubectl annotate -n {stream.namespace} dedupestream {stream.name} {PAUSE}-",
+        )
+    ]
+
+
+def _of_deletion(facts: Facts) -> list[Problem]:
+    """The operator sets no finalizer: others' may keep a deleted stream."""
+    stream = facts.look.stream
+    if not stream.deleting or not stream.finalizers:
+        return []
+    if facts.now - stream.deleting <= _DELETION_PATIENCE:
+        return []
+    held = ", ".join(stream.finalizers)
+    return [
+        Problem(
+            what="The stream is being deleted, and is not gone",
+            why=f"metadata.finalizers hold it since {stream.deleting.isoformat()}: {held}",
+            do="see that whoever set them runs; the operator of dedupestream sets none",
+        )
+    ]
+
+
+def _of_conditions(stream: Stream, findings: Sequence[_Finding]) -> list[Problem]:
     """Conditions that are not as they should be, without what partitions say themselves."""
-    told = [finding.why for finding in findings]
-    problems: list[Problem] = []
+    older = [stream.partition(finding.partition) for finding in findings]
+    told = [*(one.message for one in findings), *(one.message for one in older if one)]
+    problems = []
     for type_, bad, what in (
         ("Degraded", "True", "The stream is degraded"),
         ("WindowHealthy", "False", "Ids are forgotten too soon"),
         ("SnapshotsHealthy", "False", "Snapshots fail"),
-        ("Ready", "False", "The stream is not ready"),
     ):
-        one = stream.condition(type_)
-        if one is None or one.status.value != bad:
+        condition = stream.condition(type_, bad)
+        if condition is None:
             continue
-        if type_ == "Ready" and (stream.suspended or problems or findings):
-            continue  # what keeps it from being ready is told already
-        if any(_same(one.message, why) for why in told):
-            continue
-        why = f"{one.reason}: {one.message}"
-        problems.append(Problem(what=what, why=why, do=advice(one.reason)))
+        rest = condition.message
+        for message in filter(None, told):
+            rest = _told(message).sub("", rest)
+        if rest == condition.message:
+            problems.append(_of_condition(what, condition))
+        elif rest := re.sub(r"And \d+ more\.", "", rest).strip():
+            problems.append(Problem(what=what, why=rest))
     return problems
 
 
-def _same(condition: str, finding: str) -> bool:
-    """Whether a condition's message is about a finding: it repeats its text as a sentence."""
-    text = finding.partition(": ")[2] or finding
-    return any(one.strip(" .").lower() in condition.lower() for one in (finding, text))
+def _of_condition(what: str, condition: Condition, events: Sequence[str] = ()) -> Problem:
+    return Problem(
+        what=what,
+        why=f"{condition.reason}: {condition.message}",
+        do=_STREAM_ADVICE.get(condition.reason, ""),
+        events=events,
+    )
 
 
-def _grouped(findings: Sequence[Finding]) -> list[Problem]:
+def _told(message: str) -> re.Pattern[str]:
+    """A partition's message where a condition repeats it as a sentence, with all whom it is about."""
+    text = re.escape(message.strip(" .!"))
+    return re.compile(rf"(?<!\S)(partitions? [0-9, ]+: )?{text}[.!]?(\s+|$)", re.IGNORECASE)
+
+
+def _of_partition(look: Look, partition: int) -> _Finding | None:
+    """What the worker says of itself, or else what the operator found."""
+    stream, worker = look.stream, look.workers.get(partition)
+    told = stream.partition(partition)
+    if worker and worker.ready:
+        if worker.window.healthy or stream.condition("WindowHealthy", "False"):
+            return None
+        message = (
+            "ids younger than spec.store.window.alertBelow were given up: raise "
+            "spec.store.window.maxBytes and spec.storage.size"
+        )
+        what, reason = "it forgets ids too soon", "TooShort"
+    elif worker and worker.reason and worker.message:
+        what, reason, message = "its worker waits", worker.reason, worker.message
+    elif told and told.message and not told.ready:
+        what, message = f"it is not ready ({told.phase.value})", told.message
+        degraded = stream.condition("Degraded", "True")
+        # A condition of several problems has the reason of the first.
+        first = degraded is not None and _told(message).match(degraded.message)
+        reason = degraded.reason if degraded and first else ""
+    else:
+        return None
+    return _Finding(partition=partition, what=what, reason=reason, message=message)
+
+
+def _grouped(facts: Facts, findings: Sequence[_Finding]) -> list[Problem]:
     """The same finding of several partitions is one problem."""
-    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    groups: dict[_Finding, list[int]] = {}
     for finding in findings:
-        groups.setdefault((finding.what, finding.why, finding.reason), []).append(finding)
+        groups.setdefault(replace(finding, partition=0), []).append(finding.partition)
     return [
         Problem(
-            what=f"Partition{'s' * (len(group) > 1)} {ranges(one.partition for one in group)}: {what}",
-            why=why,
-            do=group[0].do or advice(reason),
-            events=tuple(dict.fromkeys(line for one in group for line in one.events))[:5],
+            what=f"Partition{'s' * (len(partitions) > 1)} {ranges(partitions)}: {finding.what}",
+            why=finding.why,
+            do=_PARTITION_ADVICE.get(finding.reason, ""),
+            events=_events(facts, partitions),
         )
-        for (what, why, reason), group in groups.items()
+        for finding, partitions in groups.items()
     ]
+
+
+def _events(facts: Facts, partitions: Iterable[int]) -> tuple[str, ...]:
+    """The newest warnings about partitions' objects, each once."""
+    since = (facts.now - _EVENTS_COUNT_FOR).isoformat()
+    name = facts.look.stream.name
+    which = "|".join(map(str, partitions))
+    ours = {
+        "StatefulSet": rf"{re.escape(name)}-({which})",
+        "Pod": rf"{re.escape(name)}-({which})-0",
+        "PersistentVolumeClaim": rf"{re.escape(name)}-({which})-[0-9]+",
+    }
+    told = [
+        f"{event.get('reason')}: {event.get('message')}"
+        for event in sorted(facts.events, key=_time, reverse=True)
+        if _time(event) > since
+        and (pattern := ours.get(event["involvedObject"].get("kind", "")))
+        and re.fullmatch(pattern, event["involvedObject"].get("name", ""))
+    ]
+    return tuple(dict.fromkeys(told))[:_SHOWN_EVENTS]
+
+
+def _time(event: Object) -> str:
+    """When an event was seen last, in RFC 3339."""
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")

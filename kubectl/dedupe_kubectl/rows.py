@@ -3,31 +3,15 @@
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from dedupe_crds.status import PartitionStatus
+from dedupe_crds.status import ConditionStatus, PartitionStatus
 from dedupe_crds.worker_status import WorkerStatus
 from dedupe_kubectl.look import Look
 from dedupe_kubectl.objects import Object, Stream
 
 _RATE_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamRow:
-    """One stream, by the operator's word."""
-
-    namespace: str
-    name: str
-    ready: str
-    partitions: str | None
-    window_seconds: float | None
-    duplicates: int | None
-    lag_messages: int | None
-    created: datetime
-    state: str
-    note: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,24 +62,6 @@ class Rates:
         return (after - before) / (last - first) if last > first else None
 
 
-def stream_row(stream: Stream) -> StreamRow:
-    """Say how a stream is."""
-    ready = stream.condition("Ready")
-    window = stream.status.window
-    return StreamRow(
-        namespace=stream.namespace,
-        name=stream.name,
-        ready=ready.status.value if ready else "Unknown",
-        partitions=stream.status.partitions_ready,
-        window_seconds=window.total_seconds() if window is not None else None,
-        duplicates=stream.status.duplicates,
-        lag_messages=stream.status.lag_messages,
-        created=stream.created,
-        state=stream_state(stream),
-        note=stream_note(stream),
-    )
-
-
 def stream_state(stream: Stream) -> str:
     """Say in one word how a stream is: its user's wish first, then what keeps it from it."""
     wishes = {
@@ -106,14 +72,14 @@ def stream_state(stream: Stream) -> str:
     }
     if wish := next((word for word, holds in wishes.items() if holds), None):
         return wish
-    degraded, ready = stream.condition("Degraded"), stream.condition("Ready")
-    if degraded and stream.holds("Degraded"):
+    if degraded := stream.condition("Degraded", "True"):
         return degraded.reason
     if not stream.observed:
         return "Changing"
-    if stream.holds("Ready"):
-        return "Running"
-    return ready.reason if ready else "Unknown"
+    ready = stream.condition("Ready")
+    if ready is None:
+        return "Unknown"
+    return "Running" if ready.status is ConditionStatus.TRUE else ready.reason
 
 
 def stream_note(stream: Stream) -> str:
@@ -121,10 +87,15 @@ def stream_note(stream: Stream) -> str:
     if not stream.status.conditions:
         return "the operator has not seen it yet"
     for type_, bad in (("Degraded", "True"), ("WindowHealthy", "False"), ("Ready", "False")):
-        found = stream.condition(type_)
-        if found and found.status.value == bad and not (type_ == "Ready" and stream.suspended):
+        found = stream.condition(type_, bad)
+        if found and not (type_ == "Ready" and stream.suspended):
             return found.message
     return ""
+
+
+def seconds(time: timedelta | None) -> float | None:
+    """A time as a number, if it is known."""
+    return None if time is None else time.total_seconds()
 
 
 def partition_rows(look: Look, rates: Mapping[int, float]) -> list[PartitionRow]:
@@ -149,7 +120,6 @@ def _partition_row(
     worker: WorkerStatus | None,
     rate: float | None,
 ) -> PartitionRow:
-    window = told.window.total_seconds() if told.window is not None else None
     return PartitionRow(
         partition=partition,
         phase=worker.phase.value if worker else told.phase.value,
@@ -162,7 +132,7 @@ def _partition_row(
         consumed=worker.counts.consumed if worker else None,
         duplicates=worker.counts.duplicates if worker else told.duplicates,
         lag_messages=worker.input.lag_messages if worker else told.lag_messages,
-        window_seconds=worker.window.seconds if worker else window,
+        window_seconds=worker.window.seconds if worker else seconds(told.window),
         last_snapshot=told.last_snapshot.time if told.last_snapshot else None,
         live=worker is not None,
         note=_note(told, worker),

@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.markup import escape
 
 from dedupe_kubectl.api import Api
-from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound
+from dedupe_kubectl.errors import NoAccess
 from dedupe_kubectl.look import Look, look_at
-from dedupe_kubectl.objects import read_stream
-from dedupe_kubectl.rows import PartitionRow, Rates, StreamRow, partition_rows, stream_row
+from dedupe_kubectl.objects import Stream, read_stream
+from dedupe_kubectl.rows import PartitionRow, Rates, partition_rows
 from dedupe_kubectl.tables import as_json, look_json, stream_json, stream_view, streams_table
 
 _RATE_SECONDS: Final = 1.0
@@ -37,68 +37,52 @@ def show_status(api: Api, options: StatusOptions, console: Console) -> None:
     Raises:
         PluginError: it can't be read. A watch goes on when the API server is away for a while.
     """
+    rates = Rates()
     if options.json:
-        console.out(_json(api, options), highlight=False)
+        console.out(as_json(_document(api, options, rates)), highlight=False)
     elif options.watch:
-        _watch(_view(api, options), console)
+        _watch(lambda: _view(api, options, rates), console)
     else:
-        _print(console, _view(api, options, sample=True)())
+        _print(console, _view(api, options, rates))
 
 
-def _view(
-    api: Api, options: StatusOptions, *, sample: bool = False
-) -> Callable[[], RenderableType]:
-    """What is shown at one moment; with `sample` it looks twice, because a rate needs two moments."""
-    if options.stream is None:
-        return lambda: _streams(api, options)
-    name, namespace, rates = options.stream, options.namespace or "default", Rates()
-
-    def view() -> RenderableType:
-        look, rows = _partitions(api, namespace, name, rates, sample=sample)
-        return stream_view(look, rows, datetime.now(UTC))
-
-    return view
-
-
-def _streams(api: Api, options: StatusOptions) -> RenderableType:
-    rows = _stream_rows(api, options.namespace)
-    if not rows and options.namespace is None:
+def _view(api: Api, options: StatusOptions, rates: Rates) -> RenderableType:
+    """What is shown at one moment."""
+    now = datetime.now(UTC)
+    if options.stream:
+        return stream_view(*_partitions(api, options, rates), now)
+    if streams := _streams(api, options.namespace):
+        return streams_table(streams, now, with_namespace=options.namespace is None)
+    if options.namespace is None:
         return "No DedupeStreams in any namespace; docs/reference.md says how to write one."
-    if not rows:
-        return (
-            f"No DedupeStreams in namespace {escape(options.namespace or '')}; "
-            "`kubectl dedupe status -A` shows those of all namespaces."
-        )
-    return streams_table(rows, datetime.now(UTC), with_namespace=options.namespace is None)
+    return (
+        f"No DedupeStreams in namespace {escape(options.namespace)}; "
+        "`kubectl dedupe status -A` shows those of all namespaces."
+    )
 
 
-def _stream_rows(api: Api, namespace: str | None) -> list[StreamRow]:
+def _document(api: Api, options: StatusOptions, rates: Rates) -> object:
+    if options.stream:
+        look, rows = _partitions(api, options, rates)
+        return look_json(look, rows)
+    return {"items": [stream_json(stream) for stream in _streams(api, options.namespace)]}
+
+
+def _streams(api: Api, namespace: str | None) -> list[Stream]:
     streams = [read_stream(document) for document in api.streams(namespace)]
-    return [
-        stream_row(stream) for stream in sorted(streams, key=lambda one: (one.namespace, one.name))
-    ]
+    return sorted(streams, key=lambda one: (one.namespace, one.name))
 
 
-def _partitions(
-    api: Api, namespace: str, name: str, rates: Rates, *, sample: bool
-) -> tuple[Look, list[PartitionRow]]:
+def _partitions(api: Api, options: StatusOptions, rates: Rates) -> tuple[Look, list[PartitionRow]]:
+    """One look, or two where no other follows, because a rate needs two moments."""
+    namespace, name = options.namespace or "default", options.stream or ""
     look = look_at(api, namespace, name)
     known = rates.observe(look.workers, time.monotonic())
-    if sample and look.workers:
+    if look.workers and not options.watch:
         time.sleep(_RATE_SECONDS)
         look = look_at(api, namespace, name)
         known = rates.observe(look.workers, time.monotonic())
     return look, partition_rows(look, known)
-
-
-def _json(api: Api, options: StatusOptions) -> str:
-    if options.stream is None:
-        return as_json(
-            {"items": [stream_json(row) for row in _stream_rows(api, options.namespace)]}
-        )
-    namespace = options.namespace or "default"
-    look, rows = _partitions(api, namespace, options.stream, Rates(), sample=True)
-    return as_json(look_json(look, stream_row(look.stream), rows))
 
 
 def _watch(view: Callable[[], RenderableType], console: Console) -> None:
@@ -110,8 +94,6 @@ def _watch(view: Callable[[], RenderableType], console: Console) -> None:
                 trouble: RenderableType | None = None
                 try:
                     shown = view()
-                except (Forbidden, NotFound):
-                    raise
                 except NoAccess as error:
                     trouble = f"[red]{escape(str(error))}[/]"
                 drawn = Group(shown, trouble) if trouble else shown

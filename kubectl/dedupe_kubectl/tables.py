@@ -1,7 +1,7 @@
 """The tables of streams and of partitions, and the same as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -13,44 +13,41 @@ from rich.table import Table
 
 from dedupe_kubectl.look import Look
 from dedupe_kubectl.objects import Stream
-from dedupe_kubectl.rows import PartitionRow, StreamRow, stream_note, stream_state
+from dedupe_kubectl.rows import PartitionRow, seconds, stream_note, stream_state
 from dedupe_kubectl.words import UNKNOWN, count, duration, share
 
 _GOOD: Final = {"Running", "True"}
-_Number = TypeVar("_Number", int, float)
 _BAD: Final = {"Failed", "False"}
+_TEXTS: Final = {"PHASE", "POD", "NODE", "VOLUME", "RESTORED FROM", "NOTE"}
+_NAMES: Final = {"NAMESPACE", "NAME", "READY", "STATE"}
+
+_Number = TypeVar("_Number", int, float)
 
 
-def streams_table(rows: Sequence[StreamRow], now: datetime, *, with_namespace: bool) -> Table:
+def streams_table(streams: Sequence[Stream], now: datetime, *, with_namespace: bool) -> Table:
     """Build the table of all streams."""
-    table = _table()
-    for head in (*(("NAMESPACE",) if with_namespace else ()), "NAME", "READY", "STATE"):
-        table.add_column(head, no_wrap=True)
-    for head in ("PARTITIONS", "WINDOW", "DUPLICATES", "LAG", "AGE"):
-        table.add_column(head, justify="right", no_wrap=True)
-    if any(row.note for row in rows):
-        table.add_column("NOTE", overflow="fold")
-    for row in rows:
-        table.add_row(
-            *((row.namespace,) if with_namespace else ()),
-            row.name,
-            _coloured(row.ready),
-            row.state,
-            row.partitions or UNKNOWN,
-            duration(row.window_seconds),
-            count(row.duplicates),
-            count(row.lag_messages),
-            duration((now - row.created).total_seconds()),
-            *((escape(row.note),) if any(each.note for each in rows) else ()),
-        )
-    return table
+    lines = [
+        {
+            "NAMESPACE": stream.namespace,
+            "NAME": stream.name,
+            "READY": _coloured(_ready(stream)),
+            "STATE": stream_state(stream),
+            "PARTITIONS": stream.status.partitions_ready or UNKNOWN,
+            "WINDOW": duration(seconds(stream.status.window)),
+            "DUPLICATES": count(stream.status.duplicates),
+            "LAG": count(stream.status.lag_messages),
+            "AGE": duration((now - stream.created).total_seconds()),
+            "NOTE": escape(stream_note(stream)),
+        }
+        for stream in streams
+    ]
+    return _table(lines, without=set() if with_namespace else {"NAMESPACE"})
 
 
 def stream_view(look: Look, rows: Sequence[PartitionRow], now: datetime) -> RenderableType:
     """Build all that is shown of one stream."""
-    stream = look.stream
-    parts: list[RenderableType] = [escape(headline(stream))]
-    if note := stream_note(stream):
+    parts: list[RenderableType] = [escape(_headline(look.stream))]
+    if note := stream_note(look.stream):
         parts.append(f"[yellow]{escape(note)}[/]")
     parts += [f"[dim]{escape(line)}[/]" for line in look.untold]
     if rows:
@@ -58,44 +55,26 @@ def stream_view(look: Look, rows: Sequence[PartitionRow], now: datetime) -> Rend
     return Group(*parts)
 
 
-def headline(stream: Stream) -> str:
-    """Say in one line which stream it is, and how it is."""
-    ready = stream.status.partitions_ready
-    counted = f", {ready} partitions ready" if ready else ""
-    return f"{stream.title}: {stream.flow}, {stream_state(stream)}{counted}"
-
-
 def partitions_table(rows: Sequence[PartitionRow], now: datetime) -> Table:
     """Build the table of a stream's partitions, with their total if there are several."""
-    table = _table()
-    table.show_footer = len(rows) > 1
-    total = _totals(rows)
-    table.add_column("PARTITION", "total", justify="right", no_wrap=True)
-    for head in ("PHASE", "POD", "NODE", "VOLUME", "RESTORED FROM"):
-        table.add_column(head, overflow="fold")
-    for head in ("RATE/S", "DUPLICATES", "LAG"):
-        table.add_column(head, total[head], justify="right", no_wrap=True)
-    for head in ("WINDOW", "LAST SNAPSHOT"):
-        table.add_column(head, justify="right", no_wrap=head == "WINDOW")
-    if any(row.note for row in rows):
-        table.add_column("NOTE", overflow="fold")
-    for row in rows:
-        snapshot = row.last_snapshot
-        table.add_row(
-            str(row.partition),
-            _coloured(row.phase),
-            row.pod or UNKNOWN,
-            row.node or UNKNOWN,
-            row.volume or UNKNOWN,
-            row.restored_from or UNKNOWN,
-            count(row.records_per_second),
-            share(row.duplicates, row.consumed),
-            count(row.lag_messages),
-            duration(row.window_seconds),
-            f"{duration((now - snapshot).total_seconds())} ago" if snapshot else UNKNOWN,
-            *((escape(row.note),) if any(each.note for each in rows) else ()),
-        )
-    return table
+    lines = [
+        {
+            "PARTITION": str(row.partition),
+            "PHASE": _coloured(row.phase),
+            "POD": row.pod or UNKNOWN,
+            "NODE": row.node or UNKNOWN,
+            "VOLUME": row.volume or UNKNOWN,
+            "RESTORED FROM": row.restored_from or UNKNOWN,
+            "RATE/S": count(row.records_per_second),
+            "DUPLICATES": share(row.duplicates, row.consumed),
+            "LAG": count(row.lag_messages),
+            "WINDOW": duration(row.window_seconds),
+            "LAST SNAPSHOT": _ago(now, row.last_snapshot),
+            "NOTE": escape(row.note),
+        }
+        for row in rows
+    ]
+    return _table(lines, total=_totals(rows) if len(rows) > 1 else None)
 
 
 def as_json(value: object) -> str:
@@ -103,30 +82,74 @@ def as_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def stream_json(row: StreamRow) -> dict[str, Any]:
+def stream_json(stream: Stream) -> dict[str, Any]:
     """One stream for a program."""
-    return _camel(asdict(row))
+    return {
+        "namespace": stream.namespace,
+        "name": stream.name,
+        "ready": _ready(stream),
+        "partitions": stream.status.partitions_ready,
+        "windowSeconds": seconds(stream.status.window),
+        "duplicates": stream.status.duplicates,
+        "lagMessages": stream.status.lag_messages,
+        "created": stream.created.isoformat(),
+        "state": stream_state(stream),
+        "note": stream_note(stream),
+    }
 
 
-def look_json(look: Look, row: StreamRow, partitions: Sequence[PartitionRow]) -> dict[str, Any]:
+def look_json(look: Look, rows: Sequence[PartitionRow]) -> dict[str, Any]:
     """One stream with its partitions, for a program."""
     return {
-        **_camel(asdict(row)),
+        **stream_json(look.stream),
         "partitionsReady": look.stream.status.partitions_ready,
-        "partitions": [_camel(asdict(each)) for each in partitions],
+        "partitions": [_row_json(row) for row in rows],
         "untold": list(look.untold),
     }
 
 
-def _camel(fields: dict[str, Any]) -> dict[str, Any]:
+def _row_json(row: PartitionRow) -> dict[str, Any]:
     return {
         to_camel(name): value.isoformat() if isinstance(value, datetime) else value
-        for name, value in fields.items()
+        for name, value in asdict(row).items()
     }
 
 
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+def _ready(stream: Stream) -> str:
+    ready = stream.condition("Ready")
+    return ready.status.value if ready else "Unknown"
+
+
+def _headline(stream: Stream) -> str:
+    """Say in one line which stream it is, and how it is."""
+    ready = stream.status.partitions_ready
+    counted = f", {ready} partitions ready" if ready else ""
+    return f"{stream.title}: {stream.flow}, {stream_state(stream)}{counted}"
+
+
+def _table(
+    lines: Sequence[Mapping[str, str]],
+    *,
+    without: set[str] | None = None,
+    total: Mapping[str, str] | None = None,
+) -> Table:
+    """Cells by the heads of their columns; notes only if there are any."""
+    hidden = (without or set()) | (set() if any(line["NOTE"] for line in lines) else {"NOTE"})
+    shown = [head for head in lines[0] if head not in hidden]
+    table = Table(
+        box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", show_footer=bool(total)
+    )
+    for head in shown:
+        table.add_column(
+            head,
+            (total or {}).get(head, ""),
+            justify="left" if head in _TEXTS | _NAMES else "right",
+            no_wrap=head not in _TEXTS | {"LAST SNAPSHOT"},
+            overflow="fold" if head in _TEXTS else "ellipsis",
+        )
+    for line in lines:
+        table.add_row(*(line[head] for head in shown))
+    return table
 
 
 def _coloured(word: str) -> str:
@@ -134,19 +157,21 @@ def _coloured(word: str) -> str:
     return f"[{colour}]{word}[/]"
 
 
+def _ago(now: datetime, time: datetime | None) -> str:
+    return f"{duration((now - time).total_seconds())} ago" if time else UNKNOWN
+
+
 def _totals(rows: Sequence[PartitionRow]) -> dict[str, str]:
-    """Sums that are unknown as soon as one of their parts is."""
-    rates = [row.records_per_second for row in rows]
-    duplicates = [row.duplicates for row in rows]
-    consumed = [row.consumed for row in rows]
-    lags = [row.lag_messages for row in rows]
+    duplicates = _sum([row.duplicates for row in rows])
     return {
-        "RATE/S": count(_sum(rates)),
-        "DUPLICATES": share(_sum(duplicates), _sum(consumed)),
-        "LAG": count(_sum(lags)),
+        "PARTITION": "total",
+        "RATE/S": count(_sum([row.records_per_second for row in rows])),
+        "DUPLICATES": share(duplicates, _sum([row.consumed for row in rows])),
+        "LAG": count(_sum([row.lag_messages for row in rows])),
     }
 
 
 def _sum(numbers: Sequence[_Number | None]) -> _Number | None:
+    """The sum, unknown as soon as one of its parts is."""
     known = [number for number in numbers if number is not None]
     return sum(known[1:], known[0]) if known and len(known) == len(numbers) else None

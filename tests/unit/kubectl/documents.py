@@ -93,27 +93,6 @@ def pod(number: int = 0, *, ready: bool = True, uid: str = "a", **status: object
     }
 
 
-def waiting_pod(number: int, reason: str, message: str) -> Object:
-    container = {
-        "name": "worker",
-        "image": "worker:bad",
-        "ready": False,
-        "state": {"waiting": {"reason": reason, "message": message}},
-    }
-    return pod(number, ready=False, phase="Pending", containerStatuses=[container])
-
-
-def ended_pod(number: int, code: int, reason: str = "Error") -> Object:
-    ended = {"terminated": {"exitCode": code, "reason": reason}}
-    container = {
-        "name": "worker",
-        "ready": False,
-        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-        "lastState": ended,
-    }
-    return pod(number, ready=False, containerStatuses=[container])
-
-
 def event(about: str, message: str, *, kind: str = "Pod", reason: str = "Failed") -> Object:
     return {
         "type": "Warning",

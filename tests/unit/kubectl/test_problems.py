@@ -5,23 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from dedupe_crds.worker_status import ExitCode, Phase
-from dedupe_kubectl.describe import lines
+from dedupe_crds.worker_status import Phase
 from dedupe_kubectl.look import Look
 from dedupe_kubectl.objects import Object, read_stream
-from dedupe_kubectl.problems import Facts, Problem, find
-from dedupe_kubectl.worker_problems import related
+from dedupe_kubectl.problems import Facts, Problem, find, lines
 from tests.unit.kubectl.documents import (
     NOW,
     READY,
     condition,
-    ended_pod,
     event,
     look,
     partition,
     pod,
     stream,
-    waiting_pod,
     worker,
     written,
 )
@@ -87,6 +83,13 @@ def test_a_change_that_stays_unseen_is_a_problem_and_a_fresh_one_is_not() -> Non
     assert "newest change" in only(found(changed(600))).what
 
 
+def test_a_status_that_nobody_keeps_up_to_date_is_not_trusted() -> None:
+    broken = look(stream(partitions=[partition()]), [pod(ready=False)])
+    assert "is outdated" in only(found(broken, operators=[])).what
+    assert "is outdated" in only(found(broken, operators=[pod(ready=False)])).what
+    assert found(broken, operators=[pod()]) == []
+
+
 def test_a_paused_stream_says_how_to_go_on() -> None:
     pause = {"dedupestream.io/pause-reconciliation": "true"}
     problem = only(found(look(stream(metadata={"annotations": pause, "generation": 2}))))
@@ -95,20 +98,24 @@ def test_a_paused_stream_says_how_to_go_on() -> None:
     )
 
 
-def test_a_deletion_that_does_not_end_is_a_problem() -> None:
-    for minutes, problems in ((1, 0), (10, 1)):
-        since = written(NOW - timedelta(minutes=minutes))
-        seen = look(stream(metadata={"deletionTimestamp": since}))
-        assert len(found(seen)) == problems
+def test_a_deletion_that_does_not_end_names_the_finalizers_that_hold_it() -> None:
+    def deleted(minutes_ago: int, *finalizers: str) -> Look:
+        time = written(NOW - timedelta(minutes=minutes_ago))
+        metadata = {"deletionTimestamp": time, "finalizers": finalizers, "generation": 2}
+        return look(stream(metadata=metadata))
+
+    assert found(deleted(1, "example.com/audit")) == []
+    assert found(deleted(10)) == []
+    assert "example.com/audit" in only(found(deleted(10, "example.com/audit"))).why
 
 
 @pytest.mark.parametrize(
     ("type_", "bad", "reason", "do"),
     [
         ("Degraded", "True", "TopicMissing", "create the input topic"),
-        ("WindowHealthy", "False", "TooShort", "spec.store.window.maxBytes"),
-        ("SnapshotsHealthy", "False", "Unheard", "what the line above says"),
-        ("Ready", "False", "PartitionsNotReady", "what the line above says"),
+        ("WindowHealthy", "False", "TooShort", ""),
+        ("SnapshotsHealthy", "False", "Unheard", ""),
+        ("Ready", "False", "PartitionsNotReady", ""),
     ],
 )
 def test_a_condition_that_is_bad_is_told_with_its_reason(
@@ -116,7 +123,8 @@ def test_a_condition_that_is_bad_is_told_with_its_reason(
 ) -> None:
     problem = only(found(look(stream(conditions=[condition(type_, bad, reason, "because.")]))))
     assert problem.why == f"{reason}: because."
-    assert do in problem.do
+    assert problem.do.startswith(do)
+    assert bool(problem.do) == bool(do), "a message that says what to do is not repeated"
 
 
 def test_an_unknown_condition_is_no_problem() -> None:
@@ -140,107 +148,85 @@ def test_what_a_partition_says_is_not_said_again_by_the_stream() -> None:
 
 
 def test_the_same_problem_of_many_partitions_is_one() -> None:
-    document = stream(partitions=[partition(number, "Failed") for number in range(4)])
-    pods = [waiting_pod(number, "ImagePullBackOff", "not found") for number in (0, 1, 2)]
+    pulled = "image worker:bad: not found; correct spec.worker.image"
+    failed = [partition(number, "Failed", message=pulled) for number in range(3)]
     workers = [worker(3, phase=Phase.FAILED, reason="Fenced", message="m")]
-    problems = found(look(document, [*pods, pod(3)], workers))
+    document = stream(partitions=[*failed, partition(3, "Failed")])
+    problems = found(look(document, [pod(3)], workers))
     assert [one.what for one in problems] == [
-        "Partitions 0-2: its image cannot be pulled",
+        "Partitions 0-2: it is not ready (Failed)",
         "Partition 3: its worker waits",
     ]
-    assert problems[0].why == "worker:bad: not found"
-    assert "spec.worker.image" in problems[0].do
+    assert problems[0].why == pulled
 
 
-def test_a_pod_no_node_takes_says_why() -> None:
-    unscheduled = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes: no memory"}
-    pending = pod(ready=False, phase="Pending", conditions=[unscheduled])
-    problem = only(found(look(stream(partitions=[partition(phase="Provisioning")]), [pending])))
-    assert (problem.why, "add nodes" in problem.do) == ("0/3 nodes: no memory", True)
-
-
-@pytest.mark.parametrize(
-    ("ended", "why"),
-    [
-        (ended_pod(0, 137, "OOMKilled"), "limits.memory"),
-        (ended_pod(0, ExitCode.FENCED), "a newer worker"),
-        (ended_pod(0, ExitCode.IDENTITY_REFUSED), "another stream or partition"),
-        (ended_pod(0, 1), "exit code 1"),
-    ],
-)
-def test_a_worker_that_ends_again_and_again_says_how(ended: Object, why: str) -> None:
-    document = stream(partitions=[partition(phase="Failed")])
-    assert why in only(found(look(document, [ended]))).why
-
-
-def test_what_the_operator_found_comes_before_what_a_pod_shows() -> None:
-    message = "there is no StorageClass fast"
+def test_the_operators_finding_has_its_reason_of_the_condition_and_advice() -> None:
+    message = "volume is on another node"
     degraded = condition(
-        "Degraded", "True", "StorageClassMissing", "Partitions 0, 1: There is no StorageClass fast."
+        "Degraded", "True", "VolumeNotMounted", "Partitions 0, 1: volume is on another node."
     )
     told = [partition(number, "Failed", message=message) for number in (0, 1)]
-    unscheduled = {"type": "PodScheduled", "status": "False", "message": "unbound claims"}
-    pods = [pod(number, ready=False, conditions=[unscheduled]) for number in (0, 1)]
-    problem = only(found(look(stream(conditions=[degraded], partitions=told), pods)))
-    assert (problem.what, problem.why) == ("Partitions 0-1: it is not ready (Failed)", message)
-    assert problem.do.startswith("create the storage class")
+    problem = only(found(look(stream(conditions=[degraded], partitions=told))))
+    assert problem.why == "VolumeNotMounted: volume is on another node"
+    assert problem.do == "mend what the message names"
 
 
-def test_a_missing_pod_is_explained_by_the_events_of_its_stateful_set() -> None:
-    seen = look(stream(partitions=[partition(phase="Provisioning")]))
-    refused = event("orders-0", "exceeded quota: small", kind="StatefulSet", reason="FailedCreate")
-    problem = only(found(seen, [refused]))
-    assert (problem.what, problem.why) == ("Partition 0: it has no pod", "exceeded quota: small")
-    assert problem.events == ("FailedCreate: exceeded quota: small",)
-    assert "nothing says why" in only(found(seen)).why
-
-
-def test_a_pod_that_is_being_replaced_is_no_problem() -> None:
-    rolling = [condition("Progressing", "True", "RollingOut"), *READY]
-    seen = look(stream(conditions=rolling, partitions=[partition(phase="Provisioning")]))
-    assert found(seen) == []
-    assert found(seen, [event("orders-0-0", "of the pod before", reason="BackOff")]) == []
-
-
-def test_an_event_of_long_ago_explains_nothing() -> None:
-    seen = look(stream(partitions=[partition(phase="Provisioning")]))
-    refused = event("orders-0", "old", kind="StatefulSet", reason="FailedCreate")
-    refused["lastTimestamp"] = written(NOW - timedelta(hours=1))
-    assert "nothing says why" in only(found(seen, [refused])).why
-
-
-def test_a_volume_that_is_not_mounted_is_explained_by_events() -> None:
-    seen = look(stream(partitions=[partition(phase="Provisioning")]), [pod(ready=False)])
-    unmounted = event("orders-0-0", "volume is on another node", reason="FailedMount")
-    problem = only(found(seen, [unmounted]))
-    assert (problem.what, problem.why) == (
-        "Partition 0: its pod does not start",
-        "volume is on another node",
+def test_the_reason_of_another_problem_is_not_taken_for_a_partitions() -> None:
+    degraded = condition(
+        "Degraded",
+        "True",
+        "SecretMissing",
+        "Secret shop/s is not there. Partition 0: No node takes the pod. And 2 more.",
     )
+    told = [partition(phase="Failed", message="no node takes the pod")]
+    of_stream, of_partition = found(look(stream(conditions=[degraded], partitions=told)))
+    assert of_stream.why == "Secret shop/s is not there."
+    assert of_partition.why == "no node takes the pod"
 
 
-def test_pods_the_user_may_not_see_are_not_missing() -> None:
-    seen = Look(
-        stream=read_stream(stream(partitions=[partition()])), pods={}, workers={}, pods_known=False
-    )
-    assert found(seen) == []
+def test_a_worker_that_runs_again_says_more_than_the_operators_older_word() -> None:
+    told = partition(phase="Failed", message="the worker ended with exit code 1")
+    assert found(look(stream(partitions=[told]), [pod()], [worker()])) == []
+
+
+def test_a_window_that_is_too_short_is_told_by_the_worker_or_by_the_stream() -> None:
+    def forgetful(*conditions: Object) -> Look:
+        document = stream(conditions=conditions, partitions=[partition()])
+        return look(document, [pod()], [worker(healthy=False)])
+
+    assert only(found(forgetful(*READY))).what == "Partition 0: it forgets ids too soon"
+    too_short = condition("WindowHealthy", "False", "TooShort", "Ids are given up.")
+    assert only(found(forgetful(too_short))).what == "Ids are forgotten too soon"
+
+
+def test_fresh_warnings_of_a_partitions_objects_stand_beside_what_is_wrong_with_it() -> None:
+    old = event("orders-1-0", "old")
+    old["lastTimestamp"] = written(NOW - timedelta(hours=1))
+    events = [
+        event("orders-1-0", "ours"),
+        event("orders-1-0", "ours"),
+        event("orders-1", "our set", kind="StatefulSet", reason="FailedCreate"),
+        event("orders-1-1", "our volume", kind="PersistentVolumeClaim"),
+        event("orders-10-0", "of partition 10"),
+        event("orders-1-eu-0-0", "of stream orders-1-eu"),
+        event("orders-1-eu-0-1", "its volume", kind="PersistentVolumeClaim"),
+        old,
+    ]
+    shown = ("Failed: ours", "FailedCreate: our set", "Failed: our volume")
+    failed = look(stream(partitions=[partition(1, "Failed", message="m")]))
+    assert only(found(failed, events)).events == shown
+    unready = condition("Ready", "False", "PartitionsNotReady")
+    silent = look(stream(conditions=[unready], partitions=[partition(1, "Provisioning")]))
+    assert only(found(silent, events)).events == shown
 
 
 def test_a_pod_on_its_way_is_no_problem() -> None:
-    document = stream(partitions=[partition(phase="Reconciling")])
+    rolling = [condition("Progressing", "True", "RollingOut"), *READY]
+    document = stream(conditions=rolling, partitions=[partition(phase="Reconciling")])
     reconciling = worker(phase=Phase.RECONCILING)
-    assert found(look(document, [pod(ready=False)], [reconciling])) == []
-
-
-def test_events_of_another_stream_with_a_longer_name_are_not_ours() -> None:
-    events = [
-        event("orders-1-0", "ours"),
-        event("orders-10-0", "of partition 10"),
-        event("orders-1-1", "our volume", kind="PersistentVolumeClaim"),
-        event("orders-1-eu-0-0", "of stream orders-1-eu"),
-        event("orders-1-eu-0-1", "its volume", kind="PersistentVolumeClaim"),
-    ]
-    assert {one["message"] for one in related(events, "orders", 1)} == {"ours", "our volume"}
+    events = [event("orders-0-0", "of the pod before", reason="BackOff")]
+    assert found(look(document, [pod(ready=False)], [reconciling]), events) == []
+    assert found(look(document), events) == []
 
 
 def test_a_problem_is_written_with_why_and_what_to_do() -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from dedupe_crds.worker_status import Phase
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import read_stream
-from dedupe_kubectl.rows import Rates, partition_rows, stream_row
+from dedupe_kubectl.rows import Rates, partition_rows, stream_state
 from dedupe_kubectl.tables import as_json, look_json, partitions_table, stream_view
 from tests.unit.kubectl.documents import (
     LONG_AGO,
@@ -85,7 +85,7 @@ def test_a_partition_the_operator_has_not_told_of_is_seen_by_its_pod() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_the_state_of_a_stream_is_one_word(changes: dict[str, Any], state: str) -> None:
-    assert stream_row(read_stream(stream(**changes))).state == state
+    assert stream_state(read_stream(stream(**changes))) == state
 
 
 def test_a_status_with_fields_of_a_newer_operator_is_read() -> None:
@@ -130,8 +130,7 @@ def test_messages_with_brackets_are_shown_as_they_are() -> None:
 def test_json_has_times_and_names_for_programs() -> None:
     told = partition(lastSnapshot={"name": "s", "time": written(LONG_AGO)})
     seen = look(stream(partitions=[told]), [pod()], [worker(consumed=3)])
-    row = stream_row(seen.stream)
-    document = json.loads(as_json(look_json(seen, row, partition_rows(seen, {0: 1.5}))))
+    document = json.loads(as_json(look_json(seen, partition_rows(seen, {0: 1.5}))))
     (found,) = document["partitions"]
     assert document["name"] == "orders"
     assert found["recordsPerSecond"] == 1.5

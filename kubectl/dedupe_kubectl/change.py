@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from rich.console import Console
 from rich.markup import escape
 
+from dedupe_crds.ranges import ranges
 from dedupe_crds.status import PartitionPhase
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import TimedOut
@@ -21,7 +22,6 @@ from dedupe_kubectl.objects import (
     is_ready,
     read_stream,
 )
-from dedupe_kubectl.words import ranges
 
 _POLL_SECONDS: Final = 1.0
 _PAUSED: Final = f"the annotation {PAUSE} keeps the operator off it"

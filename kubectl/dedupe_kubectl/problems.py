@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from dedupe_crds.ranges import ranges
 from dedupe_crds.status import Condition
 from dedupe_kubectl.api import INSTALL, Api
 from dedupe_kubectl.errors import Forbidden
 from dedupe_kubectl.look import Look, look_at
 from dedupe_kubectl.objects import PAUSE, Object, Stream, is_ready
-from dedupe_kubectl.words import ranges
 
 _PATIENCE: Final = timedelta(minutes=1)
 _DELETION_PATIENCE: Final = timedelta(minutes=5)

@@ -1,6 +1,5 @@
 """Numbers and times in the form people read them."""
 
-from collections.abc import Iterable
 from datetime import timedelta
 
 from dedupe_crds.quantity import format_duration
@@ -39,18 +38,3 @@ def share(part: int | None, whole: int | None) -> str:
     if part is None or not whole:
         return count(part)
     return f"{part:,} ({100 * part / whole:.1f} %)"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Write numbers, those in a row as a range.
-
-    >>> ranges([5, 0, 1, 2])
-    '0-2, 5'
-    """
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1][1:] = [number]
-        else:
-            spans.append([number])
-    return ", ".join("-".join(map(str, span)) for span in spans)

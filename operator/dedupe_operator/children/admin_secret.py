@@ -5,8 +5,8 @@ from base64 import b64decode, b64encode
 from typing import Final
 
 from dedupe_crds.stream import DedupeStream
-from dedupe_operator.children.owner import controlled_by
-from dedupe_operator.labels import Object, stream_labels
+from dedupe_operator.children import metadata
+from dedupe_operator.labels import Object
 
 TOKEN_KEY: Final = "token"  # noqa: S105 # the name of the key, not the token
 _TOKEN_BYTES: Final = 32
@@ -32,12 +32,7 @@ def build(stream: DedupeStream, admin_token: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {
-            "name": name(stream.metadata.name),
-            "namespace": stream.metadata.namespace,
-            "labels": stream_labels(stream.metadata.name),
-            "ownerReferences": controlled_by(stream),
-        },
+        "metadata": metadata.of_stream(stream, name(stream.metadata.name)),
         "type": "Opaque",
         "data": {TOKEN_KEY: b64encode(admin_token.encode()).decode()},
     }

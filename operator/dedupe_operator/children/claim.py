@@ -3,7 +3,7 @@
 from dedupe_crds.quantity import format_size
 from dedupe_crds.store import ReclaimPolicy
 from dedupe_crds.stream import DedupeStream
-from dedupe_operator.children.owner import collected_with
+from dedupe_operator.children import metadata
 from dedupe_operator.labels import Object, partition_labels
 
 
@@ -23,16 +23,16 @@ def build(
     class_name = live["spec"].get("storageClassName") if live else storage.storage_class_name
     if class_name is not None:
         spec["storageClassName"] = class_name
-    metadata: Object = {
+    described: Object = {
         "name": name,
         "namespace": stream.metadata.namespace,
         "labels": partition_labels(stream.metadata.name, partition),
     }
     if storage.reclaim_policy is ReclaimPolicy.DELETE:
-        metadata["ownerReferences"] = collected_with(stream)
+        described["ownerReferences"] = [metadata.reference(stream)]
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": metadata,
+        "metadata": described,
         "spec": spec,
     }

@@ -6,8 +6,8 @@ from typing import Any, Final
 import yaml
 
 from dedupe_crds.stream import DedupeStream
-from dedupe_operator.children.owner import controlled_by
-from dedupe_operator.labels import Object, stream_labels
+from dedupe_operator.children import metadata
+from dedupe_operator.labels import Object
 
 MANIFEST_KEY: Final = "stream.yaml"
 
@@ -26,12 +26,7 @@ def build(stream: DedupeStream) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {
-            "name": name(stream.metadata.name),
-            "namespace": stream.metadata.namespace,
-            "labels": stream_labels(stream.metadata.name),
-            "ownerReferences": controlled_by(stream),
-        },
+        "metadata": metadata.of_stream(stream, name(stream.metadata.name)),
         "data": {MANIFEST_KEY: text},
     }
 

@@ -1,8 +1,8 @@
 """A drained node takes one partition of a stream at a time."""
 
 from dedupe_crds.stream import DedupeStream
-from dedupe_operator.children.owner import controlled_by
-from dedupe_operator.labels import STREAM, Object, stream_labels
+from dedupe_operator.children import metadata
+from dedupe_operator.labels import STREAM, Object
 
 
 def build(stream: DedupeStream) -> Object:
@@ -13,12 +13,7 @@ def build(stream: DedupeStream) -> Object:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {
-            "name": stream.metadata.name,
-            "namespace": stream.metadata.namespace,
-            "labels": stream_labels(stream.metadata.name),
-            "ownerReferences": controlled_by(stream),
-        },
+        "metadata": metadata.of_stream(stream, stream.metadata.name),
         "spec": {
             "maxUnavailable": 1,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",

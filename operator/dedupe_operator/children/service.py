@@ -1,8 +1,8 @@
 """A partition's stable address."""
 
 from dedupe_crds.stream import DedupeStream
-from dedupe_operator.children.owner import controlled_by
-from dedupe_operator.labels import PARTITION, STREAM, Object, partition_labels, partition_name
+from dedupe_operator.children import metadata
+from dedupe_operator.labels import PARTITION, STREAM, Object
 
 
 def build(stream: DedupeStream, partition: int) -> Object:
@@ -11,12 +11,7 @@ def build(stream: DedupeStream, partition: int) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": partition_name(name, partition),
-            "namespace": stream.metadata.namespace,
-            "labels": partition_labels(name, partition),
-            "ownerReferences": controlled_by(stream),
-        },
+        "metadata": metadata.of_partition(stream, partition),
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,

@@ -1,8 +1,8 @@
 """The workers' identity: it may do nothing, and its token is not mounted."""
 
 from dedupe_crds.stream import DedupeStream
-from dedupe_operator.children.owner import controlled_by
-from dedupe_operator.labels import Object, stream_labels
+from dedupe_operator.children import metadata
+from dedupe_operator.labels import Object
 
 
 def name(stream: str) -> str:
@@ -15,11 +15,6 @@ def build(stream: DedupeStream) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {
-            "name": name(stream.metadata.name),
-            "namespace": stream.metadata.namespace,
-            "labels": stream_labels(stream.metadata.name),
-            "ownerReferences": controlled_by(stream),
-        },
+        "metadata": metadata.of_stream(stream, name(stream.metadata.name)),
         "automountServiceAccountToken": False,
     }

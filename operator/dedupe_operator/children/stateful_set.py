@@ -1,10 +1,9 @@
 """One partition's worker: a StatefulSet of one replica."""
 
 from dedupe_crds.stream import DedupeStream
-from dedupe_operator.children import pod_template
-from dedupe_operator.children.owner import controlled_by
+from dedupe_operator.children import metadata, pod_template
 from dedupe_operator.children.pod_template import WorkerRelease
-from dedupe_operator.labels import PARTITION, STREAM, Object, partition_labels, partition_name
+from dedupe_operator.labels import PARTITION, STREAM, Object, partition_name
 
 
 def build(
@@ -15,12 +14,7 @@ def build(
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": {
-            "name": partition_name(name, partition),
-            "namespace": stream.metadata.namespace,
-            "labels": partition_labels(name, partition),
-            "ownerReferences": controlled_by(stream),
-        },
+        "metadata": metadata.of_partition(stream, partition),
         "spec": {
             "replicas": 0 if stream.spec.suspend else 1,
             "serviceName": partition_name(name, partition),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from dedupe_crds.ranges import ranges
 from dedupe_crds.status import Condition, ConditionStatus, PartitionStatus
 from dedupe_operator.decide.trouble import Problem
 
@@ -151,22 +152,7 @@ def _condition(
 
 
 def _which(partitions: Sequence[int]) -> str:
-    return f"partition{'s' * (len(partitions) > 1)} {_ranges(partitions)}" if partitions else ""
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers for people.
-
-    >>> _ranges([0, 1, 2, 5])
-    '0-2, 5'
-    """
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1][1:] = [number]
-        else:
-            spans.append([number])
-    return ", ".join("-".join(map(str, span)) for span in spans)
+    return f"partition{'s' * (len(partitions) > 1)} {ranges(partitions)}" if partitions else ""
 
 
 def _sentence(text: str) -> str:

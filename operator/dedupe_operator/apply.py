@@ -27,7 +27,7 @@ from dedupe_operator.kubernetes_api import (
     KubernetesApi,
     resource_of,
 )
-from dedupe_operator.labels import STREAM, Object
+from dedupe_operator.labels import CONFIG_HASH, STREAM, Object
 
 
 class NameTaken(KubernetesError):
@@ -128,6 +128,7 @@ class Applier:
         unsettled = {partition for partition, state in states.items() if not state.settled}
         findings.unsettled = sorted(unsettled | changing)
         self._replace_stuck_pods(look, findings)
+        self._replace_strays(look, findings)
         if not outdated and not unsettled:
             self._finish_growth(look, findings)
 
@@ -156,6 +157,21 @@ class Applier:
                     "ready, so that its StatefulSet would wait for it for ever."
                 )
                 findings.notices.append(Notice(reason="StuckPodReplaced", message=message))
+
+    def _replace_strays(self, look: Look, findings: Findings) -> None:
+        """Delete workers that lost their labels; a pod that is no worker is its user's to remove."""
+        for partition, pod in look.observed.strays.items():
+            if pod["metadata"].get("deletionTimestamp"):
+                continue
+            if CONFIG_HASH not in (pod["metadata"].get("annotations") or {}):
+                taken = NameTaken(pod)
+                findings.partition_problems[partition] = with_advice(taken.reason, str(taken))
+            elif self._delete_pod(pod, findings, partition):
+                message = (
+                    f"Pod {pod['metadata']['name']} was deleted: somebody changed its labels, so that "
+                    "it no longer was its StatefulSet's, and kept another pod away."
+                )
+                findings.notices.append(Notice(reason="StrayPodReplaced", message=message))
 
     def _finish_growth(self, look: Look, findings: Findings) -> None:
         """Restart one worker whose file system grows at a start only."""

@@ -20,19 +20,28 @@ from dedupe_operator.kubernetes_api import (
     KubernetesApi,
     Resource,
 )
-from dedupe_operator.labels import FIELD_MANAGER, MANAGED_BY, STREAM, Object, partition_of
+from dedupe_operator.labels import (
+    FIELD_MANAGER,
+    MANAGED_BY,
+    STREAM,
+    Object,
+    partition_name,
+    partition_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
     """A stream's objects as the API server has them; those of partitions by their number.
 
-    `children` has everything but pods by (kind, name), for comparison with what is wanted.
+    `children` has everything but pods by (kind, name), for comparison with what is wanted. `strays`
+    are pods that keep a partition's own pod away.
     """
 
     children: Mapping[tuple[str, str], Object] = field(repr=False)  # with Secrets
     stateful_sets: Mapping[int, Object]
     pods: Mapping[int, Object]
+    strays: Mapping[int, Object]
     claims: Mapping[int, list[Object]]
     admin_secret: Object | None = field(repr=False)
     kafka_secret: Object | None = field(repr=False)
@@ -72,10 +81,13 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
         for of_partition in claims.values()
         for claim in of_partition
     }
+    stateful_sets = _by_partition(found[STATEFUL_SETS], name)
+    pods = _by_partition(found[PODS], name, suffix="-0")
     return Observed(
         children=children,
-        stateful_sets=_by_partition(found[STATEFUL_SETS]),
-        pods=_by_partition(found[PODS]),
+        stateful_sets=stateful_sets,
+        pods=pods,
+        strays=_strays(api, stateful_sets, pods),
         claims=claims,
         admin_secret=admin,
         kafka_secret=api.get(SECRETS, namespace, reference.name) if reference else None,
@@ -85,19 +97,37 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
 def _claims(
     api: KubernetesApi, namespace: str, listed: list[Object], recorded: StreamStatus
 ) -> dict[int, list[Object]]:
-    """The claims of each partition: those with its labels, and the one on record without them."""
+    """The claims of each partition: those on record, whatever their labels say by now, and those with its labels."""
+    recorded_for = {
+        one.persistent_volume_claim: one.partition
+        for one in recorded.partitions
+        if one.persistent_volume_claim
+    }
     claims: dict[int, list[Object]] = {}
     for claim in listed:
-        if (partition := partition_of(claim)) is not None:
+        partition = recorded_for.pop(claim["metadata"]["name"], partition_of(claim))
+        if partition is not None:
             claims.setdefault(partition, []).append(claim)
-    names = {claim["metadata"]["name"] for claim in listed}
-    for one in recorded.partitions:
-        name = one.persistent_volume_claim
-        if not name or name in names:
-            continue
+    for name, partition in recorded_for.items():
         if (found := api.get(CLAIMS, namespace, name)) and is_stamped(found):
-            claims.setdefault(one.partition, []).append(found)
+            claims.setdefault(partition, []).append(found)
     return claims
+
+
+def _strays(
+    api: KubernetesApi, stateful_sets: Mapping[int, Object], pods: Mapping[int, Object]
+) -> dict[int, Object]:
+    """Pods that keep a worker's away: they have its name, and not its labels."""
+    strays: dict[int, Object] = {}
+    for partition, stateful_set in stateful_sets.items():
+        if partition in pods or not stateful_set["spec"].get("replicas"):
+            continue
+        metadata, template = stateful_set["metadata"], stateful_set["spec"]["template"]
+        pod = api.get(PODS, metadata["namespace"], f"{metadata['name']}-0")
+        wanted = template["metadata"]["labels"]
+        if pod and not wanted.items() <= (pod["metadata"].get("labels") or {}).items():
+            strays[partition] = pod
+    return strays
 
 
 def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
@@ -109,6 +139,12 @@ def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
     return api.find(EVENTS, metadata["namespace"], fields=fields)
 
 
-def _by_partition(items: list[Object]) -> dict[int, Object]:
+def _by_partition(items: list[Object], stream: str, *, suffix: str = "") -> dict[int, Object]:
+    """A kind's objects by partition. A label alone may have been edited: the name must agree with it."""
     numbered = ((partition_of(item), item) for item in items)
-    return {partition: item for partition, item in numbered if partition is not None}
+    return {
+        partition: item
+        for partition, item in numbered
+        if partition is not None
+        and item["metadata"]["name"] == partition_name(stream, partition) + suffix
+    }

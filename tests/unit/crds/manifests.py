@@ -67,20 +67,27 @@ def changed(changes: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class BadManifest:
-    """What is changed, and the path and a part of each sentence that its user must read."""
+    """What is changed, and the path and a part of each sentence that its user must read.
+
+    `server` is what the API server says if that does not follow from what Python says of it; None if
+    it never sees what is wrong.
+    """
 
     changes: dict[str, Any]
     problems: list[tuple[str, str]]
     title: str = field(default="")
+    server: str | None = field(default="", kw_only=True)
 
     def __str__(self) -> str:
         """Name the case in a test's title."""
         return self.title or ",".join(f"{path}={value!r}" for path, value in self.changes.items())
 
 
-def bad(path: str, value: object, hint: str, at: str = "", title: str = "") -> BadManifest:
+def bad(
+    path: str, value: object, hint: str, at: str = "", *, server: str | None = ""
+) -> BadManifest:
     """One field that is wrong, and told of at its own path unless `at` says another."""
-    return BadManifest({path: value}, [(at or path, hint)], title)
+    return BadManifest({path: value}, [(at or path, hint)], server=server)
 
 
 LONG = "a" * 250
@@ -101,7 +108,7 @@ TYPOS = [
 ]  # fmt: skip
 MISSING = [
     bad("spec", REMOVED, "is required"),
-    bad("metadata", REMOVED, "is required"),
+    bad("metadata", REMOVED, "is required", server="metadata.name: Required value"),
     bad("spec.kafka", REMOVED, "is required: The Kafka cluster."),
     bad("spec.input", {}, "is required: Topic with duplicates.", "spec.input.topic"),
     bad("spec.id", {}, "is required: Key: the record's key.", "spec.id.from"),
@@ -110,7 +117,7 @@ MISSING = [
 ]
 TYPES = [
     bad("spec.input.topic", 5, "5 is not text; put it in quotes"),
-    bad("spec.input.topic", None, "no value is not text"),
+    bad("spec.input.topic", None, "no value is not text", server="spec.input.topic: Required value"),
     bad("spec.output.topic", ["a"], "['a'] is not text"),
     bad("spec.store", "RocksDB", "'RocksDB' is not a mapping of fields"),
     bad("spec.suspend", "yes", "'yes' is not true or false"),
@@ -118,21 +125,22 @@ TYPES = [
     bad("spec.store.window.generations", "5", "'5' is not a whole number"),
     bad("spec.store.window.generations", 4.5, "4.5 is not a whole number"),
     bad("metadata.labels", {"app.kubernetes.io/part": True}, "True is not text",
-        "metadata.labels[app.kubernetes.io/part]"),
-    bad("metadata.annotations", "none", "'none' is not a mapping of names to values"),
+        "metadata.labels[app.kubernetes.io/part]", server="ObjectMeta.labels of type string"),
+    bad("metadata.annotations", "none", "'none' is not a mapping of names to values",
+        server="ObjectMeta.annotations of type map"),
     bad("spec.worker.resources.requests", {1: "1"}, "1 is not text",
-        "spec.worker.resources.requests.1"),
+        "spec.worker.resources.requests.1", server=None),  # JSON knows no other names
     bad("spec.output", {"topic": "a", 1: 1}, "1 is not a field name", "spec.output.1"),
 ]  # fmt: skip
 SIZES = [
     bad("spec.store.window.maxBytes", "8GB", "'8GB' is not a size; write bytes as a Kubernetes"),
     bad("spec.store.window.maxBytes", "8 Gi", "'8 Gi' is not a size"),
-    bad("spec.store.window.maxBytes", -1, "-1 is not a size"),
+    bad("spec.store.window.maxBytes", -1, "-1 is not a size", server="must be from 16Mi to 1Pi"),
     bad("spec.store.window.maxBytes", 0.5, "0.5 is not a size"),
     bad("spec.store.window.maxBytes", True, "True is not a size"),
     bad("spec.store.window.maxBytes", "1Mi", "'1Mi' must be from 16Mi to 1Pi"),
     bad("spec.store.window.maxBytes", 1000, "'1k' must be from 16Mi to 1Pi"),
-    bad("spec.storage.size", "99Ei", "'99Ei' is more than any disk holds"),
+    bad("spec.storage.size", "99Ei", "is more than any disk holds", server="from 20Mi to 16Pi"),
     bad("spec.storage.size", "1Mi", "'1Mi' must be from 20Mi to 16Pi"),
     bad("spec.worker.tuning.queueBytes", "100Ki", "must be from 1Mi to 1Gi"),
     bad("spec.worker.tuning.blockCacheBytes", "0", "must be from 1Mi to 64Gi"),
@@ -145,7 +153,12 @@ DURATIONS = [
     bad("spec.store.window.maxAge", "-5d", "'-5d' is not a duration"),
     bad("spec.store.window.maxAge", "", "'' is not a duration"),
     bad("spec.store.window.maxAge", "4000d", "'4000d' must be from 1s to 3650d"),
-    bad("spec.store.window.maxAge", "999999999999d", "is longer than any stream lives"),
+    bad(
+        "spec.store.window.maxAge",
+        "999999999999d",
+        "is longer than any stream lives",
+        server="must be from 1s to 3650d",
+    ),
     bad("spec.store.window.alertBelow", "3651d", "must be from 0s to 3650d"),
     bad("spec.worker.tuning.commitInterval", "0s", "'0s' must be from 1ms to 30s"),
     bad("spec.worker.tuning.commitInterval", "1m", "'1m' must be from 1ms to 30s"),
@@ -164,7 +177,7 @@ TEXTS = [
     bad("metadata.name", "1st", "beginning with a letter"),
     bad("metadata.name", "orders-", "not ending with '-'"),
     bad("metadata.name", "a" * 47, "is too long; allowed: at most 46 characters"),
-    bad("metadata.name", "", "is empty"),
+    bad("metadata.name", "", "is empty", server="metadata.name: Required value"),
     bad("spec.input.topic", "a b", "'a b' must be a Kafka topic name"),
     bad("spec.input.topic", "..", "'..' must be a Kafka topic name"),
     bad("spec.input.topic", "orders\n", "must be a Kafka topic name"),
@@ -254,6 +267,8 @@ ALL_AT_ONCE = BadManifest(
         ("spec.suspend", "is not true or false"),
     ],
     "all at once",
+    # Unknown fields are refused ahead of all else.
+    server='unknown field "spec.kafak"',
 )
 BAD_MANIFESTS = [
     *TYPOS,

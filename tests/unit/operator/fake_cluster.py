@@ -187,6 +187,7 @@ class FakeCluster(KubernetesApi):
                     "name": f"{name}-0",
                     "namespace": NAMESPACE,
                     "labels": labels,
+                    "annotations": template["metadata"]["annotations"],
                     "creationTimestamp": "2026-11-01T11:00:00Z",
                 },
                 "spec": deepcopy(template["spec"]) | {"nodeName": "node-1"},

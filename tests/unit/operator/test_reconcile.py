@@ -144,6 +144,35 @@ def test_labels_taken_off_a_worker_are_put_back(scene: Scene) -> None:
     assert labels["dedupestream.io/partition"] == "0"
 
 
+@pytest.mark.parametrize("partition", [None, "1", "7"])
+@pytest.mark.parametrize("kind", ["StatefulSet", "Pod"])
+def test_a_worker_with_another_partitions_label_is_put_right(
+    scene: Scene, kind: str, partition: str | None
+) -> None:
+    scene.rest()
+    name = "orders-0" if kind == "StatefulSet" else "orders-0-0"
+    labels = scene.cluster.one(kind, name)["metadata"]["labels"]
+    labels.pop("dedupestream.io/partition")
+    if partition:
+        labels["dedupestream.io/partition"] = partition
+    scene.rest()
+    labels = scene.cluster.one(kind, name)["metadata"]["labels"]
+    assert labels["dedupestream.io/partition"] == "0"
+    assert scene.cluster.names("StatefulSet") == ["orders-0", "orders-1"]
+    assert len(scene.cluster.status["partitions"]) == 2
+    assert ("StrayPodReplaced" in scene.cluster.told) == (kind == "Pod")
+
+
+def test_somebody_elses_pod_in_a_workers_place_is_left_alone(scene: Scene) -> None:
+    theirs = {"metadata": {"name": "orders-0-0", "namespace": NAMESPACE}, "spec": {}}
+    scene.cluster.add({"apiVersion": "v1", "kind": "Pod", **theirs})
+    for _ in range(2):
+        scene.look()
+    assert scene.cluster.names("Pod") == ["orders-0-0"]
+    assert scene.cluster.condition("Ready")["reason"] == "NameTaken"
+    assert f"Pod {NAMESPACE}/orders-0-0" in scene.cluster.condition("Ready")["message"]
+
+
 def test_a_stream_that_goes_away_is_not_looked_after_any_more(scene: Scene) -> None:
     def ready() -> float | None:
         labels = {"namespace": NAMESPACE, "stream": STREAM}

@@ -102,14 +102,22 @@ def test_a_foreign_volume_is_left_alone_however_often_it_is_looked_at(
     assert scene.cluster.condition("Ready")["reason"] == "NameTaken"
 
 
-def test_the_label_taken_off_our_volume_does_not_make_a_new_one(scene: Scene) -> None:
+@pytest.mark.parametrize(
+    "edited",
+    [None, {"dedupestream.io/partition": None}, {"dedupestream.io/partition": "1"}],
+    ids=["all labels gone", "no partition", "the partition of another"],
+)
+def test_an_edited_label_of_our_volume_does_not_make_a_new_one(
+    scene: Scene, edited: dict[str, str | None] | None
+) -> None:
     scene.rest()
     claim = scene.cluster.one("PersistentVolumeClaim", "orders-0-1")
-    claim["metadata"]["labels"] = {}
+    before = dict(claim["metadata"]["labels"])
+    changed = {} if edited is None else {**before, **edited}
+    claim["metadata"]["labels"] = {name: one for name, one in changed.items() if one is not None}
     scene.rest()
     assert scene.cluster.names("PersistentVolumeClaim") == ["orders-0-1", "orders-1-1"]
-    labels = scene.cluster.one("PersistentVolumeClaim", "orders-0-1")["metadata"]["labels"]
-    assert labels["dedupestream.io/stream"] == STREAM
+    assert scene.cluster.one("PersistentVolumeClaim", "orders-0-1")["metadata"]["labels"] == before
 
 
 def test_a_volume_that_was_deleted_is_followed_by_another(scene: Scene) -> None:

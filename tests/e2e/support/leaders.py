@@ -1,0 +1,58 @@
+"""Who leads, asked again and again from a thread of its own."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self
+
+from tests.e2e.support.operator_pods import OperatorPods
+
+
+class LeadersWatched:
+    """Asks all operators of a release while its block lasts. `together` are pairs that led at one time."""
+
+    def __init__(self, operators: OperatorPods) -> None:
+        self._operators = operators
+        self._stop = Event()
+        self._thread = Thread(target=self._follow, name="leaders", daemon=True)
+        self.together: list[tuple[str, str]] = []
+        self.led: list[str] = []
+        self.looks = 0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while not self._stop.is_set():
+            self._look()
+
+    def _look(self) -> None:
+        pods = [pod["metadata"]["name"] for pod in self._operators.all()]
+        with ThreadPoolExecutor(max(1, len(pods))) as side_by_side:
+            leading = [
+                pod
+                for pod, leads in zip(
+                    pods, side_by_side.map(self._operators.leads, pods), strict=True
+                )
+                if leads
+            ]
+        for pod in leading:
+            if pod not in self.led:
+                self.led.append(pod)
+        for first, second in combinations(leading, 2):
+            # The answers are of different moments: both led at one only if the second still does
+            # between two answers of the first.
+            if all(map(self._operators.leads, (first, second, first))):
+                self.together.append((first, second))
+        self.looks += 1

@@ -1,0 +1,138 @@
+"""What the operator costs the API server while there is nothing to do: next to nothing."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from dedupe_crds.status import ConditionStatus
+from tests.cluster.environment import Environment
+from tests.e2e.support.kubectl import Kubectl
+from tests.e2e.support.operators import LocalOperator, chart_at_rest
+from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.stream import ClusterStream
+from tests.faults.seed import SEED
+from tests.support.traffic import PacedProducer, retries
+
+STREAMS = 3
+PARTITIONS = 2
+SECONDS = 45.0
+MESSAGES_PER_SECOND = 100
+OBJECTS = "dedupestreams,statefulsets,services,configmaps,persistentvolumeclaims"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What an operator asked of the API server in SECONDS, and which objects changed."""
+
+    reads: float
+    writes: float
+    changed: set[str]
+
+
+class Watched:
+    """An operator of this machine with the streams of one namespace, which are all it has."""
+
+    def __init__(self, place: Scene) -> None:
+        log = place.directory / f"{place.namespace}.log"
+        self.operator = LocalOperator(place.cluster, place.namespace, log)
+        self.streams = [
+            place.stream(f"s{number}", partitions=PARTITIONS) for number in range(STREAMS)
+        ]
+        self._kubectl = place.kubectl
+        self._before: tuple[float, float, dict[str, str]] | None = None
+
+    def start(self) -> None:
+        """Start the operator, and give it its streams."""
+        self.operator.start()
+        for stream in self.streams:
+            stream.apply()
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._before = self.operator.reads(), self.operator.writes(), self._versions()
+
+    def end(self) -> Load:
+        """What was counted."""
+        assert self._before is not None
+        reads, writes, versions = self._before
+        after = self._versions()
+        return Load(
+            reads=self.operator.reads() - reads,
+            writes=self.operator.writes() - writes,
+            changed={name for name in after if after[name] != versions.get(name)},
+        )
+
+    def _versions(self) -> dict[str, str]:
+        """The version of each object: a write by anybody gives it another one."""
+        return {
+            f"{item['kind']} {item['metadata']['name']}": item["metadata"]["resourceVersion"]
+            for item in self._kubectl.items(OBJECTS)
+        }
+
+
+@pytest.fixture(scope="module")
+def loads(
+    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[tuple[Load, Load]]:
+    """The loads of two operators at the same time: one with quiet streams, one with streams that work."""
+    directory = tmp_path_factory.mktemp("at_rest")
+    with ExitStack() as stack:
+        places = [
+            stack.enter_context(scene(release, title, directory, request))
+            for title in ("quiet", "busy")
+        ]
+        namespaces = [place.namespace for place in places]
+        stack.callback(places[0].kubectl, "delete", "namespace", *namespaces, "--wait=false")
+        stack.enter_context(chart_at_rest(Kubectl(release)))
+        quiet, busy = watched = [Watched(place) for place in places]
+        for one in watched:
+            stack.enter_context(one.operator)
+            one.start()
+        for stream in quiet.streams:
+            settle(stream)
+        for stream in busy.streams:
+            settle(stream)
+            stack.enter_context(light_traffic(stream))
+        for one in watched:
+            one.begin()
+        time.sleep(SECONDS)  # the time that is measured
+        for stream in busy.streams:
+            assert stream.worker_status(0).counts.duplicates > 0, "its figures did not move"
+        yield quiet.end(), busy.end()
+
+
+def settle(stream: ClusterStream) -> None:
+    """Wait until nothing is left to do."""
+    stream.wait_until_ready()
+    stream.wait_for_condition("Progressing", ConditionStatus.FALSE, reason="UpToDate")
+
+
+def light_traffic(stream: ClusterStream) -> PacedProducer:
+    messages = list(retries(SEED, int(4 * SECONDS * MESSAGES_PER_SECOND), partitions=PARTITIONS))
+    return PacedProducer(
+        stream.bootstrap_servers,
+        stream.input_topic,
+        messages,
+        messages_per_second=MESSAGES_PER_SECOND,
+    )
+
+
+def test_streams_at_rest_cause_no_write_and_less_than_a_read_a_second_each(
+    loads: tuple[Load, Load],
+) -> None:
+    quiet, _ = loads
+    assert quiet.writes == 0
+    assert quiet.changed == set()
+    assert 0 < quiet.reads < STREAMS * SECONDS
+
+
+def test_streams_at_work_cause_at_most_a_write_of_figures_a_minute_each(
+    loads: tuple[Load, Load],
+) -> None:
+    _, busy = loads
+    assert busy.writes <= STREAMS
+    assert all(name.startswith("DedupeStream ") for name in busy.changed)
+    assert 0 < busy.reads < STREAMS * SECONDS

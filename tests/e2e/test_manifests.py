@@ -1,0 +1,158 @@
+"""What `kubectl apply` says of a manifest: refused for each mistake in it, in words that tell what to mend."""
+
+import json
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from dedupe_crds.manifest import ManifestError, parse_manifest
+from dedupe_crds.openapi import stream_schema
+from dedupe_crds.stream import GROUP
+from tests.cluster.environment import Environment
+from tests.e2e.support.api_server import Answer, ApiServer
+from tests.e2e.support.kubectl import Kubectl, Object
+from tests.unit.crds.manifests import (
+    ALL_AT_ONCE,
+    BAD_MANIFESTS,
+    GOOD_CHANGES,
+    BadManifest,
+    changed,
+)
+
+SEEN_BY_THE_SERVER = [case for case in BAD_MANIFESTS if case.server is not None]
+
+# What a schema can't say in our words, and how the API server says it.
+IN_THE_SERVERS_WORDS = (
+    (r"unknown field|is not a field name", r'unknown field "{path}"'),
+    (r"is not allowed", r"{path}: Unsupported value: .* supported values: "),
+    (r"is required", r"{path}: Required value"),
+    (r"is too long", r"{path}: Too long: may not be more than [0-9]+ bytes"),
+    (r"is out of bounds", r"{path}: .* should be (greater|less) than or equal to [0-9]+"),
+    (r"is not (a size|a duration|a Kubernetes quantity)", r"{path}: .*(should match|must be of type)"),
+    (r"is not (text|a mapping|true or false|a whole number)", r"{path}: .* must be of type "),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def api_server(release: Environment) -> ApiServer:
+    return ApiServer(release)
+
+
+def rule_messages(node: Object) -> Iterator[str]:
+    """The message of every rule of a schema."""
+    for rule in node.get("x-kubernetes-validations", ()):
+        yield rule["message"]
+    for inner in (*node.get("properties", {}).values(), node.get("items")):
+        if isinstance(inner, dict):
+            yield from rule_messages(inner)
+
+
+RULES = sorted(set(rule_messages(stream_schema())), key=len, reverse=True)
+
+
+def expected(case: BadManifest) -> list[str]:
+    """For each problem of a manifest, the pattern of what the API server must say."""
+    if case.server:
+        return [re.escape(case.server)]
+    with pytest.raises(ManifestError) as refused:
+        parse_manifest(changed(case.changes), "bad")
+    return [in_the_servers_words(line) for line in refused.value.problems]
+
+
+def in_the_servers_words(told: str) -> str:
+    """The pattern of what the API server must say where Python says `path: sentence`."""
+    path, _, sentence = told.partition(": ")
+    if rule := next((rule for rule in RULES if sentence.endswith(rule)), None):
+        return f"{re.escape(path)}: .*{re.escape(rule)}"
+    for ours, theirs in IN_THE_SERVERS_WORDS:
+        if re.search(ours, sentence):
+            return theirs.replace("{path}", re.escape(path))
+    raise AssertionError(f"no words of the API server are known for: {told}")
+
+
+@pytest.mark.parametrize("case", SEEN_BY_THE_SERVER, ids=str)
+def test_a_bad_manifest_is_refused_with_what_is_wrong(
+    api_server: ApiServer, case: BadManifest
+) -> None:
+    answer = api_server.create(changed(case.changes))
+    assert answer.accepted is None
+    for pattern in expected(case):
+        assert any(re.search(pattern, line) for line in answer.problems), answer.problems
+
+
+@pytest.mark.parametrize("changes", GOOD_CHANGES, ids=str)
+def test_a_good_manifest_gets_the_defaults_of_the_model(
+    api_server: ApiServer, changes: dict[str, Any]
+) -> None:
+    document = changed(changes)
+    answer = api_server.create(document)
+    assert answer.accepted is not None, answer.problems
+    kept, read = (
+        parse_manifest(each, "good").model_dump(mode="json", by_alias=True, exclude_none=True)
+        for each in (answer.accepted, document)
+    )
+    assert kept["spec"] == read["spec"]
+    assert paths(answer.accepted["spec"]) == paths(read["spec"])
+
+
+def paths(value: object, path: str = "spec") -> set[str]:
+    """Every field that has a value; an empty mapping is none."""
+    if not isinstance(value, dict):
+        return {path}
+    return {each for name, inner in value.items() for each in paths(inner, f"{path}.{name}")}
+
+
+def test_kubectl_shows_each_problem_of_a_manifest_at_its_field(kubectl: Kubectl) -> None:
+    known = {path: value for path, value in ALL_AT_ONCE.changes.items() if path != "spec.kafak"}
+    # A value of a wrong type keeps the API server from the rules between fields.
+    wrong = changed(known | {"spec.suspend": True, "spec.storage.size": "1Gi"})
+    told = kubectl.refused("apply", "--dry-run=server", "-f", "-", given=json.dumps(wrong))
+    assert 'The DedupeStream "orders" is invalid' in told
+    for path in ("spec.id.name", "spec.store.window.maxBytes", "spec.output.topic"):
+        assert f"* {path}: Invalid value: " in told
+
+
+@pytest.fixture
+def kept(kubectl: Kubectl, namespace: str) -> Object:
+    """A stream that is there, and that the operator keeps off."""
+    document = changed({"spec.id": {"from": "Header", "name": "id"}, "spec.storage.size": "20Gi"})
+    document["metadata"]["annotations"] = {f"{GROUP}/pause-reconciliation": "true"}
+    kubectl.within(namespace).apply(document)
+    document["metadata"]["namespace"] = namespace
+    return document
+
+
+def test_what_must_never_change_is_refused_and_the_rest_may(
+    api_server: ApiServer, kept: Object
+) -> None:
+    def change(**spec: object) -> Answer:
+        metadata = kept["metadata"]
+        return api_server.change(metadata["namespace"], metadata["name"], {"spec": spec})
+
+    for refused, problem in (
+        (change(input={"topic": "others"}), r"spec\.input\.topic: .*never changes"),
+        (change(output={"topic": "others"}), r"spec\.output\.topic: .*never changes"),
+        (change(id={"name": "other"}), r"spec\.id: .*never changes"),
+        (change(id={"from": "Key", "name": None}), r"spec\.id: .*never changes"),
+        (change(storage={"size": "19Gi"}), r"spec\.storage\.size: .*must not shrink"),
+    ):
+        assert refused.accepted is None
+        assert any(re.search(problem, line) for line in refused.problems), refused.problems
+    accepted = change(
+        kafka={"bootstrapServers": "elsewhere:9092"},
+        store={"window": {"maxBytes": "4Gi", "maxAge": "7d"}},
+        storage={"size": "30Gi"},
+        mode="Observe",
+        suspend=True,
+    )
+    assert accepted.accepted is not None, accepted.problems
+
+
+def test_the_same_size_in_other_words_is_no_shrinking(api_server: ApiServer, kept: Object) -> None:
+    metadata = deepcopy(kept["metadata"])
+    same = {"spec": {"storage": {"size": 20 * 1024**3}}}
+    answer = api_server.change(metadata["namespace"], metadata["name"], same)
+    assert answer.accepted is not None, answer.problems

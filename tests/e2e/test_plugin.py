@@ -1,0 +1,192 @@
+"""`kubectl dedupe` as its users type it, and what they read."""
+
+import json
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from dedupe_crds.status import PartitionPhase
+from tests.cluster.environment import Environment
+from tests.e2e.support.plugin import Plugin, kubeconfig_of
+from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.stream import ClusterStream
+from tests.faults.seed import SEED
+from tests.support.traffic import retries
+
+PARTITIONS = 2
+MESSAGES = 600
+READER = "reader"
+
+
+@pytest.fixture(scope="module")
+def place(
+    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Scene]:
+    with scene(release, "plugin", tmp_path_factory.mktemp("plugin"), request) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def troubled(place: Scene) -> ClusterStream:
+    """A stream without its input topic."""
+    stream = place.stream("troubled", raw=False, clean=False)
+    stream.apply()
+    return stream
+
+
+@pytest.fixture(scope="module")
+def stream(place: Scene, troubled: ClusterStream) -> ClusterStream:  # noqa: ARG001 # slow to be told
+    """A stream that has passed MESSAGES."""
+    made = place.stream("orders", partitions=PARTITIONS)
+    made.apply()
+    made.wait_until_ready()
+    made.send(retries(SEED, MESSAGES, partitions=PARTITIONS))
+    made.wait_until_passed()
+    return made
+
+
+@pytest.fixture
+def plugin(release: Environment, place: Scene) -> Plugin:
+    return Plugin(release, place.namespace)
+
+
+def test_status_shows_where_each_partition_runs_and_what_it_has_done(
+    plugin: Plugin, stream: ClusterStream
+) -> None:
+    shown = plugin("status", stream.name)
+
+    head, columns, *rows, total = shown.splitlines()
+    title = f"{stream.namespace}/{stream.name}: {stream.input_topic} → {stream.output_topic}"
+    assert head == f"{title}, Running, 2/2 partitions ready"
+    assert columns.split("  ")[0] == "PARTITION"
+    names = ["PHASE", "POD", "NODE", "VOLUME", "RESTORED FROM", "RATE/S", "DUPLICATES", "LAG"]
+    assert [name for name in (*names, "WINDOW", "LAST SNAPSHOT") if name not in columns] == []
+    for partition, (row, pod) in enumerate(zip(rows, stream.children("pods"), strict=True)):
+        [number, phase, name, node, volume, *_] = row.split()
+        assert (number, phase, name) == (str(partition), "Running", stream.pod_name(partition))
+        assert node == pod["spec"]["nodeName"]
+        assert volume == f"{stream.name}-{partition}-1"
+    duplicates = MESSAGES - len({message.key for message in retries(SEED, MESSAGES)})
+    assert f" {duplicates} ({100 * duplicates / MESSAGES:.1f} %) " in total
+
+
+def test_status_without_a_name_shows_all_streams_and_what_is_wrong(
+    plugin: Plugin, stream: ClusterStream, troubled: ClusterStream
+) -> None:
+    troubled.wait_for_condition("Degraded", reason="TopicMissing")
+    lines = {line.split()[0]: line for line in plugin("status").splitlines()}
+    assert lines["NAME"].split()[:4] == ["NAME", "READY", "STATE", "PARTITIONS"]
+    assert lines[stream.name].split()[1:4] == ["True", "Running", "2/2"]
+    assert lines[troubled.name].split()[1] == "False"
+    assert f"Input topic {troubled.input_topic} does not exist" in lines[troubled.name]
+
+
+def test_status_is_for_programs_too(plugin: Plugin, stream: ClusterStream) -> None:
+    told = json.loads(plugin("status", stream.name, "--output", "json"))
+    assert (told["name"], told["ready"], told["partitionsReady"]) == (stream.name, "True", "2/2")
+    assert [one["phase"] for one in told["partitions"]] == ["Running"] * PARTITIONS
+    assert sum(one["consumed"] for one in told["partitions"]) == MESSAGES
+
+
+def test_a_watch_goes_on_until_it_is_interrupted(plugin: Plugin, stream: ClusterStream) -> None:
+    watching = plugin.start("status", stream.name, "--watch")
+    assert watching.stdout is not None
+    heads = 0
+    for line in watching.stdout:
+        heads += line.startswith(stream.namespace)
+        if heads == 2:
+            break
+    watching.send_signal(signal.SIGINT)
+    watching.communicate(timeout=10)
+    assert heads == 2
+    assert watching.returncode == 0
+
+
+def test_a_suspended_stream_has_no_workers_and_resumes_on_its_volumes(
+    plugin: Plugin, stream: ClusterStream
+) -> None:
+    title = f"{stream.namespace}/{stream.name}"
+    claims = {one["metadata"]["uid"] for one in stream.children("persistentvolumeclaims")}
+
+    said = plugin("suspend", stream.name, "--wait").splitlines()
+
+    assert said[0] == f"{title} suspended"
+    assert said[-1] == f"{title}: all workers are stopped"
+    assert stream.children("pods") == []
+    assert {one.phase for one in stream.status().partitions} == {PartitionPhase.SUSPENDED}
+    assert ", Suspended, 0/2 partitions ready" in plugin("status", stream.name)
+    assert "nothing is wrong; it is suspended" in plugin("describe-problem", stream.name)
+
+    said = plugin("resume", stream.name, "--wait").splitlines()
+
+    assert said[0] == f"{title} resumed"
+    assert said[-1] == f"{title}: all partitions are ready"
+    assert stream.status().partitions_ready == "2/2"
+    assert {one["metadata"]["uid"] for one in stream.children("persistentvolumeclaims")} == claims
+    assert plugin("resume", stream.name) == f"{title} is resumed already\n"
+
+
+def test_a_restart_replaces_every_worker(plugin: Plugin, stream: ClusterStream) -> None:
+    before = {pod["metadata"]["uid"] for pod in stream.children("pods")}
+    said = plugin("restart", stream.name, "--wait").splitlines()
+    after = {pod["metadata"]["uid"] for pod in stream.children("pods")}
+    assert said[-1].endswith("all workers were replaced, and all partitions are ready")
+    assert len(after) == PARTITIONS
+    assert before & after == set()
+    assert stream.status().partitions_ready == "2/2"
+
+
+def test_a_problem_is_described_with_its_cause_and_what_to_do(
+    plugin: Plugin, troubled: ClusterStream
+) -> None:
+    troubled.wait_for_condition("Degraded", reason="TopicMissing")
+    done = plugin.run("describe-problem", troubled.name)
+    assert done.returncode == 1
+    head, _, what, why, do, *_ = done.stdout.splitlines()
+    assert head == f"{troubled.namespace}/{troubled.name}: 1 problem"
+    assert what == "1. The stream is degraded"
+    assert why.startswith(f"   why: TopicMissing: Input topic {troubled.input_topic} does not ")
+    assert do == "   do:  create the input topic, or name another in a new stream"
+
+
+def test_a_stream_without_problems_is_said_to_have_none(
+    plugin: Plugin, stream: ClusterStream
+) -> None:
+    said = plugin("describe-problem", stream.name)
+    assert said == f"{stream.namespace}/{stream.name}: nothing is wrong\n"
+
+
+@pytest.fixture
+def reader(release: Environment, place: Scene) -> Plugin:
+    """The plugin of somebody who may get streams by name, and nothing else."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": READER}
+    subject = {"kind": "ServiceAccount", "name": READER, "namespace": place.namespace}
+    rule = {"apiGroups": ["dedupestream.io"], "resources": ["dedupestreams"], "verbs": ["get"]}
+    api, metadata = "rbac.authorization.k8s.io/v1", {"name": READER}
+    place.kubectl.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": api, "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": api,
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [subject],
+        },
+    )
+    kubeconfig = kubeconfig_of(place.kubectl, READER, place.directory / "reader.kubeconfig")
+    return Plugin(release, place.namespace, kubeconfig)
+
+
+def test_who_may_only_get_a_stream_has_a_table_of_it(reader: Plugin, stream: ClusterStream) -> None:
+    head, note, columns, *rows = reader("status", stream.name).splitlines()
+    assert head.endswith("Running, 2/2 partitions ready")
+    assert note.startswith("Without pods and live figures: you may not list pods")
+    assert columns.startswith("PARTITION")
+    assert [row.split()[1] for row in rows[:PARTITIONS]] == ["Running"] * PARTITIONS
+
+    for refused in (reader.run("status"), reader.run("suspend", stream.name)):
+        assert refused.returncode == 1
+        assert refused.stderr.startswith("Error: you may not ")
+        assert "Traceback" not in refused.stderr

@@ -10,7 +10,10 @@ ARGS ?=
 # Narrows the tests: make pytest TESTS=tests/unit
 TESTS ?=
 # Test processes side by side, each with a broker of its own; files stay whole, for what their tests share.
-JOBS ?= 2
+JOBS ?= $(shell cores=$$(nproc); echo $$((cores > 2 ? 3 : 2)))
+E2E = $(or $(TESTS),tests/e2e)
+# pytest's exit code when TESTS has none of a kind.
+NO_TESTS := 5
 # Nodes of a cluster that is started: make cluster-up NODES=3
 NODES ?= 1
 
@@ -37,7 +40,9 @@ pytest: setup check-java ## The tests alone: unit, integration, faults
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --ignore tests/e2e $(TESTS)
 
 test-e2e: setup check-java ## The tests on Kubernetes: on KUBECONFIG's if it is set, else on one made for them
-	$(BIN)/python -m tests.cluster run -- $(BIN)/pytest $(or $(TESTS),tests/e2e)
+	$(BIN)/python -m tests.cluster run -- bash -ec '\
+		$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" $(E2E) || [ $$? = $(NO_TESTS) ]; \
+		$(BIN)/pytest -m alone $(E2E) || [ $$? = $(NO_TESTS) ]'
 
 images: setup ## Build the images of the worker and the operator
 	@$(BIN)/python -m tests.cluster images

@@ -1,12 +1,13 @@
 """Our chart in a cluster: installed, or brought up to date."""
 
+import fcntl
 import json
 import os
 from pathlib import Path
 
 from tests.cluster.environment import Environment
 from tests.cluster.errors import ClusterError, run
-from tests.cluster.paths import CHART
+from tests.cluster.paths import CHART, STATE
 
 NAMESPACE = "dedupestream-system"
 RELEASE = "dedupestream"
@@ -21,6 +22,13 @@ def install(cluster: Environment, *, made_from: str = "", chart: Path = CHART) -
     `made_from` says which build of the operator it is: another one under the same name restarts it.
     Raises ClusterError with what the operator's pods say.
     """
+    STATE.mkdir(parents=True, exist_ok=True)
+    with (STATE / "chart.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # helm refuses a second one at the same time
+        _install(cluster, made_from, chart)
+
+
+def _install(cluster: Environment, made_from: str, chart: Path) -> None:
     env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "PATH": cluster.path()}
     namespace = {
         "apiVersion": "v1",

@@ -16,6 +16,8 @@ from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
 from tests.support.traffic import PacedProducer, retries
 
+pytestmark = pytest.mark.alone
+
 STREAMS = 3
 PARTITIONS = 2
 SECONDS = 45.0

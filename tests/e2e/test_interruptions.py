@@ -126,6 +126,7 @@ def _essence(item: Object) -> Object:
     return {**json.loads(re.sub(r'"[0-9a-f]{16}(-[0-9a-f]{16})?"', '"HASH"', text))}
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("alone")
 def test_an_operator_killed_after_any_of_its_writes_ends_where_an_undisturbed_one_does(
     release: Environment,

@@ -3,6 +3,8 @@
 import random
 from collections.abc import Callable
 
+import pytest
+
 from tests.cluster.chart import NAMESPACE
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.stream import ClusterStream
@@ -18,6 +20,7 @@ AT_LEAST = 4  # rounds of kills while messages flow
 OPERATOR = ("pod", "--selector", "app.kubernetes.io/component=operator")
 
 
+@pytest.mark.alone
 def test_nothing_is_lost_twice_altered_or_out_of_order_while_pods_are_killed_at_random(
     streams: CreateStream, kubectl: Kubectl
 ) -> None:

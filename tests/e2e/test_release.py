@@ -22,6 +22,8 @@ from tests.faults.seed import SEED
 from tests.support.processes import wait_for
 from tests.support.traffic import retries
 
+pytestmark = pytest.mark.alone
+
 PARTITIONS = 2
 MESSAGES = 400
 HAND_OVER_SECONDS = 60.0

@@ -68,6 +68,7 @@ def test_a_stream_made_again_on_kept_volumes_passes_nothing_twice(streams: Creat
     assert stream.duplicates() == COUNT
 
 
+@pytest.mark.alone
 def test_volumes_that_are_not_kept_go_with_their_stream_also_without_an_operator(
     streams: CreateStream, kubectl: Kubectl
 ) -> None:

@@ -20,7 +20,6 @@ CreateStream = Callable[..., ClusterStream]
 
 _FAILED = pytest.StashKey[bool]()
 _RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-_DELETE_SECONDS = 180.0
 # Small and soon made: a volume's file system is written when it is.
 _SMALL = {
     "store": {"window": {"maxBytes": "64Mi"}},
@@ -64,7 +63,6 @@ def kubectl(release: Environment) -> Kubectl:
 def namespace(
     request: pytest.FixtureRequest,
     kubectl: Kubectl,
-    topics: object,  # noqa: ARG001 # deleted after the namespace: its workers use them
 ) -> Iterator[str]:
     """A namespace of the test's own that enforces the restricted Pod Security Standard.
 
@@ -75,23 +73,10 @@ def namespace(
     metadata = {"name": name, "labels": _RESTRICTED}
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     yield name
-    findings = directory_of(request.node.name)
     if request.node.stash.get(_FAILED, False):
-        dump(kubectl, name, findings)
-    try:
-        kubectl(
-            *(
-                "delete",
-                "namespace",
-                name,
-                "--ignore-not-found",
-                f"--timeout={_DELETE_SECONDS:.0f}s",
-            ),
-            timeout_seconds=_DELETE_SECONDS + 10,
-        )
-    except AssertionError:
-        dump(kubectl, name, findings)
-        raise
+        dump(kubectl, name, directory_of(request.node.name))
+    # Not waited for: what takes time are its volumes, and other tests can go on meanwhile.
+    kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=false")
 
 
 @pytest.fixture

@@ -86,8 +86,6 @@ def loads(
             stack.enter_context(scene(release, title, directory, request))
             for title in ("quiet", "busy")
         ]
-        namespaces = [place.namespace for place in places]
-        stack.callback(places[0].kubectl, "delete", "namespace", *namespaces, "--wait=false")
         stack.enter_context(chart_at_rest(Kubectl(release)))
         quiet, busy = watched = [Watched(place) for place in places]
         for one in watched:

@@ -49,4 +49,5 @@ class OperatorPods:
 
     def _get(self, pod: str, path: str) -> str:
         proxy = f"/api/v1/namespaces/{self._namespace}/pods/{pod}:8080/proxy"
-        return self._kubectl("get", "--raw", f"{proxy}/{path}")
+        # An answer from a pod that is going may never come.
+        return self._kubectl("get", "--raw", f"{proxy}/{path}", "--request-timeout=3s")

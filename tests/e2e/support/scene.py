@@ -111,9 +111,16 @@ def scene(
     finally:
         if request.session.testsfailed > failed_before:
             dump(kubectl, name, directory_of(title))
-        kubectl(
-            *("delete", "namespace", name, "--ignore-not-found"),
-            f"--timeout={_DELETE_SECONDS:.0f}s",
-            timeout_seconds=_DELETE_SECONDS + 10,
-        )
+        _remove(kubectl, name)
         topics.delete_all()
+
+
+def _remove(kubectl: Kubectl, namespace: str) -> None:
+    """Remove a namespace, its workers first: with pods in it, it waits half of their grace period."""
+    within = kubectl.within(namespace)
+    within("delete", KIND, "--all", "--wait=false")
+    within("wait", "--for=delete", "pods", "--all", f"--timeout={_DELETE_SECONDS:.0f}s")
+    kubectl(
+        *("delete", "namespace", namespace, f"--timeout={_DELETE_SECONDS:.0f}s"),
+        timeout_seconds=_DELETE_SECONDS + 10,
+    )

@@ -35,6 +35,7 @@ FLEETS: Final = (1, 8, 32)
 STREAMS: Final = (1, 20)
 
 _REST_SECONDS: Final = 60.0
+_QUIET_SECONDS: Final = 45.0  # twice the time between two looks at a stream at rest
 _READY_SECONDS: Final = 900.0
 _POLL_SECONDS: Final = 0.25
 _OPERATOR: Final = "app.kubernetes.io/component=operator"
@@ -168,9 +169,9 @@ def measure_cost(
         tell(f"{streams} streams: waiting until they are ready")
         fleet.apply(names, 1)
         fleet.wait_until_ready()
-        time.sleep(_REST_SECONDS / 3)  # the last news of a start is written by then
+        tell(f"{streams} streams: coming to rest")
+        before = _at_rest(kubectl)
         tell(f"{streams} streams: at rest")
-        before = _scrape(kubectl)
         time.sleep(_REST_SECONDS)
         rested = _scrape(kubectl)
         tell(f"{streams} streams: rolling")
@@ -181,6 +182,32 @@ def measure_cost(
         _cost(streams, "at rest", before, rested),
         _cost(streams, "rolling", rested, rolled),
     ]
+
+
+def _at_rest(kubectl: Kubectl) -> Scrape:
+    """Wait until the operator has told all there is to tell of a start. Raises TimeoutError."""
+    deadline = time.monotonic() + _READY_SECONDS
+    before = _scrape(kubectl)
+    while time.monotonic() < deadline:
+        time.sleep(_QUIET_SECONDS)
+        now = _scrape(kubectl)
+        if now.writes == before.writes:
+            return now
+        before = now
+    raise TimeoutError(f"the operator still writes after {_READY_SECONDS:.0f} s")
+
+
+def _wait_for_leader(kubectl: Kubectl) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while True:
+        try:
+            _scrape(kubectl)
+        except RuntimeError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
 
 
 def _cost(streams: int, doing: str, before: Scrape, after: Scrape) -> Cost:
@@ -239,7 +266,7 @@ def section(readiness: Sequence[Readiness], costs: Sequence[Cost], machine: str)
     return "\n\n".join(
         [
             "### On Kubernetes",
-            "From `kubectl apply` until the condition `Ready` is true, images present, one node:",
+            "From `kubectl apply` until the condition `Ready` is true, images present:",
             "\n".join(ready),
             "What the operator takes, streams of one partition each. Requests are those to the API server, without "
             "the watches (one a kind of object, opened anew every 4 minutes) and the Lease (15 renewals a minute):",
@@ -260,21 +287,25 @@ def write_page(text: str, page: Path = PAGE) -> None:
 
 
 @click.command()
+@click.option("--fleets", multiple=True, type=int, default=FLEETS, help="Partitions of a stream.")
+@click.option("--streams", multiple=True, type=int, default=STREAMS, help="Streams at once.")
 @click.option("--page", type=click.Path(dir_okay=False, path_type=Path), default=PAGE)
-def main(page: Path) -> None:
+def main(fleets: tuple[int, ...], streams: tuple[int, ...], page: Path) -> None:
     """Measure on the cluster at hand; updates docs/performance.md."""
     console = Console(width=None if Console().is_terminal else 120)
     machine = machine_text(describe_machine())
     cluster = environment.current()
     kubectl = Kubectl(cluster)
+    nodes = len(kubectl.items("nodes"))
     with console.status("starting") as status:
-        readiness = [measure_readiness(cluster, kubectl, count, status.update) for count in FLEETS]
+        _wait_for_leader(kubectl)
+        readiness = [measure_readiness(cluster, kubectl, count, status.update) for count in fleets]
         costs = [
             cost
-            for count in STREAMS
+            for count in streams
             for cost in measure_cost(cluster, kubectl, count, status.update)
         ]
-    text = section(readiness, costs, machine)
+    text = section(readiness, costs, f"{machine}; {nodes} nodes on that machine, with the broker")
     console.print(text, markup=False)
     write_page(text, page)
 

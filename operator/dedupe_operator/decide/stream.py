@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dedupe_crds.status import Condition, PartitionStatus, StreamStatus
 
+_FIGURES = ("window", "duplicates", "lag_messages")
 _TOLD = ("Ready", "Degraded", "WindowHealthy", "ReconciliationPaused")
 # What each of these conditions is when there is nothing to warn of.
 _GOOD = {
@@ -45,14 +46,22 @@ def assemble(
 
 
 def differs_in_figures_only(old: StreamStatus, new: StreamStatus) -> bool:
-    """Whether nothing changed but what changes all the time."""
-    return _without_figures(old) == _without_figures(new)
+    """Whether nothing changed but what changes all the time. The first figure of its kind is news."""
+    if _without_figures(old) != _without_figures(new):
+        return False
+    return all(before or not now for before, now in zip(_known(old), _known(new), strict=True))
 
 
 def _without_figures(status: StreamStatus) -> StreamStatus:
-    moving: dict[str, None] = {"window": None, "duplicates": None, "lag_messages": None}
+    moving = dict.fromkeys(_FIGURES)
     partitions = [one.model_copy(update=moving) for one in status.partitions]
     return status.model_copy(update={**moving, "partitions": partitions})
+
+
+def _known(status: StreamStatus) -> list[bool]:
+    """Which figures there are, of the stream and of each partition."""
+    parts = (status, *status.partitions)
+    return [getattr(part, figure) is not None for part in parts for figure in _FIGURES]
 
 
 def notices(old: Sequence[Condition], new: Sequence[Condition]) -> list[Notice]:

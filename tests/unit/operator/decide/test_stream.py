@@ -44,6 +44,15 @@ def test_figures_alone_are_no_news() -> None:
     assert not differs_in_figures_only(old, status(window_truncated=True))  # type: ignore[arg-type] # as above
 
 
+def test_the_first_figure_of_its_kind_is_news_and_its_absence_is_not() -> None:
+    unknown, known = (
+        assemble(generation=1, conditions=[], partitions=[partition_status(0, lag_messages=lag)])
+        for lag in (None, 0)
+    )
+    assert not differs_in_figures_only(unknown, known)
+    assert differs_in_figures_only(known, unknown)
+
+
 def test_a_condition_that_turned_bad_is_a_warning() -> None:
     old = [condition("Ready", "True", "AllPartitionsReady")]
     new = [condition("Ready", "False", "DiskFull", "make room")]

@@ -105,9 +105,13 @@ def loads(
 
 
 def settle(stream: ClusterStream) -> None:
-    """Wait until nothing is left to do."""
+    """Wait until nothing is left to do, and the first figures are told."""
     stream.wait_until_ready()
     stream.wait_for_condition("Progressing", ConditionStatus.FALSE, reason="UpToDate")
+    stream.wait_until(
+        lambda: all(one.lag_messages is not None for one in stream.status().partitions),
+        "the lag of each partition is told",
+    )
 
 
 def light_traffic(stream: ClusterStream) -> PacedProducer:

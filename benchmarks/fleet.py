@@ -308,7 +308,9 @@ def main(fleets: tuple[int, ...], streams: tuple[int, ...], page: Path) -> None:
             for count in streams
             for cost in measure_cost(cluster, kubectl, count, status.update)
         ]
-    text = section(readiness, costs, f"{machine}; nodes on that machine, beside the broker: {nodes}")
+    text = section(
+        readiness, costs, f"{machine}; nodes on that machine, beside the broker: {nodes}"
+    )
     console.print(text, markup=False)
     write_page(text, page)
 

@@ -44,9 +44,15 @@ class Plugin:
         )
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start it; what it prints can be read while it runs."""
+        """Start it; what it prints can be read while it runs.
+
+        It hears SIGINT as in a terminal, though a job in a shell's background does not.
+        """
         return subprocess.Popen(
-            self._command(arguments), stdout=subprocess.PIPE, text=True, env=self._environment
+            ["env", "--default-signal=INT", *self._command(arguments)],  # noqa: S607 # coreutils'
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self._environment,
         )
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:

@@ -214,13 +214,12 @@ class Applier:
 def _is_ours(live: Object, look: Look) -> bool:
     """Whether an object is this stream's: by its label, or though somebody took that off."""
     metadata = live["metadata"]
-    owners = {owner.get("uid") for owner in metadata.get("ownerReferences") or []}
-    claims_recorded = {one.persistent_volume_claim for one in look.recorded.partitions}
-    return (
-        (metadata.get("labels") or {}).get(STREAM) == look.stream.metadata.name
-        or look.stream.metadata.uid in owners
-        # A name goes on record before its claim is made: by itself it proves nothing.
-        or (
-            live["kind"] == CLAIMS.kind and metadata["name"] in claims_recorded and is_stamped(live)
-        )
-    )
+    if (metadata.get("labels") or {}).get(STREAM) == look.stream.metadata.name:
+        return True
+    if look.stream.metadata.uid in {
+        one.get("uid") for one in metadata.get("ownerReferences") or []
+    }:
+        return True
+    if live["kind"] != CLAIMS.kind or not is_stamped(live):
+        return False  # a name goes on record before its claim is made: by itself it proves nothing
+    return metadata["name"] in {one.persistent_volume_claim for one in look.recorded.partitions}

@@ -13,7 +13,7 @@ NAMESPACE = "dedupestream-system"
 RELEASE = "dedupestream"
 
 _HELM_SECONDS = 180
-_RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 def install(cluster: Environment, *, made_from: str = "", chart: Path = CHART) -> None:
@@ -33,7 +33,7 @@ def _install(cluster: Environment, made_from: str, chart: Path) -> None:
     namespace = {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": NAMESPACE, "labels": _RESTRICTED},
+        "metadata": {"name": NAMESPACE, "labels": RESTRICTED},
     }
     run(
         ["kubectl", "apply", "--server-side", "-f", "-"],

@@ -1,10 +1,8 @@
 """What end-to-end tests may ask for: a cluster with our chart, a namespace, streams in it."""
 
-import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -12,6 +10,7 @@ from tests.cluster import chart, environment
 from tests.cluster.environment import Environment
 from tests.e2e.support.dump import directory_of, dump
 from tests.e2e.support.kubectl import Kubectl
+from tests.e2e.support.namespaces import SMALL, make_namespace
 from tests.e2e.support.stream import ClusterStream
 from tests.support.fixtures import HOLDS_ANYTHING
 from tests.support.streams import stream_manifest
@@ -19,12 +18,6 @@ from tests.support.streams import stream_manifest
 CreateStream = Callable[..., ClusterStream]
 
 _FAILED = pytest.StashKey[bool]()
-_RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-# Small and soon made: a volume's file system is written when it is.
-_SMALL = {
-    "store": {"window": {"maxBytes": "64Mi"}},
-    "storage": {"size": "128Mi", "reclaimPolicy": "Delete"},
-}
 
 
 @dataclass(frozen=True)
@@ -68,10 +61,7 @@ def namespace(
 
     It is deleted at the end. If the test has failed, what was in it is in build/e2e/<test>/.
     """
-    slug = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[:40]
-    name = f"e2e-{slug.strip('-')}-{uuid4().hex[:6]}"
-    metadata = {"name": name, "labels": _RESTRICTED}
-    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    name = make_namespace(kubectl, request.node.name.removeprefix("test_"))
     yield name
     if request.node.stash.get(_FAILED, False):
         dump(kubectl, name, directory_of(request.node.name))
@@ -103,7 +93,7 @@ def streams(
         raw = topics("raw", partitions, **{**HOLDS_ANYTHING, **(input or {})})
         clean = topics("clean", partitions, **{**HOLDS_ANYTHING, **(output or {})})
         written = stream_manifest(
-            tmp_path, release.kafka_bootstrap_in_cluster, raw, clean, **{**_SMALL, **spec}
+            tmp_path, release.kafka_bootstrap_in_cluster, raw, clean, **{**SMALL, **spec}
         )
         return ClusterStream(
             name=written.name,

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from threading import Event, Thread
-from types import TracebackType
 from typing import Self
 
 from tests.e2e.support.operator_pods import OperatorPods
@@ -18,18 +17,12 @@ class LeadersWatched:
         self._thread = Thread(target=self._follow, name="leaders", daemon=True)
         self.together: list[tuple[str, str]] = []
         self.led: list[str] = []
-        self.looks = 0
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
 
@@ -55,4 +48,3 @@ class LeadersWatched:
             # between two answers of the first.
             if all(map(self._operators.leads, (first, second, first))):
                 self.together.append((first, second))
-        self.looks += 1

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import httpx
@@ -17,7 +16,6 @@ from tests.cluster.chart import NAMESPACE
 from tests.cluster.environment import Environment
 from tests.cluster.paths import REPOSITORY
 from tests.e2e.support.kubectl import Kubectl
-from tests.support.processes import wait_for
 
 _STOP_SECONDS = 15.0
 _DEPLOYMENT = "deployment/dedupestream-operator"
@@ -57,12 +55,6 @@ class LocalOperator:
         assert self._process is not None
         return self._process.poll()
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self._process is not None
-        return self._process.pid
-
     def writes(self) -> float:
         """Writes to the API server since its start, its Lease apart."""
         return sum(
@@ -78,17 +70,6 @@ class LocalOperator:
         answer = httpx.get(f"http://127.0.0.1:{self._port}/metrics", timeout=5)
         return answer.raise_for_status().text
 
-    def wait_until_it_leads(self) -> None:
-        """Wait until it acts."""
-
-        def leads() -> bool:
-            try:
-                return "dedupe_operator_leader 1.0" in self.metrics()
-            except httpx.TransportError:
-                return False
-
-        wait_for(leads, "the operator leads", deadline_seconds=60, explain=self._log.read_text)
-
     def stop(self) -> None:
         """Ask it to stop."""
         if self._process is not None:
@@ -98,12 +79,7 @@ class LocalOperator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _requests(self) -> Iterator[tuple[str, float]]:

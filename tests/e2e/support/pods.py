@@ -5,7 +5,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from threading import Thread
-from types import TracebackType
 from typing import Self
 
 from dedupe_crds.stream import GROUP
@@ -66,12 +65,7 @@ class PodsWatched:
         self.most_unready = 0
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(_STOP_SECONDS)

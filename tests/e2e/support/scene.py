@@ -1,6 +1,5 @@
 """A namespace with streams that several tests look at, one after another."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,16 +13,12 @@ from dedupe_crds.status import StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.dump import directory_of, dump
 from tests.e2e.support.kubectl import Kubectl
+from tests.e2e.support.namespaces import SMALL, make_namespace
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.e2e.support.topics import Topics
 from tests.support.streams import stream_manifest
 
 _DELETE_SECONDS = 180.0
-# Small and soon made: a volume's file system is written when it is.
-_SMALL: dict[str, Any] = {
-    "store": {"window": {"maxBytes": "64Mi"}},
-    "storage": {"size": "128Mi", "reclaimPolicy": "Delete"},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +53,7 @@ class Scene:
         for name, wanted in ((source, raw), (target, clean)):
             if wanted:
                 on.create(name, partitions)
-        for part, small in _SMALL.items():
+        for part, small in SMALL.items():
             spec[part] = {**small, **spec.get(part, {})}
         reached = bootstrap or self.cluster.kafka_bootstrap_in_cluster
         written = stream_manifest(self.directory, reached, source, target, **spec)
@@ -93,11 +88,7 @@ def scene(
 ) -> Iterator[Scene]:
     """Make one, and remove it with all that is in it; what failed tests saw is in build/e2e/<title>/."""
     kubectl = Kubectl(cluster)
-    slug = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-    name = f"e2e-{slug[:40]}-{uuid4().hex[:6]}"
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    metadata = {"name": name, "labels": labels}
-    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    name = make_namespace(kubectl, title)
     topics = Topics(cluster.kafka_bootstrap)
     failed_before = request.session.testsfailed
     try:

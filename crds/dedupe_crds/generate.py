@@ -12,8 +12,8 @@ from typing import Any
 import click
 import yaml
 
-from dedupe_crds.openapi import PLURAL, custom_resource_definition, stream_schema
-from dedupe_crds.reference import reference_page
+from dedupe_crds.openapi import CUSTOM_RESOURCES
+from dedupe_crds.reference import reference_pages
 from dedupe_crds.stream import GROUP
 
 ROOT = Path(__file__).parents[2]
@@ -22,14 +22,15 @@ HEADER = "generated from crds/dedupe_crds by `make generate`, do not edit"
 
 def generated_files() -> dict[str, str]:
     """Every generated file: its path in the source tree, and its text."""
-    definition = custom_resource_definition()
-    # The chart writes the metadata itself, with the labels and annotations of its release.
-    chart_part = {"spec": definition["spec"]}
-    return {
-        f"crds/{PLURAL}.{GROUP}.yaml": f"# {HEADER}\n{_yaml(definition)}",
-        f"charts/dedupestream/files/crds/{PLURAL}.{GROUP}.yaml": f"# {HEADER}\n{_yaml(chart_part)}",
-        "docs/reference.md": f"<!-- {HEADER} -->\n{reference_page(stream_schema())}",
-    }
+    files = {"docs/reference.md": f"<!-- {HEADER} -->\n{reference_pages(CUSTOM_RESOURCES)}"}
+    for resource in CUSTOM_RESOURCES:
+        definition = resource.definition()
+        name = f"{resource.plural}.{GROUP}.yaml"
+        files[f"crds/{name}"] = f"# {HEADER}\n{_yaml(definition)}"
+        # The chart writes the metadata itself, with the labels and annotations of its release.
+        chart_part = {"spec": definition["spec"]}
+        files[f"charts/dedupestream/files/crds/{name}"] = f"# {HEADER}\n{_yaml(chart_part)}"
+    return files
 
 
 def _yaml(document: dict[str, Any]) -> str:

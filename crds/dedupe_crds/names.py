@@ -55,6 +55,22 @@ Schedule = Annotated[
         "'*/15 * * * *', or @hourly, @daily, @weekly, @monthly, @yearly",
     ),
 ]
+BucketName = Annotated[
+    str,
+    Field(min_length=3, max_length=63),
+    matching(
+        "[a-z0-9]([-.a-z0-9]*[a-z0-9])?",
+        "must be the name of a bucket: 3 to 63 lower-case letters, digits, '-' and '.'",
+    ),
+]
+EndpointUrl = Annotated[
+    str,
+    Field(min_length=1, max_length=2048),
+    matching(
+        rf"https?://{_HOST}(:{_PORT})?(/[^ ]*)?",
+        "must be a URL that begins with http:// or https://",
+    ),
+]
 HeaderName = Annotated[str, Field(min_length=1, max_length=255)]
 JsonPath = Annotated[
     str,

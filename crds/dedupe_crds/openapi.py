@@ -4,17 +4,18 @@ Kubernetes takes a subset of JSON Schema: no references, no null types, every no
 (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
 
 from dedupe_crds.rules import VALIDATIONS
+from dedupe_crds.snapshot import KIND as SNAPSHOT_KIND
+from dedupe_crds.snapshot import DedupeSnapshot, SnapshotStatus
 from dedupe_crds.status import StreamStatus
 from dedupe_crds.stream import GROUP, KIND, VERSION, DedupeStream
 
 Schema = dict[str, Any]
-
-PLURAL = "dedupestreams"
 
 # Kubernetes' keywords that the models use, in the order of the generated file.
 _KEYWORDS = (
@@ -28,6 +29,7 @@ _KEYWORDS = (
     "maxLength",
     "minimum",
     "maximum",
+    "maxItems",
     "maxProperties",
     "default",
     "required",
@@ -40,50 +42,98 @@ _KEYWORDS = (
 )
 
 
-def custom_resource_definition() -> dict[str, Any]:
-    """The whole object, as `kubectl apply` takes it."""
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": ["dds"],
-                "categories": ["dedupe"],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomResource:
+    """One kind of object, with what `kubectl get` shows of it: (name, type, JSONPath)."""
+
+    kind: str
+    model: type[BaseModel]
+    status: type[BaseModel]
+    short_name: str
+    columns: tuple[tuple[str, str, str], ...]
+
+    @property
+    def plural(self) -> str:
+        """Its name in URLs and on the command line."""
+        return f"{self.kind.lower()}s"
+
+    def definition(self) -> dict[str, Any]:
+        """The whole CustomResourceDefinition, as `kubectl apply` takes it."""
+        columns = [{"name": n, "type": t, "jsonPath": path} for n, t, path in self.columns]
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.plural}.{GROUP}"},
+            "spec": {
+                "group": GROUP,
+                "scope": "Namespaced",
+                "names": {
+                    "kind": self.kind,
+                    "listKind": f"{self.kind}List",
+                    "plural": self.plural,
+                    "singular": self.kind.lower(),
+                    "shortNames": [self.short_name],
+                    "categories": ["dedupe"],
+                },
+                "versions": [
+                    {
+                        "name": VERSION,
+                        "served": True,
+                        "storage": True,
+                        "subresources": {"status": {}},
+                        "additionalPrinterColumns": columns,
+                        "schema": {"openAPIV3Schema": self.schema()},
+                    }
+                ],
             },
-            "versions": [
-                {
-                    "name": VERSION,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": _printer_columns(),
-                    "schema": {"openAPIV3Schema": stream_schema()},
-                }
-            ],
-        },
-    }
+        }
+
+    def schema(self) -> Schema:
+        """The schema as the API server sees it, with the status."""
+        schema = structural_schema(self.model)
+        name = schema["properties"]["metadata"]["properties"]["name"]
+        schema["properties"] |= {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            # Of metadata a schema may restrict the name only; all else is Kubernetes' own.
+            "metadata": {"type": "object", "properties": {"name": name}},
+            "status": structural_schema(self.status),
+        }
+        schema["required"] = ["spec"]
+        return schema
 
 
-def stream_schema() -> Schema:
-    """The schema of a DedupeStream as the API server sees it, with its status."""
-    schema = structural_schema(DedupeStream)
-    name = schema["properties"]["metadata"]["properties"]["name"]
-    schema["properties"] |= {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        # Of metadata a schema may restrict the name only; all else is Kubernetes' own.
-        "metadata": {"type": "object", "properties": {"name": name}},
-        "status": structural_schema(StreamStatus),
-    }
-    schema["required"] = ["spec"]
-    return schema
+STREAMS = CustomResource(
+    kind=KIND,
+    model=DedupeStream,
+    status=StreamStatus,
+    short_name="dds",
+    columns=(
+        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        ("Partitions", "string", ".status.partitionsReady"),
+        ("Window", "string", ".status.window"),
+        ("Duplicates", "integer", ".status.duplicates"),
+        ("Lag", "integer", ".status.lagMessages"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ),
+)
+SNAPSHOTS = CustomResource(
+    kind=SNAPSHOT_KIND,
+    model=DedupeSnapshot,
+    status=SnapshotStatus,
+    short_name="ddsnap",
+    columns=(
+        ("Stream", "string", ".spec.streamRef.name"),
+        ("Phase", "string", ".status.phase"),
+        ("Provider", "string", ".status.provider"),
+        ("Partitions", "string", ".status.progress"),
+        ("Size", "string", ".status.size"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ),
+)
+CUSTOM_RESOURCES = (STREAMS, SNAPSHOTS)
+PLURAL = STREAMS.plural
+SNAPSHOT_PLURAL = SNAPSHOTS.plural
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:
@@ -141,16 +191,3 @@ def _without_nothing(value: Any) -> Any:  # noqa: ANN401 # a value of any JSON t
         return None if value == [] else value
     parts = {name: _without_nothing(part) for name, part in value.items()}
     return {name: part for name, part in parts.items() if part is not None} or None
-
-
-def _printer_columns() -> list[dict[str, str]]:
-    """What `kubectl get dedupestreams` shows."""
-    columns = (
-        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
-        ("Partitions", "string", ".status.partitionsReady"),
-        ("Window", "string", ".status.window"),
-        ("Duplicates", "integer", ".status.duplicates"),
-        ("Lag", "integer", ".status.lagMessages"),
-        ("Age", "date", ".metadata.creationTimestamp"),
-    )
-    return [{"name": name, "type": type_, "jsonPath": path} for name, type_, path in columns]

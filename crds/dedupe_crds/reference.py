@@ -1,36 +1,43 @@
 """From the schema to the reference page: every field, its type, its default and its meaning."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from dedupe_crds.openapi import Schema
+from dedupe_crds.openapi import CustomResource, Schema
 from dedupe_crds.rules import VALIDATIONS
-from dedupe_crds.stream import API_VERSION, KIND
+from dedupe_crds.stream import API_VERSION
 
 INTRODUCTION = """\
-# {kind}
-
-`apiVersion: {api_version}`, `kind: {kind}`. A Kafka topic without its duplicates.
+# Reference
 
 Sizes are Kubernetes quantities (`8Gi`, `500M`, `1024`). Durations are whole numbers of `d`, `h`,
 `m`, `s` and `ms`, and sums of them (`28d`, `1h30m`, `25ms`). A field not listed here is refused.
-
-`metadata.name` {name_rule}.
 """
 
 
-def reference_page(schema: Schema) -> str:
-    """The page, in Markdown, for the schema of a DedupeStream."""
+def reference_pages(resources: Iterable[CustomResource]) -> str:
+    """One page, in Markdown, for all kinds of objects."""
+    return "\n".join([INTRODUCTION, *map(_part, resources)])
+
+
+def _part(resource: CustomResource) -> str:
+    schema = resource.schema()
     fields = schema["properties"]
+    about = resource.model.__doc__ or ""
+    parts = [f"## {resource.kind}\n", f"`apiVersion: {API_VERSION}`. {about}\n"]
     name = fields["metadata"]["properties"]["name"]
-    name_rule = f"{name[VALIDATIONS][0]['message']}; at most {name['maxLength']} characters"
-    parts = [
-        INTRODUCTION.format(kind=KIND, api_version=API_VERSION, name_rule=name_rule),
-        "## spec\n",
-        _table(("Field", "Type", "Default", "Meaning"), _spec_rows("spec", fields["spec"])),
-        "## Rules between fields\n",
-        "`kubectl apply`, `dedupe validate` and the workers refuse a manifest that breaks one.\n",
-        _table(("Field", "Rule"), _rule_rows("spec", fields["spec"])),
-        "## status\n",
+    if VALIDATIONS in name:
+        rule = name[VALIDATIONS][0]["message"]
+        parts.append(f"`metadata.name` {rule}; at most {name['maxLength']} characters.\n")
+    rows = _spec_rows("spec", fields["spec"])
+    parts += ["### spec\n", _table(("Field", "Type", "Default", "Meaning"), rows)]
+    if rules := list(_rule_rows("spec", fields["spec"])):
+        parts += [
+            "### Rules between fields\n",
+            "`kubectl apply`, `dedupe validate` and the workers refuse a manifest that breaks one.\n",
+            _table(("Field", "Rule"), iter(rules)),
+        ]
+    parts += [
+        "### status\n",
         "Written by the operator.\n",
         _table(("Field", "Type", "Meaning"), _status_rows("status", fields["status"])),
     ]

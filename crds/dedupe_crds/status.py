@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from pydantic import Field, StrictBool, StrictInt
 
 from dedupe_crds.model import Model
-from dedupe_crds.quantity import Duration
+from dedupe_crds.quantity import ByteSize, Duration
 
 Count = Annotated[StrictInt, Field(ge=0)]
 
 
-def _keyed_by(key: str) -> dict[str, Any]:
+def keyed_by(key: str) -> dict[str, Any]:
     """A list whose items are merged by one of their fields, in server-side apply."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
@@ -80,6 +80,49 @@ class Restore(Model):
     name: str | None = Field(default=None, description="Name of the volume or snapshot.")
     reason: str = Field(description="Why this source, and why not a better one.")
     time: datetime = Field(description="When it was chosen.")
+    refused: Annotated[list[str], Field(max_length=50)] = Field(
+        default=[], description="Snapshots that were passed over, each with the reason."
+    )
+    request: str | None = Field(
+        default=None, description="The user's request it was chosen by, if there was one."
+    )
+
+
+class Transfer(Model):
+    """How far a store is on its way from a snapshot."""
+
+    name: str = Field(description="What it comes from.")
+    bytes: ByteSize = Field(description="Bytes that have arrived.")
+    total_bytes: ByteSize = Field(description="Bytes of the whole.")
+    remaining: Duration | None = Field(default=None, description="Estimated time to come.")
+
+
+class Comparison(Model):
+    """A reconcile that was asked for, and what it found."""
+
+    request: str = Field(description="Which request it answers.")
+    full: StrictBool = Field(
+        default=False, description="Whether the whole store was compared, or only the tail read."
+    )
+    done: StrictBool = Field(default=False, description="Whether it is complete.")
+    records: Count = Field(default=0, description="Output records read.")
+    added: Count = Field(default=0, description="Ids that the store lacked.")
+    removed: Count = Field(default=0, description="Ids that no output record has.")
+    aged_out: Count = Field(
+        default=0, description="Ids of output records that the window had given up before."
+    )
+    unverifiable: Count = Field(
+        default=0, description="Ids whose output records are no longer retained."
+    )
+    error: str | None = Field(default=None, description="Why it could not be made.")
+
+
+class Failover(Model):
+    """A worker that was moved away from its node by force."""
+
+    node: str = Field(description="The node it was on.")
+    reason: str = Field(description="What was wrong with the node, and what was done.")
+    time: datetime = Field(description="When its pod was deleted by force.")
 
 
 class LastSnapshot(Model):
@@ -104,6 +147,18 @@ class PartitionStatus(Model):
     last_snapshot: LastSnapshot | None = Field(
         default=None, description="Its newest usable snapshot."
     )
+    restoring: Transfer | None = Field(
+        default=None, description="How far its restore is, while it is on its way."
+    )
+    reconciling: Count | None = Field(
+        default=None, description="Output records still to read before it is ready, an upper bound."
+    )
+    comparison: Comparison | None = Field(
+        default=None, description="The last reconcile that was asked for."
+    )
+    failover: Failover | None = Field(
+        default=None, description="When it was last moved away from a node by force."
+    )
     window: Duration | None = Field(default=None, description="Age of its oldest id.")
     window_truncated: StrictBool | None = Field(
         default=None, description="Ids were lost, so the window is shorter than it was."
@@ -122,15 +177,15 @@ class StreamStatus(Model):
     observed_generation: Count | None = Field(
         default=None, description="The metadata.generation this status is about."
     )
-    conditions: Annotated[list[Condition], Field(json_schema_extra=_keyed_by("type"))] = Field(
+    conditions: Annotated[list[Condition], Field(json_schema_extra=keyed_by("type"))] = Field(
         default=[], description="The stream's health."
     )
     partitions_ready: str | None = Field(
         default=None, description="Ready partitions of all, such as 3/4."
     )
-    partitions: Annotated[
-        list[PartitionStatus], Field(json_schema_extra=_keyed_by("partition"))
-    ] = Field(default=[], description="Each partition and its worker.")
+    partitions: Annotated[list[PartitionStatus], Field(json_schema_extra=keyed_by("partition"))] = (
+        Field(default=[], description="Each partition and its worker.")
+    )
     window: Duration | None = Field(
         default=None, description="Shortest window of all partitions: age of the oldest id."
     )

@@ -137,6 +137,23 @@ class Spec(Model):
     def _volume_holds_the_window(store: Store, storage: Storage) -> bool:
         return 4 * storage.size >= 5 * store.window.max_bytes
 
+    @rule(
+        "store",
+        "storage",
+        "snapshots",
+        cel="!has(self.snapshots) || !isQuantity(string(self.storage.size)) || "
+        "!isQuantity(string(self.store.window.maxBytes)) || "
+        "quantity(string(self.storage.size)).asApproximateFloat() >= "
+        "2.25 * quantity(string(self.store.window.maxBytes)).asApproximateFloat()",
+        says="needs spec.storage.size to be at least 2.25 times spec.store.window.maxBytes: a volume "
+        "holds the newest checkpoint beside the store",
+    )
+    @staticmethod
+    def _volume_holds_a_checkpoint(
+        store: Store, storage: Storage, snapshots: Snapshots | None
+    ) -> bool:
+        return snapshots is None or 4 * storage.size >= 9 * store.window.max_bytes
+
 
 class DedupeStream(Model):
     """A Kafka topic without its duplicates: each message of the input passes exactly once."""

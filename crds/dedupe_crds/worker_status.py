@@ -15,6 +15,7 @@ class Phase(StrEnum):
     """Where a worker is in its life."""
 
     STARTING = "Starting"
+    RESTORING = "Restoring"
     RECONCILING = "Reconciling"
     RUNNING = "Running"
     STOPPING = "Stopping"
@@ -124,6 +125,68 @@ class CheckpointStatus(_Report):
     input_offset: int = Field(description="The input offset that comes after it.")
     output_position: int = Field(description="The output offset up to which it is complete.")
     keys: int = Field(description="Ids in it, as the store estimates them.")
+    input_topic_id: str = Field(default="", description="UUID of the input topic.")
+    output_topic_id: str = Field(default="", description="UUID of the output topic.")
+    window_seconds: float = Field(default=0.0, description="Age of the oldest id in it.")
+    bytes: int = Field(default=0, description="Size of its files.")
+
+
+class UploadPhase(StrEnum):
+    """Where the upload of a snapshot is."""
+
+    RUNNING = "Running"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class UploadStatus(_Report):
+    """The last snapshot that was uploaded to a bucket, or is being."""
+
+    name: str = Field(description="Name of the snapshot.")
+    phase: UploadPhase = Field(description="Where it is.")
+    checkpoint: CheckpointStatus | None = Field(default=None, description="What is uploaded.")
+    handle: str | None = Field(default=None, description="The manifest's key in the bucket.")
+    total_bytes: int = Field(default=0, description="Size of the whole.")
+    new_bytes: int = Field(default=0, description="What of it was not in the bucket yet.")
+    uploaded_bytes: int = Field(default=0, description="What of that has been uploaded.")
+    error: str | None = Field(default=None, description="Why it failed.")
+
+
+class DownloadPhase(StrEnum):
+    """Where the restore of a store is."""
+
+    RUNNING = "Running"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class DownloadStatus(_Report):
+    """The restore of an empty volume from a bucket."""
+
+    name: str = Field(description="Name of the snapshot.")
+    phase: DownloadPhase = Field(description="Where it is.")
+    total_bytes: int = Field(default=0, description="Size of the whole.")
+    bytes: int = Field(default=0, description="What of it has arrived and was verified.")
+    seconds: float = Field(default=0.0, description="Time taken so far.")
+    error: str | None = Field(
+        default=None, description="Why it failed; another source has to be chosen."
+    )
+
+
+class ComparisonStatus(_Report):
+    """A reconcile that was asked for (POST /reconcile)."""
+
+    request: str = Field(description="Which request it answers.")
+    full: bool = Field(description="Whether the whole store is compared with the output topic.")
+    done: bool = Field(default=False, description="Whether it is complete.")
+    records: int = Field(default=0, description="Output records read.")
+    added: int = Field(default=0, description="Ids that the store lacked.")
+    removed: int = Field(default=0, description="Ids that no output record has.")
+    aged_out: int = Field(default=0, description="Ids the window had given up before.")
+    unverifiable: int = Field(
+        default=0, description="Ids whose output records are no longer retained."
+    )
+    error: str | None = Field(default=None, description="Why it could not be made.")
 
 
 class WorkerStatus(_Report):
@@ -148,4 +211,13 @@ class WorkerStatus(_Report):
     )
     checkpoint: CheckpointStatus | None = Field(
         default=None, description="The newest checkpoint, if there is one."
+    )
+    upload: UploadStatus | None = Field(
+        default=None, description="The last upload of a snapshot to a bucket."
+    )
+    download: DownloadStatus | None = Field(
+        default=None, description="The restore of this volume from a bucket, if it was one."
+    )
+    comparison: ComparisonStatus | None = Field(
+        default=None, description="The last reconcile that was asked for."
     )

@@ -11,7 +11,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.openapi import custom_resource_definition
+from dedupe_crds.openapi import STREAMS
 from dedupe_crds.stream import DedupeStream
 from dedupe_operator import metrics as operator_metrics
 from dedupe_worker.board import Board
@@ -196,7 +196,7 @@ def test_users_of_a_namespace_may_use_its_streams_as_their_role_says() -> None:
 
 def test_the_definition_comes_with_the_chart_and_outlives_it() -> None:
     (definition,) = of_kind(render({}), "CustomResourceDefinition").values()
-    assert definition["spec"] == custom_resource_definition()["spec"]
+    assert definition["spec"] == STREAMS.definition()["spec"]
     assert definition["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     without = render({"crds": {"install": False}})
     assert of_kind(without, "CustomResourceDefinition") == {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.openapi import stream_schema
+from dedupe_crds.openapi import STREAMS
 from dedupe_crds.stream import GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.api_server import Answer, ApiServer
@@ -50,7 +50,7 @@ def rule_messages(node: Object) -> Iterator[str]:
             yield from rule_messages(inner)
 
 
-RULES = sorted(set(rule_messages(stream_schema())), key=len, reverse=True)
+RULES = sorted(set(rule_messages(STREAMS.schema())), key=len, reverse=True)
 
 
 def expected(case: BadManifest) -> list[str]:

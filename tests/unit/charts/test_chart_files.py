@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dedupe_crds.openapi import custom_resource_definition
+from dedupe_crds.openapi import STREAMS
 
 CHART = Path(__file__).parents[3] / "charts/dedupestream"
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -42,7 +42,7 @@ def leaves(node: object, path: str = "") -> Iterator[str]:
 
 def test_the_charts_definition_is_the_generated_one() -> None:
     (path,) = (CHART / "files/crds").iterdir()
-    definition = custom_resource_definition()
+    definition = STREAMS.definition()
     assert path.stem == definition["metadata"]["name"]
     assert yaml.safe_load(path.read_text()) == {"spec": definition["spec"]}
 

@@ -113,7 +113,7 @@ MISSING = [
     bad("spec.input", {}, "is required: Topic with duplicates.", "spec.input.topic"),
     bad("spec.id", {}, "is required: Key: the record's key.", "spec.id.from"),
     bad("spec.kafka.configSecretRef", {}, "is required", "spec.kafka.configSecretRef.name"),
-    bad("spec.snapshots", {"provider": "S3"}, "is required", "spec.snapshots.schedule"),
+    bad("spec.snapshots", {"provider": "S3"}, "is required", "spec.snapshots.s3"),
 ]
 TYPES = [
     bad("spec.input.topic", 5, "5 is not text; put it in quotes"),
@@ -169,7 +169,7 @@ NUMBERS = [
     bad("spec.store.window.generations", 17, "17 is out of bounds; allowed: 2 to 16"),
     bad("spec.worker.tuning.maxBatchRecords", 0, "allowed: 1 to 1000000"),
     bad("spec.worker.tuning.maxTransactionRecords", 0, "allowed: 1 to 10000000"),
-    bad("spec.snapshots", {"provider": "S3", "schedule": "@daily", "keep": 0}, "allowed: 1 to 1000",
+    bad("spec.snapshots", {"provider": "EBS", "schedule": "@daily", "keep": 0}, "allowed: 1 to 1000",
         "spec.snapshots.keep"),
 ]  # fmt: skip
 TEXTS = [
@@ -296,7 +296,7 @@ GOOD_CHANGES: list[dict[str, Any]] = [
     {"spec.store.window.maxBytes": "1.5Gi", "spec.storage.size": 2 * 1024**3},
     {"spec.store.window": {"maxAge": "1d12h", "alertBelow": "0s", "generations": 16}},
     {"spec.store.window.maxBytes": "16Gi", "spec.storage.size": "20Gi"},
-    {"spec.snapshots": {"provider": "S3", "schedule": "5 0,12 1-7 JAN-DEC MON#1"}},
+    {"spec.snapshots": {"provider": "EBS", "schedule": "5 0,12 1-7 JAN-DEC MON#1"}},
     {"spec.snapshots": {"provider": "EBS", "schedule": "@hourly", "keep": 1000}},
     {"spec.worker.resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}},
     {"spec.worker.tuning": {"commitInterval": "30s", "maxTransactionRecords": 10_000}},

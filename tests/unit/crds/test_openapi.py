@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dedupe_crds import generate
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.openapi import custom_resource_definition, stream_schema
+from dedupe_crds.openapi import STREAMS
 from tests.unit.crds.manifests import BAD_MANIFESTS, MINIMAL, changed
 
 Schema = dict[str, Any]
@@ -97,7 +97,7 @@ def mismatches(value: object, node: Schema, path: str) -> Iterator[str]:
 
 
 def test_the_schema_is_structural() -> None:
-    nodes = list(walk(stream_schema()))
+    nodes = list(walk(STREAMS.schema()))
     assert [what for path, node in nodes for what in not_structural(path, node)] == []
     assert [what for path, node in nodes for what in unsound_rules(path, node)] == []
 
@@ -118,14 +118,14 @@ def test_the_checker_sees_what_is_not_structural(node: Schema, against: str) -> 
 
 
 def test_the_defaults_are_valid_and_complete() -> None:
-    found = [(path, node) for path, node in walk(stream_schema()) if "default" in node]
+    found = [(path, node) for path, node in walk(STREAMS.schema()) if "default" in node]
     assert {".spec.store", ".spec.store.window.maxBytes", ".spec.suspend"} <= {p for p, _ in found}
     wrong = [what for path, node in found for what in mismatches(node["default"], node, path)]
     assert wrong == []
 
 
 def test_every_field_is_described() -> None:
-    schema = stream_schema()["properties"]
+    schema = STREAMS.schema()["properties"]
     for part in ("spec", "status"):
         for path, node in walk(schema[part], part):
             if "[additionalProperties]" not in path and not path.endswith("[items]"):
@@ -139,7 +139,7 @@ def test_every_rule_of_the_api_server_is_a_refusal_in_python_of_the_same_field()
             parse_manifest(changed(case.changes), "bad")
         told |= set(refused.value.problems)
     checked = 0
-    for path, node in walk(stream_schema()):
+    for path, node in walk(STREAMS.schema()):
         for rule in node.get("x-kubernetes-validations", ()):
             if "oldSelf" in rule["rule"]:
                 continue  # about a change, of which a manifest alone tells nothing
@@ -157,7 +157,7 @@ def test_every_rule_of_the_api_server_is_a_refusal_in_python_of_the_same_field()
 def test_what_must_never_change_is_guarded_and_nothing_else() -> None:
     guarded = {
         path
-        for path, node in walk(stream_schema())
+        for path, node in walk(STREAMS.schema())
         for rule in node.get("x-kubernetes-validations", ())
         if "oldSelf" in rule["rule"]
     }
@@ -165,7 +165,7 @@ def test_what_must_never_change_is_guarded_and_nothing_else() -> None:
 
 
 def test_printer_columns_lead_to_fields_of_the_status() -> None:
-    (version,) = custom_resource_definition()["spec"]["versions"]
+    (version,) = STREAMS.definition()["spec"]["versions"]
     columns = {column["name"]: column for column in version["additionalPrinterColumns"]}
     assert list(columns) == ["Ready", "Partitions", "Window", "Duplicates", "Lag", "Age"]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
@@ -195,9 +195,9 @@ def test_check_prints_what_differs_and_fails(
 
 def test_the_generated_definition_is_the_one_that_was_built() -> None:
     text = generate.generated_files()["crds/dedupestreams.dedupestream.io.yaml"]
-    assert yaml.safe_load(text) == custom_resource_definition()
+    assert yaml.safe_load(text) == STREAMS.definition()
 
 
 def test_the_minimal_manifest_has_just_what_the_schema_requires() -> None:
-    spec = stream_schema()["properties"]["spec"]
+    spec = STREAMS.schema()["properties"]["spec"]
     assert set(spec["required"]) == MINIMAL["spec"].keys()

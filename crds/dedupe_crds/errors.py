@@ -135,6 +135,14 @@ def _too_long(detail: ErrorDetails, _: FieldInfo | None) -> str:
     return f"{_got(detail)} is too long; allowed: at most {detail['ctx']['max_length']} characters"
 
 
+def _too_short(detail: ErrorDetails, _: FieldInfo | None) -> str:
+    if not detail["input"]:
+        return "is empty; write a value or leave the field out"
+    return (
+        f"{_got(detail)} is too short; allowed: at least {detail['ctx']['min_length']} characters"
+    )
+
+
 def _is_not(what: str) -> Callable[[ErrorDetails, FieldInfo | None], str]:
     return lambda detail, _: f"{_got(detail)} is not {what}"
 
@@ -146,7 +154,7 @@ SENTENCES: dict[str, Callable[[ErrorDetails, FieldInfo | None], str]] = {
     "greater_than_equal": _out_of_bounds,
     "less_than_equal": _out_of_bounds,
     "string_too_long": _too_long,
-    "string_too_short": lambda _, __: "is empty; write a value or leave the field out",
+    "string_too_short": _too_short,
     "too_long": lambda detail, _: f"has more than {detail['ctx']['max_length']} entries",
     "string_type": _not_text,
     "invalid_key": _is_not("a field name; put it in quotes if it is meant so"),

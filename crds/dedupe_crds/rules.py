@@ -103,11 +103,9 @@ def duration_between(least: str, most: str) -> FieldRule:
     )
 
 
-def never_changes(what: str) -> FieldRule:
-    """A field that is given once, with the stream."""
-    return FieldRule(
-        cel="self == oldSelf", says=f"{what} never changes; make another stream instead"
-    )
+def never_changes(what: str, of: str = "stream") -> FieldRule:
+    """A field that is given once, with the stream, or with another kind of object."""
+    return FieldRule(cel="self == oldSelf", says=f"{what} never changes; make another {of} instead")
 
 
 class BrokenRuleError(ValueError):

@@ -180,6 +180,9 @@ class StreamStatus(Model):
     conditions: Annotated[list[Condition], Field(json_schema_extra=keyed_by("type"))] = Field(
         default=[], description="The stream's health."
     )
+    last_schedule_time: datetime | None = Field(
+        default=None, description="The last time of spec.snapshots.schedule that was seen to."
+    )
     partitions_ready: str | None = Field(
         default=None, description="Ready partitions of all, such as 3/4."
     )

@@ -47,6 +47,19 @@ class StreamTopics:
     created: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartitionState:
+    """What a copy of a store is judged by: the UUIDs of both topics, and what the output partition holds.
+
+    `low` is the first offset that is kept, `end` the last stable one.
+    """
+
+    input_topic_id: str
+    output_topic_id: str
+    low: int
+    end: int
+
+
 class Cluster:
     """A Kafka cluster, reached with the user's client properties; one request takes at most twice `timeout_seconds`.
 
@@ -142,6 +155,32 @@ class Cluster:
             where.partition: self._answer(future, action).offset
             for where, future in futures.items()
         }
+
+    def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
+        """Return the state of one partition of a stream's topics, which must be there."""
+        names = [stream.spec.input.topic, stream.spec.output.topic]
+        described = self._admin.describe_topics(
+            TopicCollection(names), request_timeout=self._timeout_seconds
+        )
+        ids = [
+            str(self._answer(described[name], f"describing topic {name}").topic_id)
+            for name in names
+        ]
+        low, end = (
+            self._offset(names[1], partition, spec)
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
+        )
+        return PartitionState(input_topic_id=ids[0], output_topic_id=ids[1], low=low, end=end)
+
+    def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+        where = TopicPartition(topic, partition)
+        futures = self._admin.list_offsets(
+            {where: spec},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self._timeout_seconds,
+        )
+        found = self._answer(futures[where], f"asking for offsets of {topic}/{partition}")
+        return int(found.offset)
 
     def _config(self, name: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, name)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dedupe_crds.status import Restore, RestoreSource
 from dedupe_operator.children import (
     admin_secret,
     claim,
@@ -28,6 +29,8 @@ from dedupe_operator.kubernetes_api import (
     resource_of,
 )
 from dedupe_operator.labels import CONFIG_HASH, STREAM, Object
+from dedupe_operator.snapshots.provider import ProviderError
+from dedupe_operator.snapshots.restoring import Restorer
 
 
 class NameTaken(KubernetesError):
@@ -49,6 +52,7 @@ class Applier:
 
     api: KubernetesApi
     release: WorkerRelease
+    restorer: Restorer
 
     def apply(self, look: Look, findings: Findings) -> None:
         """Make everything as it is wanted, as far as may be now."""
@@ -60,11 +64,14 @@ class Applier:
             findings.stream_problems.append(with_advice(error.reason, str(error)))
             return
         wanted: dict[int, Object] = {}
-        for partition in look.partitions:
+        for partition in findings.claims.keys() - findings.undecided:
             try:
                 wanted[partition] = self._apply_partition(look, findings, partition)
             except KubernetesError as error:
                 findings.partition_problems[partition] = with_advice(error.reason, str(error))
+            except ProviderError as error:
+                message = f"the volume can't be made yet: {error}"
+                findings.partition_problems[partition] = with_advice(error.reason, message)
         if look.secrets_hash is not None:
             self._roll_out(look, findings, wanted)
 
@@ -83,9 +90,15 @@ class Applier:
         size, problem = self._claim_size(look, live)
         if problem := problem or growth.failure(live):
             findings.partition_problems[partition] = problem
-        self._ensure(
-            look, claim.build(look.stream, partition, name=choice.name, live=live, size=size)
+        if live is None:
+            source = self.restorer.source(look, partition, choice)
+            size, made_from = max(size, source.least_size), source.claim_spec
+        else:
+            made_from = claim.origin(live, choice.restore)
+        built = claim.build(
+            look.stream, partition, name=choice.name, live=live, size=size, made_from=made_from
         )
+        self._ensure(look, built)
         self._ensure(look, service.build(look.stream, partition))
         return stamped(
             stateful_set.build(
@@ -94,6 +107,7 @@ class Applier:
                 claim=choice.name,
                 release=self.release,
                 secrets_hash=look.secrets_hash or "",
+                restore_from=_bucket_snapshot(choice.restore),
             )
         )
 
@@ -209,6 +223,11 @@ class Applier:
             raise NameTaken(wanted)
         if live is None or not is_as_wanted(live, wanted):
             self.api.apply(wanted)
+
+
+def _bucket_snapshot(restore: Restore) -> str | None:
+    """The snapshot that a worker itself fills its volume from."""
+    return restore.name if restore.source is RestoreSource.CHECKPOINT else None
 
 
 def _is_ours(live: Object, look: Look) -> bool:

@@ -1,11 +1,12 @@
 """One look at a stream: what is known at its beginning, and what is found out on the way."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedupe_crds.status import PartitionStatus, StreamStatus
+from dedupe_crds.status import Failover, PartitionStatus, StreamStatus
 from dedupe_crds.stream import DedupeStream
+from dedupe_crds.worker_status import WorkerStatus
 from dedupe_operator.decide.claims import ClaimChoice
 from dedupe_operator.decide.stream import Notice
 from dedupe_operator.decide.trouble import Problem
@@ -16,7 +17,8 @@ from dedupe_operator.topics import TopicsView
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """A stream as it was found. `recorded` is the status as it stands; `secrets_hash` is None if the
-    Kafka credentials can't be read, and then no worker is started or changed."""
+    Kafka credentials can't be read, and then no worker is started or changed. `workers` are the
+    answers of those that have an address."""
 
     stream: DedupeStream
     generation: int
@@ -25,6 +27,8 @@ class Look:
     topics: TopicsView
     admin_token: str = field(repr=False)
     secrets_hash: str | None
+    kafka_secret: Mapping[str, bytes] = field(repr=False)
+    workers: Mapping[int, WorkerStatus | None]
     now: datetime
 
     def recorded_partition(self, partition: int) -> PartitionStatus | None:
@@ -47,7 +51,8 @@ class Look:
 
 @dataclass(slots=True)
 class Findings:
-    """What a look found wrong, and did. Filled by its steps."""
+    """What a look found wrong, and did. Filled by its steps. `look_within` are the seconds after which
+    there is something to do at the latest."""
 
     stream_problems: list[Problem] = field(default_factory=list)
     partition_problems: dict[int, Problem] = field(default_factory=dict)
@@ -55,3 +60,7 @@ class Findings:
     waiting: Sequence[int] = ()
     unsettled: Sequence[int] = ()
     claims: dict[int, ClaimChoice] = field(default_factory=dict)
+    # Partitions whose store can't be told a source yet: they stay as they are.
+    undecided: set[int] = field(default_factory=set)
+    failovers: dict[int, Failover] = field(default_factory=dict)
+    look_within: float | None = None

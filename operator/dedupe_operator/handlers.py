@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import kopf
 
-from dedupe_crds.openapi import PLURAL
+from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.stream import GROUP, VERSION
 from dedupe_operator.labels import FIELD_MANAGER, MANAGED_BY, STREAM
 from dedupe_operator.rivals import Rivals
@@ -48,6 +48,10 @@ def make_registry(due: Callable[[Key], None], rivals: Rivals) -> kopf.OperatorRe
         else:
             rivals.note(key, body)
         due(key)
+
+    @kopf.on.event(GROUP, VERSION, SNAPSHOT_PLURAL, registry=registry)
+    def snapshot_changed(namespace: str | None, spec: kopf.Spec, **_: Any) -> None:  # noqa: ANN401
+        due(Key(namespace or "", spec["streamRef"]["name"]))
 
     @kopf.on.event("apps", "v1", "statefulsets", labels={STREAM: kopf.PRESENT}, registry=registry)
     def worker_changed(namespace: str | None, labels: kopf.Labels, **_: Any) -> None:  # noqa: ANN401

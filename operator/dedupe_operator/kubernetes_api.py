@@ -11,7 +11,8 @@ import urllib3
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
-from dedupe_crds.openapi import PLURAL
+from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
+from dedupe_crds.snapshot import KIND as SNAPSHOT_KIND
 from dedupe_crds.stream import API_VERSION, KIND
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError, Unreachable, refusal_reason
@@ -46,6 +47,7 @@ class Resource:
 
 
 STREAMS: Final = Resource(API_VERSION, KIND, PLURAL)
+SNAPSHOTS: Final = Resource(API_VERSION, SNAPSHOT_KIND, SNAPSHOT_PLURAL)
 STATEFUL_SETS: Final = Resource("apps/v1", "StatefulSet", "statefulsets")
 PODS: Final = Resource("v1", "Pod", "pods")
 CLAIMS: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
@@ -55,16 +57,29 @@ SECRETS: Final = Resource("v1", "Secret", "secrets")
 SERVICE_ACCOUNTS: Final = Resource("v1", "ServiceAccount", "serviceaccounts")
 BUDGETS: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 EVENTS: Final = Resource("v1", "Event", "events")
+VOLUME_SNAPSHOTS: Final = Resource(
+    "snapshot.storage.k8s.io/v1", "VolumeSnapshot", "volumesnapshots"
+)
+PERSISTENT_VOLUMES: Final = Resource(
+    "v1", "PersistentVolume", "persistentvolumes", namespaced=False
+)
 STORAGE_CLASSES: Final = Resource(
     "storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False
+)
+NODES: Final = Resource("v1", "Node", "nodes", namespaced=False)
+ATTACHMENTS: Final = Resource(
+    "storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", namespaced=False
 )
 
 _BY_KIND: Final = {
     resource.kind: resource
     for resource in (
         STREAMS,
+        SNAPSHOTS,
+        VOLUME_SNAPSHOTS,
         STATEFUL_SETS,
         CLAIMS,
+        PERSISTENT_VOLUMES,
         SERVICES,
         CONFIG_MAPS,
         SECRETS,
@@ -140,13 +155,13 @@ class KubernetesApi:
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
         """Server-side apply: own exactly the fields given. Raises KubernetesError."""
         resource = resource_of(wanted)
-        metadata = wanted["metadata"]
-        path = resource.path(metadata["namespace"], metadata["name"])
+        namespace, name = wanted["metadata"].get("namespace"), wanted["metadata"]["name"]
+        path = resource.path(namespace, name)
         if subresource:
             path += f"/{subresource}"
         query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
         self._before_write()
-        log.info("apply %s %s/%s", resource.kind, metadata["namespace"], metadata["name"])
+        log.info("apply %s %s", resource.kind, f"{namespace}/{name}" if namespace else name)
         return self._call("PATCH", resource, path, query, body=wanted, content_type=_APPLY)
 
     def create(self, wanted: Object) -> Object:
@@ -156,20 +171,25 @@ class KubernetesApi:
         path = resource.path(wanted["metadata"]["namespace"])
         return self._call("POST", resource, path, [("fieldManager", FIELD_MANAGER)], body=wanted)
 
-    def delete(self, resource: Resource, live: Object, *, orphan: bool = False) -> None:
+    def delete(
+        self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False
+    ) -> None:
         """Delete this very object, not one that has its name since. Raises KubernetesError.
 
-        `orphan` leaves what it owns.
+        `orphan` leaves what it owns. `by_force` does not wait for a pod's node to say that it has ended.
         """
         metadata = live["metadata"]
-        options = {
+        namespace, name = metadata.get("namespace"), metadata["name"]
+        options: Object = {
             "preconditions": {"uid": metadata["uid"]},
             "propagationPolicy": "Orphan" if orphan else "Background",
         }
+        if by_force:
+            options["gracePeriodSeconds"] = 0
         self._before_write()
-        log.info("delete %s %s/%s", resource.kind, metadata["namespace"], metadata["name"])
+        log.info("delete %s %s%s", resource.kind, f"{namespace}/" if namespace else "", name)
         try:
-            path = resource.path(metadata["namespace"], metadata["name"])
+            path = resource.path(namespace, name)
             self._call("DELETE", resource, path, body=options)
         except KubernetesError as error:
             if error.reason not in {"NotFound", "Conflict"}:  # gone, or another one by now

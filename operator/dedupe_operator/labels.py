@@ -17,6 +17,10 @@ RESTART: Final = f"{GROUP}/restart"
 WANTED_HASH: Final = f"{GROUP}/wanted-hash"
 CONFIG_HASH: Final = f"{GROUP}/config-hash"
 
+SCHEDULED: Final = f"{GROUP}/scheduled"
+COPIES: Final = f"{GROUP}/copies"
+"""The finalizer of a DedupeSnapshot whose copies are kept outside of the cluster."""
+
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 

@@ -1,5 +1,6 @@
 """What the operator counts about itself."""
 
+from contextlib import suppress
 from typing import Final
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
@@ -25,5 +26,32 @@ STREAM_READY: Final = Gauge(
     "1 when all partitions of a stream are.",
     ["namespace", "stream"],
 )
+SNAPSHOTS: Final = Counter(
+    "dedupe_operator_snapshots",
+    "Snapshots that came to their end, by how: completed or failed.",
+    ["namespace", "stream", "result"],
+)
+SNAPSHOT_COMPLETED: Final = Gauge(
+    "dedupe_operator_snapshot_completed_timestamp_seconds",
+    "When the newest usable snapshot was complete.",
+    ["namespace", "stream"],
+)
+RESTORES: Final = Counter(
+    "dedupe_operator_restores",
+    "Stores that partitions were given, by their source.",
+    ["namespace", "stream", "source"],
+)
+FAILOVERS: Final = Counter(
+    "dedupe_operator_failovers",
+    "Workers moved away from their node by force.",
+    ["namespace", "stream"],
+)
 
 registry: Final = REGISTRY
+
+
+def forget_stream(namespace: str, stream: str) -> None:
+    """A stream that is gone has no state any more; what was counted of it stays."""
+    for gauge in (STREAM_READY, SNAPSHOT_COMPLETED):
+        with suppress(KeyError):
+            gauge.remove(namespace, stream)

@@ -1,12 +1,13 @@
 """What there is of a stream in the cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dedupe_crds.status import StreamStatus
 from dedupe_crds.stream import DedupeStream
 from dedupe_operator.children import admin_secret
 from dedupe_operator.decide.drift import is_stamped
+from dedupe_operator.decide.snapshots import Snapshot
 from dedupe_operator.kubernetes_api import (
     BUDGETS,
     CLAIMS,
@@ -16,6 +17,7 @@ from dedupe_operator.kubernetes_api import (
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    SNAPSHOTS,
     STATEFUL_SETS,
     KubernetesApi,
     Resource,
@@ -28,6 +30,7 @@ from dedupe_operator.labels import (
     partition_name,
     partition_of,
 )
+from dedupe_operator.snapshots.records import read_snapshots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,7 @@ class Observed:
     claims: Mapping[int, list[Object]]
     admin_secret: Object | None = field(repr=False)
     kafka_secret: Object | None = field(repr=False)
+    snapshots: Sequence[Snapshot]
 
 
 def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) -> Observed:
@@ -91,6 +95,8 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
         claims=claims,
         admin_secret=admin,
         kafka_secret=api.get(SECRETS, namespace, reference.name) if reference else None,
+        # All of the namespace: those that users make carry no labels.
+        snapshots=read_snapshots(api.find(SNAPSHOTS, namespace)),
     )
 
 

@@ -7,30 +7,41 @@ from hashlib import sha256
 from typing import Final
 
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.status import PartitionPhase, PartitionStatus, StreamStatus
+from dedupe_crds.status import StreamStatus
+from dedupe_crds.store import SnapshotProvider
 from dedupe_crds.stream import DedupeStream
 from dedupe_crds.worker_status import WorkerStatus
 from dedupe_operator import metrics
 from dedupe_operator.apply import Applier
 from dedupe_operator.children import admin_secret
 from dedupe_operator.children.pod_template import WorkerRelease
+from dedupe_operator.comparisons import Comparisons
 from dedupe_operator.context import Findings, Look
 from dedupe_operator.credentials import CredentialsUnusable, secret_data
-from dedupe_operator.decide import claims, conditions, rollout, trouble
+from dedupe_operator.decide import conditions, rollout, trouble
 from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.partition import PartitionView, status_of
-from dedupe_operator.decide.stream import Notice, assemble, notices
+from dedupe_operator.decide.stream import assemble, notices
 from dedupe_operator.decide.trouble import Problem
+from dedupe_operator.failover import Failover
 from dedupe_operator.kubernetes_api import CLAIMS, STREAMS, KubernetesApi
 from dedupe_operator.labels import PAUSE, Object
 from dedupe_operator.observe import events_about, observe
 from dedupe_operator.rivals import Rivals
+from dedupe_operator.snapshots.csi import CsiProvider
+from dedupe_operator.snapshots.ebs import EbsProvider
+from dedupe_operator.snapshots.keeping import Keeper, SnapshotsView
+from dedupe_operator.snapshots.provider import Provider
+from dedupe_operator.snapshots.restoring import Restorer
+from dedupe_operator.snapshots.s3 import S3Provider
+from dedupe_operator.snapshots.taking import Taker
 from dedupe_operator.status_writer import StatusWriter, read_status
 from dedupe_operator.topics import TopicsView, TopicsWatch
+from dedupe_operator.volumes import Volumes
 from dedupe_operator.work_queue import Key
 from dedupe_operator.workers import Workers
 
-AT_REST_SECONDS: Final = 20.0
+AT_REST_SECONDS: Final = 22.0
 TROUBLED_SECONDS: Final = 15.0
 MOVING_SECONDS: Final = 2.0
 # Partitions whose events are read in one look: a cause they share shows in the first few.
@@ -57,7 +68,17 @@ class Reconciler:
         clock: Callable[[], float],
     ) -> None:
         self._api = api
-        self._applier = Applier(api, release)
+        providers: dict[SnapshotProvider, Provider] = {
+            SnapshotProvider.CSI: CsiProvider(api),
+            SnapshotProvider.EBS: EbsProvider(api),
+            SnapshotProvider.S3: S3Provider(workers),
+        }
+        restorer = Restorer(providers)
+        self._volumes = Volumes(restorer)
+        self._applier = Applier(api, release, restorer)
+        self._failover = Failover(api)
+        self._keeper = Keeper(api, Taker(providers, workers))
+        self._comparisons = Comparisons(workers)
         self._workers = workers
         self._rivals = rivals
         self._clock = clock
@@ -72,6 +93,7 @@ class Reconciler:
         raw = self._api.get(STREAMS, key.namespace, key.name)
         if raw is None or raw["metadata"].get("deletionTimestamp"):
             # The API server's garbage collector takes the children along.
+            self._keeper.release_all(key.namespace, key.name)
             self._forget(key)
             return None
         memory = self._memories.setdefault(
@@ -98,20 +120,22 @@ class Reconciler:
         look, problems = self._prepare(raw, stream, recorded, memory, now=now)
         findings = Findings()
         self._choose_claims(raw, look, findings, memory)
+        self._failover.act(look, findings)
         self._applier.apply(look, findings)
+        self._comparisons.act(look, findings)
+        snapshots = self._keeper.act(look, findings)
         views = self._views(look, findings)
         problems = [*findings.stream_problems, *problems, *_of_partitions(views)]
-        status = _status(look, findings, views, problems)
+        status = _status(look, findings, views, snapshots, problems)
         memory.writer.write(raw, recorded, status)
         changed = notices(recorded.conditions, status.conditions)
         memory.writer.tell(raw, [*findings.notices, *changed])
         key = Key(stream.metadata.namespace, stream.metadata.name)
         ready = bool(views) and all(view.ready for view in views)
         metrics.STREAM_READY.labels(*key).set(ready)
-        if findings.waiting or findings.unsettled:
-            return TROUBLED_SECONDS if problems else MOVING_SECONDS
-        return (
-            TROUBLED_SECONDS if problems or not (ready or stream.spec.suspend) else AT_REST_SECONDS
+        return min(
+            _wait(findings, ready=ready or stream.spec.suspend, problems=bool(problems)),
+            max(MOVING_SECONDS, findings.look_within or AT_REST_SECONDS),
         )
 
     def _prepare(
@@ -127,6 +151,7 @@ class Reconciler:
         observed = observe(self._api, stream, recorded)
         admin_token = admin_secret.token(observed.admin_secret)
         secrets_hash: str | None = None
+        data: Mapping[str, bytes] = {}
         try:
             data = secret_data(stream, observed.kafka_secret)
             secrets_hash = _hash(admin_token, data)
@@ -144,41 +169,26 @@ class Reconciler:
             topics=topics,
             admin_token=admin_token,
             secrets_hash=secrets_hash,
+            kafka_secret=data,
+            workers=self._workers.statuses(observed.pods),
             now=now,
         )
         return look, list(topics.problems)
 
     def _choose_claims(self, raw: Object, look: Look, findings: Findings, memory: _Memory) -> None:
         """Choose every partition's volume, and put new choices on record before they are acted upon."""
-        for partition in look.partitions:
-            findings.claims[partition] = claims.choose(
-                look.stream.metadata.name,
-                partition,
-                recorded=look.recorded_partition(partition),
-                live=look.observed.claims.get(partition, ()),
-                class_name=look.stream.spec.storage.storage_class_name,
-                output_created=look.topics.created,
-                now=look.now,
-            )
-        if any(choice.is_new for choice in findings.claims.values()):
-            intent = [_intended(look, findings, partition) for partition in look.partitions]
+        intent = self._volumes.choose(look, findings)
+        if intent is not None:
             memory.writer.write(
                 raw, look.recorded, look.recorded.model_copy(update={"partitions": intent})
             )
-            findings.notices += [
-                _told(partition, choice.restore.source, choice.restore.reason, choice.name)
-                for partition, choice in findings.claims.items()
-                if choice.is_new
-            ]
 
     def _views(self, look: Look, findings: Findings) -> list[PartitionView]:
-        """Ask the workers, and find out what keeps those that are not ready."""
-        pods = {p: pod for p, pod in look.observed.pods.items() if p in findings.claims}
-        answers = self._workers.statuses(pods)
+        """Find out what keeps those that are not ready."""
         asked = 0
         views = []
         for partition, choice in findings.claims.items():
-            pod, worker = pods.get(partition), answers.get(partition)
+            pod, worker = look.observed.pods.get(partition), look.workers.get(partition)
             problem = findings.partition_problems.get(partition)
             if problem is None and not rollout.is_ready(pod) and not look.stream.spec.suspend:
                 asked += 1
@@ -194,6 +204,8 @@ class Reconciler:
                     problem=problem,
                     suspended=look.stream.spec.suspend,
                     provisioned=(CLAIMS.kind, choice.name) in look.observed.children,
+                    failover=findings.failovers.get(partition),
+                    bound=_is_bound(look.observed.children.get((CLAIMS.kind, choice.name))),
                 )
             )
         return views
@@ -240,25 +252,18 @@ class Reconciler:
     def _forget(self, key: Key) -> None:
         self._rivals.forget(key)
         if self._memories.pop(key, None):
-            metrics.STREAM_READY.remove(*key)
+            metrics.forget_stream(*key)
 
 
-def _intended(look: Look, findings: Findings, partition: int) -> PartitionStatus:
-    choice = findings.claims[partition]
-    recorded = look.recorded_partition(partition)
-    if recorded is not None and not choice.is_new:
-        return recorded
-    return PartitionStatus(
-        partition=partition,
-        phase=PartitionPhase.PROVISIONING,
-        persistent_volume_claim=choice.name,
-        restore=choice.restore,
-    )
+def _wait(findings: Findings, *, ready: bool, problems: bool) -> float:
+    """The seconds until the next look."""
+    if (findings.waiting or findings.unsettled) and not problems:
+        return MOVING_SECONDS
+    return AT_REST_SECONDS if ready and not problems else TROUBLED_SECONDS
 
 
-def _told(partition: int, source: str, reason: str, claim: str) -> Notice:
-    message = f"Partition {partition} has its store on {claim}: {reason}."
-    return Notice(reason=f"StoreFrom{source}", message=message)
+def _is_bound(claim: Object | None) -> bool:
+    return ((claim or {}).get("status") or {}).get("phase") == "Bound"
 
 
 def _of_partitions(views: list[PartitionView]) -> list[Problem]:
@@ -277,9 +282,16 @@ def _of_partitions(views: list[PartitionView]) -> list[Problem]:
 
 
 def _status(
-    look: Look, findings: Findings, views: list[PartitionView], problems: list[Problem]
+    look: Look,
+    findings: Findings,
+    views: list[PartitionView],
+    snapshots: SnapshotsView,
+    problems: list[Problem],
 ) -> StreamStatus:
-    partitions = [status_of(view, look.recorded_partition(view.partition)) for view in views]
+    partitions = [
+        status_of(view, look.recorded_partition(view.partition), snapshots.last.get(view.partition))
+        for view in views
+    ]
     health = Health(
         partitions=partitions,
         problems=problems,
@@ -287,12 +299,13 @@ def _status(
         unsettled=findings.unsettled,
         unhealthy_windows=_unhealthy_windows({view.partition: view.worker for view in views}),
         suspended=look.stream.spec.suspend,
-        snapshots_wanted=look.stream.spec.snapshots is not None,
+        snapshots=snapshots.verdict,
     )
     told = conditions.judge(
         health, generation=look.generation, earlier=look.recorded.conditions, now=look.now
     )
-    return assemble(generation=look.generation, conditions=told, partitions=partitions)
+    status = assemble(generation=look.generation, conditions=told, partitions=partitions)
+    return status.model_copy(update={"last_schedule_time": snapshots.last_schedule_time})
 
 
 def _unhealthy_windows(workers: Mapping[int, WorkerStatus | None]) -> list[int] | None:

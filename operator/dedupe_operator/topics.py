@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Final
 
 from dedupe_crds.stream import DedupeStream
-from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.cluster import Cluster, PartitionState
 from dedupe_kafka.errors import StreamError
 from dedupe_operator.credentials import CredentialsUnusable, client_properties
 from dedupe_operator.decide.trouble import Problem
@@ -75,6 +75,16 @@ def _ask(stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
         created=found.created,
         usable=not any(one.fatal for one in found.problems),
     )
+
+
+def partition_state(
+    stream: DedupeStream, secret: Mapping[str, bytes], partition: int
+) -> PartitionState:
+    """What copies of a partition's store are judged by. Raises StreamError or CredentialsUnusable."""
+    with client_properties(secret) as properties:
+        servers = stream.spec.kafka.bootstrap_servers
+        cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
+        return cluster.partition_state(stream, partition)
 
 
 def _fingerprint(stream: DedupeStream, secret: Mapping[str, bytes]) -> str:

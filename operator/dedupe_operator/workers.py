@@ -13,7 +13,17 @@ from dedupe_operator.children.pod_template import PORT
 from dedupe_operator.labels import Object
 
 _ANSWER_SECONDS: Final = 2.0
+_COMMAND_SECONDS: Final = 10.0  # a checkpoint waits for the end of a transaction
 _AT_ONCE: Final = 16
+
+
+class WorkerRefused(Exception):  # a fact about a request, as the errors of the whole project
+    """A worker did not do what it was asked. `final`: asking again is of no use."""
+
+    def __init__(self, reason: str, message: str, *, final: bool) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.final = final
 
 
 class Workers:
@@ -32,18 +42,62 @@ class Workers:
         answers = self._threads.map(self._status, pods.values())
         return dict(zip(pods, answers, strict=True))
 
+    def post(
+        self, pod: Object | None, path: str, body: Mapping[str, object], admin_token: str
+    ) -> object:
+        """Ask something of one worker; returns its answer. Raises WorkerRefused."""
+        url = _url(pod, path)
+        if url is None:
+            raise WorkerRefused("WorkerNotRunning", "the partition has no worker", final=False)
+        try:
+            answer = self._http.post(
+                url,
+                json=body,
+                headers={"Authorization": f"Bearer {admin_token}"},
+                timeout=_COMMAND_SECONDS,
+            )
+            said = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            message = f"the worker does not answer: {error}"
+            raise WorkerRefused("WorkerNotReachable", message, final=False) from error
+        if answer.is_success:
+            return said
+        reason, message = str(said.get("title", "")), str(said.get("description", ""))
+        # What is wrong with the request itself stays so; all else may pass.
+        final = answer.status_code in {400, 404}
+        raise WorkerRefused(
+            _word(reason) or "WorkerRefused", message or reason or "no reason given", final=final
+        )
+
     def close(self) -> None:
         """Let go of the connections."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._http.close()
 
     def _status(self, pod: Object) -> WorkerStatus | None:
-        address = (pod.get("status") or {}).get("podIP")
-        if not address or pod["metadata"].get("deletionTimestamp"):
+        url = _url(pod, "/status")
+        if url is None:
             return None
-        host = f"[{address}]" if isinstance(ip_address(address), IPv6Address) else address
         try:
-            answer = self._http.get(f"http://{host}:{PORT}/status")
+            answer = self._http.get(url)
             return WorkerStatus.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPError, ValidationError):
             return None  # it starts, or it is busy; its probes tell Kubernetes which
+
+
+def _url(pod: Object | None, path: str) -> str | None:
+    """Where a worker answers; None if it has no address, or is on its way out."""
+    address = ((pod or {}).get("status") or {}).get("podIP")
+    if pod is None or not address or pod["metadata"].get("deletionTimestamp"):
+        return None
+    host = f"[{address}]" if isinstance(ip_address(address), IPv6Address) else address
+    return f"http://{host}:{PORT}{path}"
+
+
+def _word(title: str) -> str:
+    """A title as one CamelCase word.
+
+    >>> _word("Admin token needed"), _word("DiskFull")
+    ('AdminTokenNeeded', 'DiskFull')
+    """
+    return "".join(part[:1].upper() + part[1:] for part in title.split())

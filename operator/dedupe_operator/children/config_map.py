@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import yaml
 
+from dedupe_crds.store import SnapshotProvider
 from dedupe_crds.stream import DedupeStream
 from dedupe_operator.children import metadata
 from dedupe_operator.labels import Object
@@ -34,7 +35,7 @@ def build(stream: DedupeStream) -> Object:
 def config_hash(stream: DedupeStream) -> str:
     """Changes with whatever a worker reads at its start, and with nothing else."""
     spec = _manifest(stream)["spec"]
-    read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker")}
+    read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker", "snapshots")}
     return sha256(yaml.safe_dump(read, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -43,6 +44,8 @@ def _manifest(stream: DedupeStream) -> dict[str, Any]:
     written = {field: spec[field] for field in _READ_BY_WORKERS}
     written["worker"] = {"tuning": spec["worker"]["tuning"]}
     written["storage"] = {"size": spec["storage"]["size"]}  # a rule compares it with the window
+    if bucket := (spec.get("snapshots") or {}).get("s3"):
+        written["snapshots"] = {"provider": SnapshotProvider.S3.value, "s3": bucket}
     metadata = {"name": stream.metadata.name, "namespace": stream.metadata.namespace}
     return {
         "apiVersion": stream.api_version,

@@ -20,6 +20,9 @@ PROPERTIES_KEY: Final = "client.properties"
 CONFIG_MOUNT: Final = "/etc/dedupestream/config"
 ADMIN_MOUNT: Final = "/etc/dedupestream/admin"
 STATE_MOUNT: Final = "/var/lib/dedupestream"
+STATE_VOLUME: Final = "state"
+S3_MOUNT: Final = "/etc/dedupestream/s3"
+S3_KEY: Final = "credentials"
 _USER: Final = 65532
 _GRACE_SECONDS: Final = 30
 # What a worker takes with small stores; a user who names any request names all of them.
@@ -35,9 +38,18 @@ class WorkerRelease:
 
 
 def build(
-    stream: DedupeStream, partition: int, *, claim: str, release: WorkerRelease, secrets_hash: str
+    stream: DedupeStream,
+    partition: int,
+    *,
+    claim: str,
+    release: WorkerRelease,
+    secrets_hash: str,
+    restore_from: str | None = None,
 ) -> Object:
-    """The template of a worker's pod. What a worker reads once is hashed into it, to roll it."""
+    """The template of a worker's pod. What a worker reads once is hashed into it, to roll it.
+
+    With `restore_from`, an empty volume is filled from that snapshot in the stream's bucket.
+    """
     name = stream.metadata.name
     annotations = {CONFIG_HASH: f"{config_map.config_hash(stream)}-{secrets_hash}"}
     if restart := stream.metadata.annotations.get(RESTART):
@@ -51,7 +63,7 @@ def build(
             "terminationGracePeriodSeconds": _GRACE_SECONDS,
             "securityContext": _pod_security(),
             "topologySpreadConstraints": [_spread_over_nodes(name)],
-            "containers": [_container(stream, partition, release)],
+            "containers": [_container(stream, partition, release, restore_from)],
             "volumes": _volumes(stream, claim),
         },
     }
@@ -78,14 +90,17 @@ def _spread_over_nodes(name: str) -> Object:
     }
 
 
-def _container(stream: DedupeStream, partition: int, release: WorkerRelease) -> Object:
+def _container(
+    stream: DedupeStream, partition: int, release: WorkerRelease, restore_from: str | None
+) -> Object:
     worker = stream.spec.worker
     resources = worker.resources.model_dump(mode="json", exclude_defaults=True)
     return {
         "name": CONTAINER,
         "image": worker.image or release.image,
         "imagePullPolicy": release.pull_policy,
-        "args": _arguments(stream, partition),
+        "args": _arguments(stream, partition, restore_from),
+        **_s3_environment(stream),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
         "resources": {"requests": _REQUESTS, **resources},
         "securityContext": {
@@ -99,16 +114,24 @@ def _container(stream: DedupeStream, partition: int, release: WorkerRelease) -> 
         "livenessProbe": _probe("/healthz", period_seconds=10, failures=6),
         "readinessProbe": _probe("/readyz", period_seconds=2, failures=3),
         "volumeMounts": [
-            {"name": "state", "mountPath": STATE_MOUNT},
+            {"name": STATE_VOLUME, "mountPath": STATE_MOUNT},
             {"name": "config", "mountPath": CONFIG_MOUNT, "readOnly": True},
             {"name": "admin", "mountPath": ADMIN_MOUNT, "readOnly": True},
             *([{"name": "kafka", "mountPath": KAFKA_MOUNT, "readOnly": True}] * _secured(stream)),
+            *([{"name": "s3", "mountPath": S3_MOUNT, "readOnly": True}] * bool(_s3_secret(stream))),
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 # the container's own, in memory
         ],
     }
 
 
-def _arguments(stream: DedupeStream, partition: int) -> list[str]:
+def _s3_environment(stream: DedupeStream) -> Object:
+    """Where boto3 finds the credentials of the bucket, if they are not those of the pod itself."""
+    if not _s3_secret(stream):
+        return {}
+    return {"env": [{"name": "AWS_SHARED_CREDENTIALS_FILE", "value": f"{S3_MOUNT}/{S3_KEY}"}]}
+
+
+def _arguments(stream: DedupeStream, partition: int, restore_from: str | None) -> list[str]:
     return [
         f"--config={CONFIG_MOUNT}/{config_map.MANIFEST_KEY}",
         f"--partition={partition}",
@@ -117,19 +140,23 @@ def _arguments(stream: DedupeStream, partition: int) -> list[str]:
         f"--http=0.0.0.0:{PORT}",
         f"--admin-token-file={ADMIN_MOUNT}/{admin_secret.TOKEN_KEY}",
         *([f"--kafka-properties={KAFKA_MOUNT}/{PROPERTIES_KEY}"] * _secured(stream)),
+        *([f"--restore-from={restore_from}"] if restore_from else []),
     ]
 
 
 def _volumes(stream: DedupeStream, claim: str) -> list[Object]:
     name = stream.metadata.name
     volumes: list[Object] = [
-        {"name": "state", "persistentVolumeClaim": {"claimName": claim}},
+        {"name": STATE_VOLUME, "persistentVolumeClaim": {"claimName": claim}},
         {"name": "config", "configMap": {"name": config_map.name(name)}},
         {"name": "admin", "secret": {"secretName": admin_secret.name(name)}},
         {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
     ]
     if reference := stream.spec.kafka.config_secret_ref:
         volumes.append({"name": "kafka", "secret": {"secretName": reference.name}})
+    if secret := _s3_secret(stream):
+        # Optional: without it no snapshot is made, and that is said; messages pass all the same.
+        volumes.append({"name": "s3", "secret": {"secretName": secret, "optional": True}})
     return volumes
 
 
@@ -144,3 +171,8 @@ def _probe(path: str, *, period_seconds: int, failures: int) -> Object:
 
 def _secured(stream: DedupeStream) -> bool:
     return stream.spec.kafka.config_secret_ref is not None
+
+
+def _s3_secret(stream: DedupeStream) -> str | None:
+    s3 = stream.spec.snapshots.s3 if stream.spec.snapshots else None
+    return s3.credentials_secret_ref.name if s3 and s3.credentials_secret_ref else None

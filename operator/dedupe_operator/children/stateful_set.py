@@ -7,7 +7,13 @@ from dedupe_operator.labels import PARTITION, STREAM, Object, partition_name
 
 
 def build(
-    stream: DedupeStream, partition: int, *, claim: str, release: WorkerRelease, secrets_hash: str
+    stream: DedupeStream,
+    partition: int,
+    *,
+    claim: str,
+    release: WorkerRelease,
+    secrets_hash: str,
+    restore_from: str | None = None,
 ) -> Object:
     """The StatefulSet of one partition. Its volume is a claim of its own, not a template's."""
     name = stream.metadata.name
@@ -21,7 +27,12 @@ def build(
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": {STREAM: name, PARTITION: str(partition)}},
             "template": pod_template.build(
-                stream, partition, claim=claim, release=release, secrets_hash=secrets_hash
+                stream,
+                partition,
+                claim=claim,
+                release=release,
+                secrets_hash=secrets_hash,
+                restore_from=restore_from,
             ),
         },
     }

@@ -7,6 +7,7 @@ from typing import Final
 
 from dedupe_crds.ranges import ranges
 from dedupe_crds.status import Condition, ConditionStatus, PartitionStatus
+from dedupe_operator.decide.snapshots import Verdict
 from dedupe_operator.decide.trouble import Problem
 
 _SHOWN_PROBLEMS: Final = 5
@@ -18,7 +19,8 @@ class Health:
     """What conditions are judged by.
 
     `problems` come with the gravest first. `waiting` are partitions that are not yet as wanted,
-    `unsettled` those whose workers are on their way. `unhealthy_windows` is None while no worker tells.
+    `unsettled` those whose workers are on their way. `unhealthy_windows` is None while no worker tells, `snapshots`
+    where none are wanted.
     """
 
     partitions: Sequence[PartitionStatus]
@@ -27,7 +29,7 @@ class Health:
     unsettled: Sequence[int] = ()
     unhealthy_windows: Sequence[int] | None = None
     suspended: bool = False
-    snapshots_wanted: bool = False
+    snapshots: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +51,8 @@ def judge(
         _window_healthy(health),
         _Verdict("ReconciliationPaused", False, "Active", "The operator looks after the stream."),
     ]
-    if health.snapshots_wanted:
-        message = "This version makes no snapshots: a lost volume is rebuilt from the output topic."
-        verdicts.append(_Verdict("SnapshotsHealthy", None, "NotAvailable", message))
+    if told := health.snapshots:
+        verdicts.append(_Verdict("SnapshotsHealthy", told.holds, told.reason, told.message))
     return [_condition(verdict, generation, earlier, now) for verdict in verdicts]
 
 

@@ -17,6 +17,20 @@ def coarse_count(count: int) -> int:
     return count - count % magnitude
 
 
+def rounded_size(size: int) -> str:
+    """Bytes for people, in three digits.
+
+    >>> rounded_size(123), rounded_size(12_900_000), rounded_size(3 * 1024**3)
+    ('123', '12.3Mi', '3Gi')
+    """
+    scaled = float(size)
+    for unit in ("", "Ki", "Mi", "Gi", "Ti"):
+        if scaled < 1000 or unit == "Ti":
+            break
+        scaled /= 1024
+    return f"{scaled:.3g}{unit}"
+
+
 def coarse_age(age: timedelta) -> timedelta:
     """Whole days from two days on, whole hours from two hours on, else steps of ten minutes.
 

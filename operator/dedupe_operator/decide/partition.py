@@ -3,8 +3,16 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dedupe_crds.status import PartitionPhase, PartitionStatus
-from dedupe_crds.worker_status import Phase, WorkerStatus
+from dedupe_crds.status import (
+    Comparison,
+    Failover,
+    LastSnapshot,
+    PartitionPhase,
+    PartitionStatus,
+    RestoreSource,
+    Transfer,
+)
+from dedupe_crds.worker_status import DownloadPhase, Phase, WorkerStatus
 from dedupe_operator.decide import rollout
 from dedupe_operator.decide.claims import ClaimChoice
 from dedupe_operator.decide.figures import coarse_age, coarse_count
@@ -14,7 +22,8 @@ from dedupe_operator.labels import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """All that is known of one partition at one moment. `provisioned`: its claim was there."""
+    """All that is known of one partition at one moment. `provisioned`: its claim was there.
+    `failover`: it was moved just now, `bound`: its claim has a volume."""
 
     partition: int
     claim: ClaimChoice
@@ -23,6 +32,8 @@ class PartitionView:
     problem: Problem | None = None
     suspended: bool = False
     provisioned: bool = True
+    failover: Failover | None = None
+    bound: bool = True
 
     @property
     def ready(self) -> bool:
@@ -30,7 +41,11 @@ class PartitionView:
         return rollout.is_ready(self.pod)
 
 
-def status_of(view: PartitionView, recorded: PartitionStatus | None) -> PartitionStatus:
+def status_of(
+    view: PartitionView,
+    recorded: PartitionStatus | None,
+    last_snapshot: LastSnapshot | None = None,
+) -> PartitionStatus:
     """What the stream's status says of a partition. Figures of a silent worker stay as `recorded`."""
     worker = view.worker
     if worker is None:
@@ -52,6 +67,11 @@ def status_of(view: PartitionView, recorded: PartitionStatus | None) -> Partitio
         node_name=((view.pod or {}).get("spec") or {}).get("nodeName"),
         persistent_volume_claim=view.claim.name,
         restore=view.claim.restore,
+        last_snapshot=last_snapshot,
+        restoring=_transfer(worker),
+        reconciling=_to_reconcile(worker),
+        comparison=comparison_of(worker, recorded),
+        failover=view.failover or (recorded.failover if recorded else None),
         window=window,
         window_truncated=truncated,
         duplicates=duplicates,
@@ -69,6 +89,58 @@ def _phase(view: PartitionView) -> PartitionPhase:
         return PartitionPhase.SUSPENDED
     if view.problem:
         return PartitionPhase.FAILED
-    if view.worker and view.worker.phase is Phase.RECONCILING:
+    return _phase_of_worker(view)
+
+
+def _phase_of_worker(view: PartitionView) -> PartitionPhase:
+    phase = view.worker.phase if view.worker else None
+    if phase is Phase.RECONCILING:
         return PartitionPhase.RECONCILING
+    comes_from_snapshot = view.claim.restore.source is RestoreSource.SNAPSHOT
+    if phase is Phase.RESTORING or (comes_from_snapshot and not view.bound):
+        return PartitionPhase.RESTORING
     return PartitionPhase.PROVISIONING
+
+
+def _transfer(worker: WorkerStatus | None) -> Transfer | None:
+    """How far a restore is, while it is on its way."""
+    download = worker.download if worker else None
+    if download is None or download.phase is not DownloadPhase.RUNNING:
+        return None
+    remaining = None
+    if download.bytes and download.seconds:
+        seconds = download.seconds * (download.total_bytes - download.bytes) / download.bytes
+        remaining = timedelta(seconds=round(seconds))
+    return Transfer(
+        name=download.name,
+        bytes=coarse_count(download.bytes),
+        total_bytes=download.total_bytes,
+        remaining=remaining,
+    )
+
+
+def _to_reconcile(worker: WorkerStatus | None) -> int | None:
+    """Output records still to read, while that is what a worker does."""
+    if worker is None or worker.phase is not Phase.RECONCILING or worker.reconcile is None:
+        return None
+    return coarse_count(worker.reconcile.remaining)
+
+
+def comparison_of(
+    worker: WorkerStatus | None, recorded: PartitionStatus | None
+) -> Comparison | None:
+    """What a partition's status says of the last request: the worker's word, or what was last known of it."""
+    said = worker.comparison if worker else None
+    if said is None:
+        return recorded.comparison if recorded else None
+    return Comparison(
+        request=said.request,
+        full=said.full,
+        done=said.done,
+        records=said.records,
+        added=said.added,
+        removed=said.removed,
+        aged_out=said.aged_out,
+        unverifiable=said.unverifiable,
+        error=said.error,
+    )

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from dedupe_crds.status import Condition, PartitionStatus, StreamStatus
 
 _FIGURES = ("window", "duplicates", "lag_messages")
-_TOLD = ("Ready", "Degraded", "WindowHealthy", "ReconciliationPaused")
+_TOLD = ("Ready", "Degraded", "WindowHealthy", "SnapshotsHealthy", "ReconciliationPaused")
 # What each of these conditions is when there is nothing to warn of.
 _GOOD = {
     "Ready": "True",
     "Degraded": "False",
     "WindowHealthy": "True",
+    "SnapshotsHealthy": "True",
     "ReconciliationPaused": "False",
 }
-_UNREMARKABLE = {"PartitionsNotReady", "NoWorkerAnswers", "Suspended"}
+_UNREMARKABLE = {"PartitionsNotReady", "NoWorkerAnswers", "NoSnapshotYet", "Suspended"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

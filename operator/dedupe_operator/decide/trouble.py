@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dedupe_crds.worker_status import ExitCode, Phase, WorkerStatus
-from dedupe_operator.children.pod_template import CONTAINER
+from dedupe_operator.children.pod_template import CONTAINER, STATE_VOLUME
 from dedupe_operator.errors import refusal_reason
 from dedupe_operator.labels import Object
 
@@ -82,6 +82,24 @@ def of_pod(
         if container["name"] == CONTAINER and (problem := _of_container(container)):
             return problem
     return _of_volume(events) if late else None
+
+
+def exit_code(pod: Object | None) -> int | None:
+    """The code a worker that is not ready last ended with; None if it did not end, or is not there."""
+    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or []
+    container = next((one for one in statuses if one["name"] == CONTAINER), None)
+    if container is None or container.get("ready"):
+        return None
+    ended = (container.get("state") or {}).get("terminated")
+    ended = ended or (container.get("lastState") or {}).get("terminated")
+    return int(ended["exitCode"]) if ended else None
+
+
+def mounted_claim(pod: Object | None) -> str | None:
+    """The claim whose volume a worker's pod has its store on."""
+    volumes = ((pod or {}).get("spec") or {}).get("volumes") or []
+    claims = [one["persistentVolumeClaim"] for one in volumes if one["name"] == STATE_VOLUME]
+    return str(claims[0]["claimName"]) if claims else None
 
 
 def _of_container(container: Object) -> Problem | None:

@@ -51,10 +51,10 @@ class Copy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a new claim is made from: fields of its spec, and arguments of its worker."""
+    """What a new claim is made from: fields of its spec. Without any, it begins empty."""
 
     claim_spec: Object = field(default_factory=dict)
-    worker_arguments: tuple[str, ...] = ()
+    least_size: int = 0
 
 
 class Provider(Protocol):

@@ -113,8 +113,10 @@ MISSING = [
     bad("spec.input", {}, "is required: Topic with duplicates.", "spec.input.topic"),
     bad("spec.id", {}, "is required: Key: the record's key.", "spec.id.from"),
     bad("spec.kafka.configSecretRef", {}, "is required", "spec.kafka.configSecretRef.name"),
-    bad("spec.snapshots", {"provider": "S3"}, "is required", "spec.snapshots.s3"),
-]
+    bad("spec.snapshots", {"schedule": "@daily"}, "is required: CSI", "spec.snapshots.provider"),
+    bad("spec.snapshots", {"provider": "S3", "s3": {}}, "is required: The bucket.",
+        "spec.snapshots.s3.bucket"),
+]  # fmt: skip
 TYPES = [
     bad("spec.input.topic", 5, "5 is not text; put it in quotes"),
     bad("spec.input.topic", None, "no value is not text", server="spec.input.topic: Required value"),
@@ -195,6 +197,49 @@ TEXTS = [
     bad("spec.snapshots", {"provider": "EBS", "schedule": "* * * * * *"}, "must be a cron schedule",
         "spec.snapshots.schedule"),
 ]  # fmt: skip
+
+
+def bad_snapshots(
+    field: str, value: object, hint: str, *, at: str = "", server: str = ""
+) -> BadManifest:
+    """One field below spec.snapshots that is wrong, whoever the provider is."""
+    changes = {"spec.snapshots.provider": "EBS", f"spec.snapshots.{field}": value}
+    return BadManifest(changes, [(f"spec.snapshots.{at or field}", hint)], server=server)
+
+
+def bad_bucket(field: str, value: object, hint: str, *, server: str = "") -> BadManifest:
+    """One field of spec.snapshots.s3 that is wrong."""
+    bucket = {"bucket": "backups", field: value}
+    return bad_snapshots("s3", bucket, hint, at=f"s3.{field}", server=server)
+
+
+SNAPSHOTS = [
+    bad_snapshots("deadline", "9s", "'9s' must be from 10s to 7d"),
+    bad_snapshots("deadline", "8d", "'8d' must be from 10s to 7d"),
+    bad_snapshots("keepFor", "59s", "'59s' must be from 1m to 3650d"),
+    bad_snapshots("keepFor", 7, "7 is not a duration"),
+    bad_snapshots("csi.volumeSnapshotClassName", "GP3", "must be the name of a Kubernetes object"),
+    bad_snapshots("csi.class", "gp3", "unknown field; allowed here: volumeSnapshotClassName"),
+    bad_snapshots("ebs.region", "", "is empty", server="spec.snapshots.ebs.region: Invalid value"),
+    bad_snapshots("ebs.tags", {f"tag{n}": "" for n in range(41)}, "has more than 40 entries",
+                  server="spec.snapshots.ebs.tags: Too many"),
+    bad_snapshots("s3", {"bucket": "abc", "credentialsSecretRef": {"name": "A"}}, "must be the name",
+                  at="s3.credentialsSecretRef.name"),
+    bad_snapshots("s3.bucket", "ab", "is too short; allowed: at least 3 characters",
+                  server="spec.snapshots.s3.bucket: Invalid value"),
+    bad_bucket("bucket", "Backups", "'Backups' must be the name of a bucket: 3 to 63"),
+    bad_bucket("bucket", "backups-", "must be the name of a bucket"),
+    bad_bucket("bucket", "a" * 64, "is too long; allowed: at most 63 characters"),
+    bad_bucket("prefix", "/dedupe", "'/dedupe' must be a path without '/' at its ends"),
+    bad_bucket("prefix", "dedupe/", "must be a path without '/' at its ends"),
+    bad_bucket("prefix", "a//b", "must be a path without '/' at its ends"),
+    bad_bucket("endpoint", "minio:9000", "must be a URL that begins with http:// or https://"),
+    bad_bucket("endpoint", "http://minio:0", "must be a URL"),
+    bad_bucket("region", "", "is empty", server="spec.snapshots.s3.region: Invalid value"),
+    bad_bucket("encryption", "aws:kms", "allowed: BucketDefault, AES256, KMS"),
+    bad_bucket("bandwidth", "1Ki", "'1Ki' must be from 64Ki to 100Gi"),
+    bad_bucket("bandwidth", "1Ti", "'1Ti' must be from 64Ki to 100Gi"),
+]  # fmt: skip
 RELATIONS = [
     BadManifest(
         {"spec.output.topic": "orders"},
@@ -247,6 +292,18 @@ RELATIONS = [
         {"spec.worker.tuning": {"maxBatchRecords": 10, "maxTransactionRecords": 9}},
         [("spec.worker.tuning.maxTransactionRecords", "9 must be at least")],
     ),
+    BadManifest(
+        {"spec.snapshots.provider": "S3"},
+        [("spec.snapshots.s3", "is required by spec.snapshots.provider: S3")],
+    ),
+    BadManifest(
+        {"spec.snapshots": {"provider": "S3", "s3": {"bucket": "backups", "kmsKeyId": "key"}}},
+        [("spec.snapshots.s3.kmsKeyId", "'key' is for spec.snapshots.s3.encryption: KMS only")],
+    ),
+    BadManifest(
+        {"spec.snapshots.provider": "CSI", "spec.storage.size": "17Gi"},
+        [("spec.snapshots", "needs spec.storage.size to be at least 2.25 times")],
+    ),
 ]
 ALL_AT_ONCE = BadManifest(
     {
@@ -278,6 +335,7 @@ BAD_MANIFESTS = [
     *DURATIONS,
     *NUMBERS,
     *TEXTS,
+    *SNAPSHOTS,
     *RELATIONS,
     ALL_AT_ONCE,
 ]
@@ -298,6 +356,26 @@ GOOD_CHANGES: list[dict[str, Any]] = [
     {"spec.store.window.maxBytes": "16Gi", "spec.storage.size": "20Gi"},
     {"spec.snapshots": {"provider": "EBS", "schedule": "5 0,12 1-7 JAN-DEC MON#1"}},
     {"spec.snapshots": {"provider": "EBS", "schedule": "@hourly", "keep": 1000}},
+    {"spec.snapshots": {"provider": "CSI", "csi": {"volumeSnapshotClassName": "gp3"}}},
+    {"spec.snapshots": {"provider": "EBS", "keepFor": "1m", "deadline": "7d"}},
+    {"spec.snapshots": {"provider": "EBS", "ebs": {"region": "eu-west-1", "tags": {"team": "a"}}}},
+    {"spec.snapshots": {"provider": "S3", "s3": {"bucket": "backups"}}},
+    {
+        "spec.snapshots": {
+            "provider": "S3",
+            "s3": {
+                "bucket": "my.backups-1",
+                "prefix": "dedupe/v1",
+                "region": "eu-west-1",
+                "endpoint": "http://minio.storage.svc:9000",
+                "credentialsSecretRef": {"name": "orders-bucket"},
+                "encryption": "KMS",
+                "kmsKeyId": "arn:aws:kms:eu-west-1:1:key/a",
+                "bandwidth": "64Ki",
+            },
+        }
+    },
+    {"spec.snapshots.provider": "CSI", "spec.storage.size": "18Gi"},
     {"spec.worker.resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}},
     {"spec.worker.tuning": {"commitInterval": "30s", "maxTransactionRecords": 10_000}},
 ]

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dedupe_crds import generate
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.openapi import STREAMS
+from dedupe_crds.openapi import CUSTOM_RESOURCES, SNAPSHOTS, STREAMS, CustomResource
 from tests.unit.crds.manifests import BAD_MANIFESTS, MINIMAL, changed
 
 Schema = dict[str, Any]
@@ -96,8 +96,9 @@ def mismatches(value: object, node: Schema, path: str) -> Iterator[str]:
             yield from mismatches(value[name], fields[name], f"{path}.{name}")
 
 
-def test_the_schema_is_structural() -> None:
-    nodes = list(walk(STREAMS.schema()))
+@pytest.mark.parametrize("resource", CUSTOM_RESOURCES, ids=lambda resource: resource.kind)
+def test_the_schema_is_structural(resource: CustomResource) -> None:
+    nodes = list(walk(resource.schema()))
     assert [what for path, node in nodes for what in not_structural(path, node)] == []
     assert [what for path, node in nodes for what in unsound_rules(path, node)] == []
 
@@ -118,14 +119,18 @@ def test_the_checker_sees_what_is_not_structural(node: Schema, against: str) -> 
 
 
 def test_the_defaults_are_valid_and_complete() -> None:
-    found = [(path, node) for path, node in walk(STREAMS.schema()) if "default" in node]
-    assert {".spec.store", ".spec.store.window.maxBytes", ".spec.suspend"} <= {p for p, _ in found}
+    schemas = [resource.schema() for resource in CUSTOM_RESOURCES]
+    found = [(path, node) for each in schemas for path, node in walk(each) if "default" in node]
+    paths = {path for path, _ in found}
+    assert {".spec.store", ".spec.store.window.maxBytes", ".spec.suspend"} <= paths
+    assert {".spec.snapshots.deadline", ".spec.snapshots.s3.bandwidth", ".status.phase"} <= paths
     wrong = [what for path, node in found for what in mismatches(node["default"], node, path)]
     assert wrong == []
 
 
-def test_every_field_is_described() -> None:
-    schema = STREAMS.schema()["properties"]
+@pytest.mark.parametrize("resource", CUSTOM_RESOURCES, ids=lambda resource: resource.kind)
+def test_every_field_is_described(resource: CustomResource) -> None:
+    schema = resource.schema()["properties"]
     for part in ("spec", "status"):
         for path, node in walk(schema[part], part):
             if "[additionalProperties]" not in path and not path.endswith("[items]"):
@@ -151,27 +156,44 @@ def test_every_rule_of_the_api_server_is_a_refusal_in_python_of_the_same_field()
             ]
             assert matching, f"no bad manifest breaks the rule of {field}: {rule['message']}"
             checked += 1
-    assert checked >= 20
+    assert checked >= 30
 
 
-def test_what_must_never_change_is_guarded_and_nothing_else() -> None:
-    guarded = {
-        path
-        for path, node in walk(STREAMS.schema())
+def guards(resource: CustomResource) -> dict[str, str]:
+    """What each rule about a change says, by the path of its field."""
+    return {
+        path: rule["message"]
+        for path, node in walk(resource.schema())
         for rule in node.get("x-kubernetes-validations", ())
         if "oldSelf" in rule["rule"]
     }
-    assert guarded == {".spec.input.topic", ".spec.output.topic", ".spec.id", ".spec.storage.size"}
 
 
-def test_printer_columns_lead_to_fields_of_the_status() -> None:
-    (version,) = STREAMS.definition()["spec"]["versions"]
+def test_what_must_never_change_is_guarded_and_nothing_else() -> None:
+    fixed = {".spec.input.topic", ".spec.output.topic", ".spec.id", ".spec.storage.size"}
+    assert guards(STREAMS).keys() == fixed
+    never = "the spec of a snapshot never changes; make another snapshot instead"
+    assert guards(SNAPSHOTS) == {".spec": never}
+
+
+@pytest.mark.parametrize(
+    ("resource", "names"),
+    [
+        (STREAMS, ["Ready", "Partitions", "Window", "Duplicates", "Lag", "Age"]),
+        (SNAPSHOTS, ["Stream", "Phase", "Provider", "Partitions", "Size", "Age"]),
+    ],
+    ids=lambda value: value.kind if isinstance(value, CustomResource) else "",
+)
+def test_printer_columns_lead_to_fields_of_the_schema(
+    resource: CustomResource, names: list[str]
+) -> None:
+    (version,) = resource.definition()["spec"]["versions"]
     columns = {column["name"]: column for column in version["additionalPrinterColumns"]}
-    assert list(columns) == ["Ready", "Partitions", "Window", "Duplicates", "Lag", "Age"]
-    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
-    for name in ("Partitions", "Window", "Duplicates", "Lag"):
-        field = status[columns[name]["jsonPath"].removeprefix(".status.")]
-        assert field["type"] == columns[name]["type"]
+    assert list(columns) == names
+    fields = dict(walk(version["schema"]["openAPIV3Schema"]))
+    for name in names[:-1]:
+        path = re.sub(r"\[\?.*?\]", "[items]", columns[name]["jsonPath"])
+        assert fields[path]["type"] == columns[name]["type"], name
 
 
 def test_the_generated_files_are_current() -> None:
@@ -193,9 +215,10 @@ def test_check_prints_what_differs_and_fails(
     assert "make generate" in result.stderr
 
 
-def test_the_generated_definition_is_the_one_that_was_built() -> None:
-    text = generate.generated_files()["crds/dedupestreams.dedupestream.io.yaml"]
-    assert yaml.safe_load(text) == STREAMS.definition()
+@pytest.mark.parametrize("resource", CUSTOM_RESOURCES, ids=lambda resource: resource.kind)
+def test_the_generated_definition_is_the_one_that_was_built(resource: CustomResource) -> None:
+    text = generate.generated_files()[f"crds/{resource.plural}.dedupestream.io.yaml"]
+    assert yaml.safe_load(text) == resource.definition()
 
 
 def test_the_minimal_manifest_has_just_what_the_schema_requires() -> None:

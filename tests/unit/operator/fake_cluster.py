@@ -13,19 +13,23 @@ from dedupe_operator.kubernetes_api import (
     PODS,
     STATEFUL_SETS,
     STREAMS,
+    VOLUME_SNAPSHOTS,
     KubernetesApi,
     Resource,
     resource_of,
 )
 from dedupe_operator.labels import Object
-from tests.unit.operator.objects import NAMESPACE, STREAM, raw_stream
+from tests.unit.operator.objects import NAMESPACE, NODE, NOW, STREAM, node, raw_stream
 
 Address = tuple[str, str]
 _LIST_KEYS = ("name", "uid", "type", "partition", "containerPort", "mountPath", "topologyKey")
 
 
 class FakeCluster(KubernetesApi):
-    """The operator's API server. `writes` are all writes but events, `fails` refuses to apply one by (kind, name).
+    """The operator's API server. `writes` are all writes but events, `fails` refuses to apply one by (kind, name),
+    `keeps` to delete it.
+
+    `hanging` are VolumeSnapshots that never become usable, `now` is its clock.
 
     It keeps what was applied beside each object, so that a field no longer applied goes away.
     """
@@ -35,9 +39,13 @@ class FakeCluster(KubernetesApi):
         self.writes: list[tuple[str, str, str]] = []
         self.reads = 0
         self.fails: dict[Address, Exception] = {}
+        self.keeps: dict[Address, Exception] = {}
         self.bad_images: set[str] = set()
+        self.hanging: set[str] = set()
+        self.now = NOW
         self._applied: dict[tuple[str, str, str], Object] = {}
         self._number = itertools.count(1)
+        self.add(node())
 
     def add_stream(self, changes: dict[str, Any] | None = None) -> None:
         """What a user applies; its status stays, and its generation goes up with a change of spec."""
@@ -100,7 +108,7 @@ class FakeCluster(KubernetesApi):
         fields: str | None = None,
     ) -> list[Object]:
         self.reads += 1
-        assert namespace == NAMESPACE
+        assert namespace == (NAMESPACE if resource.namespaced else None)
         selected = dict(pair.split("=", 1) for pair in (labels or "").split(",") if pair)
         uid = (fields or "").removeprefix("involvedObject.uid=")
         return [
@@ -127,19 +135,49 @@ class FakeCluster(KubernetesApi):
             now["metadata"]["generation"] = live.get("metadata", {}).get("generation", 0) + 1
         self.objects[kind, name] = now
         self._applied[kind, name, subresource or ""] = deepcopy(wanted)
+        metadata = now["metadata"]
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
+            self.remove(kind, name)
         return deepcopy(now)
 
     def create(self, wanted: Object) -> Object:
         made = deepcopy(wanted)
-        made["metadata"]["name"] = f"event-{next(self._number)}"
+        kind = made["kind"]
+        if kind == EVENTS.kind:
+            made["metadata"]["name"] = f"event-{next(self._number)}"
+            return self.add(made)
+        name = made["metadata"]["name"]
+        self.writes.append(("create", kind, name))
+        if error := self.fails.get((kind, name)):
+            raise error
+        if (kind, name) in self.objects:
+            raise KubernetesError("Conflict", f"{kind} {name} exists")
+        made["metadata"]["creationTimestamp"] = self.now.isoformat()
         return self.add(made)
 
-    def delete(self, resource: Resource, live: Object, *, orphan: bool = False) -> None:
+    def delete(
+        self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False
+    ) -> None:
         name = live["metadata"]["name"]
-        self.writes.append(("orphan" if orphan else "delete", resource.kind, name))
+        how = "orphan" if orphan else "force" if by_force else "delete"
+        self.writes.append((how, resource.kind, name))
+        if error := self.keeps.get((resource.kind, name)):
+            raise error
         found = self.objects.get((resource.kind, name))
         if found is not None and found["metadata"]["uid"] == live["metadata"]["uid"]:
-            self.remove(resource.kind, name)
+            self.delete_as_user(resource.kind, name)
+
+    def delete_as_user(self, kind: str, name: str) -> None:
+        """What the API server does on a deletion: finalizers are waited for, owned objects go along."""
+        found = self.objects[kind, name]
+        if found["metadata"].get("finalizers"):
+            found["metadata"]["deletionTimestamp"] = self.now.isoformat()
+            return
+        self.remove(kind, name)
+        for address, one in list(self.objects.items()):
+            owners = one["metadata"].get("ownerReferences") or []
+            if found["metadata"]["uid"] in {owner["uid"] for owner in owners}:
+                self.remove(*address)
 
     def settle(self) -> None:
         """Let the cluster's own controllers do what they are there for."""
@@ -148,9 +186,18 @@ class FakeCluster(KubernetesApi):
                 if kind == STATEFUL_SETS.kind:
                     self._control(name, one)
                 elif kind == CLAIMS.kind:
-                    one["spec"].setdefault("volumeName", f"pv-of-{name}")
-                    one["spec"].setdefault("storageClassName", "default")
-                    one["status"] = {"phase": "Bound"}
+                    self._provision(name, one)
+                elif kind == VOLUME_SNAPSHOTS.kind and name not in self.hanging:
+                    one["status"] = {"readyToUse": True, "restoreSize": "20Gi"}
+
+    def _provision(self, name: str, claim: Object) -> None:
+        source = claim["spec"].get("dataSource")
+        if source and (source["kind"], source["name"]) not in self.objects:
+            claim["status"] = {"phase": "Pending"}
+            return
+        claim["spec"].setdefault("volumeName", f"pv-of-{name}")
+        claim["spec"].setdefault("storageClassName", "default")
+        claim["status"] = {"phase": "Bound"}
 
     def _control(self, name: str, stateful_set: Object) -> None:
         """As the StatefulSet's controller does, which never replaces a pod that is not ready."""
@@ -190,7 +237,7 @@ class FakeCluster(KubernetesApi):
                     "annotations": template["metadata"]["annotations"],
                     "creationTimestamp": "2026-11-01T11:00:00Z",
                 },
-                "spec": deepcopy(template["spec"]) | {"nodeName": "node-1"},
+                "spec": deepcopy(template["spec"]) | {"nodeName": NODE},
                 "status": {
                     "podIP": "10.0.0.1",
                     "conditions": [{"type": "Ready", "status": str(ready)}],

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dedupe_crds.stream import DedupeStream
-from dedupe_kafka.cluster import StreamTopics
+from dedupe_kafka.cluster import PartitionState, StreamTopics
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.topic import TopicProblem
 from dedupe_operator.topics import TopicsWatch
+
+_STATE = PartitionState(input_topic_id="in", output_topic_id="out", low=0, end=1000)
 
 
 @dataclass
@@ -19,6 +21,7 @@ class FakeKafka:
     problems: tuple[TopicProblem, ...] = ()
     created: bool = True
     fails: StreamError | None = None
+    state: PartitionState = _STATE
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
@@ -34,6 +37,13 @@ class FakeKafka:
             if name.endswith(".location")
         }
         return self
+
+    def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
+        assert stream.spec.output.topic
+        assert 0 <= partition < self.partitions
+        if self.fails:
+            raise self.fails
+        return self.state
 
     def ensure_output(self, stream: DedupeStream) -> StreamTopics:
         assert stream.spec.output.topic

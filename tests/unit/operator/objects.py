@@ -28,6 +28,7 @@ from tests.unit.crds.manifests import changed
 NAMESPACE: Final = "shop"
 STREAM: Final = "orders"
 UID: Final = "uid-of-orders"
+NODE: Final = "node-1"
 NOW: Final = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 EARLIER: Final = NOW - timedelta(hours=1)
 RELEASE: Final = WorkerRelease(image="registry.example/worker:1", pull_policy="IfNotPresent")
@@ -114,7 +115,7 @@ def pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": {"nodeName": "node-1"},
+        "spec": {"nodeName": NODE},
         "status": status,
     }
 
@@ -162,6 +163,38 @@ def claim(
         "metadata": metadata,
         "spec": spec,
         "status": {"phase": phase, "conditions": list(conditions)},
+    }
+
+
+def node(
+    name: str = NODE,
+    *,
+    status: str = "True",
+    since: datetime = EARLIER,
+    message: str = "Kubelet stopped posting node status.",
+) -> Object:
+    """A node whose Ready condition has had a status `since` then."""
+    ready = {"type": "Ready", "status": status, "message": message}
+    other = {"type": "DiskPressure", "status": "Unknown", "lastTransitionTime": since.isoformat()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"uid-of-{name}"},
+        "status": {"conditions": [other, {**ready, "lastTransitionTime": since.isoformat()}]},
+    }
+
+
+def attachment(volume: str, *, to: str = NODE, dying: bool = False) -> Object:
+    """What has a volume attached to a node."""
+    metadata: Object = {"name": f"csi-{volume}-{to}", "uid": f"uid-of-{volume}-{to}"}
+    if dying:
+        metadata["deletionTimestamp"] = "2026-11-01T12:00:00Z"
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": metadata,
+        "spec": {"nodeName": to, "source": {"persistentVolumeName": volume}},
+        "status": {"attached": True},
     }
 
 

@@ -3,29 +3,58 @@
 from collections.abc import Mapping
 from typing import Final
 
+from dedupe_crds.stream import API_VERSION
 from dedupe_crds.worker_status import WorkerStatus
-from dedupe_operator.labels import Object
+from dedupe_operator.labels import Object, partition_of
 from dedupe_operator.reconcile import Reconciler
 from dedupe_operator.rivals import Rivals
 from dedupe_operator.work_queue import Key
-from dedupe_operator.workers import Workers
+from dedupe_operator.workers import WorkerRefused, Workers
 from tests.unit.operator.fake_cluster import FakeCluster
 from tests.unit.operator.fake_kafka import FakeClock, FakeKafka
 from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, worker_status
 
 KEY: Final = Key(NAMESPACE, STREAM)
+CHECKPOINT: Final = {
+    "path": "/state/checkpoints/1",
+    "created": "2026-11-01T12:00:00Z",
+    "inputOffset": 70,
+    "outputPosition": 50,
+    "keys": 50,
+    "inputTopicId": "in",
+    "outputTopicId": "out",
+    "windowSeconds": 3600.0,
+    "bytes": 1_500_000,
+}
 
 
 class FakeWorkers(Workers):
-    """Workers whose answers a test gives; those of ready pods are well by themselves."""
+    """Workers whose answers a test gives; those of ready pods are well by themselves.
+
+    `answers` is what they say to a POST, by its path; `asked` is what they were asked.
+    """
 
     def __init__(self) -> None:
         self.say: dict[int, WorkerStatus] = {}
+        self.answers: dict[str, object] = {"/checkpoint": CHECKPOINT}
+        self.asked: list[tuple[int, str, Mapping[str, object]]] = []
 
     def statuses(self, pods: Mapping[int, Object]) -> dict[int, WorkerStatus | None]:
         return {
             partition: self.say.get(partition) or worker_status(partition) for partition in pods
         }
+
+    def post(
+        self, pod: Object | None, path: str, body: Mapping[str, object], admin_token: str
+    ) -> object:
+        assert admin_token
+        if pod is None:
+            raise WorkerRefused("WorkerNotRunning", "the partition has no worker", final=False)
+        self.asked.append((partition_of(pod) or 0, path, body))
+        answer = self.answers[path]
+        if isinstance(answer, WorkerRefused):
+            raise answer
+        return answer
 
 
 class Scene:
@@ -73,3 +102,18 @@ class Scene:
         """The size that partition 0's claim asks for."""
         claim = self.cluster.one("PersistentVolumeClaim", "orders-0-1")
         return str(claim["spec"]["resources"]["requests"]["storage"])
+
+    def snapshot(self, name: str) -> Object:
+        """A DedupeSnapshot as it stands."""
+        return self.cluster.get_copy("DedupeSnapshot", name)
+
+    def add_snapshot(self, name: str, **spec: object) -> None:
+        """What a user applies."""
+        self.cluster.create(
+            {
+                "apiVersion": API_VERSION,
+                "kind": "DedupeSnapshot",
+                "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {"streamRef": {"name": STREAM}, **spec},
+            }
+        )

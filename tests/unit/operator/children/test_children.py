@@ -46,7 +46,7 @@ def set_of(partition: int = 7, *, suspend: bool = False) -> Object:
 
 
 OF_PARTITION = [set_of(), service.build(ORDERS, 7)]
-CLAIM = claim.build(ORDERS, 7, name="orders-7-1", live=None, size=GIB)
+CLAIM = claim.build(ORDERS, 7, name="orders-7-1", live=None, size=GIB, made_from={})
 ALL = [*(one for some in OF_STREAM.values() for one in some), *OF_PARTITION, CLAIM]
 
 

@@ -50,6 +50,7 @@ def test_texts_outside_ascii_survive(tmp_path: Path) -> None:
         {"spec.duplicates": {"policy": "Topic", "topic": "again"}},
         {"spec.mode": "Observe"},
         {"spec.worker": {"tuning": {"commitInterval": "1s"}}},
+        {"spec.snapshots": {"provider": "S3", "s3": {"bucket": "ids"}}},
     ],
     ids=str,
 )
@@ -65,7 +66,7 @@ def test_the_hash_changes_with_what_a_worker_reads(changes: dict[str, Any]) -> N
         {"spec.storage": {"storageClassName": "gp3", "reclaimPolicy": "Delete"}},
         {"spec.worker": {"image": "other:1"}},
         {"spec.worker": {"resources": {"limits": {"cpu": "2"}}}},
-        {"spec.snapshots": {"provider": "S3", "schedule": "@daily"}},
+        {"spec.snapshots": {"provider": "EBS", "schedule": "@daily"}},
         {"spec.failover": {"nodeNotReadyAfter": "2m"}},
         {"metadata.annotations": {"a": "b"}, "metadata.labels": {"c": "d"}},
         {"metadata.generation": 99, "metadata.uid": "other"},

@@ -5,6 +5,7 @@ import pytest
 from dedupe_crds.status import PartitionPhase, PartitionStatus, RestoreSource
 from dedupe_operator.decide import claims
 from dedupe_operator.decide.claims import ClaimChoice, waits_elsewhere
+from dedupe_operator.decide.ladder import Rung
 from dedupe_operator.labels import Object
 from tests.unit.operator.objects import EARLIER, NOW, claim, partition_status, restore
 
@@ -15,7 +16,7 @@ def choose(
     class_name: str | None = None,
     output_created: bool = False,
 ) -> ClaimChoice:
-    return claims.choose(
+    settled = claims.settle(
         "orders",
         0,
         recorded=recorded,
@@ -24,6 +25,9 @@ def choose(
         output_created=output_created,
         now=NOW,
     )
+    if isinstance(settled, ClaimChoice):
+        return settled
+    return claims.fill(settled, Rung(source=RestoreSource.OUTPUT_TOPIC), NOW)
 
 
 def test_a_new_partition_of_a_new_stream_begins_with_nothing() -> None:

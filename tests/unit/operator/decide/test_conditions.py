@@ -8,6 +8,7 @@ import pytest
 from dedupe_crds.status import Condition
 from dedupe_operator.decide import conditions
 from dedupe_operator.decide.conditions import Health
+from dedupe_operator.decide.snapshots import Verdict
 from dedupe_operator.decide.trouble import Problem
 from tests.unit.operator.objects import EARLIER, NOW, condition, partition_status
 
@@ -74,7 +75,20 @@ def judged(earlier: Sequence[Condition] = (), **known: Any) -> dict[str, Conditi
             "partitions 0-1, 5: raise spec.store.window.maxBytes",
         ),
         ("ReconciliationPaused", {}, "False", "Active", "looks after"),
-        ("SnapshotsHealthy", {"snapshots_wanted": True}, "Unknown", "NotAvailable", "output topic"),
+        (
+            "SnapshotsHealthy",
+            {"snapshots": Verdict(holds=None, reason="NoSnapshotYet", message="None yet.")},
+            "Unknown",
+            "NoSnapshotYet",
+            "None yet.",
+        ),
+        (
+            "SnapshotsHealthy",
+            {"snapshots": Verdict(holds=False, reason="LastSnapshotFailed", message="It failed.")},
+            "False",
+            "LastSnapshotFailed",
+            "It failed.",
+        ),
     ],
 )
 def test_a_condition_has_its_reason(

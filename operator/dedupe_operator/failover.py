@@ -1,0 +1,132 @@
+"""Moves workers away from nodes that are out: their pods are deleted by force, and their volumes let go."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from dedupe_crds.status import Failover as Record
+from dedupe_operator import metrics
+from dedupe_operator.context import Findings, Look
+from dedupe_operator.decide import failover
+from dedupe_operator.decide.failover import Detachment, Outage
+from dedupe_operator.decide.stream import Notice
+from dedupe_operator.decide.trouble import with_advice
+from dedupe_operator.errors import KubernetesError
+from dedupe_operator.kubernetes_api import ATTACHMENTS, CLAIMS, NODES, PODS, KubernetesApi
+from dedupe_operator.work_queue import Key
+
+
+class Failover:
+    """Acts on what `decide.failover` chooses, from what is there alone: killed between any two of its
+    writes, it finds the rest to do in its next look. Nothing is read while all pods are ready."""
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+        # Since when nodes are gone: no object says it. Forgotten with this process, they get more time.
+        self._missing: dict[Key, dict[str, datetime]] = {}
+
+    def act(self, look: Look, findings: Findings) -> None:
+        """Move what is due, and say what is to be moved later.
+
+        What the API server refuses is a problem of the stream, and keeps nothing else.
+        """
+        metadata = look.stream.metadata
+        known = _Nodes(
+            self._api, look.now, self._missing.pop(Key(metadata.namespace, metadata.name), {})
+        )
+        try:
+            self._move(look, findings, known)
+            self._detach(look, findings, known)
+        except KubernetesError as error:
+            findings.stream_problems.append(with_advice(error.reason, str(error)))
+        if known.missing:
+            self._missing[Key(metadata.namespace, metadata.name)] = known.missing
+
+    def _move(self, look: Look, findings: Findings, nodes: "_Nodes") -> None:
+        patience = look.stream.spec.failover.node_not_ready_after
+        pods = failover.in_doubt(look.observed.pods)
+        outages = nodes.outages(filter(None, map(failover.node_of, pods.values())))
+        moves = failover.moves(pods, outages, patience=patience, now=look.now)
+        for partition, outage in moves.later.items():
+            findings.partition_problems[partition] = failover.problem(outage, patience)
+            left = (outage.ends_patience(patience) - look.now).total_seconds()
+            findings.look_within = min(left, findings.look_within or left)
+        for partition, outage in moves.due.items():
+            name = pods[partition]["metadata"]["name"]
+            self._api.delete(PODS, pods[partition], by_force=True)
+            reason = f"node {outage.node} {outage.what} since {outage.since:%Y-%m-%dT%H:%M:%SZ}"
+            findings.failovers[partition] = Record(node=outage.node, reason=reason, time=look.now)
+            for_seconds = (look.now - outage.since).total_seconds()
+            message = (
+                f"Pod {name} of partition {partition} was deleted by force to be made on another node: "
+                f"{reason}, for {for_seconds:.0f} s."
+            )
+            findings.notices.append(Notice(reason="PodForceDeleted", message=message, warning=True))
+            metrics.FAILOVERS.labels(
+                look.stream.metadata.namespace, look.stream.metadata.name
+            ).inc()
+
+    def _detach(self, look: Look, findings: Findings, nodes: "_Nodes") -> None:
+        """Delete what attaches volumes to nodes that are out.
+
+        Kubernetes waits six minutes for such a node to unmount them; this it notices within one.
+        """
+        left = {p: pod for p, pod in look.observed.pods.items() if p not in findings.failovers}
+        waiting = any(failover.waits_for_its_volume(pod, look.now) for pod in left.values())
+        if not findings.failovers and not waiting:
+            return
+        attachments = self._api.find(ATTACHMENTS, None)
+        candidates = failover.elsewhere(attachments, _volumes(look, findings), left)
+        outages = nodes.outages(one["spec"]["nodeName"] for _, one in candidates)
+        patience = look.stream.spec.failover.node_not_ready_after
+        for one in failover.detachments(candidates, outages, patience=patience, now=look.now):
+            self._api.delete(ATTACHMENTS, one.attachment)
+            findings.notices.append(_detached(one))
+
+
+class _Nodes:
+    """The nodes asked for in one look, each read once. `missing` are those there are not, and since when."""
+
+    def __init__(
+        self, api: KubernetesApi, now: datetime, missing_before: dict[str, datetime]
+    ) -> None:
+        self._api = api
+        self._now = now
+        self._missing_before = missing_before
+        self._found: dict[str, Outage | None] = {}
+        self.missing: dict[str, datetime] = {}
+
+    def outages(self, names: Iterable[str]) -> dict[str, Outage]:
+        """Those of them that are out, by name. Raises KubernetesError."""
+        asked = set(names)
+        for name in asked - self._found.keys():
+            self._found[name] = self._look_at(name)
+        return {name: out for name in asked if (out := self._found[name]) is not None}
+
+    def _look_at(self, name: str) -> Outage | None:
+        node = self._api.get(NODES, None, name)
+        since = self._missing_before.get(name, self._now)
+        if node is None:
+            self.missing[name] = since
+        return failover.outage(name, node, missing_since=since)
+
+
+def _volumes(look: Look, findings: Findings) -> dict[int, str]:
+    """The PersistentVolumes of the partitions' claims."""
+    claims = {
+        partition: look.observed.children.get((CLAIMS.kind, choice.name))
+        for partition, choice in findings.claims.items()
+    }
+    return {
+        partition: volume
+        for partition, claim in claims.items()
+        if claim is not None and (volume := claim["spec"].get("volumeName"))
+    }
+
+
+def _detached(one: Detachment) -> Notice:
+    volume = one.attachment["spec"]["source"]["persistentVolumeName"]
+    message = (
+        f"Volume {volume} of partition {one.partition} was detached from node {one.outage.node}, which "
+        f"{one.outage.what}."
+    )
+    return Notice(reason="VolumeDetached", message=message, warning=True)

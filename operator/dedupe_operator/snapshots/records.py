@@ -1,0 +1,89 @@
+"""DedupeSnapshots in the API server: read, made, their status written."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from dedupe_crds.snapshot import KIND, SnapshotSpec, SnapshotStatus
+from dedupe_crds.stream import API_VERSION, DedupeStream
+from dedupe_operator.decide.snapshots import Snapshot
+from dedupe_operator.errors import KubernetesError
+from dedupe_operator.kubernetes_api import SNAPSHOTS, KubernetesApi
+from dedupe_operator.labels import COPIES, SCHEDULED, Object, stream_labels
+
+
+def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
+    """Those of a namespace, of all streams. One that another version wrote, and can't be read, is left alone."""
+    found = []
+    for raw in listed:
+        metadata = raw["metadata"]
+        try:
+            spec = SnapshotSpec.model_validate(raw.get("spec") or {})
+            status = SnapshotStatus.model_validate(raw.get("status") or {})
+        except ValidationError:
+            continue
+        found.append(
+            Snapshot(
+                name=metadata["name"],
+                uid=metadata["uid"],
+                stream=spec.stream_ref.name,
+                created=datetime.fromisoformat(metadata["creationTimestamp"]),
+                scheduled=(metadata.get("labels") or {}).get(SCHEDULED) == "true",
+                deleting=bool(metadata.get("deletionTimestamp")),
+                holds_copies=COPIES in (metadata.get("finalizers") or []),
+                partitions=tuple(spec.partitions),
+                status=status,
+            )
+        )
+    return tuple(found)
+
+
+class SnapshotRecords:
+    """Writes the DedupeSnapshots of one namespace. Raises KubernetesError from any method."""
+
+    def __init__(self, api: KubernetesApi, namespace: str) -> None:
+        self._api = api
+        self._namespace = namespace
+
+    def create_scheduled(self, stream: DedupeStream, name: str) -> bool:
+        """Make the one for a time of the schedule; False if it is there already."""
+        wanted: Object = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {
+                "name": name,
+                "namespace": self._namespace,
+                "labels": {**stream_labels(stream.metadata.name), SCHEDULED: "true"},
+            },
+            "spec": {"streamRef": {"name": stream.metadata.name}},
+        }
+        try:
+            self._api.create(wanted)
+        except KubernetesError as error:
+            if error.reason == "Conflict":
+                return False
+            raise
+        return True
+
+    def write(self, snapshot: Snapshot, status: SnapshotStatus) -> None:
+        """Write its status."""
+        body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        self._api.apply({**self._this(snapshot), "status": body}, subresource="status")
+
+    def hold(self, snapshot: Snapshot) -> None:
+        """Keep the object, once it is deleted, until its copies are."""
+        self._api.apply(self._this(snapshot, finalizers=[COPIES]))
+
+    def release(self, snapshot: Snapshot) -> None:
+        """Let the object go."""
+        self._api.apply(self._this(snapshot))
+
+    def delete(self, snapshot: Snapshot) -> None:
+        """Delete it; what goes with it is seen to before it is gone."""
+        self._api.delete(SNAPSHOTS, self._this(snapshot))
+
+    def _this(self, snapshot: Snapshot, **more: object) -> Object:
+        # With the UID, what is written does not go to a namesake made since.
+        metadata = {"name": snapshot.name, "namespace": self._namespace, "uid": snapshot.uid}
+        return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {**metadata, **more}}

@@ -36,6 +36,7 @@ class Failover:
         try:
             self._move(look, findings, known)
             self._detach(look, findings, known)
+            self._replace_fenced(look, findings)
         except KubernetesError as error:
             findings.stream_problems.append(with_advice(error.reason, str(error)))
         if known.missing:
@@ -81,6 +82,21 @@ class Failover:
         for one in failover.detachments(candidates, outages, patience=patience, now=look.now):
             self._api.delete(ATTACHMENTS, one.attachment)
             findings.notices.append(_detached(one))
+
+    def _replace_fenced(self, look: Look, findings: Findings) -> None:
+        """Delete pods that stand by, for others to take over again."""
+        for partition, pod in look.observed.pods.items():
+            moved = partition in findings.failovers
+            if moved or not failover.was_fenced(pod, look.workers.get(partition), look.now):
+                continue
+            self._api.delete(PODS, pod)
+            message = (
+                f"Pod {pod['metadata']['name']} was deleted to take over again: a worker that Kubernetes does "
+                f"not know of had taken partition {partition} over from it."
+            )
+            findings.notices.append(
+                Notice(reason="FencedPodReplaced", message=message, warning=True)
+            )
 
 
 class _Nodes:

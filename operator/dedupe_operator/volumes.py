@@ -57,16 +57,14 @@ class Volumes:
         if isinstance(settled, ClaimChoice):
             return settled
         choice = self._restorer.choose(look, partition, settled)
-        recorded = look.recorded_partition(partition)
-        known = recorded.persistent_volume_claim if recorded else None
-        if trouble.source:
-            source = recorded.restore.name if recorded and recorded.restore else None
-            message = (
-                f"Partition {partition} could not be restored from {source}: {trouble.source}."
-            )
-            findings.notices.append(Notice(reason="RestoreFailed", message=message, warning=True))
-        elif trouble.unusable:
-            message = f"Volume claim {known} of partition {partition} {trouble.unusable}. It is left as it is."
+        for name, why in settled.tried.items():
+            if why == trouble.source:
+                message = f"Partition {partition} could not be restored from {name}: {why}."
+                findings.notices.append(
+                    Notice(reason="RestoreFailed", message=message, warning=True)
+                )
+        if trouble.unusable and trouble.unusable in settled.reason:
+            message = f"Partition {partition}: {settled.reason}. It is left as it is."
             findings.notices.append(Notice(reason="VolumeRefused", message=message, warning=True))
         return choice
 

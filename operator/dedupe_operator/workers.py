@@ -62,7 +62,8 @@ class Workers:
             raise WorkerRefused("WorkerNotReachable", message, final=False) from error
         if answer.is_success:
             return said
-        reason, message = str(said.get("title", "")), str(said.get("description", ""))
+        told = said if isinstance(said, dict) else {}
+        reason, message = str(told.get("title", "")), str(told.get("description", ""))
         # What is wrong with the request itself stays so; all else may pass.
         final = answer.status_code in {400, 404}
         raise WorkerRefused(

@@ -138,6 +138,8 @@ def _arguments(stream: DedupeStream, partition: int, restore_from: str | None) -
         # Not the volume's root, where a file system may keep files of its own.
         f"--state-dir={STATE_MOUNT}/state",
         f"--http=0.0.0.0:{PORT}",
+        # Outlives the container, and not the pod: another pod has another right to take over.
+        "--fenced-file=/tmp/fenced",
         f"--admin-token-file={ADMIN_MOUNT}/{admin_secret.TOKEN_KEY}",
         *([f"--kafka-properties={KAFKA_MOUNT}/{PROPERTIES_KEY}"] * _secured(stream)),
         *([f"--restore-from={restore_from}"] if restore_from else []),

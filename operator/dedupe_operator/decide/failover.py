@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from dedupe_crds.worker_status import WorkerStatus
 from dedupe_operator.children.pod_template import CONTAINER
 from dedupe_operator.decide import rollout
 from dedupe_operator.decide.trouble import Problem
 from dedupe_operator.labels import Object
 
 _PATIENCE: Final = timedelta(seconds=10)
+# Two that replace each other for ever, as those of two clusters, must not keep Kafka busy with it.
+_FENCED_PATIENCE: Final = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,20 @@ def moves(
     }
     due = {p: one for p, one in concerned.items() if one.ends_patience(patience) <= now}
     return Moves(due=due, later={p: one for p, one in concerned.items() if p not in due})
+
+
+def was_fenced(pod: Object, worker: WorkerStatus | None, now: datetime) -> bool:
+    """Whether a pod's worker has stood by for a while because another one has taken over.
+
+    That one is none that Kubernetes knows of: it runs where it should not, such as on a node that is cut off.
+    """
+    if worker is None or worker.reason != "Fenced" or pod["metadata"].get("deletionTimestamp"):
+        return False
+    for container in (pod.get("status") or {}).get("containerStatuses") or []:
+        running = (container.get("state") or {}).get("running")
+        if container["name"] == CONTAINER and running:
+            return now - datetime.fromisoformat(running["startedAt"]) >= _FENCED_PATIENCE
+    return False
 
 
 def waits_for_its_volume(pod: Object, now: datetime) -> bool:

@@ -57,9 +57,10 @@ class Restoring:
         self._client = client
         self._job = job
         self._claim_name = claim_name
-        metadata = job.stream.metadata
-        of = f"{metadata.namespace}/{claim_name}/{metadata.uid}/{job.entry.handle}"
-        # PersistentVolumes are in no namespace: it must be of this claim and this snapshot alone.
+        metadata, size = job.stream.metadata, job.stream.spec.storage.size
+        # PersistentVolumes are in no namespace: it must be of this claim and this snapshot alone, and
+        # not be the one from before spec.storage.size grew, which the claim would find too small.
+        of = f"{metadata.namespace}/{claim_name}/{metadata.uid}/{job.entry.handle}/{size}"
         self._name = f"{claim_name}-{sha256(of.encode()).hexdigest()[:12]}"
 
     def made(self) -> Source | None:
@@ -106,7 +107,9 @@ class Restoring:
         found = [
             one
             for one in self._client.describe_volumes(Filters=filters)["Volumes"]
-            if ebs_tags.is_ours(self._job, one) and one.get("State") not in {"deleting", "deleted"}
+            if ebs_tags.is_ours(self._job, one)
+            and one["State"] not in {"deleting", "deleted"}
+            and one["Size"] >= self._size(snapshot)
         ]
         return min(found, key=lambda one: (one["CreateTime"], one["VolumeId"]), default=None)
 
@@ -218,9 +221,13 @@ class Restoring:
 
 
 def _source(volume: Object) -> Source:
-    class_name = volume["spec"].get("storageClassName", "")
+    spec = volume["spec"]
     return Source(
-        claim_spec={"volumeName": volume["metadata"]["name"], "storageClassName": class_name}
+        claim_spec={
+            "volumeName": volume["metadata"]["name"],
+            "storageClassName": spec.get("storageClassName", ""),
+        },
+        least_size=parse_size(spec["capacity"]["storage"]),
     )
 
 

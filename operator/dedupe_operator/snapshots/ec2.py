@@ -144,7 +144,8 @@ def code_of(error: ClientError) -> str:
 
 def may_have_acted(error: ClientError) -> bool:
     """Whether AWS may have done what it answered with an error."""
-    return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500) >= 500
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+    return status >= 500 and code_of(error) not in _THROTTLED
 
 
 def _refusal(error: ClientError) -> ProviderError:

@@ -76,14 +76,17 @@ class Taker:
         run.tell("SnapshotStarted", f"Snapshot {run.snapshot.name} was begun.")
 
     def _go_on(self, run: "_Run", wanted: Snapshots) -> None:
-        for entry in run.status.partitions:
-            if not entry.phase.is_final and not self._copy(run, entry, wanted):
+        left = [one for one in run.status.partitions if not one.phase.is_final]
+        for entry in left:
+            # One that can't get on, such as a partition whose worker is down, does not keep the others.
+            if not self._copy(run, entry, wanted) and run.entry(entry).error is None:
                 return
-        run.finish()
+        if all(one.phase.is_final for one in run.status.partitions):
+            run.finish()
 
     def _copy(self, run: "_Run", entry: PartitionSnapshot, wanted: Snapshots) -> bool:
         """Take one partition's copy as far as it goes now; whether it is done with."""
-        if run.status.reason == _TIMED_OUT:
+        if entry.phase is SnapshotPhase.PENDING and run.status.reason == _TIMED_OUT:
             run.note(entry, phase=SnapshotPhase.FAILED, error="not begun: another was given up")
             return True
         if entry.phase is SnapshotPhase.PENDING:
@@ -111,9 +114,10 @@ class Taker:
         if entry.handle is None:
             entry = run.note(entry, handle=provider.start(run.job(entry)))
         copy = provider.look(run.job(entry))
-        if not copy.usable:
-            return False
         entry = copy.entry or entry
+        if not copy.usable:
+            run.note(entry, error=None)
+            return False
         run.note(
             entry,
             phase=SnapshotPhase.COMPLETED,

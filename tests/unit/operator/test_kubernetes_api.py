@@ -126,6 +126,13 @@ def test_a_status_is_applied_to_its_subresource(api: KubernetesApi, server: Fake
     assert server.request.path.endswith("/dedupestreams/orders-0/status")
 
 
+def test_what_belongs_to_no_namespace_is_applied_by_its_name(
+    api: KubernetesApi, server: FakeApiServer
+) -> None:
+    api.apply({"kind": "PersistentVolume", "metadata": {"name": "orders-0-2"}})
+    assert server.request.path == "/api/v1/persistentvolumes/orders-0-2"
+
+
 def test_an_object_is_created_as_json(api: KubernetesApi, server: FakeApiServer) -> None:
     event: Object = {"kind": "Event", "metadata": {"generateName": "a.", "namespace": "shop"}}
     api.create(event)

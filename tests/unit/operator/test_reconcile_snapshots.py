@@ -72,7 +72,7 @@ def test_the_intent_is_on_record_before_the_worker_is_asked(csi: Scene) -> None:
     csi.add_snapshot("s")
     csi.workers.answers["/checkpoint"] = WorkerRefused("Busy", "later", final=False)
     csi.look()
-    assert [one["phase"] for one in entries(csi, "s")] == ["Running", "Pending"]
+    assert [one["phase"] for one in entries(csi, "s")] == ["Running", "Running"]
     assert entries(csi, "s")[0]["error"] == "later"
     assert csi.cluster.names("VolumeSnapshot") == []
     assert csi.look() == MOVING_SECONDS
@@ -299,3 +299,19 @@ def test_the_snapshots_of_a_stream_that_is_gone_are_let_go(scene: Scene) -> None
     scene.cluster.delete_as_user("DedupeSnapshot", "s")
     assert scene.look() is None
     assert scene.cluster.names("DedupeSnapshot") == []
+
+
+def test_a_partition_that_can_not_get_on_does_not_keep_the_others(csi: Scene) -> None:
+    pod = csi.cluster.get_copy("Pod", "orders-0-0")
+    csi.cluster.remove("Pod", "orders-0-0")
+    csi.add_snapshot("s")
+    for _ in range(3):
+        csi.look()
+        csi.cluster.one("VolumeSnapshot", "s-1")["status"] = {"readyToUse": True}
+    assert [one["phase"] for one in entries(csi, "s")] == ["Running", "Completed"]
+    assert "no worker" in entries(csi, "s")[0]["error"]
+    csi.cluster.add(pod)
+    csi.look()
+    csi.cluster.settle()
+    csi.rest()
+    assert phase(csi, "s") == "Completed"

@@ -1,11 +1,12 @@
 """What workers say, and what becomes of those that do not."""
 
+import json
 from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from dedupe_operator.workers import Workers
+from dedupe_operator.workers import WorkerRefused, Workers
 from tests.unit.operator.objects import pod, worker_status
 
 GOOD = worker_status(0).model_dump_json(by_alias=True)
@@ -18,8 +19,12 @@ class FakePods(httpx.BaseTransport):
         self.answers: dict[str, tuple[int, str]] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        assert request.url.path == "/status"
         assert request.url.port == 8080
+        if request.method == "POST":
+            assert request.headers["Authorization"] == "Bearer the-token"
+            assert json.loads(request.content) == {"name": "s"}
+        else:
+            assert request.url.path == "/status"
         if request.url.host not in self.answers:
             raise httpx.ConnectTimeout("no answer")
         status, text = self.answers[request.url.host]
@@ -69,3 +74,46 @@ def test_a_pod_without_an_address_or_on_its_way_out_is_not_asked(
 
 def test_without_pods_nobody_is_asked(workers: Workers) -> None:
     assert workers.statuses({}) == {}
+
+
+def ask(workers: Workers, **known: bool) -> object:
+    return workers.post(pod(0, **known), "/snapshots", {"name": "s"}, "the-token")
+
+
+def test_what_is_asked_of_a_worker_carries_the_admin_token(
+    workers: Workers, pods: FakePods
+) -> None:
+    pods.answers["10.0.0.1"] = (202, '{"phase": "Running"}')
+    assert ask(workers) == {"phase": "Running"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "final"),
+    [
+        (None, "WorkerNotReachable", False),
+        ((200, "not json"), "WorkerNotReachable", False),
+        ((409, '{"title": "Busy", "description": "later"}'), "Busy", False),
+        ((503, '{"title": "Busy"}'), "Busy", False),
+        ((500, '{"title": "DiskFull", "description": "no room"}'), "DiskFull", False),
+        ((401, '{"title": "Admin token needed"}'), "AdminTokenNeeded", False),
+        ((400, '{"title": "400 Bad Request"}'), "400BadRequest", True),
+        ((404, '{"title": "404 Not Found"}'), "404NotFound", True),
+        ((500, "[]"), "WorkerRefused", False),
+    ],
+    ids=str,
+)
+def test_a_worker_that_refuses_says_why(
+    workers: Workers, pods: FakePods, answer: tuple[int, str] | None, reason: str, *, final: bool
+) -> None:
+    if answer:
+        pods.answers["10.0.0.1"] = answer
+    with pytest.raises(WorkerRefused) as refused:
+        ask(workers)
+    assert (refused.value.reason, refused.value.final) == (reason, final)
+
+
+def test_a_worker_that_is_not_there_is_not_asked(workers: Workers) -> None:
+    with pytest.raises(WorkerRefused, match="no worker"):
+        workers.post(None, "/snapshots", {"name": "s"}, "the-token")
+    with pytest.raises(WorkerRefused, match="no worker"):
+        ask(workers, dying=True)

@@ -9,7 +9,7 @@ import pytest
 
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.snapshots.provider import ProviderError
-from tests.support.faulty_proxy import Fault, answering, cut
+from tests.support.faulty_proxy import Fault, Forward, Request, answering, cut
 from tests.unit.operator.snapshots.ebs.scene import AwsScene, calls, error, refusal
 
 MARK = "hunter2"
@@ -21,7 +21,11 @@ FAILED = answering(500, error("InternalError"))
 def silence() -> Iterator[Fault]:
     """No answer for as long as the test lasts."""
     over = Event()
-    yield lambda _, __: over.wait(60) and None
+
+    def fault(_: Request, __: Forward) -> None:
+        over.wait(60)
+
+    yield fault
     over.set()
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from dedupe_crds.quantity import GIB
 from dedupe_operator.labels import Object
+from dedupe_operator.snapshots.ebs_tags import as_list
 from dedupe_operator.snapshots.provider import Copy, Job, Provider, ProviderError
 from tests.support.faulty_proxy import answering, changing, cut_after_the_act
 from tests.unit.operator.snapshots.ebs.scene import (
@@ -247,8 +248,7 @@ def test_a_snapshot_with_other_tags_is_neither_adopted_nor_deleted(
     aws: AwsScene, changed: dict[str, str], *, recorded: bool
 ) -> None:
     foreign = aws.provider.start(aws.job())
-    tags = [{"Key": key, "Value": value} for key, value in changed.items()]
-    aws.ec2.create_tags(Resources=[foreign], Tags=tags)  # type: ignore[arg-type] # the stubs want a TypedDict
+    aws.ec2.create_tags(Resources=[foreign], Tags=as_list(changed))
     aws.restarted()
     ours = aws.provider.start(aws.job())
     assert ours != foreign

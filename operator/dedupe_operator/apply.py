@@ -143,8 +143,7 @@ class Applier:
         findings.unsettled = sorted(unsettled | changing)
         self._replace_stuck_pods(look, findings)
         self._replace_strays(look, findings)
-        if not outdated and not unsettled:
-            self._finish_growth(look, findings)
+        self._finish_growth(look, findings, at_rest=not outdated and not unsettled)
 
     def _change_worker(
         self, look: Look, findings: Findings, wanted: Object, partition: int
@@ -187,18 +186,24 @@ class Applier:
                 )
                 findings.notices.append(Notice(reason="StrayPodReplaced", message=message))
 
-    def _finish_growth(self, look: Look, findings: Findings) -> None:
-        """Restart one worker whose file system grows at a start only."""
+    def _finish_growth(self, look: Look, findings: Findings, *, at_rest: bool) -> None:
+        """Restart one worker whose file system grows at a start only.
+
+        One that is not ready has nothing to lose: it may be the lack of space that keeps it.
+        """
         for partition, choice in findings.claims.items():
             live = look.observed.children.get((CLAIMS.kind, choice.name))
             pod = look.observed.pods.get(partition)
-            if pod is not None and growth.waits_for_restart(live, look.now):
-                if not self._delete_pod(pod, findings, partition):
-                    return
-                findings.unsettled = [partition]
-                message = f"Pod {pod['metadata']['name']} was deleted for its file system to grow."
-                findings.notices.append(Notice(reason="RestartedToGrow", message=message))
+            if pod is None or not growth.waits_for_restart(live, pod, look.now):
+                continue
+            if pod["metadata"].get("deletionTimestamp") or (rollout.is_ready(pod) and not at_rest):
+                continue
+            if not self._delete_pod(pod, findings, partition):
                 return
+            findings.unsettled = sorted({*findings.unsettled, partition})
+            message = f"Pod {pod['metadata']['name']} was deleted for its file system to grow."
+            findings.notices.append(Notice(reason="RestartedToGrow", message=message))
+            return
 
     def _delete_pod(self, pod: Object, findings: Findings, partition: int) -> bool:
         try:

@@ -1,6 +1,7 @@
 """Moves workers away from nodes that are out: their pods are deleted by force, and their volumes let go."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dedupe_crds.status import Failover as Record
@@ -15,58 +16,77 @@ from dedupe_operator.kubernetes_api import ATTACHMENTS, CLAIMS, NODES, PODS, Kub
 from dedupe_operator.work_queue import Key
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a look is to do about nodes that are out. `nodes` are those it has read for that."""
+
+    nodes: "Nodes"
+    due: Mapping[int, Outage] = field(default_factory=dict)
+
+
 class Failover:
-    """Acts on what `decide.failover` chooses, from what is there alone: killed between any two of its
-    writes, it finds the rest to do in its next look. Nothing is read while all pods are ready."""
+    """Carries out what `decide.failover` chooses.
+
+    First a `plan`, which is put on record with `findings.failovers`, then `act`. Whatever an operator leaves undone that
+    is killed in between, or between any two of its writes, another finds from what is there. Nothing is read while
+    all pods are ready.
+    """
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
         # Since when nodes are gone: no object says it. Forgotten with this process, they get more time.
         self._missing: dict[Key, dict[str, datetime]] = {}
 
-    def act(self, look: Look, findings: Findings) -> None:
-        """Move what is due, and say what is to be moved later.
-
-        What the API server refuses is a problem of the stream, and keeps nothing else.
-        """
+    def plan(self, look: Look, findings: Findings) -> Plan:
+        """Find the workers that are due to be moved, and say of the others when they will be."""
         metadata = look.stream.metadata
-        known = _Nodes(
-            self._api, look.now, self._missing.pop(Key(metadata.namespace, metadata.name), {})
-        )
+        key = Key(metadata.namespace, metadata.name)
+        nodes = Nodes(self._api, look.now, self._missing.pop(key, {}))
+        pods = failover.in_doubt(look.observed.pods)
+        patience = look.stream.spec.failover.node_not_ready_after
         try:
-            self._move(look, findings, known)
-            self._detach(look, findings, known)
-            self._replace_fenced(look, findings)
+            outages = nodes.outages(filter(None, map(failover.node_of, pods.values())))
         except KubernetesError as error:
             findings.stream_problems.append(with_advice(error.reason, str(error)))
-        if known.missing:
-            self._missing[Key(metadata.namespace, metadata.name)] = known.missing
-
-    def _move(self, look: Look, findings: Findings, nodes: "_Nodes") -> None:
-        patience = look.stream.spec.failover.node_not_ready_after
-        pods = failover.in_doubt(look.observed.pods)
-        outages = nodes.outages(filter(None, map(failover.node_of, pods.values())))
+            return Plan(nodes=nodes)
+        finally:
+            if nodes.missing:
+                self._missing[key] = nodes.missing
         moves = failover.moves(pods, outages, patience=patience, now=look.now)
         for partition, outage in moves.later.items():
             findings.partition_problems[partition] = failover.problem(outage, patience)
             left = (outage.ends_patience(patience) - look.now).total_seconds()
             findings.look_within = min(left, findings.look_within or left)
         for partition, outage in moves.due.items():
-            name = pods[partition]["metadata"]["name"]
-            self._api.delete(PODS, pods[partition], by_force=True)
             reason = f"node {outage.node} {outage.what} since {outage.since:%Y-%m-%dT%H:%M:%SZ}"
             findings.failovers[partition] = Record(node=outage.node, reason=reason, time=look.now)
+        return Plan(nodes=nodes, due=moves.due)
+
+    def act(self, look: Look, findings: Findings, plan: Plan) -> None:
+        """Move what is due. What the API server refuses is a problem of the stream, and keeps nothing else."""
+        try:
+            self._move(look, findings, plan)
+            self._detach(look, findings, plan.nodes)
+            self._replace_fenced(look, findings)
+        except KubernetesError as error:
+            findings.stream_problems.append(with_advice(error.reason, str(error)))
+
+    def _move(self, look: Look, findings: Findings, plan: Plan) -> None:
+        planned, findings.failovers = findings.failovers, {}
+        metadata = look.stream.metadata
+        for partition, outage in plan.due.items():
+            pod = look.observed.pods[partition]
+            self._api.delete(PODS, pod, by_force=True)
+            findings.failovers[partition] = planned[partition]
             for_seconds = (look.now - outage.since).total_seconds()
             message = (
-                f"Pod {name} of partition {partition} was deleted by force to be made on another node: "
-                f"{reason}, for {for_seconds:.0f} s."
+                f"Pod {pod['metadata']['name']} of partition {partition} was deleted by force to be made on "
+                f"another node: {planned[partition].reason}, for {for_seconds:.0f} s."
             )
             findings.notices.append(Notice(reason="PodForceDeleted", message=message, warning=True))
-            metrics.FAILOVERS.labels(
-                look.stream.metadata.namespace, look.stream.metadata.name
-            ).inc()
+            metrics.FAILOVERS.labels(metadata.namespace, metadata.name).inc()
 
-    def _detach(self, look: Look, findings: Findings, nodes: "_Nodes") -> None:
+    def _detach(self, look: Look, findings: Findings, nodes: "Nodes") -> None:
         """Delete what attaches volumes to nodes that are out.
 
         Kubernetes waits six minutes for such a node to unmount them; this it notices within one.
@@ -99,7 +119,7 @@ class Failover:
             )
 
 
-class _Nodes:
+class Nodes:
     """The nodes asked for in one look, each read once. `missing` are those there are not, and since when."""
 
     def __init__(

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Final
 
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.status import StreamStatus
+from dedupe_crds.status import PartitionPhase, StreamStatus
 from dedupe_crds.store import SnapshotProvider
 from dedupe_crds.stream import DedupeStream
 from dedupe_crds.worker_status import WorkerStatus
@@ -119,8 +119,9 @@ class Reconciler:
     ) -> float:
         look, problems = self._prepare(raw, stream, recorded, memory, now=now)
         findings = Findings()
+        moves = self._failover.plan(look, findings)
         self._choose_claims(raw, look, findings, memory)
-        self._failover.act(look, findings)
+        self._failover.act(look, findings, moves)
         self._applier.apply(look, findings)
         self._comparisons.act(look, findings)
         snapshots = self._keeper.act(look, findings)
@@ -176,8 +177,15 @@ class Reconciler:
         return look, list(topics.problems)
 
     def _choose_claims(self, raw: Object, look: Look, findings: Findings, memory: _Memory) -> None:
-        """Choose every partition's volume, and put new choices on record before they are acted upon."""
+        """Choose every partition's volume, and put new choices and moves on record before they are acted upon."""
         intent = self._volumes.choose(look, findings)
+        if findings.failovers:
+            intent = [
+                one.model_copy(update={"failover": moved})
+                if (moved := findings.failovers.get(one.partition))
+                else one
+                for one in intent or look.recorded.partitions
+            ]
         if intent is not None:
             memory.writer.write(
                 raw, look.recorded, look.recorded.model_copy(update={"partitions": intent})
@@ -203,7 +211,8 @@ class Reconciler:
                     worker=worker,
                     problem=problem,
                     suspended=look.stream.spec.suspend,
-                    provisioned=(CLAIMS.kind, choice.name) in look.observed.children,
+                    provisioned=(CLAIMS.kind, choice.name) in look.observed.children
+                    or _is_left_as_it_was(look, findings, partition),
                     failover=findings.failovers.get(partition),
                     bound=_is_bound(look.observed.children.get((CLAIMS.kind, choice.name))),
                 )
@@ -321,3 +330,11 @@ def _hash(admin_token: str, data: Mapping[str, bytes]) -> str:
     for key in sorted(data):
         digest.update(key.encode() + b"\0" + sha256(data[key]).digest())
     return digest.hexdigest()[:16]
+
+
+def _is_left_as_it_was(look: Look, findings: Findings, partition: int) -> bool:
+    """Whether a claim that is gone stays on record because what follows it can't be told yet: it is not to come."""
+    recorded = look.recorded_partition(partition)
+    was_to_come = recorded is not None and recorded.phase is PartitionPhase.PROVISIONING
+    undecided = partition in findings.undecided and not findings.claims[partition].is_new
+    return undecided and not was_to_come

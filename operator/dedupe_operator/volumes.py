@@ -57,9 +57,13 @@ class Volumes:
         if isinstance(settled, ClaimChoice):
             return settled
         choice = self._restorer.choose(look, partition, settled)
+        recorded = look.recorded_partition(partition)
+        known = recorded.persistent_volume_claim if recorded else None
         for name, why in settled.tried.items():
             if why == trouble.source:
                 message = f"Partition {partition} could not be restored from {name}: {why}."
+                if settled.name != known:
+                    message += f" Volume claim {known} got no volume; it can be deleted."
                 findings.notices.append(
                     Notice(reason="RestoreFailed", message=message, warning=True)
                 )

@@ -47,12 +47,16 @@ def failure(live: Object | None) -> Problem | None:
     )
 
 
-def waits_for_restart(live: Object | None, now: datetime) -> bool:
-    """Whether a volume has grown, and its file system does so only when its pod starts again."""
+def waits_for_restart(live: Object | None, pod: Object, now: datetime) -> bool:
+    """Whether a volume has grown, and its file system does so only when its pod starts again.
+
+    A pod that was made since then has started again: its file system grows before its container is made.
+    """
+    created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
     for condition in _conditions(live):
         if condition["type"] == "FileSystemResizePending" and condition["status"] == "True":
             since = datetime.fromisoformat(condition["lastTransitionTime"])
-            return now - since > _PATIENCE
+            return now - since > _PATIENCE and created <= since
     return False
 
 

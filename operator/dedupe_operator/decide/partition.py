@@ -80,11 +80,11 @@ def status_of(
 
 
 def _phase(view: PartitionView) -> PartitionPhase:
-    if view.ready:
-        return PartitionPhase.RUNNING
     if not view.provisioned:
         # While this is on record, a claim that is not there is still to be made, not lost.
         return PartitionPhase.PROVISIONING
+    if view.ready:
+        return PartitionPhase.RUNNING
     if view.suspended:
         return PartitionPhase.SUSPENDED
     if view.problem:

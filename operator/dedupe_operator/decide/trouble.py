@@ -36,6 +36,7 @@ _WHAT_TO_DO: Final = {
     "PodSecurityViolated": "an admission plugin or a mutated pod stands in the way; see the namespace's labels",
     "AdmissionDenied": "change what the policy denies, or the policy",
     "Unschedulable": "add nodes, or lower spec.worker.resources",
+    "DiskFull": "raise spec.storage.size",
 }
 
 
@@ -51,7 +52,7 @@ def of_worker(status: WorkerStatus | None) -> Problem | None:
         return None
     if status.phase in {Phase.STARTING, Phase.RECONCILING, Phase.STOPPING} and not status.message:
         return None
-    return Problem(reason=status.reason, message=status.message or status.reason)
+    return with_advice(status.reason, status.message or status.reason)
 
 
 def of_claim(claim: Object | None, events: Sequence[Object]) -> Problem | None:

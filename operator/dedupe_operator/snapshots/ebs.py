@@ -22,6 +22,7 @@ _NOT_FOUND: Final = "InvalidSnapshot.NotFound"
 # So long may EC2 not show what it has made ("eventual consistency"); seconds, as a rule.
 _SHOWN_AFTER: Final = timedelta(minutes=5)
 _PAGE: Final = 1000
+_LONGEST_DESCRIPTION: Final = 255
 
 log = logging.getLogger(__name__)
 
@@ -171,13 +172,15 @@ class EbsProvider:
         client = self._ec2.client_for_one_attempt(ebs_tags.settings(job).region)
         stream = ebs_tags.stream_name(job)
         asked, now = (job.snapshot_uid, job.partition), monotonic()
-        shown_after = _SHOWN_AFTER.total_seconds()
-        self._asked = {key: at for key, at in self._asked.items() if now - at < shown_after}
+        for key, at in list(self._asked.items()):  # looks at other streams go on beside this one
+            if now - at > _SHOWN_AFTER.total_seconds():
+                self._asked.pop(key, None)
         self._asked[asked] = now
+        description = f"dedupestream {stream}, partition {job.partition}: {job.snapshot}"
         try:
             made = client.create_snapshot(
                 VolumeId=volume_id,
-                Description=f"dedupestream {stream}, partition {job.partition}: {job.snapshot}",
+                Description=description[:_LONGEST_DESCRIPTION],
                 TagSpecifications=[
                     {
                         "ResourceType": "snapshot",
@@ -187,7 +190,7 @@ class EbsProvider:
             )
         except ClientError as error:
             if not may_have_acted(error):
-                del self._asked[asked]
+                self._asked.pop(asked, None)
             if code_of(error) == "InvalidVolume.NotFound":
                 message = f"EBS volume {volume_id} is gone"
                 raise ProviderError("VolumeGone", message, final=True) from error

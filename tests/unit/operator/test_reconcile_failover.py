@@ -4,12 +4,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from dedupe_crds.worker_status import Phase
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes_api import NODES, Resource
 from dedupe_operator.labels import Object
 from dedupe_operator.reconcile import AT_REST_SECONDS, MOVING_SECONDS, TROUBLED_SECONDS
-from tests.unit.operator.objects import NAMESPACE, NODE, STREAM, attachment, node
+from tests.unit.operator.objects import (
+    NAMESPACE,
+    NODE,
+    STREAM,
+    attachment,
+    node,
+    worker_status,
+)
 from tests.unit.operator.scene import Scene
 
 OTHER = "node-2"
@@ -204,6 +212,23 @@ def test_a_pod_that_waits_for_its_volume_takes_it_from_no_node_that_is_well(runn
     pod["status"] = {"conditions": [{"type": "Ready", "status": "False"}]}
     running.look()
     assert moved(running) == []
+
+
+def test_a_worker_that_was_fenced_by_nobody_kubernetes_knows_gets_another_pod(
+    running: Scene,
+) -> None:
+    pod = running.cluster.one("Pod", "orders-0-0")
+    pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    pod["status"]["containerStatuses"][0]["state"] = {
+        "running": {"startedAt": "2026-11-01T11:00:00Z"}
+    }
+    running.workers.say[0] = worker_status(phase=Phase.FAILED, reason="Fenced", message="m")
+    running.look()
+    assert ("delete", "Pod", "orders-0-0") in running.cluster.writes
+    assert "FencedPodReplaced" in running.cluster.told
+    running.workers.say.clear()
+    running.cluster.settle()
+    assert running.rest() == AT_REST_SECONDS
 
 
 def test_without_the_right_to_see_nodes_all_else_goes_on(

@@ -107,4 +107,6 @@ def test_a_workers_own_words_come_before_those_of_kubernetes(scene: Scene) -> No
     scene.workers.say[0] = failed
     scene.look()
     assert scene.cluster.condition("Ready")["reason"] == "DiskFull"
-    assert scene.cluster.status["partitions"][0]["message"] == "the disk is full"
+    assert scene.cluster.status["partitions"][0]["message"] == (
+        "the disk is full; raise spec.storage.size"
+    )

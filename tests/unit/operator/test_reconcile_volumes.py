@@ -168,14 +168,38 @@ def test_a_volume_larger_than_the_spec_is_not_made_smaller(scene: Scene) -> None
 def test_a_file_system_that_waits_for_a_restart_gets_one_at_a_time(scene: Scene) -> None:
     scene.rest()
     for name in ("orders-0-1", "orders-1-1"):
-        claim = scene.cluster.one("PersistentVolumeClaim", name)
-        waits = {"type": "FileSystemResizePending", "status": "True"}
-        waits["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-        claim["status"] = {"phase": "Bound", "conditions": [waits]}
+        wait_for_restart(scene, name)
     scene.look()
     assert ("delete", "Pod", "orders-0-0") in scene.cluster.writes
     assert ("delete", "Pod", "orders-1-0") not in scene.cluster.writes
     assert "RestartedToGrow" in scene.cluster.told
+
+
+def test_a_worker_that_is_not_ready_is_restarted_for_more_space_whatever_else_is_going_on(
+    scene: Scene,
+) -> None:
+    """It may be the lack of space that keeps it, and so all that waits for it."""
+    scene.rest()
+    wait_for_restart(scene, "orders-1-1")
+    for name in ("orders-0-0", "orders-1-0"):
+        pod = scene.cluster.one("Pod", name)
+        pod["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    scene.look()
+    assert ("delete", "Pod", "orders-1-0") in scene.cluster.writes
+    scene.cluster.settle()
+    follower = scene.cluster.one("Pod", "orders-1-0")
+    follower["metadata"]["creationTimestamp"] = "2026-11-01T11:30:01Z"
+    follower["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    scene.look()
+    assert ("delete", "Pod", "orders-1-0") not in scene.cluster.writes
+
+
+def wait_for_restart(scene: Scene, claim: str) -> None:
+    """A volume has grown, and its file system has not."""
+    waits = {"type": "FileSystemResizePending", "status": "True"}
+    waits["lastTransitionTime"] = "2026-11-01T11:30:00Z"
+    status = {"phase": "Bound", "conditions": [waits]}
+    scene.cluster.one("PersistentVolumeClaim", claim)["status"] = status
 
 
 def test_a_pending_volume_of_the_wrong_class_is_replaced_when_the_spec_is_mended(

@@ -76,8 +76,8 @@ def test_without_pods_nobody_is_asked(workers: Workers) -> None:
     assert workers.statuses({}) == {}
 
 
-def ask(workers: Workers, **known: bool) -> object:
-    return workers.post(pod(0, **known), "/snapshots", {"name": "s"}, "the-token")
+def ask(workers: Workers, *, dying: bool = False) -> object:
+    return workers.post(pod(0, dying=dying), "/snapshots", {"name": "s"}, "the-token")
 
 
 def test_what_is_asked_of_a_worker_carries_the_admin_token(

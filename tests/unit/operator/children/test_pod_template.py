@@ -54,6 +54,7 @@ def test_its_arguments_name_the_partition_and_files_that_are_mounted() -> None:
         "--config": "/etc/dedupestream/config/stream.yaml",
         "--partition": "3",
         "--state-dir": "/var/lib/dedupestream/state",
+        "--fenced-file": "/tmp/fenced",  # noqa: S108 # the container's own
         "--http": "0.0.0.0:8080",
         "--admin-token-file": "/etc/dedupestream/admin/token",
         "--kafka-properties": f"{KAFKA}/client.properties",

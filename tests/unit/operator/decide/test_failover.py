@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedupe_crds.worker_status import Phase
 from dedupe_operator.decide.failover import (
     Outage,
     detachments,
@@ -15,9 +16,18 @@ from dedupe_operator.decide.failover import (
     outage,
     problem,
     waits_for_its_volume,
+    was_fenced,
 )
 from dedupe_operator.labels import Object
-from tests.unit.operator.objects import NODE, NOW, attachment, node, pod, waiting
+from tests.unit.operator.objects import (
+    NODE,
+    NOW,
+    attachment,
+    node,
+    pod,
+    waiting,
+    worker_status,
+)
 
 PATIENCE = timedelta(seconds=60)
 LONG_AGO = NOW - timedelta(minutes=5)
@@ -155,3 +165,21 @@ def test_who_waits_is_told_until_when() -> None:
     assert told.reason == "NodeNotReady"
     assert "node node-1 is NotReady since 11:59:01Z" in told.message
     assert "at 12:00:01Z (spec.failover.nodeNotReadyAfter)" in told.message
+
+
+FENCED = worker_status(phase=Phase.FAILED, reason="Fenced", message="another has taken over")
+
+
+def test_a_fenced_worker_is_given_a_minute() -> None:
+    started = {"state": {"running": {"startedAt": (NOW - timedelta(seconds=60)).isoformat()}}}
+    recently = {"state": {"running": {"startedAt": (NOW - timedelta(seconds=59)).isoformat()}}}
+    assert was_fenced(pod(0, ready=False, container=started), FENCED, NOW)
+    assert not was_fenced(pod(0, ready=False, container=recently), FENCED, NOW)
+
+
+def test_only_a_fenced_worker_that_says_so_is_one() -> None:
+    other = worker_status(phase=Phase.FAILED, reason="DiskFull", message="m")
+    assert not was_fenced(pod(0, ready=False), other, NOW)
+    assert not was_fenced(pod(0, ready=False), None, NOW)
+    assert not was_fenced(pod(0, dying=True), FENCED, NOW)
+    assert not was_fenced(pod(0, ready=False, container=waiting("CrashLoopBackOff")), FENCED, NOW)

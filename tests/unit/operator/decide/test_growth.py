@@ -7,7 +7,7 @@ import pytest
 from dedupe_crds.quantity import GIB
 from dedupe_operator.decide import growth
 from dedupe_operator.labels import Object
-from tests.unit.operator.objects import NOW, claim
+from tests.unit.operator.objects import NOW, claim, pod
 
 
 def pending_resize(age: timedelta, status: str = "True") -> Object:
@@ -75,8 +75,14 @@ def test_a_file_system_that_does_not_grow_in_use_waits_for_a_restart() -> None:
     patient = claim(conditions=(pending_resize(timedelta(seconds=20)),))
     late = claim(conditions=(pending_resize(timedelta(seconds=40)),))
     over = claim(conditions=(pending_resize(timedelta(seconds=40), "False"),))
-    assert not growth.waits_for_restart(patient, NOW)
-    assert growth.waits_for_restart(late, NOW)
-    assert not growth.waits_for_restart(over, NOW)
-    assert not growth.waits_for_restart(claim(), NOW)
-    assert not growth.waits_for_restart(None, NOW)
+    assert not growth.waits_for_restart(patient, pod(), NOW)
+    assert growth.waits_for_restart(late, pod(), NOW)
+    assert not growth.waits_for_restart(over, pod(), NOW)
+    assert not growth.waits_for_restart(claim(), pod(), NOW)
+    assert not growth.waits_for_restart(None, pod(), NOW)
+
+
+def test_a_pod_that_was_made_since_has_been_restarted() -> None:
+    late = claim(conditions=(pending_resize(timedelta(seconds=40)),))
+    assert growth.waits_for_restart(late, pod(created=NOW - timedelta(seconds=41)), NOW)
+    assert not growth.waits_for_restart(late, pod(created=NOW - timedelta(seconds=39)), NOW)

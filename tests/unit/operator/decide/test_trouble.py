@@ -238,10 +238,18 @@ def test_a_claim_that_is_bound_or_still_waits_is_no_trouble() -> None:
 
 
 def test_what_the_worker_says_it_cant_do_is_a_problem() -> None:
-    said = worker_status(phase=Phase.FAILED, reason="DiskFull", message="make room")
-    assert trouble.of_worker(said) == trouble.Problem(reason="DiskFull", message="make room")
-    bare = worker_status(phase=Phase.FAILED, reason="DiskFull")
-    assert trouble.of_worker(bare) == trouble.Problem(reason="DiskFull", message="DiskFull")
+    said = worker_status(phase=Phase.FAILED, reason="Fenced", message="another took over")
+    assert trouble.of_worker(said) == trouble.Problem(reason="Fenced", message="another took over")
+    bare = worker_status(phase=Phase.FAILED, reason="Fenced")
+    assert trouble.of_worker(bare) == trouble.Problem(reason="Fenced", message="Fenced")
+
+
+def test_of_a_full_disk_it_is_told_which_field_makes_room() -> None:
+    full = trouble.of_worker(
+        worker_status(phase=Phase.FAILED, reason="DiskFull", message="no space")
+    )
+    assert full is not None
+    assert full.message == "no space; raise spec.storage.size"
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RECONCILING, Phase.STOPPING])

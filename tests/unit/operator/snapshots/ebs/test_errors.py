@@ -68,6 +68,7 @@ def test_one_that_was_throttled_is_asked_for_again_at_once(aws: AwsScene) -> Non
     assert [aws.provider.start(aws.job())] == aws.snapshot_ids()
 
 
+@pytest.mark.timeout(60)
 def test_a_look_ends_though_aws_does_not_answer(aws: AwsScene, silence: Fault) -> None:
     job = aws.taken()
     aws.restarted(answer_seconds=0.1)
@@ -226,6 +227,7 @@ def test_a_role_that_may_not_be_taken_on_is_told(aws: AwsScene, irsa: Path) -> N
     assert refusal(raised) == ("AccessDenied", False)
 
 
+@pytest.mark.timeout(60)
 @pytest.mark.usefixtures("irsa")
 def test_a_look_ends_though_roles_are_not_to_be_had(aws: AwsScene, silence: Fault) -> None:
     aws.restarted(answer_seconds=0.1)

@@ -1,6 +1,7 @@
 """Snapshots at EC2: made once, found again, judged, removed; and never those of others."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -52,6 +53,13 @@ def test_a_users_tags_do_not_replace_those_it_is_found_by(aws: AwsScene) -> None
     handle = aws.provider.start(aws.job())
     assert aws.provider.start(aws.job()) == handle
     assert aws.snapshot_ids() == [handle]
+
+
+def test_the_longest_name_of_a_snapshot_is_not_too_long_for_ec2(aws: AwsScene) -> None:
+    aws.provider.start(replace(aws.job(), snapshot="s" * 253))
+    (sent,) = (one.form for one in aws.proxy.seen if one.action == "CreateSnapshot")
+    assert len(sent["Description"]) == 255
+    assert max(len(value) for value in sent.values()) <= 256
 
 
 def test_a_volume_of_the_time_before_csi_is_known_too(aws: AwsScene) -> None:

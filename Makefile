@@ -17,8 +17,11 @@ NO_TESTS := 5
 # Nodes of a cluster that is started: make cluster-up NODES=3
 NODES ?= 1
 
+# How long the soak goes on: make soak MINUTES=120; FAULT_SEED has the same faults again
+MINUTES ?= 30
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format generate pytest test-e2e bench bench-operator images cluster-up cluster-env cluster-down \
+.PHONY: help setup demo test lint format generate pytest test-e2e soak bench bench-operator bench-recovery images cluster-up cluster-env cluster-down \
 	lock clean check-python check-java
 
 help: ## Show this list
@@ -40,9 +43,12 @@ pytest: setup check-java ## The tests alone: unit, integration, faults
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --ignore tests/e2e $(TESTS)
 
 test-e2e: setup check-java ## The tests on Kubernetes: on KUBECONFIG's if it is set, else on one made for them
-	$(BIN)/python -m tests.cluster run -- bash -ec '\
+	$(BIN)/python -m tests.cluster run --nodes 2 -- bash -ec '\
 		$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" $(E2E) || [ $$? = $(NO_TESTS) ]; \
 		$(BIN)/pytest -m alone $(E2E) || [ $$? = $(NO_TESTS) ]'
+
+soak: setup check-java ## Faults that chance picks, on Kubernetes under load, for 30 minutes (test-e2e: 5)
+	SOAK_MINUTES=$(MINUTES) $(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/pytest -s tests/e2e/test_soak.py
 
 images: setup ## Build the images of the worker and the operator
 	@$(BIN)/python -m tests.cluster images
@@ -61,6 +67,10 @@ bench: setup check-java ## Measure speed, latency and memory; updates docs/perfo
 
 bench-operator: setup check-java ## Measure the operator on Kubernetes; updates docs/performance.md
 	$(BIN)/python -m tests.cluster run -- $(BIN)/python -m benchmarks.fleet $(ARGS)
+
+bench-recovery: setup check-java ## Measure checkpoints, snapshots, restore and failover; updates docs/performance.md
+	$(BIN)/python -m benchmarks recovery $(ARGS)
+	$(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/python -m benchmarks.recovery_cluster
 
 format: setup ## Mend style where that can be done by itself
 	$(BIN)/ruff check --fix

@@ -13,9 +13,10 @@ from rich.console import Console
 from benchmarks.latency import measure_latency
 from benchmarks.machine import describe_machine
 from benchmarks.memory import measure_memory
-from benchmarks.page import PAGE, Measured, save, write_page
+from benchmarks.page import PAGE, RECOVERY, WORKER, Measured, save, write_page
 from benchmarks.processes import BenchmarkFailed
 from benchmarks.reconcile import measure_reconcile
+from benchmarks.recovery import measure_recovery
 from benchmarks.report import Result, show
 from benchmarks.testbed import Testbed
 from benchmarks.throughput import measure_throughput
@@ -23,6 +24,7 @@ from benchmarks.throughput import measure_throughput
 _OUTPUT: Final = Path("build/bench")
 _RATE: Final = 10_000
 _KEYS: Final = 10  # as many times `--messages`, in the benchmark of memory
+_SIZES: Final = (1_000_000, 10_000_000)  # ids, in the benchmark of recovery
 _BACKLOGS: Final = (0.1, 2.0)  # times `--messages`
 
 _console = Console()
@@ -95,7 +97,7 @@ def everything(messages: int, rounds: int, seconds: float, output: Path, page: P
     _run(_latency(seconds), output)
     _run(_memory(messages), output)
     _run(_reconcile(messages, rounds), output)
-    write_page(output, page)
+    write_page(WORKER, output, page)
     _console.print(f"Results in {output}; {page} is updated.")
 
 
@@ -134,11 +136,38 @@ def reconcile(messages: int, rounds: int, output: Path) -> None:
 
 
 @main.command()
+@click.option(
+    "--ids",
+    "sizes",
+    type=click.IntRange(min=100_000),
+    multiple=True,
+    default=_SIZES,
+    help="The size of a store; may be repeated.",
+)
+@_rounds
+@click.option(
+    "--checkpoints", type=click.IntRange(min=1), default=12, help="How many are made under load."
+)
+@_output
+@_page
+def recovery(
+    sizes: tuple[int, ...], rounds: int, checkpoints: int, output: Path, page: Path
+) -> None:
+    """Checkpoints, snapshots to a bucket, restore, rebuild; updates docs/performance.md."""
+    _run(
+        partial(measure_recovery, sizes=sizes, rounds=rounds, checkpoints=checkpoints),
+        output,
+    )
+    write_page(RECOVERY, output, page)
+
+
+@main.command()
 @_output
 @_page
 def write(output: Path, page: Path) -> None:
     """Write docs/performance.md from the results that are there."""
-    write_page(output, page)
+    for part in (WORKER, RECOVERY):
+        write_page(part, output, page)
 
 
 def _run(measure: Measure, output: Path) -> None:

@@ -8,17 +8,24 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks import memory, throughput
+from benchmarks import memory, recovery, rungs, throughput
 from benchmarks.latency import GOAL_P50_MS, GOAL_P99_MS, QUANTILES, Latency
 from benchmarks.memory import MemoryUse
 from benchmarks.reconcile import GOAL_PER_SECOND, KINDS, Reconcile
+from benchmarks.recovery import Recovery
 from benchmarks.report import Result
+from benchmarks.rungs import Failover, Rung
 from benchmarks.throughput import Throughput
 
 _MIB: Final = 1 << 20
 _GOAL: Final[dict[str, Any]] = {"color": "0.35", "linestyle": ":", "linewidth": 1.2}
 _BARE: Final = "#8a8f98"
 _WORKER: Final = "#2a6fdb"
+_LOOP: Final = "#9dbdf0"
+_FAILOVER_GOALS: Final = {
+    Rung.REATTACH: rungs.GOAL_REATTACH_SECONDS,
+    Rung.CSI: rungs.GOAL_CSI_SECONDS,
+}
 _SHOWN_QUANTILES: Final = QUANTILES[3:-1]  # from p50 on; the scale has no place for 100 %
 
 mpl.rcParams["svg.hashsalt"] = "benchmarks"  # the same figures give the same file
@@ -36,6 +43,10 @@ def plot(result: Result, path: Path) -> None:
             _memory(figure.subplots(), result)
         case Reconcile():
             _reconcile(figure.subplots(), result)
+        case Recovery():
+            _recovery(figure, result)
+        case Failover():
+            _failover(figure.subplots(), result)
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -114,3 +125,59 @@ def _reconcile(axes: Axes, result: Reconcile) -> None:
     axes.axvline(GOAL_PER_SECOND / 1e3, label="goal", **_GOAL)
     axes.set(yticks=[0, 1], yticklabels=["tail", "rebuild"], xlabel="thousand records / s")
     axes.legend(fontsize="small")
+
+
+def _recovery(figure: Figure, result: Recovery) -> None:
+    left, right = figure.subplots(1, 2, width_ratios=(4, 3))
+    names: list[str] = []
+    for size in result.sizes:
+        pause = size.pause
+        for name, values, color in (
+            ("output", pause.with_ms, _WORKER),
+            ("without one", pause.without_ms, _BARE),
+            ("the loop", pause.loop_ms, _LOOP),
+        ):
+            left.bar([len(names)], [float(np.median(values))], 0.6, color=color)
+            left.plot([len(names)] * len(values), values, ".", color="black", markersize=4)
+            names.append(f"{name}\n{size.keys / 1e6:g} M ids")
+    left.axhline(recovery.GOAL_PAUSE_MS, label="goal", **_GOAL)
+    left.set(title="held up by a checkpoint", ylabel="ms", ylim=(0, None))
+    left.set_xticks(range(len(names)), names, fontsize=8)
+    left.legend(fontsize="small")
+    for size in result.sizes:
+        later = size.uploads[1:]
+        right.plot(
+            [each.added_share * 100 for each in later],
+            [each.uploaded_share * 100 for each in later],
+            ".",
+            color=_WORKER if size is result.largest else _BARE,
+            markersize=9,
+            label=f"{size.keys / 1e6:g} M ids",
+        )
+    shares = [share * 100 for share in (*recovery.SHARES, 1.0)]
+    right.plot(shares, shares, label="the new ids alone", **_GOAL)
+    right.set(
+        xscale="log",
+        yscale="log",
+        title="the next snapshot to a bucket",
+        xlabel="new ids, % of all",
+        ylabel="uploaded, % of all bytes",
+    )
+    right.legend(fontsize="small")
+
+
+def _failover(axes: Axes, result: Failover) -> None:
+    names: list[str] = []
+    sizes = sorted({climb.keys for climb in result.climbs})
+    for climb in sorted(result.climbs, key=lambda c: (list(Rung).index(c.rung), c.keys)):
+        place = len(names)
+        names.append(f"{climb.rung}, {climb.keys / 1e6:g} M ids")
+        color = _WORKER if climb.keys == sizes[-1] else _BARE
+        axes.barh([place], [climb.typical], 0.6, color=color)
+        axes.plot(climb.seconds, [place] * len(climb.seconds), ".", color="black")
+        goal = _FAILOVER_GOALS.get(climb.rung)
+        if goal is not None:
+            axes.plot([goal, goal], [place - 0.4, place + 0.4], **_GOAL)
+    axes.set(xlabel="s from the loss until the partition is ready; dotted: goals", xlim=(0, None))
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.invert_yaxis()

@@ -12,12 +12,15 @@ import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.testbed import GroupOffset
 from dedupe_crds.worker_status import WorkerStatus
 from dedupe_local import tether
 
 _REPOSITORY: Final = Path(__file__).parents[1]
 _POLL_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 30.0
+_COMMAND_SECONDS: Final = 70.0  # the worker itself gives a command 60 s
+_TOKEN: Final = "bench"  # noqa: S105 # of workers on this machine's own address
 _LOG_LINES: Final = 15
 _NAMESPACE: Final = "bench"
 
@@ -27,15 +30,24 @@ class BenchmarkFailed(Exception):
 
 
 class Process:
-    """A Python module run as a process, its output going to `log`. A context manager that ends it with SIGTERM."""
+    """A Python module run as a process, its output going to `log`. A context manager that ends it with SIGTERM.
 
-    def __init__(self, module: str, *arguments: object, log: Path) -> None:
+    `environment` are variables beside this process's own.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: object,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._module = module
         self._log = log
         command = [sys.executable, "-m", module, *map(str, arguments)]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
-            env = {**os.environ, "PYTHONPATH": str(_REPOSITORY)}
+            env = {**os.environ, "PYTHONPATH": str(_REPOSITORY), **(environment or {})}
             self._process = tether.spawn(command, output=output, env=env)
         self.pid = self._process.pid
 
@@ -88,7 +100,11 @@ class Process:
 
 
 class Worker(Process):
-    """A worker with the default tuning, but for what `tuning` sets, on the state directory `home`/state."""
+    """A worker with the default tuning, but for what `tuning` sets, on the state directory `home`/state.
+
+    `spec` are fields of the manifest's spec beside, `restore_from` is the snapshot that an empty state directory is
+    filled from.
+    """
 
     def __init__(
         self,
@@ -97,16 +113,23 @@ class Worker(Process):
         input_topic: str,
         output_topic: str,
         tuning: Mapping[str, object] | None = None,
+        *,
+        spec: Mapping[str, object] | None = None,
+        restore_from: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.state_dir = home / "state"
         self.group = f"{_NAMESPACE}.{output_topic}"
         self._endpoint = home / "endpoint"
         self._endpoint.unlink(missing_ok=True)
+        self._bootstrap_servers, self._input_topic = bootstrap_servers, input_topic
         self._http = httpx.Client(timeout=10.0)
-        manifest = home / "stream.yaml"
+        manifest, token = home / "stream.yaml", home / "token"
+        token.write_text(_TOKEN)
+        worker = {"worker": {"tuning": dict(tuning or {})}}
         manifest.write_text(
-            _manifest(bootstrap_servers, input_topic, output_topic, dict(tuning or {}))
+            _manifest(bootstrap_servers, input_topic, output_topic, {**worker, **(spec or {})})
         )
         super().__init__(
             "dedupe_worker",
@@ -115,12 +138,37 @@ class Worker(Process):
             *("--state-dir", self.state_dir),
             *("--http", "127.0.0.1:0"),
             *("--endpoint-file", self._endpoint),
+            *("--admin-token-file", token),
+            *(("--restore-from", restore_from) if restore_from else ()),
             log=home / "worker.log",
+            environment=environment,
         )
 
     def wait_until_ready(self, deadline_seconds: float = 120.0) -> None:
         """Wait until it is reconciled and at work."""
         self.wait_until(self._is_ready, "it is ready", deadline_seconds=deadline_seconds)
+
+    def wait_until_committed(self, end: int, deadline_seconds: float = 600.0) -> None:
+        """Wait until it has read its input up to an offset, and committed that."""
+        committed = GroupOffset(self._bootstrap_servers, self.group, self._input_topic)
+        try:
+            self.wait_until(
+                lambda: committed() >= end,
+                f"it has committed offset {end}",
+                deadline_seconds=deadline_seconds,
+            )
+        finally:
+            committed.close()
+
+    def post(self, path: str, **fields: object) -> bytes:
+        """Ask it for something, as the operator does. Raises httpx.HTTPError."""
+        answer = self._http.post(
+            self._url(path),
+            json=fields,
+            headers={"Authorization": f"Bearer {_TOKEN}"},
+            timeout=_COMMAND_SECONDS,
+        )
+        return answer.raise_for_status().content
 
     def status(self) -> WorkerStatus:
         """What it says of itself."""
@@ -144,11 +192,14 @@ class Worker(Process):
             return False
 
     def _get(self, path: str) -> httpx.Response:
-        return self._http.get(f"http://{self._endpoint.read_text().strip()}{path}")
+        return self._http.get(self._url(path))
+
+    def _url(self, path: str) -> str:
+        return f"http://{self._endpoint.read_text().strip()}{path}"
 
 
 def _manifest(
-    bootstrap_servers: str, input_topic: str, output_topic: str, tuning: dict[str, object]
+    bootstrap_servers: str, input_topic: str, output_topic: str, spec: dict[str, object]
 ) -> str:
     """A stream named after its output topic."""
     document = {
@@ -160,7 +211,7 @@ def _manifest(
             "input": {"topic": input_topic},
             "output": {"topic": output_topic},
             "id": {"from": "Key"},
-            "worker": {"tuning": tuning},
+            **spec,
         },
     }
     return yaml.safe_dump(document)

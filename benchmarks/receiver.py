@@ -1,8 +1,8 @@
 """Receives what the pacer sent, and notes when. A process of its own.
 
-`python -m benchmarks.receiver BOOTSTRAP TOPIC COUNT RESULT`: reads the first COUNT committed records of partition 0,
-one poll each, and writes a numpy file of shape (2, COUNT): when each was sent and received, in nanoseconds of the
-monotonic clock, and its own CPU seconds beside it (RESULT.cpu).
+`python -m benchmarks.receiver BOOTSTRAP TOPIC COUNT RESULT`: reads the first COUNT committed records of partition 0
+(with `--from OFFSET` those from there on), one poll each, and writes a numpy file of shape (2, COUNT): when each was
+sent and received, in nanoseconds of the monotonic clock, and its own CPU seconds beside it (RESULT.cpu).
 """
 
 import time
@@ -24,7 +24,8 @@ _SILENCE_SECONDS: Final = 60.0
 @click.argument("topic")
 @click.argument("count", type=int)
 @click.argument("result", type=click.Path(path_type=Path))
-def main(bootstrap_servers: str, topic: str, count: int, result: Path) -> None:
+@click.option("--from", "first", type=int, default=0)
+def main(bootstrap_servers: str, topic: str, count: int, result: Path, first: int) -> None:
     """Receive, and write to RESULT."""
     consumer = Consumer(
         {
@@ -34,7 +35,7 @@ def main(bootstrap_servers: str, topic: str, count: int, result: Path) -> None:
             "isolation.level": "read_committed",
         }
     )
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, 0, first)])
     times = np.zeros((2, count), np.int64)
     for position in range(count):
         record = consumer.poll(_SILENCE_SECONDS)

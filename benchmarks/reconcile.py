@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from benchmarks.measure import cpu_seconds_of
 from benchmarks.processes import BenchmarkFailed, Worker
-from benchmarks.testbed import GroupOffset, Testbed
+from benchmarks.testbed import Testbed
 from benchmarks.traffic import Sender, traffic
 
 GOAL_PER_SECOND: Final = 150_000
@@ -78,7 +78,7 @@ def measure_reconcile(
     tell(f"sending {records:,} messages and deduplicating them")
     Sender(servers, source).send(traffic(records, repeat_rate=0.0).numbers)
     with Worker(home, servers, source, target) as worker:
-        _wait_for(testbed, worker, source, records)
+        worker.wait_until_committed(records, _DEADLINE_SECONDS)
     runs = []
     for number in range(1, rounds + 1):
         for kind in KINDS:
@@ -91,16 +91,6 @@ def measure_reconcile(
     if wrong := [run for run in runs if run.records != records]:
         raise BenchmarkFailed(f"not all {records} records were read: {wrong[0]}")
     return Reconcile(records=records, runs=runs)
-
-
-def _wait_for(testbed: Testbed, worker: Worker, source: str, end: int) -> None:
-    committed = GroupOffset(testbed.bootstrap_servers, worker.group, source)
-    try:
-        worker.wait_until(
-            lambda: committed() >= end, "all is committed", deadline_seconds=_DEADLINE_SECONDS
-        )
-    finally:
-        committed.close()
 
 
 def _start(home: Path, testbed: Testbed, source: str, target: str, kind: Kind) -> ReconcileRun:

@@ -1,7 +1,6 @@
 """The results as tables, and as what was reached of the goals: one form for the terminal and for the page."""
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table as RichTable
@@ -11,30 +10,21 @@ from benchmarks.latency import Latency, LatencyRun
 from benchmarks.machine import Machine
 from benchmarks.memory import MemoryUse
 from benchmarks.reconcile import Reconcile
+from benchmarks.recovery import Recovery
+from benchmarks.recovery_report import (
+    failover_goals,
+    failover_tables,
+    recovery_goals,
+    recovery_tables,
+)
+from benchmarks.rungs import Failover
+from benchmarks.tables import Goal, Table
 from benchmarks.throughput import LoopRun, Throughput
 
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 
-Result = Throughput | Latency | MemoryUse | Reconcile
-
-
-class Table(NamedTuple):
-    """A table of texts: the first column is what a row is about, the others are figures."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
-
-
-class Goal(NamedTuple):
-    """What was wanted, and what was measured."""
-
-    what: str
-    wanted: str
-    measured: str
-    reached: bool
+Result = Throughput | Latency | MemoryUse | Reconcile | Recovery | Failover
 
 
 def tables_of(result: Result) -> list[Table]:
@@ -48,6 +38,10 @@ def tables_of(result: Result) -> list[Table]:
             return [_memory(result)]
         case Reconcile():
             return [_reconcile(result)]
+        case Recovery():
+            return recovery_tables(result)
+        case Failover():
+            return failover_tables(result)
 
 
 def goals_of(result: Result) -> list[Goal]:
@@ -74,6 +68,10 @@ def goals_of(result: Result) -> list[Goal]:
             reached = rate >= reconcile.GOAL_PER_SECOND
             what = f"reconcile of a tail of {result.records:,} records"
             return [Goal(what, f"≥ {reconcile.GOAL_PER_SECOND:,}/s", f"{rate:,.0f}/s", reached)]
+        case Recovery():
+            return recovery_goals(result)
+        case Failover():
+            return failover_goals(result)
 
 
 def machine_text(machine: Machine) -> str:

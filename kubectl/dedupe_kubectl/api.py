@@ -10,7 +10,7 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 from pydantic import ValidationError
 
-from dedupe_crds.openapi import PLURAL
+from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.stream import API_VERSION
 from dedupe_crds.worker_status import WorkerStatus
 from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound, PluginError
@@ -21,6 +21,7 @@ PARALLEL_CALLS: Final = 16
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
 _WORKER_PORT: Final = 8080
+_PATCH: Final = "application/merge-patch+json"
 INSTALL: Final = (
     "helm install dedupestream charts/dedupestream -n dedupestream-system --create-namespace"
 )
@@ -57,18 +58,34 @@ class Api:
 
     def streams(self, namespace: str | None) -> list[Object]:
         """All streams of a namespace, or of all namespaces."""
-        return self._items(_streams_path(namespace), f"list dedupestreams {_where(namespace)}")
+        return self._items(_path(PLURAL, namespace), f"list dedupestreams {_where(namespace)}")
 
     def stream(self, namespace: str, name: str) -> Object:
         """One stream."""
-        path = f"{_streams_path(namespace)}/{quote(name, safe='')}"
+        path = _path(PLURAL, namespace, name)
         return self._json("GET", path, f"get dedupestream {name} {_where(namespace)}")
 
     def patch_stream(self, namespace: str, name: str, change: Object) -> Object:
         """Change some fields of a stream, by a JSON merge patch."""
-        path = f"{_streams_path(namespace)}/{quote(name, safe='')}"
+        path = _path(PLURAL, namespace, name)
         act = f"patch dedupestream {name} {_where(namespace)}"
         return self._json("PATCH", path, act, [("fieldManager", FIELD_MANAGER)], change)
+
+    def snapshots(self, namespace: str) -> list[Object]:
+        """All DedupeSnapshots of a namespace."""
+        act = f"list dedupesnapshots {_where(namespace)}"
+        return self._items(_path(SNAPSHOT_PLURAL, namespace), act)
+
+    def snapshot(self, namespace: str, name: str) -> Object:
+        """One DedupeSnapshot."""
+        act = f"get dedupesnapshot {name} {_where(namespace)}"
+        return self._json("GET", _path(SNAPSHOT_PLURAL, namespace, name), act)
+
+    def create_snapshot(self, namespace: str, wanted: Object) -> Object:
+        """Create a DedupeSnapshot."""
+        act = f"create dedupesnapshot {wanted['metadata']['name']} {_where(namespace)}"
+        query = [("fieldManager", FIELD_MANAGER)]
+        return self._json("POST", _path(SNAPSHOT_PLURAL, namespace), act, query, wanted)
 
     def pods(self, namespace: str, stream: str) -> list[Object]:
         """The pods of a stream's workers."""
@@ -136,7 +153,7 @@ class Api:
             query_params=query,
             header_params={
                 "Accept": "application/json",
-                "Content-Type": "application/merge-patch+json",
+                "Content-Type": _PATCH if method == "PATCH" else "application/json",
             },
             body=body,
             auth_settings=["BearerToken"],
@@ -168,19 +185,21 @@ def refusal(code: int, answer: object, act: str) -> PluginError:
         )
     if code == 404 and (status.get("details") or {}).get("name"):
         return NotFound(
-            f"cannot {act}: there is none; `kubectl dedupe status -A` lists all streams"
+            f"cannot {act}: there is none; `kubectl dedupe status -A` lists all streams, "
+            "`kubectl dedupe snapshots` their snapshots"
         )
     if code == 404:
         return NotFound(
-            f"cannot {act}: this cluster knows no {API_VERSION} DedupeStreams; install the operator "
+            f"cannot {act}: this cluster knows no such kind in {API_VERSION}; install the operator "
             f"with its chart: {INSTALL}"
         )
     return PluginError(f"cannot {act}: {message}")
 
 
-def _streams_path(namespace: str | None) -> str:
+def _path(plural: str, namespace: str | None, name: str = "") -> str:
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"/apis/{API_VERSION}{within}/{PLURAL}"
+    one = f"/{quote(name, safe='')}" if name else ""
+    return f"/apis/{API_VERSION}{within}/{plural}{one}"
 
 
 def _where(namespace: str | None) -> str:

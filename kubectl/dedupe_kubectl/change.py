@@ -1,20 +1,17 @@
 """`kubectl dedupe suspend`, `resume` and `restart`: one patch, and waiting for what comes of it."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Protocol
 
 from rich.console import Console
-from rich.markup import escape
 
 from dedupe_crds.ranges import ranges
 from dedupe_crds.status import PartitionPhase
 from dedupe_kubectl.api import Api
-from dedupe_kubectl.errors import TimedOut
 from dedupe_kubectl.objects import (
-    PAUSE,
+    PAUSED,
     RESTART,
     Object,
     Stream,
@@ -22,9 +19,7 @@ from dedupe_kubectl.objects import (
     is_ready,
     read_stream,
 )
-
-_POLL_SECONDS: Final = 1.0
-_PAUSED: Final = f"the annotation {PAUSE} keeps the operator off it"
+from dedupe_kubectl.waiting import say, tell_if_paused, wait
 
 
 class Progress(Protocol):
@@ -78,9 +73,6 @@ def carry_out(
         PluginError: it is not allowed, or did not come to its end in time.
     """
 
-    def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-
     def look() -> tuple[Stream, Mapping[int, Object]]:
         stream = read_stream(api.stream(namespace, change.stream))
         return stream, by_partition(api.pods(namespace, change.stream))
@@ -90,42 +82,16 @@ def carry_out(
     if timeout_seconds is not None:
         uids = {number: pod["metadata"]["uid"] for number, pod in look()[1].items()}
     if change.is_done(before):
-        say(f"{before.title} is {change.said} already")
+        say(console, f"{before.title} is {change.said} already")
     else:
         api.patch_stream(namespace, change.stream, change.patch)
-        say(f"{before.title} {change.said}")
-    if before.paused:
-        say(f"Paused: {_PAUSED}; nothing happens until that is removed.")
+        say(console, f"{before.title} {change.said}")
+    tell_if_paused(before, console)
     if timeout_seconds is None:
         return
-    with console.status("waiting") as shown:
-        told = (lambda line: shown.update(escape(line))) if console.is_terminal else say
-        until(change.progress(uids), look, told, timeout_seconds)
-    say(f"{before.title}: {change.done}")
-
-
-def until(
-    progress: Progress,
-    look: Callable[[], tuple[Stream, Mapping[int, Object]]],
-    tell: Callable[[str], None],
-    timeout_seconds: float,
-) -> None:
-    """Look until nothing is missing, and tell what is, whenever that changes.
-
-    Raises:
-        TimedOut: something still is, after so long.
-    """
-    deadline, told = time.monotonic() + timeout_seconds, ""
-    while missing := progress(*look()):
-        if time.monotonic() >= deadline:
-            raise TimedOut(
-                f"still waiting after {timeout_seconds:.0f} s: {missing}; "
-                "`kubectl dedupe describe-problem` says why"
-            )
-        if missing != told:
-            tell(missing)
-        told = missing
-        time.sleep(_POLL_SECONDS)
+    progress = change.progress(uids)
+    wait(console, lambda: progress(*look()), timeout_seconds)
+    say(console, f"{before.title}: {change.done}")
 
 
 def to_suspend(stream: Stream, pods: Mapping[int, Object]) -> str:
@@ -170,5 +136,5 @@ def to_restart(before: Mapping[int, str]) -> Progress:
 
 def _held(stream: Stream) -> str:
     if stream.paused:
-        return _PAUSED
+        return PAUSED
     return "" if stream.observed else "the operator has not seen the change yet"

@@ -1,20 +1,23 @@
 """Streams and pods as the API server has them, read leniently: newer releases may say more."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from dedupe_crds.ranges import ranges
 from dedupe_crds.status import Condition, PartitionStatus, StreamStatus
 from dedupe_crds.stream import GROUP
 from dedupe_kubectl.errors import PluginError
 
 Object = dict[str, Any]
 """A Kubernetes object, as JSON."""
+_Status = TypeVar("_Status", bound=BaseModel)
 
 PAUSE: Final = f"{GROUP}/pause-reconciliation"
+PAUSED: Final = f"the annotation {PAUSE} keeps the operator off it"
 RESTART: Final = f"{GROUP}/restart"
 STREAM_LABEL: Final = f"{GROUP}/stream"
 PARTITION_LABEL: Final = f"{GROUP}/partition"
@@ -22,7 +25,8 @@ PARTITION_LABEL: Final = f"{GROUP}/partition"
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A DedupeStream. `changed` is when its user last wrote to it, as far as that is recorded."""
+    """A DedupeStream. `changed` is when its user last wrote to it, as far as that is recorded, and
+    `snapshots` who makes its snapshots, None if nobody does."""
 
     namespace: str
     name: str
@@ -34,6 +38,8 @@ class Stream:
     suspended: bool
     paused: bool
     flow: str
+    snapshots: str | None
+    annotations: Mapping[str, str]
     status: StreamStatus
 
     @property
@@ -55,6 +61,17 @@ class Stream:
         """The status of one partition."""
         return next((one for one in self.status.partitions if one.partition == number), None)
 
+    def require(self, numbers: Iterable[int]) -> None:
+        """Fail if the stream is not known to have these partitions.
+
+        Raises:
+            PluginError: it has others, or the operator has not said which.
+        """
+        known = [one.partition for one in self.status.partitions]
+        if unknown := set(numbers) - set(known):
+            has = f"it has {ranges(known)}" if known else "the operator has told of none yet"
+            raise PluginError(f"{self.title} has no partition {ranges(unknown)}: {has}")
+
 
 def read_stream(document: Object) -> Stream:
     """Read a DedupeStream.
@@ -63,14 +80,7 @@ def read_stream(document: Object) -> Stream:
         PluginError: its status is of a release this plugin does not know.
     """
     metadata, spec = document["metadata"], document.get("spec") or {}
-    try:
-        status = StreamStatus.model_validate(document.get("status") or {}, extra="ignore")
-    except ValidationError as error:
-        fields = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
-        raise PluginError(
-            f"the status of {metadata['namespace']}/{metadata['name']} is of another release of "
-            f"dedupestream ({fields}): install the plugin of the operator's version"
-        ) from error
+    status = read_status(document, StreamStatus)
     created = datetime.fromisoformat(metadata["creationTimestamp"])
     deleting = metadata.get("deletionTimestamp")
     return Stream(
@@ -83,9 +93,28 @@ def read_stream(document: Object) -> Stream:
         finalizers=metadata.get("finalizers") or (),
         suspended=spec.get("suspend") is True,
         paused=(metadata.get("annotations") or {}).get(PAUSE) == "true",
+        snapshots=(spec.get("snapshots") or {}).get("provider"),
+        annotations=metadata.get("annotations") or {},
         flow=f"{_topic(spec, 'input')} → {_topic(spec, 'output')}",
         status=status,
     )
+
+
+def read_status(document: Object, model: type[_Status]) -> _Status:
+    """The status of an object, without the fields of newer releases.
+
+    Raises:
+        PluginError: it is of a release this plugin does not know.
+    """
+    metadata = document["metadata"]
+    try:
+        return model.model_validate(document.get("status") or {}, extra="ignore")
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
+        raise PluginError(
+            f"the status of {metadata['namespace']}/{metadata['name']} is of another release of "
+            f"dedupestream ({fields}): install the plugin of the operator's version"
+        ) from error
 
 
 def by_partition(pods: Iterable[Object]) -> dict[int, Object]:

@@ -27,7 +27,11 @@ _SHOWN_EVENTS: Final = 3
 # in terms of the manifest.
 _PARTITION_ADVICE: Final = {
     "BrokerUnavailable": "check spec.kafka.bootstrapServers, and that pods can reach the brokers",
+    "BucketRefused": "check spec.snapshots.s3: the bucket, and what its credentials allow",
+    "BucketUnavailable": "check spec.snapshots.s3.endpoint, and that pods can reach it",
     "DiskFull": "raise spec.storage.size",
+    "IdentityRefused": "wait for the partition to get a volume of its own, and find out who swapped volumes",
+    "RestoreFailed": "wait for the next source; those left: kubectl dedupe snapshots STREAM",
     "VolumeExpansionFailed": "see the events of the PersistentVolumeClaim",
     "VolumeNotMounted": "mend what the message names",
     "VolumeNotProvisioned": "mend what the message names",
@@ -36,6 +40,9 @@ _PARTITION_ADVICE: Final = {
 }
 _STREAM_ADVICE: Final = {
     **_PARTITION_ADVICE,
+    "InvalidSchedule": "correct spec.snapshots.schedule, a cron schedule in UTC",
+    "LastSnapshotFailed": "mend what the message names, then make one: kubectl dedupe snapshot STREAM",
+    "SnapshotOverdue": "see what holds it: kubectl dedupe snapshots STREAM",
     "InvalidManifest": "correct the field that is named, and apply the manifest again",
     "NotAuthorized": "correct client.properties in the Secret of spec.kafka.configSecretRef, or grant the rights",
     "SecretInvalid": "correct the key client.properties of the Secret of spec.kafka.configSecretRef",
@@ -225,7 +232,7 @@ def _of_conditions(stream: Stream, findings: Sequence[_Finding]) -> list[Problem
     for type_, bad, what in (
         ("Degraded", "True", "The stream is degraded"),
         ("WindowHealthy", "False", "Ids are forgotten too soon"),
-        ("SnapshotsHealthy", "False", "Snapshots fail"),
+        ("SnapshotsHealthy", "False", "Snapshots are not as they should be"),
     ):
         condition = stream.condition(type_, bad)
         if condition is None:

@@ -7,11 +7,18 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dedupe_crds.status import ConditionStatus, PartitionStatus
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.worker_status import DownloadStatus, Phase, WorkerStatus
 from dedupe_kubectl.look import Look
 from dedupe_kubectl.objects import Object, Stream
+from dedupe_kubectl.words import duration, size
 
 _RATE_SECONDS: Final = 10.0
+_UNWELL: Final = (
+    ("Degraded", "True"),
+    ("WindowHealthy", "False"),
+    ("SnapshotsHealthy", "False"),
+    ("Ready", "False"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +93,7 @@ def stream_note(stream: Stream) -> str:
     """Say what a user should know of a stream that is not as it should be."""
     if not stream.status.conditions:
         return "the operator has not seen it yet"
-    for type_, bad in (("Degraded", "True"), ("WindowHealthy", "False"), ("Ready", "False")):
+    for type_, bad in _UNWELL:
         found = stream.condition(type_, bad)
         if found and not (type_ == "Ready" and stream.suspended):
             return found.message
@@ -149,9 +156,35 @@ def _restored_from(told: PartitionStatus) -> str | None:
 
 def _note(told: PartitionStatus, worker: WorkerStatus | None) -> str:
     if worker is None:
-        return told.message or ""
+        return told.message or _on_its_way(told)
     if worker.reason:
         return f"{worker.reason}: {worker.message}" if worker.message else worker.reason
+    if worker.phase is Phase.RESTORING and (download := worker.download):
+        return arrived(download.bytes, download.total_bytes, _time_left(download))
     if worker.reconcile and not worker.ready and worker.reconcile.remaining:
         return f"{worker.reconcile.remaining:,} to reconcile"
     return "" if worker.window.healthy else "the window is shorter than alertBelow"
+
+
+def _on_its_way(told: PartitionStatus) -> str:
+    """How far a store is that its worker says nothing of, as the operator last saw."""
+    if told.restoring:
+        restoring = told.restoring
+        return arrived(restoring.bytes, restoring.total_bytes, seconds(restoring.remaining))
+    return f"{told.reconciling:,} to reconcile" if told.reconciling else ""
+
+
+def arrived(part: int, whole: int, seconds_left: float | None) -> str:
+    """Say how far a store is on its way.
+
+    >>> arrived(512, 2048, 75), arrived(512, 2048, None)
+    ('512 of 2Ki restored, 1m15s to come', '512 of 2Ki restored')
+    """
+    shown = f"{size(part)} of {size(whole)} restored"
+    return shown if seconds_left is None else f"{shown}, {duration(seconds_left)} to come"
+
+
+def _time_left(download: DownloadStatus) -> float | None:
+    if not download.bytes:
+        return None
+    return download.seconds * (download.total_bytes - download.bytes) / download.bytes

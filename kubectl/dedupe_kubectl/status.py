@@ -15,7 +15,14 @@ from dedupe_kubectl.errors import NoAccess
 from dedupe_kubectl.look import Look, look_at
 from dedupe_kubectl.objects import Stream, read_stream
 from dedupe_kubectl.rows import PartitionRow, Rates, partition_rows
-from dedupe_kubectl.tables import as_json, look_json, stream_json, stream_view, streams_table
+from dedupe_kubectl.tables import (
+    as_json,
+    look_json,
+    print_table,
+    stream_json,
+    stream_view,
+    streams_table,
+)
 
 _RATE_SECONDS: Final = 1.0
 _WATCH_SECONDS: Final = 2.0
@@ -43,7 +50,7 @@ def show_status(api: Api, options: StatusOptions, console: Console) -> None:
     elif options.watch:
         _watch(lambda: _view(api, options, rates), console)
     else:
-        _print(console, _view(api, options, rates))
+        print_table(console, _view(api, options, rates))
 
 
 def _view(api: Api, options: StatusOptions, rates: Rates) -> RenderableType:
@@ -100,18 +107,7 @@ def _watch(view: Callable[[], RenderableType], console: Console) -> None:
                 if console.is_terminal:
                     live.update(drawn, refresh=True)
                 else:
-                    _print(console, drawn)
+                    print_table(console, drawn)
                 time.sleep(_WATCH_SECONDS)
     except KeyboardInterrupt:
         return
-
-
-def _print(console: Console, drawn: RenderableType) -> None:
-    """Print it, without the blanks that fill the last column where a program reads it."""
-    if console.is_terminal:
-        console.print(drawn)
-        return
-    with console.capture() as captured:
-        console.print(drawn)
-    for line in captured.get().splitlines():
-        console.out(line.rstrip(), highlight=False)

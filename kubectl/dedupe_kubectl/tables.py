@@ -7,19 +7,20 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from pydantic.alias_generators import to_camel
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
 from dedupe_kubectl.look import Look
 from dedupe_kubectl.objects import Stream
 from dedupe_kubectl.rows import PartitionRow, seconds, stream_note, stream_state
-from dedupe_kubectl.words import UNKNOWN, count, duration, share
+from dedupe_kubectl.snapshots import Snapshot
+from dedupe_kubectl.words import UNKNOWN, count, duration, share, size
 
-_GOOD: Final = {"Running", "True"}
+_GOOD: Final = {"Running", "True", "Completed"}
 _BAD: Final = {"Failed", "False"}
 _TEXTS: Final = {"PHASE", "POD", "NODE", "VOLUME", "RESTORED FROM", "NOTE"}
-_NAMES: Final = {"NAMESPACE", "NAME", "READY", "STATE"}
+_NAMES: Final = {"NAMESPACE", "NAME", "READY", "STATE", "STREAM", "PROVIDER"}
 
 _Number = TypeVar("_Number", int, float)
 
@@ -41,7 +42,7 @@ def streams_table(streams: Sequence[Stream], now: datetime, *, with_namespace: b
         }
         for stream in streams
     ]
-    return _table(lines, without=set() if with_namespace else {"NAMESPACE"})
+    return table(lines, without=set() if with_namespace else {"NAMESPACE"})
 
 
 def stream_view(look: Look, rows: Sequence[PartitionRow], now: datetime) -> RenderableType:
@@ -74,7 +75,39 @@ def partitions_table(rows: Sequence[PartitionRow], now: datetime) -> Table:
         }
         for row in rows
     ]
-    return _table(lines, total=_totals(rows) if len(rows) > 1 else None)
+    return table(lines, total=_totals(rows) if len(rows) > 1 else None)
+
+
+def snapshots_table(snapshots: Sequence[Snapshot], now: datetime) -> Table:
+    """Build the table of snapshots."""
+    return table(
+        [
+            {
+                "NAME": one.name,
+                "STREAM": one.stream,
+                "PHASE": _coloured(one.phase),
+                "PROVIDER": one.status.provider or UNKNOWN,
+                "PARTITIONS": one.status.progress or UNKNOWN,
+                "SIZE": size(one.size),
+                "KEYS": count(one.keys),
+                "WINDOW": duration(seconds(one.window)),
+                "AGE": duration((now - one.created).total_seconds()),
+                "NOTE": escape(one.why_failed),
+            }
+            for one in snapshots
+        ]
+    )
+
+
+def print_table(console: Console, drawn: RenderableType) -> None:
+    """Print it, without the blanks that fill the last column where a program reads it."""
+    if console.is_terminal:
+        console.print(drawn)
+        return
+    with console.capture() as captured:
+        console.print(drawn)
+    for line in captured.get().splitlines():
+        console.out(line.rstrip(), highlight=False)
 
 
 def as_json(value: object) -> str:
@@ -127,20 +160,20 @@ def _headline(stream: Stream) -> str:
     return f"{stream.title}: {stream.flow}, {stream_state(stream)}{counted}"
 
 
-def _table(
+def table(
     lines: Sequence[Mapping[str, str]],
     *,
     without: set[str] | None = None,
     total: Mapping[str, str] | None = None,
 ) -> Table:
-    """Cells by the heads of their columns; notes only if there are any."""
+    """Build a table of cells by the heads of their columns; notes only if there are any."""
     hidden = (without or set()) | (set() if any(line["NOTE"] for line in lines) else {"NOTE"})
     shown = [head for head in lines[0] if head not in hidden]
-    table = Table(
+    drawn = Table(
         box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", show_footer=bool(total)
     )
     for head in shown:
-        table.add_column(
+        drawn.add_column(
             head,
             (total or {}).get(head, ""),
             justify="left" if head in _TEXTS | _NAMES else "right",
@@ -148,8 +181,8 @@ def _table(
             overflow="fold" if head in _TEXTS else "ellipsis",
         )
     for line in lines:
-        table.add_row(*(line[head] for head in shown))
-    return table
+        drawn.add_row(*(line[head] for head in shown))
+    return drawn
 
 
 def _coloured(word: str) -> str:

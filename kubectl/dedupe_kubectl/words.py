@@ -5,6 +5,7 @@ from datetime import timedelta
 from dedupe_crds.quantity import format_duration
 
 UNKNOWN = "-"
+_UNITS = ("", "Ki", "Mi", "Gi", "Ti")
 
 
 def count(number: float | None) -> str:
@@ -38,3 +39,16 @@ def share(part: int | None, whole: int | None) -> str:
     if part is None or not whole:
         return count(part)
     return f"{part:,} ({100 * part / whole:.1f} %)"
+
+
+def size(number: float | None) -> str:
+    """Write bytes, to three digits.
+
+    >>> size(3 * 1024**3), size(1536), size(999), size(None)
+    ('3Gi', '1.5Ki', '999', '-')
+    """
+    if number is None:
+        return UNKNOWN
+    power = min(max(int(number).bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    amount = number / 1024**power
+    return f"{amount:.3g}{_UNITS[power]}" if amount < 1000 else f"{amount:.0f}{_UNITS[power]}"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Unpack
 
 import click
 from rich.console import Console
@@ -11,10 +12,12 @@ from rich.console import Console
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
 from dedupe_kafka.errors import StreamError
+from dedupe_local.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.checks import summary
 from dedupe_local.errors import LocalError
 from dedupe_local.run import RunOptions, run_stream
 from dedupe_pipeline.errors import PipelineError
+from dedupe_worker.bootstrap.options import RequestValues, make_request, request_options
 
 
 class _Duration(click.ParamType[timedelta]):
@@ -30,6 +33,28 @@ class _Duration(click.ParamType[timedelta]):
 
 
 _MANIFEST = click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
+_BOOTSTRAP_SERVERS = click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT",
+    help="Kafka to use in place of the manifest's; without it, an embedded broker is started.",
+)
+_STATE_DIR = click.option(
+    "--state-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where stores, logs and the embedded broker's topics are kept. "
+    "Default: ~/.local/state/dedupestream/NAMESPACE/NAME.",
+)
+_KAFKA_PROPERTIES = click.option(
+    "--kafka-properties",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="librdkafka client properties (SASL, TLS), one key=value a line.",
+)
+_PARTITIONS = click.option(
+    "--partitions",
+    type=click.IntRange(1, 10_000),
+    help="Embedded broker only: partitions of the input topic if it has to be created. "
+    "[default: 4]",
+)
 
 
 @click.group()
@@ -48,17 +73,8 @@ def validate(manifest: Path) -> None:
 
 @main.command()
 @_MANIFEST
-@click.option(
-    "--bootstrap-servers",
-    metavar="HOST:PORT",
-    help="Kafka to use in place of the manifest's; without it, an embedded broker is started.",
-)
-@click.option(
-    "--state-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where stores, logs and the embedded broker's topics are kept. "
-    "Default: ~/.local/state/dedupestream/NAMESPACE/NAME.",
-)
+@_BOOTSTRAP_SERVERS
+@_STATE_DIR
 @click.option("--drain", is_flag=True, help="End when the input is read to its present end.")
 @click.option(
     "--drain-timeout",
@@ -67,17 +83,8 @@ def validate(manifest: Path) -> None:
     show_default=True,
     help="With --drain: give up when a partition makes no progress for so long.",
 )
-@click.option(
-    "--kafka-properties",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="librdkafka client properties (SASL, TLS), one key=value a line.",
-)
-@click.option(
-    "--partitions",
-    type=click.IntRange(1, 10_000),
-    help="Embedded broker only: partitions of the input topic if it has to be created. "
-    "[default: 4]",
-)
+@_KAFKA_PROPERTIES
+@_PARTITIONS
 def run(
     *,
     manifest: Path,
@@ -98,6 +105,46 @@ def run(
     )
     with _told_plainly():
         run_stream(load_manifest(manifest), options, Console())
+
+
+@main.command()
+@_MANIFEST
+@request_options
+@_BOOTSTRAP_SERVERS
+@_STATE_DIR
+@_KAFKA_PROPERTIES
+@_PARTITIONS
+@click.option(
+    "--partition",
+    "only",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Fill only this one; may be given several times. Default: all of them.",
+)
+def bootstrap(
+    *,
+    manifest: Path,
+    bootstrap_servers: str | None,
+    state_dir: Path | None,
+    kafka_properties: Path | None,
+    partitions: int | None,
+    only: tuple[int, ...],
+    **request: Unpack[RequestValues],
+) -> None:
+    """Fill the stores of a new stream with ids that were delivered before it.
+
+    The ids come from a topic, or from files with a column for the id, one for when it was seen and, if need be, one
+    for its partition. If it is interrupted, the same command goes on where it was.
+    """
+    options = BootstrapOptions(
+        bootstrap_servers=bootstrap_servers,
+        state_dir=state_dir,
+        kafka_properties=kafka_properties,
+        partitions=partitions,
+        only=only,
+    )
+    with _told_plainly():
+        bootstrap_stream(load_manifest(manifest), make_request(**request), options, Console())
 
 
 @contextmanager

@@ -27,9 +27,9 @@ class Plan:
 class Failover:
     """Carries out what `decide.failover` chooses.
 
-    First a `plan`, which is put on record with `findings.failovers`, then `act`. Whatever an operator leaves undone that
-    is killed in between, or between any two of its writes, another finds from what is there. Nothing is read while
-    all pods are ready.
+    First a `plan`, which is put on record with `findings.failovers`, then `act`. What an operator leaves undone that is
+    killed in between, or between any two of its writes, another finds from what is there. Nothing is read while all
+    pods are ready.
     """
 
     def __init__(self, api: KubernetesApi) -> None:
@@ -39,9 +39,7 @@ class Failover:
 
     def plan(self, look: Look, findings: Findings) -> Plan:
         """Find the workers that are due to be moved, and say of the others when they will be."""
-        metadata = look.stream.metadata
-        key = Key(metadata.namespace, metadata.name)
-        nodes = Nodes(self._api, look.now, self._missing.pop(key, {}))
+        nodes = Nodes(self._api, look.now, self._missing.pop(_key(look), {}))
         pods = failover.in_doubt(look.observed.pods)
         patience = look.stream.spec.failover.node_not_ready_after
         try:
@@ -49,9 +47,6 @@ class Failover:
         except KubernetesError as error:
             findings.stream_problems.append(with_advice(error.reason, str(error)))
             return Plan(nodes=nodes)
-        finally:
-            if nodes.missing:
-                self._missing[key] = nodes.missing
         moves = failover.moves(pods, outages, patience=patience, now=look.now)
         for partition, outage in moves.later.items():
             findings.partition_problems[partition] = failover.problem(outage, patience)
@@ -70,10 +65,11 @@ class Failover:
             self._replace_fenced(look, findings)
         except KubernetesError as error:
             findings.stream_problems.append(with_advice(error.reason, str(error)))
+        if plan.nodes.missing:
+            self._missing[_key(look)] = plan.nodes.missing
 
     def _move(self, look: Look, findings: Findings, plan: Plan) -> None:
         planned, findings.failovers = findings.failovers, {}
-        metadata = look.stream.metadata
         for partition, outage in plan.due.items():
             pod = look.observed.pods[partition]
             self._api.delete(PODS, pod, by_force=True)
@@ -84,7 +80,7 @@ class Failover:
                 f"another node: {planned[partition].reason}, for {for_seconds:.0f} s."
             )
             findings.notices.append(Notice(reason="PodForceDeleted", message=message, warning=True))
-            metrics.FAILOVERS.labels(metadata.namespace, metadata.name).inc()
+            metrics.FAILOVERS.labels(*_key(look)).inc()
 
     def _detach(self, look: Look, findings: Findings, nodes: "Nodes") -> None:
         """Delete what attaches volumes to nodes that are out.
@@ -144,6 +140,10 @@ class Nodes:
         if node is None:
             self.missing[name] = since
         return failover.outage(name, node, missing_since=since)
+
+
+def _key(look: Look) -> Key:
+    return Key(look.stream.metadata.namespace, look.stream.metadata.name)
 
 
 def _volumes(look: Look, findings: Findings) -> dict[int, str]:

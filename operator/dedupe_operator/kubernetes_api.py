@@ -22,6 +22,7 @@ _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
+_MERGE: Final = "application/merge-patch+json"
 
 
 log = logging.getLogger(__name__)
@@ -170,6 +171,20 @@ class KubernetesApi:
         self._before_write()
         path = resource.path(wanted["metadata"]["namespace"])
         return self._call("POST", resource, path, [("fieldManager", FIELD_MANAGER)], body=wanted)
+
+    def set_finalizers(self, resource: Resource, live: Object, finalizers: list[str]) -> None:
+        """Replace the finalizers of this very object as it was read, whoever set them. Raises KubernetesError.
+
+        It is "Conflict" if the object has changed since.
+        """
+        metadata = live["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        given = {key: metadata[key] for key in ("uid", "resourceVersion")}
+        self._before_write()
+        log.info("patch %s %s/%s", resource.kind, namespace, name)
+        body = {"metadata": {**given, "finalizers": finalizers}}
+        path = resource.path(namespace, name)
+        self._call("PATCH", resource, path, body=body, content_type=_MERGE)
 
     def delete(
         self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False

@@ -52,6 +52,12 @@ registry: Final = REGISTRY
 
 def forget_stream(namespace: str, stream: str) -> None:
     """A stream that is gone has no state any more; what was counted of it stays."""
-    for gauge in (STREAM_READY, SNAPSHOT_COMPLETED):
-        with suppress(KeyError):
-            gauge.remove(namespace, stream)
+    with suppress(KeyError):
+        STREAM_READY.remove(namespace, stream)
+    forget_snapshots(namespace, stream)
+
+
+def forget_snapshots(namespace: str, stream: str) -> None:
+    """A stream of which no snapshots are wanted has none that grow old."""
+    with suppress(KeyError):
+        SNAPSHOT_COMPLETED.remove(namespace, stream)

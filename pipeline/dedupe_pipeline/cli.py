@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -20,8 +20,10 @@ from rich.console import Console
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
 from dedupe_crds.stream import DedupeStream
+from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.audit import audit
 from dedupe_pipeline.audit.report import html_page, print_result
+from dedupe_pipeline.bootstrap import PastIds, bootstrap
 from dedupe_pipeline.connection import KafkaConnection, read_properties
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jars import JarsUnavailable
@@ -163,6 +165,61 @@ def audit_command(
         if json_file:
             json_file.write_text(result.to_json() + "\n", encoding="utf-8")
     sys.exit(0 if result.is_clean else 1)
+
+
+@main.command("bootstrap")
+@_common_options
+@click.option("--from", "source", required=True, metavar="SOURCE", help="topic:NAME, or a path.")
+@click.option("--output", type=_DIRECTORY, required=True, help="A new directory for the files.")
+@click.option("--id-column", default="id", show_default=True)
+@click.option("--time-column", default="time", show_default=True)
+@click.option("--partition-column", default="partition", show_default=True)
+@click.option(
+    "--partition-by",
+    type=click.Choice([one.value for one in Partitioner]),
+    help="How producers choose a key's partition, where the source does not tell: murmur2 (Java "
+    "clients) or crc32 (librdkafka).",
+)
+@click.option(
+    "--before",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S"]),
+    help="Take only ids seen before this time in UTC.",
+)
+def bootstrap_command(
+    *,
+    source: str,
+    output: Path,
+    id_column: str,
+    time_column: str,
+    partition_column: str,
+    partition_by: str | None,
+    before: datetime | None,
+    **common: Unpack[_Common],
+) -> None:
+    """Sort ids delivered in the past into files that `dedupe bootstrap` fills a new stream with."""
+    past = PastIds(
+        source=source,
+        id_column=id_column,
+        time_column=time_column,
+        partition_column=partition_column,
+        partition_by=Partitioner(partition_by) if partition_by else None,
+        before=before.replace(tzinfo=UTC) if before else None,
+    )
+    with _told():
+        target = _target(**common)
+        with target.spark("bootstrap", [target.stream.spec.input.topic]) as spark:
+            done = bootstrap(
+                spark,
+                target.stream,
+                past,
+                output.absolute(),
+                bootstrap_servers=target.connection.bootstrap_servers,
+                kafka_options=target.connection.properties,
+            )
+    click.echo(
+        f"{done.ids:,} ids of {done.records:,} records in {output}; "
+        f"without an id: {done.without_id:,}, older than the window or not before --before: {done.out_of_time:,}"
+    )
 
 
 def _target(**given: Unpack[_Common]) -> _Target:

@@ -17,6 +17,8 @@ from tests.cluster.kafka import ensure_broker, stop_broker
 from tests.cluster.paths import STATE
 from tests.cluster.providers import Provider, choose
 
+_NODES = click.option("--nodes", type=click.IntRange(1, 9), default=1, show_default=True)
+
 
 @click.group()
 def main() -> None:
@@ -24,7 +26,7 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--nodes", type=click.IntRange(1, 9), default=1, show_default=True)
+@_NODES
 @click.option("--chart/--no-chart", "with_chart", default=True, help="Install our chart in it.")
 def up(nodes: int, *, with_chart: bool) -> None:
     """Start a cluster and a Kafka broker, load our images, install our chart.
@@ -60,11 +62,12 @@ def images() -> None:
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
+@_NODES
 @click.argument("command", nargs=-1, required=True)
-def run(command: tuple[str, ...]) -> None:
+def run(command: tuple[str, ...], nodes: int) -> None:
     """Run COMMAND with the variables of KUBECONFIG's cluster, or else of one of ours.
 
-    A cluster that is started for it is removed afterwards.
+    A cluster that is started for it has so many nodes, and is removed afterwards.
     """
     if os.environ.get("KUBECONFIG"):
         sys.exit(_run_in(environment.current(), command))
@@ -73,7 +76,7 @@ def run(command: tuple[str, ...]) -> None:
     # A CI that loses its patience must not leave a cluster behind either.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        cluster = _up(provider, nodes=1, with_chart=True)
+        cluster = _up(provider, nodes, with_chart=True)
         code = _run_in(cluster, command)
     finally:
         if not was_up:

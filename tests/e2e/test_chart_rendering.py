@@ -11,7 +11,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.openapi import STREAMS
+from dedupe_crds.openapi import CUSTOM_RESOURCES
 from dedupe_crds.stream import DedupeStream
 from dedupe_operator import metrics as operator_metrics
 from dedupe_worker.board import Board
@@ -41,7 +41,8 @@ VALUES: dict[str, dict[str, Any]] = {
         "worker": {"image": {"repository": "mirror.example/worker", "tag": "2.0"}},
         "imagePullSecrets": [{"name": "mirror"}],
         "crds": {"annotations": {"team": "data"}},
-        "serviceAccount": {"annotations": {"team": "data"}},
+        "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"}},
+        "snapshots": {"ebs": {"enabled": True}},
         "priorityClassName": "high",
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [{"key": "infra", "operator": "Exists"}],
@@ -57,6 +58,10 @@ STREAM_RULES = {
     ("dedupestream.io", "dedupestreams"): {"get", "list", "watch"},
     ("dedupestream.io", "dedupestreams/status"): {"get", "patch"},
     ("dedupestream.io", "dedupestreams/finalizers"): {"update"},
+    ("dedupestream.io", "dedupesnapshots"): {"get", "list", "watch", "create", "patch", "delete"},
+    ("dedupestream.io", "dedupesnapshots/status"): {"get", "patch"},
+    ("dedupestream.io", "dedupesnapshots/finalizers"): {"update"},
+    ("snapshot.storage.k8s.io", "volumesnapshots"): {"get", "list", "create", "patch", "delete"},
     ("apps", "statefulsets"): {"get", "list", "watch", "create", "patch", "delete"},
     ("", "services"): {"get", "list", "create", "patch"},
     ("", "configmaps"): {"get", "list", "create", "patch"},
@@ -68,6 +73,13 @@ STREAM_RULES = {
     ("", "events"): {"list", "create"},
 }
 """All that the operator may do to streams and their children, and no more."""
+
+CLUSTER_RULES = {
+    ("storage.k8s.io", "storageclasses"): {"get"},
+    ("storage.k8s.io", "volumeattachments"): {"list", "delete"},
+    ("", "nodes"): {"get"},
+}
+"""All that it may do to what belongs to no namespace, unless EBS snapshots are enabled."""
 
 
 def rules_of(role: Object) -> dict[tuple[str, str], set[str]]:
@@ -125,9 +137,7 @@ def test_the_operators_rights_are_these_and_no_more() -> None:
     objects = render({})
     roles = of_kind(objects, "ClusterRole")
     assert rules_of(roles["dedupestream-operator"]) == STREAM_RULES
-    assert rules_of(roles["dedupestream-operator-storageclasses"]) == {
-        ("storage.k8s.io", "storageclasses"): {"get"}
-    }
+    assert rules_of(roles["dedupestream-operator-cluster"]) == CLUSTER_RULES
     (lease,) = of_kind(objects, "Role").values()
     assert lease["metadata"]["namespace"] == NAMESPACE
     create, use = lease["rules"]
@@ -136,19 +146,38 @@ def test_the_operators_rights_are_these_and_no_more() -> None:
     assert rules_of(lease).keys() == {("coordination.k8s.io", "leases")}
     assert roles.keys() == {
         "dedupestream-operator",
-        "dedupestream-operator-storageclasses",
+        "dedupestream-operator-cluster",
         "dedupestream-view",
         "dedupestream-edit",
     }
     assert of_kind(objects, "ClusterRoleBinding").keys() == {
         "dedupestream-operator",
-        "dedupestream-operator-storageclasses",
+        "dedupestream-operator-cluster",
     }
+
+
+def test_only_for_ebs_may_the_operator_make_volumes() -> None:
+    roles = of_kind(render({"snapshots": {"ebs": {"enabled": True}}}), "ClusterRole")
+    more = {
+        ("", "nodes"): {"get", "list"},
+        ("", "persistentvolumes"): {"get", "create", "patch"},
+    }
+    assert rules_of(roles["dedupestream-operator-cluster"]) == CLUSTER_RULES | more
+
+
+def test_an_operator_leaves_a_node_that_is_out_within_seconds() -> None:
+    (deployment,) = of_kind(render({}), "Deployment").values()
+    told = {
+        one["key"]: one["tolerationSeconds"]
+        for one in deployment["spec"]["template"]["spec"]["tolerations"]
+    }
+    taints = ("not-ready", "unreachable")
+    assert told == {f"node.kubernetes.io/{taint}": 10 for taint in taints}
 
 
 def test_watched_namespaces_are_the_only_ones_the_operator_may_touch() -> None:
     objects = render({"watch": {"namespaces": ["shop", "bank"]}})
-    assert of_kind(objects, "ClusterRoleBinding").keys() == {"dedupestream-operator-storageclasses"}
+    assert of_kind(objects, "ClusterRoleBinding").keys() == {"dedupestream-operator-cluster"}
     bound = {
         each["metadata"]["namespace"]
         for each in objects
@@ -186,18 +215,28 @@ def test_users_of_a_namespace_may_use_its_streams_as_their_role_says() -> None:
         "labels"
     ].keys()
     assert f"{aggregate}view" not in edit["metadata"]["labels"]
-    verbs = {verb for allowed in rules_of(view).values() for verb in allowed}
-    assert verbs == {"get", "list", "watch"}
+    for kind in ("dedupestreams", "dedupesnapshots"):
+        seen = {("dedupestream.io", kind): {"get", "list", "watch"}}
+        status = {("dedupestream.io", f"{kind}/status"): {"get"}}
+        assert (seen | status).items() <= rules_of(view).items()
+        changes = {"create", "update", "patch", "delete", "deletecollection"}
+        assert rules_of(edit)["dedupestream.io", kind] == changes
+    assert len(rules_of(view)) == 4
+    assert len(rules_of(edit)) == 2
     assert not of_kind(render({"userRoles": {"create": False}}), "ClusterRole").keys() & {
         "dedupestream-view",
         "dedupestream-edit",
     }
 
 
-def test_the_definition_comes_with_the_chart_and_outlives_it() -> None:
-    (definition,) = of_kind(render({}), "CustomResourceDefinition").values()
-    assert definition["spec"] == STREAMS.definition()["spec"]
-    assert definition["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+def test_the_definitions_come_with_the_chart_and_outlive_it() -> None:
+    definitions = of_kind(render({}), "CustomResourceDefinition")
+    wanted = [resource.definition() for resource in CUSTOM_RESOURCES]
+    assert definitions.keys() == {each["metadata"]["name"] for each in wanted}
+    for each in wanted:
+        definition = definitions[each["metadata"]["name"]]
+        assert definition["spec"] == each["spec"]
+        assert definition["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     without = render({"crds": {"install": False}})
     assert of_kind(without, "CustomResourceDefinition") == {}
 
@@ -241,6 +280,8 @@ def test_the_probes_ask_what_the_operator_answers() -> None:
         ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
         ({"metrics": {"podMonitor": {"interval": "often"}}}, "interval"),
         ({"resources": {"request": {}}}, "request"),
+        ({"snapshots": {"ebs": {"enabled": "yes"}}}, "enabled"),
+        ({"metrics": {"prometheusRule": {"checkpointAgeHours": 2}}}, "checkpointAgeHours"),
         ({"serviceAccount": {"create": False}}, "name an existing one"),
     ],
     ids=lambda part: part if isinstance(part, str) else None,
@@ -280,6 +321,8 @@ def known_metrics() -> set[str]:
     later = {
         "dedupe_lag_messages",
         "dedupe_checkpoint_timestamp_seconds",
+        "dedupe_snapshot_uploaded_bytes",
+        "dedupe_restore_bytes",
         "dedupe_reconcile_remaining_offsets",
     }
     return workers | later | samples_of(operator_metrics.registry) | {"up"}
@@ -287,8 +330,8 @@ def known_metrics() -> set[str]:
 
 def test_alerts_and_dashboard_ask_only_for_metrics_that_exist() -> None:
     alerts, panels = monitoring()
-    assert len(alerts) >= 12
-    assert len(panels) >= 30
+    assert len(alerts) >= 20
+    assert len(panels) >= 35
     for expression in alerts + panels:
         bare = re.sub(r"\{[^}]*\}|\[[^]]*\]|\bby \([^)]*\)|\bon \([^)]*\)", "", expression)
         named = set(re.findall(r"\b(?:dedupe_|process_)\w+|\bup\b", bare))

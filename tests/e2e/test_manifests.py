@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.openapi import STREAMS
-from dedupe_crds.stream import GROUP
+from dedupe_crds.openapi import SNAPSHOT_PLURAL, STREAMS
+from dedupe_crds.stream import API_VERSION, GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.api_server import Answer, ApiServer
 from tests.e2e.support.kubectl import Kubectl, Object
@@ -156,3 +156,43 @@ def test_the_same_size_in_other_words_is_no_shrinking(api_server: ApiServer, kep
     same = {"spec": {"storage": {"size": 20 * 1024**3}}}
     answer = api_server.change(metadata["namespace"], metadata["name"], same)
     assert answer.accepted is not None, answer.problems
+
+
+def snapshot(**spec: object) -> Object:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "DedupeSnapshot",
+        "metadata": {"name": "a"},
+        "spec": {"streamRef": {"name": "orders"}, **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"streamRef": {}}, r"spec\.streamRef\.name: Required value"),
+        ({"streamRef": {"name": "Orders"}}, r"spec\.streamRef\.name: .*must be lower-case letters"),
+        ({"partitions": [-1]}, r"spec\.partitions\[0\]: .*greater than or equal to 0"),
+        ({"partitions": ["0"]}, r"spec\.partitions\[0\]: .*must be of type integer"),
+        ({"partitions": list(range(1025))}, r"spec\.partitions: Too many"),
+        ({"keep": 1}, r'unknown field "spec\.keep"'),
+    ],
+    ids=lambda value: str(value)[:60] if isinstance(value, dict) else "",
+)
+def test_a_bad_snapshot_is_refused_with_what_is_wrong(
+    release: Environment, spec: dict[str, Any], problem: str
+) -> None:
+    answer = ApiServer(release, SNAPSHOT_PLURAL).create(snapshot(**spec))
+    assert answer.accepted is None
+    assert any(re.search(problem, line) for line in answer.problems), answer.problems
+
+
+def test_what_a_snapshot_is_of_never_changes(
+    release: Environment, kubectl: Kubectl, namespace: str
+) -> None:
+    kubectl.within(namespace).apply(snapshot())
+    answer = ApiServer(release, SNAPSHOT_PLURAL).change(
+        namespace, "a", {"spec": {"partitions": [1]}}
+    )
+    (problem,) = answer.problems
+    assert re.search(r"spec: .*never changes; make another snapshot instead", problem)

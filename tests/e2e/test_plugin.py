@@ -8,6 +8,7 @@ import pytest
 
 from dedupe_crds.status import PartitionPhase
 from tests.cluster.environment import Environment
+from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.plugin import Plugin, kubeconfig_of
 from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.stream import ClusterStream
@@ -38,7 +39,7 @@ def troubled(place: Scene) -> ClusterStream:
 @pytest.fixture(scope="module")
 def stream(place: Scene, troubled: ClusterStream) -> ClusterStream:  # noqa: ARG001 # slow to be told
     """A stream that has passed MESSAGES."""
-    made = place.stream("orders", partitions=PARTITIONS)
+    made = copied_stream(place, "orders", partitions=PARTITIONS)
     made.apply()
     made.wait_until_ready()
     made.send(retries(SEED, MESSAGES, partitions=PARTITIONS))
@@ -155,6 +156,77 @@ def test_a_stream_without_problems_is_said_to_have_none(
 ) -> None:
     said = plugin("describe-problem", stream.name)
     assert said == f"{stream.namespace}/{stream.name}: nothing is wrong\n"
+
+
+@pytest.fixture(scope="module")
+def copied(release: Environment, place: Scene, stream: ClusterStream) -> str:
+    """The name of a snapshot of the stream, made by hand."""
+    said = Plugin(release, place.namespace)("snapshot", stream.name, "--wait").splitlines()
+    name = said[0].split()[1].removeprefix(f"{stream.namespace}/")
+    assert name.startswith(f"{stream.name}-")
+    complete = (
+        f"snapshot {stream.namespace}/{name} is complete: {PARTITIONS}/{PARTITIONS} partitions, "
+    )
+    assert said[-1].startswith(complete), said
+    return name
+
+
+def test_snapshots_are_listed_with_what_they_hold(
+    plugin: Plugin, stream: ClusterStream, copied: str
+) -> None:
+    head, *rows = plugin("snapshots", stream.name).splitlines()
+    (row,) = (row for row in rows if row.split()[0] == copied)
+    assert head.split()[:5] == ["NAME", "STREAM", "PHASE", "PROVIDER", "PARTITIONS"]
+    assert row.split()[1:5] == [stream.name, "Completed", "CSI", f"{PARTITIONS}/{PARTITIONS}"]
+
+    items = json.loads(plugin("snapshots", "--output", "json"))["items"]
+    (found,) = (one for one in items if one["name"] == copied)
+    assert [one["partition"] for one in found["partitions"]] == list(range(PARTITIONS))
+    assert found["keys"] == len({message.key for message in retries(SEED, MESSAGES)})
+
+
+def test_status_tells_the_age_of_each_partitions_snapshot(
+    plugin: Plugin, stream: ClusterStream, copied: str
+) -> None:
+    known = [one.last_snapshot for one in stream.status().partitions]
+    assert [one.name for one in known if one] == [copied] * PARTITIONS
+    told = json.loads(plugin("status", stream.name, "--output", "json"))["partitions"]
+    assert [one["lastSnapshot"] for one in told] == [one.time.isoformat() for one in known if one]
+
+
+def test_a_partition_is_restored_on_a_new_volume_and_the_old_one_is_kept(
+    plugin: Plugin, stream: ClusterStream, copied: str
+) -> None:
+    before = {one["metadata"]["name"] for one in stream.children("persistentvolumeclaims")}
+    wish = ("restore", stream.name, "--partition", "0", "--from")
+
+    refused = plugin.run(*wish, copied)
+    assert refused.returncode == 2
+    assert "give --yes" in refused.stderr
+    absent = plugin.run(*wish, "nobodys", "--yes")
+    assert (absent.returncode, absent.stderr.count("\n")) == (1, 1)
+
+    said = plugin(*wish, copied, "--yes", "--wait").splitlines()
+
+    (restored, _) = stream.status().partitions
+    assert said[-1].startswith(
+        f"partition 0 is ready on {restored.persistent_volume_claim}, restored from Snapshot {copied};"
+    )
+    assert restored.persistent_volume_claim not in before
+    after = {one["metadata"]["name"] for one in stream.children("persistentvolumeclaims")}
+    assert after == before | {restored.persistent_volume_claim}
+    _, _, row, *_ = plugin("status", stream.name).splitlines()
+    assert f"Snapshot {copied}" in row
+
+
+def test_a_full_reconcile_shows_what_it_found(plugin: Plugin, stream: ClusterStream) -> None:
+    said = plugin("reconcile", stream.name, "--full", "--wait").splitlines()
+    *_, head, first, second, total = said
+    assert head.split()[:4] == ["PARTITION", "RECORDS", "ADDED", "REMOVED"]
+    assert [row.split()[0] for row in (first, second, total)] == ["0", "1", "total"]
+    passed = len({message.key for message in retries(SEED, MESSAGES)})
+    assert total.split()[1:] == [str(passed), "0", "0", "0", "0"]
+    assert stream.status().partitions_ready == "2/2"
 
 
 @pytest.fixture

@@ -95,3 +95,38 @@ def test_a_state_directory_has_one_worker(streams: CreateStream, workers: FaultW
     wait_until_passed(stream, first)
     judged(stream)
     assert first.sigterm() == ExitCode.OK
+
+
+def test_a_fenced_worker_writes_no_more_and_stands_by_when_it_is_started_again(
+    streams: CreateStream, workers: FaultWorkers, tmp_path: Path
+) -> None:
+    """As on a node that is cut off, whose kubelet starts it again and again."""
+    stream = streams()
+    stream.send(retries(SEED, RECORDS))
+    noted = ("--fenced-file", tmp_path / "fenced")
+    older = workers.start(stream, arguments=noted)
+    wait_until_passed(stream, older)
+    newer = workers.start(stream, state_dir=tmp_path / "newer")
+    newer.wait_until_ready()
+    before = files_of(older.state_dir)
+
+    stream.send(retries(SEED, RECORDS, start=RECORDS))
+    assert_ended(older, ExitCode.FENCED, "Fenced")
+    again = workers.start(stream, state_dir=older.state_dir, arguments=noted)
+    again.wait_until(lambda: logged(again, "worker stands by"), "it stands by")
+    stream.send(retries(SEED, RECORDS))
+    wait_until_passed(stream, newer)
+
+    assert files_of(older.state_dir) == before
+    assert again.readiness().http_status == 503
+    assert again.readiness().body["reason"] == "Fenced"
+    assert again.get("/healthz").status_code == 200
+    assert again.sigterm() == ExitCode.OK
+    assert logged(newer, "session failed") == [], "the newer one was not disturbed"
+    judged(stream)
+
+
+def files_of(directory: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of the last write of each file."""
+    found = ((path, path.stat()) for path in directory.rglob("*") if path.is_file())
+    return {str(path): (stat.st_size, stat.st_mtime_ns) for path, stat in found}

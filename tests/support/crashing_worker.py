@@ -35,6 +35,7 @@ def main() -> None:
         partition=options.partition,
         state_dir=options.state_dir,
         kafka_properties=None,
+        restore_from=options.restore_from,
     )
     host, _, port = options.http.rpartition(":")
     code = run_worker(
@@ -149,6 +150,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--http", required=True)
     parser.add_argument("--endpoint-file", type=Path, required=True)
     parser.add_argument("--admin-token-file", type=Path)
+    parser.add_argument("--restore-from")
     return parser.parse_args()
 
 

@@ -131,6 +131,14 @@ class _Store(Store):
         super()._drop_oldest()
         self._trigger.at(Point.DROPPED)
 
+    def amend(self, generation: str, **ids: Any) -> None:  # noqa: ANN401 # as a store's
+        self._trigger.at(Point.AMENDING)
+        super().amend(generation, **ids)
+
+    def settle(self) -> None:
+        super().settle()
+        self._trigger.at(Point.SETTLED)
+
     def flush(self) -> None:
         self._trigger.at(Point.FLUSHING_AT_END)
         super().flush()

@@ -7,7 +7,7 @@ which the fixture `streams` sets) loses them within minutes.
 import json
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from threading import Event, Thread
 from typing import Any, Self, cast
@@ -183,7 +183,7 @@ class PacedProducer:
         self,
         bootstrap_servers: str,
         topic: str,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         *,
         messages_per_second: float,
     ) -> None:
@@ -203,9 +203,7 @@ class PacedProducer:
         """Wait until all messages are delivered. Raises SendError if they are not in time."""
         self._thread.join(deadline_seconds)
         if self._thread.is_alive():
-            raise SendError(
-                f"{self.delivered} of {len(self._messages)} messages after {deadline_seconds} s"
-            )
+            raise SendError(f"only {self.delivered} messages after {deadline_seconds} s")
         if self._error is not None:
             raise self._error
 

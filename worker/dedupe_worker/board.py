@@ -8,11 +8,14 @@ from datetime import UTC, datetime
 from dedupe_crds.stream import DedupeStream
 from dedupe_crds.worker_status import (
     CheckpointStatus,
+    ComparisonStatus,
     Counts,
+    DownloadStatus,
     InputStatus,
     OutputStatus,
     Phase,
     ReconcileStatus,
+    UploadStatus,
     WindowStatus,
     WorkerStatus,
 )
@@ -52,6 +55,10 @@ class Board:
         self.window = _EMPTY_WINDOW
         self.reconcile: ReconcileStatus | None = None
         self.checkpoint: CheckpointStatus | None = None
+        self.upload: UploadStatus | None = None
+        self.download: DownloadStatus | None = None
+        self.bucket_silent_since: float | None = None
+        self.comparison: ComparisonStatus | None = None
         self.phase = Phase.STARTING
         self._problem: StreamError | None = None
         self._disturbance: StreamError | None = None
@@ -105,7 +112,8 @@ class Board:
         worker ready, or to take the cause off the screen.
         """
         self.phase = phase
-        if phase is not Phase.STARTING and not isinstance(self._problem, RecordRefused):
+        begun_only = phase in {Phase.STARTING, Phase.RESTORING}
+        if not begun_only and not isinstance(self._problem, RecordRefused):
             self._problem = None
         self.beat()
 
@@ -140,4 +148,7 @@ class Board:
             window=self.window,
             reconcile=self.reconcile,
             checkpoint=self.checkpoint,
+            upload=self.upload,
+            download=self.download,
+            comparison=self.comparison,
         )

@@ -6,7 +6,7 @@
 Only the newest is kept: an older one would hold files that the window has given up, and so take the room the window
 is bound to. The newest does so too: while the window stays within `maxBytes`, it and a checkpoint made long ago share
 no file any more, and take up to twice that together. A volume for a stream with snapshots needs room for both. A
-checkpoint appears under its name only when it is whole.
+checkpoint appears under its name only when it is whole, and on disk: a copy of the volume made then holds it.
 """
 
 import shutil
@@ -17,8 +17,11 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from dedupe_crds.worker_status import CheckpointStatus
-from dedupe_worker.identity import Identity, StateDirectory, write_atomically
+from dedupe_worker.identity import Identity, StateDirectory, sync_to_disk, write_atomically
 from dedupe_worker.store import Store
+
+RECORD: Final = "checkpoint.json"
+"""Its name in a checkpoint's directory."""
 
 _UNFINISHED: Final = ".unfinished"
 
@@ -74,11 +77,12 @@ def make_checkpoint(
         bytes=sum(f.stat().st_size for f in (unfinished / "db").iterdir()),
         created=now,
     )
-    write_atomically(
-        unfinished / "checkpoint.json", record.model_dump_json(by_alias=True, indent=2) + "\n"
-    )
+    # RocksDB has synced all files, the linked ones when it wrote them. This syncs their directory's name as well.
+    write_atomically(unfinished / RECORD, record.model_dump_json(by_alias=True, indent=2) + "\n")
     older = [p for p in state.checkpoints.iterdir() if p != unfinished]
     final = unfinished.rename(state.checkpoints / name)
+    sync_to_disk(state.checkpoints)
+    sync_to_disk(state.root)  # where `checkpoints` may be new
     for path in older:
         shutil.rmtree(path, ignore_errors=True)
     return CheckpointStatus(
@@ -87,4 +91,8 @@ def make_checkpoint(
         input_offset=record.input_offset,
         output_position=record.output_position,
         keys=record.keys,
+        input_topic_id=record.input_topic_id,
+        output_topic_id=record.output_topic_id,
+        window_seconds=record.window_seconds,
+        bytes=record.bytes,
     )

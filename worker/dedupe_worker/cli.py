@@ -3,11 +3,13 @@
 import os
 import sys
 from pathlib import Path
+from typing import Final, Unpack
 
 import click
 import structlog
 
 from dedupe_kafka.errors import InvalidConfig, StreamError
+from dedupe_worker.bootstrap.options import RequestValues, make_request, request_options
 from dedupe_worker.config import load_config
 from dedupe_worker.http_api import read_token
 from dedupe_worker.parts import Parts
@@ -16,17 +18,42 @@ from dedupe_worker.process import configure_logs, run_worker
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command(context_settings={"auto_envvar_prefix": "DEDUPE_WORKER", "show_default": True})
-@click.option("--config", "manifest", type=_FILE, required=True, help="The DedupeStream manifest.")
-@click.option(
+_SETTINGS: Final = {"auto_envvar_prefix": "DEDUPE_WORKER", "show_default": True}
+_CONFIG = click.option(
+    "--config", "manifest", type=_FILE, required=True, help="The DedupeStream manifest."
+)
+_PARTITION = click.option(
     "--partition", type=click.IntRange(min=0, max=65535), required=True, help="The input partition."
 )
-@click.option(
+_STATE_DIR = click.option(
     "--state-dir",
     type=click.Path(path_type=Path),
     required=True,
     help="This partition's own directory.",
 )
+_KAFKA_PROPERTIES = click.option(
+    "--kafka-properties", type=_FILE, help="librdkafka properties (SASL, TLS), key=value lines."
+)
+
+
+class _Commands(click.Group):
+    """Runs a partition, unless the first argument is the name of another command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in self.commands:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Commands)
+def main() -> None:
+    """One partition of a stream."""
+
+
+@main.command(context_settings=_SETTINGS)
+@_CONFIG
+@_PARTITION
+@_STATE_DIR
 @click.option(
     "--http",
     "address",
@@ -38,11 +65,19 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     type=click.Path(path_type=Path),
     help="Where to write the address listened on.",
 )
-@click.option(
-    "--kafka-properties", type=_FILE, help="librdkafka properties (SASL, TLS), key=value lines."
-)
+@_KAFKA_PROPERTIES
 @click.option("--admin-token-file", type=_FILE, help="Token that POST requests must carry.")
-def main(  # noqa: PLR0917 (click passes each option by name)
+@click.option(
+    "--restore-from",
+    metavar="SNAPSHOT",
+    help="Fill an empty state directory from this snapshot in the stream's bucket.",
+)
+@click.option(
+    "--fenced-file",
+    type=click.Path(path_type=Path),
+    help="Note here that another worker has taken over, and do nothing while the note is there.",
+)
+def run(  # noqa: PLR0917 (click passes each option by name)
     manifest: Path,
     partition: int,
     state_dir: Path,
@@ -50,8 +85,11 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     endpoint_file: Path | None,
     kafka_properties: Path | None,
     admin_token_file: Path | None,
+    restore_from: str | None,
+    fenced_file: Path | None,
 ) -> None:
-    """Deduplicate one partition of a stream, exactly once, until SIGTERM.
+    """Deduplicate one partition of a stream, exactly once, until SIGTERM. For the command that fills the store of a
+    new stream, see `bootstrap --help`.
 
     Exit codes: 0 stopped; 64 configuration; 65 state directory of another stream or partition; 66 fenced by a newer
     worker; 67 state directory in use; 68 not available in this version; 70 stuck; 1 anything else.
@@ -64,6 +102,8 @@ def main(  # noqa: PLR0917 (click passes each option by name)
             partition=partition,
             state_dir=state_dir,
             kafka_properties=kafka_properties,
+            restore_from=restore_from,
+            fenced_file=fenced_file,
         )
         host, port = _parse_address(address)
         code = run_worker(
@@ -79,6 +119,42 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     # All is done and closed. Taking the interpreter down under librdkafka's threads has been seen to crash.
     sys.stderr.flush()
     os._exit(code)
+
+
+@main.command(context_settings=_SETTINGS)
+@_CONFIG
+@_PARTITION
+@_STATE_DIR
+@_KAFKA_PROPERTIES
+@request_options
+def bootstrap(
+    *,
+    manifest: Path,
+    partition: int,
+    state_dir: Path,
+    kafka_properties: Path | None,
+    **request: Unpack[RequestValues],
+) -> None:
+    """Fill the store of a new stream's partition with ids that were delivered before it.
+
+    The worker must not run, and both topics must exist. If it is interrupted, the same command goes on where it was;
+    after it is done, it says so and ends well. Exit codes are those of the worker.
+    """
+    # pyarrow takes 60 MB and more, which workers do without.
+    from dedupe_worker.bootstrap.logged import logged_bootstrap  # noqa: PLC0415
+
+    configure_logs()
+    try:
+        config = load_config(
+            manifest=manifest,
+            partition=partition,
+            state_dir=state_dir,
+            kafka_properties=kafka_properties,
+        )
+        logged_bootstrap(config, make_request(**request))
+    except StreamError as error:
+        structlog.get_logger().error("bootstrap can't go on", reason=error.reason, error=str(error))
+        sys.exit(error.exit_code)
 
 
 def _parse_address(address: str) -> tuple[str, int]:

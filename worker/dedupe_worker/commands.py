@@ -6,13 +6,14 @@ from queue import Empty, SimpleQueue
 from threading import BoundedSemaphore
 from typing import Any, Final, Protocol
 
-from dedupe_crds.worker_status import CheckpointStatus
+from dedupe_crds.worker_status import CheckpointStatus, UploadStatus
 
 
 class StoreCommands(Protocol):
     """What can be asked of a running worker."""
 
     def checkpoint(self) -> CheckpointStatus | None: ...  # noqa: D102 (see checkpoint.py)
+    def snapshot(self, name: str) -> UploadStatus | None: ...  # noqa: D102 (see s3/keeper.py)
     def forget(self, raw_ids: list[bytes]) -> int: ...  # noqa: D102 (see Store.forget)
 
 

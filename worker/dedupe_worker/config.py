@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from dedupe_crds.flow import DuplicatePolicy
 from dedupe_crds.manifest import ManifestError, load_manifest
-from dedupe_crds.store import StoreType
+from dedupe_crds.names import ObjectName
+from dedupe_crds.store import S3Snapshots, StoreType
 from dedupe_crds.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import InvalidConfig
@@ -17,12 +20,15 @@ from dedupe_worker.identity import StateDirectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """What a worker is told. `properties` are the user's librdkafka properties and may hold secrets."""
+    """What a worker is told. `properties` are the user's librdkafka properties and may hold secrets; an empty state
+    directory is filled from the snapshot `restore_from`. `fenced_file` is there once another worker has taken over."""
 
     stream: DedupeStream
     partition: int
     state: StateDirectory
     properties: Mapping[str, str] = field(repr=False)
+    restore_from: str | None = None
+    fenced_file: Path | None = None
 
     @property
     def stream_id(self) -> str:
@@ -40,6 +46,12 @@ class WorkerConfig:
         return f"{self.group}.{self.partition}"
 
     @property
+    def bucket(self) -> S3Snapshots | None:
+        """Where snapshots are kept, if it is a bucket: also those of before another provider was chosen."""
+        snapshots = self.stream.spec.snapshots
+        return snapshots.s3 if snapshots else None
+
+    @property
     def bounds(self) -> Bounds:
         """The window's bounds."""
         window = self.stream.spec.store.window
@@ -49,7 +61,13 @@ class WorkerConfig:
 
 
 def load_config(
-    *, manifest: Path, partition: int, state_dir: Path, kafka_properties: Path | None
+    *,
+    manifest: Path,
+    partition: int,
+    state_dir: Path,
+    kafka_properties: Path | None,
+    restore_from: str | None = None,
+    fenced_file: Path | None = None,
 ) -> WorkerConfig:
     """Read and check everything a worker is started with. Raises InvalidConfig or Unsupported."""
     try:
@@ -57,12 +75,29 @@ def load_config(
     except ManifestError as error:
         raise InvalidConfig(str(error)) from error
     check_supported(stream)
+    if restore_from is not None:
+        _check_source(restore_from, stream)
     return WorkerConfig(
         stream=stream,
         partition=partition,
         state=StateDirectory(state_dir),
         properties=read_properties(kafka_properties),
+        restore_from=restore_from,
+        fenced_file=fenced_file,
     )
+
+
+def _check_source(snapshot: str, stream: DedupeStream) -> None:
+    if not (stream.spec.snapshots and stream.spec.snapshots.s3):
+        raise InvalidConfig(
+            f"--restore-from {snapshot}: the stream has no spec.snapshots.s3 to restore from"
+        )
+    try:
+        TypeAdapter(ObjectName).validate_python(snapshot)
+    except ValidationError as error:
+        raise InvalidConfig(
+            f"--restore-from {snapshot!r} is not the name of a snapshot: {error.errors()[0]['msg']}"
+        ) from error
 
 
 def check_supported(stream: DedupeStream) -> None:

@@ -4,6 +4,9 @@ An error that is `retriable` leaves the process up in that named state and is tr
 other ends the process with its `exit_code`, for a person or a supervisor to decide.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from dedupe_crds.worker_status import ExitCode
 from dedupe_kafka.errors import StreamError
 
@@ -50,6 +53,36 @@ class StoreFailed(StreamError):
     retriable = True
 
 
+class BucketUnavailable(StreamError):
+    """The service that keeps the snapshots does not answer, or not as it should."""
+
+    retriable = True
+
+
+class BucketRefused(StreamError):
+    """The bucket or what was asked of it is not there, or the credentials do not allow it."""
+
+    retriable = True
+
+
+class RestoreFailed(StreamError):
+    """A snapshot can't be restored from: it is gone, damaged, another partition's or not to be had."""
+
+    retriable = True
+
+
+class SnapshotFailed(StreamError):
+    """A snapshot was uploaded, and is not whole in the bucket."""
+
+    retriable = True
+
+
+class UploadRunning(StreamError):
+    """A snapshot is being uploaded; what would disturb it has to wait."""
+
+    retriable = True
+
+
 def store_error(error: Exception, action: str) -> StreamError:
     """Name what RocksDB raised: rocksdict has one exception class, so the status text decides."""
     text = str(error)
@@ -64,3 +97,14 @@ def store_error(error: Exception, action: str) -> StreamError:
     if any(word in text for word in ("Corruption", "No such file", "Sst file size mismatch")):
         return StoreCorrupt(f"{action}: {text}; the store is rebuilt from the output topic")
     return StoreFailed(f"{action}: {text}")
+
+
+@contextmanager
+def store_errors(action: str) -> Iterator[None]:
+    """Translate what RocksDB raises; rocksdict raises bare Exceptions."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is not Exception and not isinstance(error, OSError):
+            raise
+        raise store_error(error, action) from error

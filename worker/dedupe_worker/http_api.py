@@ -5,7 +5,10 @@
     GET  /metrics      Prometheus text
     GET  /status       WorkerStatus as JSON
     POST /checkpoint   write a checkpoint; answers with it
+    POST /snapshots    and below: see s3/http_api.py
     POST /forget       {"ids": ["…"]}: forget ids, so that their next copy passes; answers {"forgotten": n}
+    POST /reconcile    {"request": "…", "full": false}: reconcile with the output topic now; answers 202 with
+                       ComparisonStatus, and so to the same request again, which is done once; 409 during another
 
 POSTs need `Authorization: Bearer <token>`.
 """
@@ -13,14 +16,18 @@ POSTs need `Authorization: Bearer <token>`.
 import hmac
 import json
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import falcon
 from prometheus_client import CollectorRegistry, exposition
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.board import Board
 from dedupe_worker.commands import CommandQueue
+from dedupe_worker.requests import ReconcileRequests, ReconcileRunning
+from dedupe_worker.s3.http_api import add_routes as add_snapshots
+from dedupe_worker.s3.keeper import SnapshotKeeper
 
 _HEALTHY_SECONDS: Final = 180.0  # longer than any bounded call to Kafka
 _COMMAND_SECONDS: Final = 60.0
@@ -34,7 +41,13 @@ def read_token(path: Path | None) -> str | None:
 
 
 def make_app(
-    board: Board, commands: CommandQueue, registry: CollectorRegistry, token: str | None
+    board: Board,
+    commands: CommandQueue,
+    registry: CollectorRegistry,
+    token: str | None,
+    *,
+    requests: ReconcileRequests,
+    keeper: SnapshotKeeper | None = None,
 ) -> "falcon.App[falcon.Request, falcon.Response]":
     """The WSGI application."""
     app = falcon.App(middleware=[_Authenticate(token)])
@@ -44,8 +57,10 @@ def make_app(
     app.add_route("/status", _Status(board))
     app.add_route("/checkpoint", _Checkpoint(commands))
     app.add_route("/forget", _Forget(commands))
+    app.add_route("/reconcile", _Reconcile(requests))
     app.add_error_handler(TimeoutError, _busy)
     app.add_error_handler(StreamError, _failed)
+    add_snapshots(app, commands, keeper)
     return app
 
 
@@ -134,11 +149,44 @@ class _Forget:
         response.media = {"forgotten": forgotten}
 
 
-def _read_ids(request: falcon.Request) -> list[bytes]:
+class _ReconcileBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    request: Annotated[str, Field(min_length=1, max_length=100)]
+    full: StrictBool = False
+
+
+class _Reconcile:
+    def __init__(self, requests: ReconcileRequests) -> None:
+        self._requests = requests
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        try:
+            body = _ReconcileBody.model_validate_json(_read_body(request))
+        except ValidationError as error:
+            raise falcon.HTTPBadRequest(
+                description='send JSON: {"request": "…", "full": false}'
+            ) from error
+        try:
+            status = self._requests.ask(body.request, full=body.full)
+        except ReconcileRunning as error:
+            raise falcon.HTTPConflict(
+                title="Busy", description=f"reconcile {error} is not done yet; see /status"
+            ) from error
+        response.status = falcon.HTTP_202
+        response.content_type = falcon.MEDIA_JSON
+        response.text = status.model_dump_json(by_alias=True)
+
+
+def _read_body(request: falcon.Request) -> bytes:
     if (request.content_length or 0) > _MAX_BODY_BYTES:
         raise falcon.HTTPContentTooLarge(description=f"at most {_MAX_BODY_BYTES} bytes")
+    return request.bounded_stream.read(_MAX_BODY_BYTES)
+
+
+def _read_ids(request: falcon.Request) -> list[bytes]:
     try:
-        body = json.loads(request.bounded_stream.read(_MAX_BODY_BYTES))
+        body = json.loads(_read_body(request))
     except (ValueError, RecursionError) as error:
         raise falcon.HTTPBadRequest(description='send JSON: {"ids": ["…"]}') from error
     ids = body.get("ids") if isinstance(body, dict) else None

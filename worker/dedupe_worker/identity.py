@@ -3,7 +3,11 @@
 identity.json   see `Identity`
 lock            held while a worker has the directory
 db/             the store
+db.restoring/   one that is being downloaded, see s3/restore.py
 checkpoints/    copies of it, see checkpoint.py
+db.copied/      a checkpoint that is about to take the store's place, see fallback.py
+comparison/     files of a full reconcile, see comparison.py
+reconcile.json  the last reconcile that was asked for, see requests.py
 """
 
 import fcntl
@@ -52,9 +56,29 @@ class StateDirectory:
         return self.root / "db"
 
     @property
+    def restoring(self) -> Path:
+        """Where a store is downloaded to."""
+        return self.root / "db.restoring"
+
+    @property
     def checkpoints(self) -> Path:
         """Where checkpoints are."""
         return self.root / "checkpoints"
+
+    @property
+    def copied(self) -> Path:
+        """Where a checkpoint is made ready to take the store's place."""
+        return self.root / "db.copied"
+
+    @property
+    def comparison(self) -> Path:
+        """Where a full reconcile has its files."""
+        return self.root / "comparison"
+
+    @property
+    def reconcile_answer(self) -> Path:
+        """The answer to the last reconcile that was asked for."""
+        return self.root / "reconcile.json"
 
     @property
     def _identity(self) -> Path:
@@ -110,6 +134,10 @@ class StateDirectory:
         """Remove the store, to be rebuilt."""
         shutil.rmtree(self.database, ignore_errors=True)
 
+    def discard_restoring(self) -> None:
+        """Remove what a restore that was given up has left."""
+        shutil.rmtree(self.restoring, ignore_errors=True)
+
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a small file so that a crash leaves the old or the new one. Raises DiskFull or OSError."""
@@ -120,14 +148,19 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync_to_disk(path.parent)
     except OSError as error:
         if error.errno in (28, 122):  # ENOSPC, EDQUOT
             raise DiskFull(
                 f"writing {path}: {error.strerror}; free or add space on the volume"
             ) from error
         raise
+
+
+def sync_to_disk(path: Path) -> None:
+    """Have a file, or what a directory holds by name, outlast a power cut. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dedupe_crds.worker_status import Phase, WorkerStatus
+from dedupe_crds.worker_status import Phase, UploadPhase, WorkerStatus
 from dedupe_worker.board import Board
 
 _COUNTERS: Final = {
@@ -139,6 +139,40 @@ class _BoardCollector(Collector):
                 "When the newest checkpoint was made.",
                 created,
             )
+        yield from self._snapshots(status)
+
+    def _snapshots(self, status: WorkerStatus) -> Iterator[Metric]:
+        upload, download = status.upload, status.download
+        if upload is not None:
+            yield self._gauge(
+                "dedupe_snapshot_bytes", "Size of the last snapshot.", upload.total_bytes
+            )
+            yield self._gauge(
+                "dedupe_snapshot_new_bytes",
+                "What of it was not in the bucket yet.",
+                upload.new_bytes,
+            )
+            yield self._gauge(
+                "dedupe_snapshot_uploaded_bytes",
+                "What of that has been uploaded.",
+                upload.uploaded_bytes,
+            )
+            phases = GaugeMetricFamily(
+                "dedupe_snapshot_phase",
+                "1 for the phase the last snapshot is in.",
+                labels=(*_LABELS, "phase"),
+            )
+            for phase in UploadPhase:
+                phases.add_metric((*self._labels, phase.value), phase is upload.phase)
+            yield phases
+        if download is not None:
+            yield self._gauge(
+                "dedupe_restore_total_bytes", "Size of what is restored.", download.total_bytes
+            )
+            yield self._gauge(
+                "dedupe_restore_bytes", "What of it has arrived and is verified.", download.bytes
+            )
+            yield self._gauge("dedupe_restore_seconds", "Time of the restore.", download.seconds)
 
     def _counter(self, name: str, help_text: str, value: float) -> Metric:
         family = CounterMetricFamily(name, help_text, labels=_LABELS)

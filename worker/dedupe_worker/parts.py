@@ -13,6 +13,8 @@ from dedupe_worker.config import WorkerConfig
 from dedupe_worker.input import PartitionReader
 from dedupe_worker.kafka_client import consumer_config, producer_config
 from dedupe_worker.output import TransactionalOutput
+from dedupe_worker.requests import ReconcileRequests
+from dedupe_worker.s3.keeper import SnapshotKeeper
 from dedupe_worker.store import Store
 from dedupe_worker.topics import Topics
 
@@ -23,9 +25,19 @@ class Parts:
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
         self.board = Board(config.stream, config.partition)
+        self.requests = ReconcileRequests(self.board, config.state.reconcile_answer)
+        self.keeper = self._keeper()
         kafka = config.stream.spec.kafka
         self._servers = kafka.bootstrap_servers
         self._tuning = config.stream.spec.worker.tuning
+
+    def _keeper(self) -> SnapshotKeeper | None:
+        snapshots = self.config.stream.spec.snapshots
+        if snapshots is None or snapshots.s3 is None:
+            return None
+        return SnapshotKeeper(
+            snapshots.s3, self.board, self.config.state, deadline=snapshots.deadline
+        )
 
     def topics(self, stop: Event) -> Topics:
         """Questions to the cluster."""

@@ -70,7 +70,14 @@ def run_worker(
     board = parts.board
     commands, stop = CommandQueue(), Event()
     server = create_server(
-        make_app(board, commands, make_registry(board), token),
+        make_app(
+            board,
+            commands,
+            make_registry(board),
+            token,
+            requests=parts.requests,
+            keeper=parts.keeper,
+        ),
         host=host,
         port=port,
         threads=8,

@@ -5,15 +5,16 @@ from what the output topic still holds. `plan_reconcile` and `plan_start` decide
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import Enum, auto
 from threading import Event
 from typing import Final
 
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.identity import Identity
 from dedupe_worker.ids import Extractor
-from dedupe_worker.input import Reader
+from dedupe_worker.input import Batch, Reader
 from dedupe_worker.owner import UNKNOWN_OWNER
 from dedupe_worker.stamp import Stamp
 from dedupe_worker.topics import Range
@@ -28,6 +29,17 @@ class InputTruncated(StreamError):
     """The input partition ends before what was already read: the broker has lost records."""
 
     retriable = True
+
+
+class Trust(Enum):
+    """What is to be thought of a store that was opened."""
+
+    WHOLE = auto()
+    """It is as it was left."""
+    CHECKPOINT = auto()
+    """It was damaged, and the newest checkpoint has taken its place."""
+    NONE = auto()
+    """RocksDB found its files damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,19 +60,18 @@ def plan_reconcile(
     output_topic_id: str,
     output: Range,
     window_start: int,
-    trusted: bool = True,
+    trust: Trust = Trust.WHOLE,
 ) -> ReconcilePlan:
     """Decide how much of the output partition to read.
 
     A rebuild reads all that the output still has: its timestamps are the producers', which may be of any time, so
     they can't tell which ids the window still held. `window_start`, the first offset with a timestamp within the
-    window's age, only tells whether the output reaches back as far as the window should. `trusted` is False when
-    RocksDB found its files damaged.
+    window's age, only tells whether the output reaches back as far as the window should.
     """
     replaced = recorded is not None and recorded.output_topic_id != output_topic_id
     if replaced:
         reason = "OutputTopicReplaced"
-    elif not trusted:
+    elif trust is Trust.NONE:
         reason = "StoreCorrupt"
     elif recorded is None or stamp is None:
         reason = "NewStore"
@@ -69,8 +80,9 @@ def plan_reconcile(
     elif stamp.output_position < output.low:
         reason = "TailRetainedAway"
     else:
+        reason = "Checkpoint" if trust is Trust.CHECKPOINT else "Tail"
         return ReconcilePlan(
-            start=stamp.output_position, rebuild=False, truncated=False, reason="Tail"
+            start=stamp.output_position, rebuild=False, truncated=False, reason=reason
         )
     reaches_back = window_start > output.low or output.low == 0
     return ReconcilePlan(
@@ -124,6 +136,20 @@ class Progress:
     seconds: float
 
 
+def read_output(
+    reader: Reader, *, start: int, end: int, stop: Event, largest: int = _BATCH_RECORDS
+) -> Iterator[Batch]:
+    """The output partition in [start, end), at most `largest` records at a time; ends early when `stop` is set.
+
+    `reader` stands at `start`. The last batch ends at `end` or behind it.
+    """
+    position = start
+    while position < end and not stop.is_set():
+        batch = reader.read(min(_BATCH_RECORDS, largest), _WAIT_SECONDS)
+        position = batch.next_offset
+        yield batch
+
+
 def reconcile(
     reader: Reader,
     window: Window,
@@ -143,8 +169,7 @@ def reconcile(
     records, unwritten, position = 0, 0, start
     write_records = min(_WRITE_RECORDS, window.store.bounds.largest_write_records)
     on_progress(Progress(records, end - position, 0.0))
-    while position < end and not stop.is_set():
-        batch = reader.read(min(_BATCH_RECORDS, write_records), _WAIT_SECONDS)
+    for batch in read_output(reader, start=start, end=end, stop=stop, largest=write_records):
         position = batch.next_offset
         if batch.records:
             ids = extract(batch.records)

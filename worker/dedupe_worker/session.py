@@ -1,10 +1,11 @@
 """From nothing to a running loop and back: what happens once after every start and after every failure.
 
-    1  see whose volume this is; take over the partition (fences an older worker, aborts what it left open)
+    1  see whose volume this is, and fill an empty one from a snapshot if so told; take over the partition (fences an
+       older worker, aborts what it left open)
     2  see what the topics are now
     3  open the store, or discard it if it can't be trusted
-    4  reconcile it with the output topic
-    5  run the loop until told to stop
+    4  reconcile it with the output topic, the whole of it if that was asked for
+    5  run the loop until told to stop, or to reconcile
 
 A failure anywhere ends the session with a named error; the next session begins at 1 and finds out from Kafka what
 was committed. There is no other error handling to get wrong.
@@ -12,31 +13,49 @@ was committed. There is no other error handling to get wrong.
 
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event
+from types import TracebackType
 from typing import Final
 
 import structlog
 
-from dedupe_crds.worker_status import Phase, ReconcileStatus, WindowStatus
+from dedupe_crds.worker_status import Phase, WindowStatus
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
+from dedupe_worker.answer import answer, show_reconcile
+from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.checkpoint import remove_unfinished
 from dedupe_worker.commands import CommandQueue
+from dedupe_worker.comparison import remove_comparison
 from dedupe_worker.desk import Desk
 from dedupe_worker.errors import OutputTopicReplaced, StoreCorrupt
+from dedupe_worker.fallback import fall_back, remove_copy
 from dedupe_worker.identity import Identity
 from dedupe_worker.ids import extractor_for
 from dedupe_worker.input import PartitionReader
 from dedupe_worker.loop import Loop, LoopConfig
 from dedupe_worker.output import TransactionalOutput
 from dedupe_worker.parts import Parts
-from dedupe_worker.reconcile import Progress, ReconcilePlan, plan_reconcile, plan_start, reconcile
+from dedupe_worker.reconcile import (
+    Progress,
+    ReconcilePlan,
+    Trust,
+    plan_reconcile,
+    plan_start,
+    reconcile,
+)
+from dedupe_worker.s3.restore import Restore
 from dedupe_worker.store import Store
-from dedupe_worker.topics import Topic, Topics
+from dedupe_worker.topics import Range, Topic, Topics
 from dedupe_worker.window import Window
 
 _HOUSEKEEPING_SECONDS: Final = 1.0
 _TOPIC_CHECK_SECONDS: Final = 10.0
+
+# Stores whose files belong to another worker by now. They stay open until the process ends, which is at once.
+_taken_over: Final[list[Store]] = []
 
 log = structlog.get_logger()
 
@@ -51,12 +70,16 @@ class Session:
         self._config = parts.config
         self._board = parts.board
         self._commands = commands
+        self._requests = parts.requests
         self._stop = stop
         self._record_limit = record_limit
         self._extract = extractor_for(parts.config.stream.spec.id)
 
     def run(self) -> None:
-        """Run until `stop` is set. Raises StreamError for whatever ends it before."""
+        """Run until `stop` is set or a reconcile is asked for, which the next session begins with.
+
+        Raises StreamError for whatever ends it before.
+        """
         try:
             self._run()
         except BrokerUnavailable as error:
@@ -70,6 +93,12 @@ class Session:
         self._board.enter(Phase.STARTING)
         # First, because a worker that was given the wrong volume must not fence the right one.
         recorded = self._config.state.recorded(self._config.stream_id, partition)
+        if recorded is None and self._config.restore_from:
+            self._restore(self._config.restore_from)
+            if self._stop.is_set():
+                return
+            recorded = self._config.state.recorded(self._config.stream_id, partition)
+        self._config.state.discard_restoring()
         topics = self._parts.topics(self._stop)
         with ExitStack() as cleanup:
             self._input = topics.describe(spec.input.topic, partition)
@@ -80,7 +109,7 @@ class Session:
             reader = self._parts.reader(spec.input.topic)
             cleanup.callback(reader.close)
             plan, store = self._open_store(topics, recorded)
-            cleanup.callback(store.close)
+            cleanup.push(partial(_close, store))
             window = Window(store)
             same_input = recorded is None or recorded.input_topic_id == self._input.id
             start = plan_start(
@@ -92,13 +121,21 @@ class Session:
             if start.expired:
                 self._board.tally.expired_offsets += start.expired
                 log.error("input records expired before they were read", offsets=start.expired)
+            asked = self._requests.waiting
             position = self._reconcile(topics, plan, window, start.offset)
+            if asked and not self._stop.is_set():
+                answer(asked, self._parts, topics, store, self._extract, self._stop)
             reader.seek(start.offset)
             if not self._stop.is_set():
                 loop = self._make_loop(reader, output, window, position)
                 self._run_loop(loop, topics, store)
-            self._board.enter(Phase.STOPPING)
+            self._board.enter(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
             store.flush()
+
+    def _restore(self, snapshot: str) -> None:
+        """Fill an empty state directory. Before the take-over: an older worker may pass messages on for as long."""
+        self._board.enter(Phase.RESTORING)
+        Restore(self._config, self._board, snapshot).run(self._stop)
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -108,36 +145,51 @@ class Session:
         output_range = topics.offsets(self._output.name, self._config.partition)
         oldest = datetime.now(UTC) - window.max_age
         window_start = topics.offset_at(self._output.name, self._config.partition, oldest)
-        store, trusted = None, True
-        if recorded is not None:
-            remove_unfinished(state)
-            try:
-                store = self._parts.store()
-            except StoreCorrupt as error:
-                trusted = False
-                log.error("store is corrupt", error=str(error))
-        plan = plan_reconcile(
-            store.stamp if store else None,
-            recorded=recorded,
-            output_topic_id=self._output.id,
-            output=output_range,
-            window_start=output_range.end if window_start is None else window_start,
-            trusted=trusted,
-        )
-        if plan.rebuild:
-            if store is not None:
-                store.close()
-            state.discard_store()
-            store = None
         self._identity = Identity(
             stream=self._config.stream_id,
             partition=self._config.partition,
             input_topic_id=self._input.id,
             output_topic_id=self._output.id,
         )
+        remove_comparison(state.comparison)
+        store, trust = None, Trust.WHOLE
+        if recorded is not None:
+            remove_unfinished(state)
+            remove_copy(state)
+            store, trust = self._open_trusted(output_range)
+        plan = plan_reconcile(
+            store.stamp if store else None,
+            recorded=recorded,
+            output_topic_id=self._output.id,
+            output=output_range,
+            window_start=output_range.end if window_start is None else window_start,
+            trust=trust,
+        )
+        if plan.rebuild:
+            if began_with_past_ids(state, oldest):
+                plan = replace(plan, truncated=True)  # the output topic does not have those
+            if store is not None:
+                store.close()
+            state.discard_store()
+            store = None
         if recorded != self._identity:
             state.record(self._identity)
         return plan, store or self._parts.store()
+
+    def _open_trusted(self, output: Range) -> tuple[Store | None, Trust]:
+        """The store as it was left; if that is damaged, as the newest checkpoint has it; None if there is neither."""
+        try:
+            return self._parts.store(), Trust.WHOLE
+        except StoreCorrupt as error:
+            self._board.errors[error.reason] += 1
+            log.error("store is corrupt", error=str(error))
+        if not fall_back(self._config.state, self._identity, output):
+            return None, Trust.NONE
+        try:
+            return self._parts.store(), Trust.CHECKPOINT
+        except StoreCorrupt as error:
+            log.error("checkpoint is corrupt", error=str(error))
+            return None, Trust.NONE
 
     def _reconcile(
         self, topics: Topics, plan: ReconcilePlan, window: Window, input_offset: int
@@ -145,7 +197,7 @@ class Session:
         """Bring the window up to the output's end; returns that end."""
         end = topics.offsets(self._output.name, self._config.partition).end
         self._board.enter(Phase.RECONCILING)
-        if plan.rebuild and plan.reason != "NewStore":
+        if plan.rebuild and plan.reason not in {"NewStore", "StoreCorrupt"}:
             self._board.errors[plan.reason] += 1
         log.info(
             "reconciling", reason=plan.reason, start=plan.start, end=end, truncated=plan.truncated
@@ -162,12 +214,12 @@ class Session:
                     end=end,
                     input_offset=input_offset,
                     stop=self._stop,
-                    on_progress=lambda progress: self._show_reconcile(plan, progress),
+                    on_progress=partial(show_reconcile, self._board, plan.reason),
                 )
             finally:
                 reader.close()
         else:
-            self._show_reconcile(plan, Progress(0, 0, 0.0))
+            show_reconcile(self._board, plan.reason, Progress(0, 0, 0.0))
         if not self._stop.is_set() and (plan.rebuild or window.store.stamp is None):
             # An empty store gets its stamp now, so that the next start reads only what comes after.
             now_ms = int(time.time() * 1000)
@@ -177,15 +229,6 @@ class Session:
         if self._board.reconcile:
             log.info("reconciled", **self._board.reconcile.model_dump())
         return end
-
-    def _show_reconcile(self, plan: ReconcilePlan, progress: Progress) -> None:
-        self._board.beat()
-        self._board.reconcile = ReconcileStatus(
-            reason=plan.reason,
-            records=progress.records,
-            remaining=progress.remaining,
-            seconds=progress.seconds,
-        )
 
     # -- the loop --------------------------------------------------------------------------------
 
@@ -216,9 +259,9 @@ class Session:
     def _run_loop(self, loop: Loop, topics: Topics, store: Store) -> None:
         self._board.enter(Phase.RUNNING)
         housekeeping = topic_check = time.monotonic()
-        desk = Desk(self._config, self._identity, store, self._board)
+        desk = Desk(self._config, self._identity, store, self._board, self._parts.keeper)
         try:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and not self._requests.waiting:
                 loop.step()
                 now = time.monotonic()
                 if not loop.in_transaction:
@@ -272,3 +315,16 @@ class Session:
             truncated=truncated,
             healthy=not truncated or seconds >= alert_below,
         )
+
+
+def _close(
+    store: Store,
+    kind: type[BaseException] | None,
+    _: BaseException | None,
+    __: TracebackType | None,
+) -> None:
+    """Close a session's store; but not after another worker has taken over, because closing writes."""
+    if kind is not None and issubclass(kind, Fenced):
+        _taken_over.append(store)
+    else:
+        store.close()

@@ -15,7 +15,7 @@ A store is used from one thread only.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import Checkpoint, Rdict, WriteBatch, WriteOptions
 
-from dedupe_worker.errors import store_error
+from dedupe_worker.errors import store_errors
 from dedupe_worker.generations import Bounds, Generation, plan_ageing, window_seconds
 from dedupe_worker.ids import ID_BYTES
+from dedupe_worker.owner import UNKNOWN_OWNER
 from dedupe_worker.prefilter import Hashes, Prefilter, hash_ids
 from dedupe_worker.rocksdb_options import TableOptions, table_options
 from dedupe_worker.stamp import STAMP_KEY, Stamp, decode_stamp, encode_stamp
@@ -73,7 +74,7 @@ class Store:
         )
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # the stub calls the property a method
-        with _named("opening the store"):
+        with store_errors("opening the store"):
             self._db, self._generations = self._open()
 
     # -- reading ---------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ class Store:
     def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]:
         """The owners of those ids that are remembered, from the newest generation that has each."""
         owners: dict[bytes, bytes] = {}
-        with _named("reading the store"):
+        with store_errors("reading the store"):
             for generation in reversed(self._generations):
                 rows = np.flatnonzero(generation.prefilter.may_contain(hashes)).tolist()
                 asked = [ids[row] for row in rows if ids[row] not in owners]
@@ -109,6 +110,15 @@ class Store:
                     found = _multi_get(generation.family, asked)
                     owners.update((i, o) for i, o in zip(asked, found, strict=True) if o)
         return owners
+
+    def positions(self) -> list[tuple[str, int | None]]:
+        """Each generation, oldest first, with the output position it is complete up to; None while it is empty."""
+        return [(g.name, g.stamp.output_position if g.stamp else None) for g in self._generations]
+
+    def ids(self, generation: str) -> Iterator[bytes]:
+        """The ids of a generation as they are now, in order and joined, some at a time."""
+        with store_errors("reading the store"):
+            yield from _packed_keys(self._named_generation(generation).family)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -152,7 +162,7 @@ class Store:
     def forget(self, ids: Sequence[bytes]) -> int:
         """Remove ids from every generation; returns how many were remembered."""
         known = self.lookup(ids, hash_ids(b"".join(ids)))
-        with _named("writing the store"):
+        with store_errors("writing the store"):
             batch = WriteBatch(raw_mode=True)
             for generation in self._generations:
                 handle = self._db.get_column_family_handle(generation.name)
@@ -161,10 +171,35 @@ class Store:
             self._db.write(batch, self._unlogged)
         return len(known)
 
+    def amend(
+        self, generation: str, *, added: Sequence[bytes] = (), removed: Sequence[bytes] = ()
+    ) -> None:
+        """Add ids to a generation, their owners unknown, and remove others from it, both sorted.
+
+        What it is complete up to stays as it was. On disk only after `settle`: until then a crash may undo it.
+        Raises ValueError for a store that nothing was ever written to.
+        """
+        latest = self.stamp
+        if latest is None:
+            raise ValueError("an empty store can't be amended")
+        amended = self._named_generation(generation)
+        stamp = amended.stamp or replace(latest, keys=0, first_seen_ms=latest.last_seen_ms)
+        keys = max(0, stamp.keys + len(added) - len(removed))
+        if added:
+            amended.prefilter.add(hash_ids(b"".join(added)))
+        owners = [UNKNOWN_OWNER] * len(added)
+        self._write_batch(amended, replace(stamp, keys=keys), added, owners, removed)
+
+    def settle(self) -> None:
+        """Bring everything to disk, in older generations too, which only `amend` and `forget` write to."""
+        with store_errors("flushing the store"):
+            for generation in self._generations:
+                generation.family.flush()
+
     def age(self, now_ms: int) -> bool:
         """Seal the newest generation and drop the oldest as their bounds ask for; True if any was dropped."""
         plan = plan_ageing(self.generations(), self.bounds, now_ms)
-        with _named("ageing the store"):
+        with store_errors("ageing the store"):
             if plan.drops_for_size:
                 self.mark_truncated()
             if plan.seal:
@@ -175,17 +210,17 @@ class Store:
 
     def flush(self) -> None:
         """Bring everything to disk."""
-        with _named("flushing the store"):
+        with store_errors("flushing the store"):
             self._generations[-1].family.flush()
 
     def checkpoint(self, path: Path) -> None:
         """Write a consistent copy of the store to `path`, by hard links where the file system has them."""
-        with _named("writing a checkpoint"):
+        with store_errors("writing a checkpoint"):
             Checkpoint(self._db).create_checkpoint(str(path))
 
     def close(self) -> None:
         """Flush and let go of the files: of all of them, so that they can be opened again, even if a flush fails."""
-        with _named("closing the store"), ExitStack() as handles:
+        with store_errors("closing the store"), ExitStack() as handles:
             handles.callback(self._db.close)
             for generation in self._generations:
                 handles.callback(generation.family.close)
@@ -221,6 +256,9 @@ class Store:
             prefilter.add(hash_ids(packed))
         return _OpenGeneration(name, family, prefilter, stamp)
 
+    def _named_generation(self, name: str) -> _OpenGeneration:
+        return next(g for g in self._generations if g.name == name)
+
     def _begin(self, database: Rdict, number: int) -> _OpenGeneration:
         name = f"g{number:08d}"
         family = database.create_column_family(name, table_options(self._options))
@@ -243,12 +281,14 @@ class Store:
         stamp: Stamp,
         ids: Sequence[bytes],
         owners: Sequence[bytes],
+        removed: Sequence[bytes] = (),
     ) -> None:
         batch = WriteBatch(raw_mode=True)
         batch.set_default_column_family(self._db.get_column_family_handle(generation.name))
         deque(map(batch.put, ids, owners), maxlen=0)  # a loop in C: 0.06 us a key
+        deque(map(batch.delete, removed), maxlen=0)
         batch.put(STAMP_KEY, encode_stamp(stamp))
-        with _named("writing the store"):
+        with store_errors("writing the store"):
             self._db.write(batch, self._unlogged)
         generation.stamp = stamp
 
@@ -278,14 +318,3 @@ def _packed_keys(family: Rdict) -> Iterator[bytes]:
     finally:
         del rest  # an error's traceback would keep it, and it the files locked
     yield b"".join(chunk)
-
-
-@contextmanager
-def _named(action: str) -> Iterator[None]:
-    """Translate what RocksDB raises; rocksdict raises bare Exceptions."""
-    try:
-        yield
-    except Exception as error:
-        if type(error) is not Exception and not isinstance(error, OSError):
-            raise
-        raise store_error(error, action) from error

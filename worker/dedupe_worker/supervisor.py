@@ -2,13 +2,14 @@
 
 import random
 import time
+from contextlib import suppress
 from threading import Event
 from typing import Final
 
 import structlog
 
 from dedupe_crds.worker_status import ExitCode
-from dedupe_kafka.errors import RecordRefused, StreamError
+from dedupe_kafka.errors import Fenced, RecordRefused, StreamError
 from dedupe_worker.commands import CommandQueue
 from dedupe_worker.parts import Parts
 from dedupe_worker.session import Session
@@ -34,12 +35,24 @@ class Supervisor:
         self._failures = 0
 
     def run(self) -> ExitCode:
-        """Run; returns why it ended."""
+        """Run; returns why it ended.
+
+        A worker that was fenced once is so for good: started again by whoever can't know, as the kubelet of a node that
+        is cut off, it would only take over from the worker that has taken over from it.
+        """
+        fenced = self._parts.config.fenced_file
+        if fenced is not None and fenced.exists():
+            return self._stand_by()
         try:
             with self._parts.config.state.lock():
                 while not self._stop.is_set():
                     self._run_session()
         except StreamError as error:
+            if isinstance(error, Fenced) and fenced is not None:
+                with suppress(
+                    OSError
+                ):  # without the note it takes over once more, and is fenced again
+                    fenced.touch()
             self._board.fail(error)
             log.error("worker ends", reason=error.reason, error=str(error))
             return error.exit_code
@@ -48,6 +61,15 @@ class Supervisor:
         ):  # a defect, whatever it is: leave a trace and an exit code for the restart
             log.exception("worker ends on an unexpected error")
             return ExitCode.FAILED
+        return ExitCode.OK
+
+    def _stand_by(self) -> ExitCode:
+        """Do nothing but say why, until `stop` is set."""
+        error = Fenced("another worker of this partition has taken over; this one does nothing")
+        self._board.fail(error)
+        log.error("worker stands by", reason=error.reason, error=str(error))
+        while not self._stop.is_set():
+            self._wait(_LONGEST_WAIT_SECONDS)
         return ExitCode.OK
 
     def _run_session(self) -> None:

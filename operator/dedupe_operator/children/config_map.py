@@ -44,8 +44,14 @@ def _manifest(stream: DedupeStream) -> dict[str, Any]:
     written = {field: spec[field] for field in _READ_BY_WORKERS}
     written["worker"] = {"tuning": spec["worker"]["tuning"]}
     written["storage"] = {"size": spec["storage"]["size"]}  # a rule compares it with the window
-    if bucket := (spec.get("snapshots") or {}).get("s3"):
-        written["snapshots"] = {"provider": SnapshotProvider.S3.value, "s3": bucket}
+    snapshots = spec.get("snapshots") or {}
+    if "s3" in snapshots:
+        # Also beside another provider: what is in the bucket can still be restored from.
+        s3 = SnapshotProvider.S3.value
+        written["snapshots"] = {
+            **{name: snapshots[name] for name in ("deadline", "s3")},
+            "provider": s3,
+        }
     metadata = {"name": stream.metadata.name, "namespace": stream.metadata.namespace}
     return {
         "apiVersion": stream.api_version,

@@ -25,7 +25,7 @@ from dedupe_operator.decide.trouble import with_advice
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes_api import SNAPSHOTS, KubernetesApi
 from dedupe_operator.snapshots.records import SnapshotRecords, read_snapshots
-from dedupe_operator.snapshots.taking import Taker
+from dedupe_operator.snapshots.taking import Taker, is_unheld
 
 _LOOK_AGAIN_SECONDS: Final = 2.0
 _REMOVE_AGAIN_SECONDS: Final = 15.0
@@ -56,6 +56,8 @@ class Keeper:
             for snapshot in _ours(look):
                 if snapshot.deleting and not self._taker.remove(look, findings, records, snapshot):
                     _look_within(findings, _REMOVE_AGAIN_SECONDS)
+                elif not snapshot.deleting and is_unheld(snapshot):
+                    records.hold(snapshot)  # it was brought back from a backup
             if self._taker.take(look, findings, records):
                 _look_within(findings, _LOOK_AGAIN_SECONDS)
             self._prune(look, findings, records)
@@ -109,10 +111,12 @@ class Keeper:
             entry = newest.entry(partition) if newest else None
             if newest and entry and entry.completed:
                 last[partition] = LastSnapshot(name=newest.name, time=entry.completed)
-        if last and len(last) == len(look.partitions):
+        labels = (metadata.namespace, metadata.name)
+        if wanted and last and len(last) == len(look.partitions):
             oldest = min(one.time for one in last.values())
-            labels = (metadata.namespace, metadata.name)
             metrics.SNAPSHOT_COMPLETED.labels(*labels).set(oldest.timestamp())
+        else:
+            metrics.forget_snapshots(*labels)
         return SnapshotsView(
             verdict=judge(ours, wanted, look.now) if wanted else None,
             last_schedule_time=seen_to,

@@ -73,17 +73,25 @@ class SnapshotRecords:
 
     def hold(self, snapshot: Snapshot) -> None:
         """Keep the object, once it is deleted, until its copies are."""
-        self._api.apply(self._this(snapshot, finalizers=[COPIES]))
+        self._set(snapshot, held=True)
 
     def release(self, snapshot: Snapshot) -> None:
         """Let the object go."""
-        self._api.apply(self._this(snapshot))
+        self._set(snapshot, held=False)
+
+    def _set(self, snapshot: Snapshot, *, held: bool) -> None:
+        # Not by server-side apply, which leaves a finalizer that somebody else wrote too, such as with a backup.
+        live = self._api.get(SNAPSHOTS, self._namespace, snapshot.name)
+        if live is None or live["metadata"]["uid"] != snapshot.uid:
+            return
+        others = [one for one in live["metadata"].get("finalizers") or [] if one != COPIES]
+        self._api.set_finalizers(SNAPSHOTS, live, [*others, COPIES] if held else others)
 
     def delete(self, snapshot: Snapshot) -> None:
         """Delete it; what goes with it is seen to before it is gone."""
         self._api.delete(SNAPSHOTS, self._this(snapshot))
 
-    def _this(self, snapshot: Snapshot, **more: object) -> Object:
+    def _this(self, snapshot: Snapshot) -> Object:
         # With the UID, what is written does not go to a namesake made since.
         metadata = {"name": snapshot.name, "namespace": self._namespace, "uid": snapshot.uid}
-        return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {**metadata, **more}}
+        return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}

@@ -234,6 +234,11 @@ class _Run:
         metrics.SNAPSHOTS.labels(metadata.namespace, metadata.name, result).inc()
 
 
+def is_unheld(snapshot: Snapshot) -> bool:
+    """Whether a snapshot has copies outside of the cluster, and would go without them."""
+    return snapshot.status.provider in _OUTSIDE and not snapshot.holds_copies
+
+
 def job_for(look: Look, snapshot: Snapshot, entry: PartitionSnapshot) -> Job:
     """What a provider is told of one partition's copy."""
     partition = entry.partition

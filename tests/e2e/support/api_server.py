@@ -23,20 +23,24 @@ class Answer:
 
 
 class ApiServer:
-    """Asks what would come of a stream, as `kubectl apply --dry-run=server` does. Nothing is kept."""
+    """Asks what would come of an object, as `kubectl apply --dry-run=server` does. Nothing is kept."""
 
-    def __init__(self, cluster: Environment) -> None:
+    def __init__(self, cluster: Environment, plural: str = PLURAL) -> None:
+        self._plural = plural
         configuration = client.Configuration()
         config.load_kube_config(cluster.kubeconfig, client_configuration=configuration)
         self._client = client.ApiClient(configuration)
 
     def create(self, document: Object, namespace: str = "default") -> Answer:
-        """Create a stream."""
-        return self._ask("POST", _path(namespace), document)
+        """Create an object."""
+        return self._ask("POST", self._path(namespace), document)
 
     def change(self, namespace: str, name: str, changes: Object) -> Answer:
-        """Merge changes into a stream that is there."""
-        return self._ask("PATCH", f"{_path(namespace)}/{name}", changes)
+        """Merge changes into one that is there."""
+        return self._ask("PATCH", f"{self._path(namespace)}/{name}", changes)
+
+    def _path(self, namespace: str) -> str:
+        return f"/apis/{API_VERSION}/namespaces/{namespace}/{self._plural}"
 
     def _ask(self, method: str, path: str, body: Object) -> Answer:
         request = self._client.param_serialize(
@@ -64,7 +68,3 @@ def _problems(refusal: Object) -> list[str]:
     causes = (refusal.get("details") or {}).get("causes") or []
     lines = [f"{cause.get('field')}: {cause['message']}" for cause in causes]
     return [line for line in lines if _RULES_SKIPPED not in line] or [refusal["message"]]
-
-
-def _path(namespace: str) -> str:
-    return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}"

@@ -1,53 +1,79 @@
 """An operator that is gone right after one of its writes, as if it was killed there.
 
-`python -m tests.e2e.support.stopping_operator WRITES OPERATOR-ARGUMENT...`: of the writes to the API server counted
-from its start, the last one it makes is number WRITES.
+`python -m tests.e2e.support.stopping_operator WRITES OPERATOR-ARGUMENT...`: of the writes counted from its start, the
+last one it makes is number WRITES. What it asks a worker to do counts as well as what it writes to the API server.
 """
 
 import os
 import sys
-from threading import Lock
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import RLock
 from typing import Final
 
 from dedupe_operator import process
 from dedupe_operator.cli import main
 from dedupe_operator.kubernetes_api import KubernetesApi, Resource
 from dedupe_operator.labels import Object
+from dedupe_operator.workers import Workers
 
 STOPPED: Final = 86
 """The exit code of an operator that stopped where it was to."""
 
 
-class StoppingApi(KubernetesApi):
+class _Writes:
     """Ends the process when a write is done, and before anything can come of its answer."""
 
-    writes_left = 0
-    _lock = Lock()
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self.left = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        with self._lock:
+            yield
+            self.left -= 1
+            if self.left == 0:
+                os._exit(STOPPED)
+
+
+_writes = _Writes()
+
+
+class StoppingApi(KubernetesApi):
+    """Counts what is written to the API server; a write that is refused is none."""
 
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
-        with self._lock:
-            answer = super().apply(wanted, subresource=subresource)
-            self._count()
-        return answer
+        with _writes.one():
+            return super().apply(wanted, subresource=subresource)
 
     def create(self, wanted: Object) -> Object:
-        with self._lock:
-            answer = super().create(wanted)
-            self._count()
-        return answer
+        with _writes.one():
+            return super().create(wanted)
 
-    def delete(self, resource: Resource, live: Object, *, orphan: bool = False) -> None:
-        with self._lock:
-            super().delete(resource, live, orphan=orphan)
-            self._count()
+    def set_finalizers(self, resource: Resource, live: Object, finalizers: list[str]) -> None:
+        with _writes.one():
+            super().set_finalizers(resource, live, finalizers)
 
-    def _count(self) -> None:
-        StoppingApi.writes_left -= 1
-        if StoppingApi.writes_left == 0:
-            os._exit(STOPPED)
+    def delete(
+        self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False
+    ) -> None:
+        with _writes.one():
+            super().delete(resource, live, orphan=orphan, by_force=by_force)
+
+
+class StoppingWorkers(Workers):
+    """Counts what workers are asked to do."""
+
+    def post(
+        self, pod: Object | None, path: str, body: Mapping[str, object], admin_token: str
+    ) -> object:
+        with _writes.one():
+            return super().post(pod, path, body, admin_token)
 
 
 if __name__ == "__main__":
-    StoppingApi.writes_left = int(sys.argv.pop(1))
+    _writes.left = int(sys.argv.pop(1))
     process.KubernetesApi = StoppingApi  # type: ignore[attr-defined] # the seam
+    process.Workers = StoppingWorkers  # type: ignore[attr-defined] # the other one
     main()

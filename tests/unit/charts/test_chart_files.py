@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dedupe_crds.openapi import STREAMS
+from dedupe_crds.openapi import CUSTOM_RESOURCES
 
 CHART = Path(__file__).parents[3] / "charts/dedupestream"
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -40,11 +40,12 @@ def leaves(node: object, path: str = "") -> Iterator[str]:
         yield path
 
 
-def test_the_charts_definition_is_the_generated_one() -> None:
-    (path,) = (CHART / "files/crds").iterdir()
-    definition = STREAMS.definition()
-    assert path.stem == definition["metadata"]["name"]
-    assert yaml.safe_load(path.read_text()) == {"spec": definition["spec"]}
+def test_the_charts_definitions_are_the_generated_ones() -> None:
+    files = {
+        path.stem: yaml.safe_load(path.read_text()) for path in (CHART / "files/crds").iterdir()
+    }
+    definitions = [resource.definition() for resource in CUSTOM_RESOURCES]
+    assert files == {each["metadata"]["name"]: {"spec": each["spec"]} for each in definitions}
 
 
 def test_the_chart_has_the_version_of_the_project() -> None:

@@ -1,7 +1,7 @@
 """A small API server: it answers what it was given, and remembers what it was asked."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,23 +12,34 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 STREAMS = "/apis/dedupestream.io/v1alpha1/namespaces/shop/dedupestreams"
+SNAPSHOTS = "/apis/dedupestream.io/v1alpha1/namespaces/shop/dedupesnapshots"
 PODS = "/api/v1/namespaces/shop/pods"
 
+Answer = tuple[int, Any]
+_ABSENT: Answer = (404, "404 page not found")
 
-def refused(code: int, message: str, name: str | None = None) -> tuple[int, Any]:
+
+def refused(code: int, message: str, name: str | None = None) -> Answer:
     return code, {"kind": "Status", "message": message, "details": {"name": name} if name else {}}
 
 
 class ApiServer:
-    """Answers by path: a status code and a body. `patches` are the changes it was sent."""
+    """Answers by path: a status code and a body. `patches` are the changes it was sent, `created` the objects.
+
+    `then` are the answers that follow, one after another; `after_patch` says what they are once a path was
+    changed.
+    """
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
-        self.answers: dict[str, tuple[int, Any]] = {
+        self.answers: dict[str, Answer] = {
             "/api/v1/namespaces/shop/events": (200, {"items": []}),
             "/api/v1/pods": (200, {"items": []}),
         }
         self.patches: list[tuple[str, str, dict[str, Any]]] = []
+        self.created: list[tuple[str, dict[str, Any]]] = []
+        self.then: dict[str, list[Answer]] = {}
+        self.after_patch: dict[str, Callable[[dict[str, Any]], list[Answer]]] = {}
         self.queries: list[tuple[str, dict[str, list[str]]]] = []
 
     def holds(self, *streams: dict[str, Any], pods: tuple[dict[str, Any], ...] = ()) -> None:
@@ -37,6 +48,18 @@ class ApiServer:
         for stream in streams:
             self.answers[f"{STREAMS}/{stream['metadata']['name']}"] = (200, stream)
         self.answers[PODS] = (200, {"items": list(pods)})
+
+    def holds_snapshots(self, *snapshots: dict[str, Any]) -> None:
+        self.answers[SNAPSHOTS] = (200, {"items": list(snapshots)})
+        for snapshot in snapshots:
+            self.answers[f"{SNAPSHOTS}/{snapshot['metadata']['name']}"] = (200, snapshot)
+
+    def answer(self, path: str) -> Answer:
+        """The answer that is due, after which the next one is."""
+        given = self.answers.get(path, _ABSENT)
+        if following := self.then.get(path):
+            self.answers[path] = following.pop(0)
+        return given
 
     def worker_says(self, pod: str, code: int, body: object) -> None:
         self.answers[f"{PODS}/{pod}:8080/proxy/status"] = (code, body)
@@ -80,7 +103,17 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path)
         api: ApiServer = self.server.api  # type: ignore[attr-defined]
         api.queries.append((path.path, parse_qs(path.query)))
-        code, body = api.answers.get(path.path, (404, "404 page not found"))
+        self._reply(*api.answer(path.path))
+
+    def do_POST(self) -> None:
+        api: ApiServer = self.server.api  # type: ignore[attr-defined]
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        path = urlsplit(self.path).path
+        api.created.append((path, body))
+        code, answer = api.answers.get(f"POST {path}", (201, body))
+        self._reply(code, answer)
+
+    def _reply(self, code: int, body: object) -> None:
         text = (body if isinstance(body, str) else json.dumps(body)).encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(text)))
@@ -90,8 +123,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PATCH(self) -> None:
         api: ApiServer = self.server.api  # type: ignore[attr-defined]
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        api.patches.append((urlsplit(self.path).path, self.headers["Content-Type"], body))
-        self.do_GET()
+        path = urlsplit(self.path).path
+        api.patches.append((path, self.headers["Content-Type"], body))
+        self._reply(*api.answers.get(path, _ABSENT))
+        if path in api.after_patch:
+            api.answers[path], *following = api.after_patch[path](body)
+            api.then[path] = following
 
     def log_message(self, *_: object) -> None:
         """Keep quiet."""

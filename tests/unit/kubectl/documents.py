@@ -76,6 +76,28 @@ def stream(  # all by name
     }
 
 
+def snapshot(
+    name: str = "orders-a",
+    *,
+    of: str = "orders",
+    phase: str = "Completed",
+    copies: Sequence[Object] = (),
+    created: datetime = LONG_AGO,
+    **status: object,
+) -> Object:
+    return {
+        "apiVersion": "dedupestream.io/v1alpha1",
+        "kind": "DedupeSnapshot",
+        "metadata": {"name": name, "namespace": "shop", "creationTimestamp": written(created)},
+        "spec": {"streamRef": {"name": of}, "partitions": []},
+        "status": {"phase": phase, "provider": "CSI", "partitions": list(copies), **status},
+    }
+
+
+def copy(number: int = 0, phase: str = "Completed", **fields: object) -> Object:
+    return {"partition": number, "phase": phase, **fields}
+
+
 def pod(number: int = 0, *, ready: bool = True, uid: str = "a", **status: object) -> Object:
     return {
         "metadata": {

@@ -2,10 +2,11 @@
 
 import pytest
 
-from dedupe_kubectl import change
-from dedupe_kubectl.change import to_restart, to_run, to_suspend, until
+from dedupe_kubectl import waiting
+from dedupe_kubectl.change import to_restart, to_run, to_suspend
 from dedupe_kubectl.errors import TimedOut
 from dedupe_kubectl.objects import by_partition, read_stream
+from dedupe_kubectl.waiting import until
 from tests.unit.kubectl.documents import condition, partition, pod, stream
 
 SUSPEND = {"suspend": True}
@@ -53,12 +54,11 @@ def test_a_restart_is_over_when_every_pod_is_another_and_ready() -> None:
 
 
 def test_waiting_ends_in_time_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.01)
     told: list[str] = []
     with pytest.raises(TimedOut, match=r"not seen the change yet.*describe-problem"):
         until(
-            to_run,
-            lambda: (read_stream(stream(metadata={"generation": 2})), {}),
+            lambda: to_run(read_stream(stream(metadata={"generation": 2})), {}),
             told.append,
             timeout_seconds=0.05,
         )

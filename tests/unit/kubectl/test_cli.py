@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dedupe_crds.worker_status import Phase, WorkerStatus
-from dedupe_kubectl import change, status
+from dedupe_kubectl import status, waiting
 from dedupe_kubectl.cli import main
 from tests.unit.kubectl.api_server import (
     PODS,
@@ -25,7 +25,7 @@ from tests.unit.kubectl.documents import condition, partition, pod, stream, work
 @pytest.fixture(name="api")
 def _api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
     monkeypatch.setattr(status, "_RATE_SECONDS", 0.02)
-    monkeypatch.setattr(change, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.01)
     with api_server(tmp_path / "config") as api:
         yield api
 

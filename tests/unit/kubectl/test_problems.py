@@ -115,6 +115,9 @@ def test_a_deletion_that_does_not_end_names_the_finalizers_that_hold_it() -> Non
         ("Degraded", "True", "TopicMissing", "create the input topic"),
         ("WindowHealthy", "False", "TooShort", ""),
         ("SnapshotsHealthy", "False", "Unheard", ""),
+        ("SnapshotsHealthy", "False", "InvalidSchedule", "correct spec.snapshots.schedule"),
+        ("SnapshotsHealthy", "False", "LastSnapshotFailed", "mend what the message names"),
+        ("SnapshotsHealthy", "False", "SnapshotOverdue", "see what holds it"),
         ("Ready", "False", "PartitionsNotReady", ""),
     ],
 )
@@ -128,7 +131,7 @@ def test_a_condition_that_is_bad_is_told_with_its_reason(
 
 
 def test_an_unknown_condition_is_no_problem() -> None:
-    conditions = [*READY, condition("SnapshotsHealthy", "Unknown", "NotAvailable")]
+    conditions = [*READY, condition("SnapshotsHealthy", "Unknown", "NoSnapshotYet")]
     assert found(look(stream(conditions=conditions))) == []
 
 
@@ -145,6 +148,23 @@ def test_what_a_partition_says_is_not_said_again_by_the_stream() -> None:
     problem = only(found(look(document, [pod(ready=False)], [waits])))
     assert problem.what == "Partition 0: its worker waits"
     assert problem.do == "raise spec.storage.size"
+
+
+@pytest.mark.parametrize(
+    ("reason", "do"),
+    [
+        ("BucketRefused", "spec.snapshots.s3"),
+        ("BucketUnavailable", "spec.snapshots.s3.endpoint"),
+        ("IdentityRefused", "a volume of its own"),
+        ("RestoreFailed", "kubectl dedupe snapshots STREAM"),
+    ],
+)
+def test_what_keeps_a_restore_is_told_with_what_to_do(reason: str, do: str) -> None:
+    waits = worker(phase=Phase.FAILED, reason=reason, message="why")
+    seen = look(stream(partitions=[partition(phase="Restoring")]), [pod(ready=False)], [waits])
+    problem = only(found(seen))
+    assert problem.why == f"{reason}: why"
+    assert do in problem.do
 
 
 def test_the_same_problem_of_many_partitions_is_one() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.worker_status import DownloadPhase, DownloadStatus, Phase
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import read_stream
-from dedupe_kubectl.rows import Rates, partition_rows, stream_state
+from dedupe_kubectl.rows import Rates, partition_rows, stream_note, stream_state
 from dedupe_kubectl.tables import as_json, look_json, partitions_table, stream_view
 from tests.unit.kubectl.documents import (
     LONG_AGO,
@@ -86,6 +86,38 @@ def test_a_partition_the_operator_has_not_told_of_is_seen_by_its_pod() -> None:
 )
 def test_the_state_of_a_stream_is_one_word(changes: dict[str, Any], state: str) -> None:
     assert stream_state(read_stream(stream(**changes))) == state
+
+
+def test_a_partition_says_how_far_its_restore_is() -> None:
+    transfer = {"name": "s", "bytes": "1Gi", "totalBytes": "4Gi", "remaining": "90s"}
+    told = partition(phase="Restoring", restoring=transfer)
+    (by_operator,) = partition_rows(look(stream(partitions=[told])), {})
+    assert by_operator.note == "1Gi of 4Gi restored, 1m30s to come"
+
+    download = DownloadStatus(
+        name="s", phase=DownloadPhase.RUNNING, total_bytes=4096, bytes=1024, seconds=10.0
+    )
+    busy = worker(phase=Phase.RESTORING).model_copy(update={"download": download})
+    (by_worker,) = partition_rows(look(stream(partitions=[told]), [pod()], [busy]), {})
+    assert by_worker.note == "1Ki of 4Ki restored, 30s to come"
+
+
+def test_a_restore_that_has_just_begun_promises_no_time() -> None:
+    download = DownloadStatus(name="s", phase=DownloadPhase.RUNNING, total_bytes=4096)
+    busy = worker(phase=Phase.RESTORING).model_copy(update={"download": download})
+    (row,) = partition_rows(look(stream(partitions=[partition()]), [pod()], [busy]), {})
+    assert row.note == "0 of 4Ki restored"
+
+
+def test_a_partition_says_how_far_its_reconcile_is_by_the_operators_word() -> None:
+    told = partition(phase="Reconciling", reconciling=1200)
+    (row,) = partition_rows(look(stream(partitions=[told])), {})
+    assert row.note == "1,200 to reconcile"
+
+
+def test_a_stream_whose_snapshots_fail_says_so() -> None:
+    failed = condition("SnapshotsHealthy", "False", "LastSnapshotFailed", "Snapshot a failed.")
+    assert stream_note(read_stream(stream(conditions=[*READY, failed]))) == "Snapshot a failed."
 
 
 def test_a_status_with_fields_of_a_newer_operator_is_read() -> None:

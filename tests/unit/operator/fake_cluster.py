@@ -135,9 +135,6 @@ class FakeCluster(KubernetesApi):
             now["metadata"]["generation"] = live.get("metadata", {}).get("generation", 0) + 1
         self.objects[kind, name] = now
         self._applied[kind, name, subresource or ""] = deepcopy(wanted)
-        metadata = now["metadata"]
-        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
-            self.remove(kind, name)
         return deepcopy(now)
 
     def create(self, wanted: Object) -> Object:
@@ -154,6 +151,15 @@ class FakeCluster(KubernetesApi):
             raise KubernetesError("Conflict", f"{kind} {name} exists")
         made["metadata"]["creationTimestamp"] = self.now.isoformat()
         return self.add(made)
+
+    def set_finalizers(self, resource: Resource, live: Object, finalizers: list[str]) -> None:
+        name = live["metadata"]["name"]
+        self.writes.append(("finalizers", resource.kind, name))
+        metadata = self.objects[resource.kind, name]["metadata"]
+        assert metadata["uid"] == live["metadata"]["uid"]
+        metadata["finalizers"] = finalizers
+        if metadata.get("deletionTimestamp") and not finalizers:
+            self.remove(resource.kind, name)
 
     def delete(
         self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False

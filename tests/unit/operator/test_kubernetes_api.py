@@ -10,6 +10,7 @@ from dedupe_operator.kubernetes_api import (
     CLAIMS,
     EVENTS,
     PODS,
+    SNAPSHOTS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
     STREAMS,
@@ -258,3 +259,19 @@ def test_an_api_that_may_not_be_asked_about_is_an_error(
     refused(server, 403, "no")
     with pytest.raises(KubernetesError):
         api.serves("dedupestream.io/v1alpha1")
+
+
+def test_finalizers_are_replaced_in_the_object_as_it_was_read(
+    api: KubernetesApi, server: FakeApiServer
+) -> None:
+    server.answer = (200, {})
+    metadata = {"namespace": "shop", "name": "s", "uid": "uid-1", "resourceVersion": "7"}
+    api.set_finalizers(SNAPSHOTS, {"metadata": metadata}, ["a"])
+    assert (server.request.method, server.request.content_type) == (
+        "PATCH",
+        "application/merge-patch+json",
+    )
+    assert server.request.path.endswith("/namespaces/shop/dedupesnapshots/s")
+    assert server.request.body == {
+        "metadata": {"uid": "uid-1", "resourceVersion": "7", "finalizers": ["a"]}
+    }

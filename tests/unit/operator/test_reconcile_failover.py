@@ -1,5 +1,8 @@
 """Whole looks at a stream whose nodes fail."""
 
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -204,6 +207,51 @@ def test_a_volume_that_was_not_let_go_is_let_go_later(running: Scene) -> None:
     running.look()
     assert moved(running) == [("delete", "VolumeAttachment", f"csi-{VOLUMES[0]}-{NODE}")]
     assert failover_of(running, 0) is not None
+
+
+class Killed(BaseException):
+    """The operator is gone."""
+
+
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_an_operator_killed_after_any_of_its_writes_leaves_nothing_undone(
+    running: Scene, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    fail(running, for_seconds=61)
+    with monkeypatch.context() as patched:
+        kill_after(running, patched, writes)
+        with suppress(Killed):
+            running.look()
+    running.restart_operator()
+    for _ in range(4):
+        running.look()
+        running.cluster.settle()
+        follower = running.cluster.one("Pod", "orders-0-0")
+        if follower["spec"]["nodeName"] == NODE and "podIP" in follower["status"]:
+            follower["spec"]["nodeName"] = OTHER
+            follower["status"] = {"conditions": [{"type": "Ready", "status": "False"}]}
+    follower["status"]["conditions"][0]["status"] = "True"
+    running.rest()
+    assert running.cluster.names("VolumeAttachment") == [f"csi-{VOLUMES[1]}-{OTHER}"]
+    found = failover_of(running, 0)
+    assert found is not None
+    assert found["node"] == NODE
+    assert [one["phase"] for one in running.cluster.status["partitions"]] == ["Running"] * 2
+
+
+def kill_after(scene: Scene, patched: pytest.MonkeyPatch, writes: int) -> None:
+    """Have the operator end right after one of its writes."""
+    left = itertools.count(writes - 1, -1)
+    for name in ("apply", "create", "delete", "set_finalizers"):
+        write = getattr(scene.cluster, name)
+
+        def counted(*given: object, write: Callable[..., object] = write, **how: object) -> object:
+            done = write(*given, **how)
+            if next(left) == 0:
+                raise Killed
+            return done
+
+        patched.setattr(scene.cluster, name, counted)
 
 
 def test_a_pod_that_waits_for_its_volume_takes_it_from_no_node_that_is_well(running: Scene) -> None:

@@ -214,7 +214,7 @@ def test_an_operator_killed_after_any_write_of_a_restore_comes_to_the_same_end(
             return call
 
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("apply", "create", "delete"):
+            for name in ("apply", "create", "delete", "set_finalizers"):
                 patch.setattr(copied.cluster, name, counted(getattr(copied.cluster, name)))
             try:
                 copied.rest()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from dedupe_operator import metrics
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.labels import Object
 from dedupe_operator.reconcile import AT_REST_SECONDS, MOVING_SECONDS
@@ -112,7 +113,7 @@ def _stop_after(patch: pytest.MonkeyPatch, scene: Scene, writes: int) -> None:
 
         return call
 
-    for name in ("apply", "create", "delete"):
+    for name in ("apply", "create", "delete", "set_finalizers"):
         patch.setattr(scene.cluster, name, counted(getattr(scene.cluster, name)))
 
 
@@ -315,3 +316,32 @@ def test_a_partition_that_can_not_get_on_does_not_keep_the_others(csi: Scene) ->
     csi.cluster.settle()
     csi.rest()
     assert phase(csi, "s") == "Completed"
+
+
+def test_a_snapshot_from_a_backup_is_held_and_let_go_whoever_set_its_finalizers(
+    scene: Scene,
+) -> None:
+    scene.cluster.add_stream(S3)
+    scene.rest()
+    scene.workers.answers["/snapshots"] = UPLOADED
+    scene.add_snapshot("s")
+    scene.rest()
+    metadata = scene.cluster.one("DedupeSnapshot", "s")["metadata"]
+    metadata["finalizers"] = ["somebody/else"]
+    scene.rest()
+    assert metadata["finalizers"] == ["somebody/else", "dedupestream.io/copies"]
+    scene.workers.answers["/snapshots/delete"] = {}
+    scene.cluster.delete_as_user("DedupeSnapshot", "s")
+    scene.look()
+    assert metadata["finalizers"] == ["somebody/else"]
+
+
+def test_a_stream_that_wants_no_snapshots_any_more_has_none_that_grow_old(csi: Scene) -> None:
+    csi.add_snapshot("s")
+    csi.rest()
+    name = "dedupe_operator_snapshot_completed_timestamp_seconds"
+    labels = {"namespace": "shop", "stream": STREAM}
+    assert metrics.registry.get_sample_value(name, labels) is not None
+    csi.cluster.add_stream()
+    csi.rest()
+    assert metrics.registry.get_sample_value(name, labels) is None

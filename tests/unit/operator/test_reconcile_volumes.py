@@ -187,6 +187,7 @@ def test_a_worker_that_is_not_ready_is_restarted_for_more_space_whatever_else_is
     scene.look()
     assert ("delete", "Pod", "orders-1-0") in scene.cluster.writes
     scene.cluster.settle()
+    wait_for_restart(scene, "orders-1-1")  # until its node has got to it
     follower = scene.cluster.one("Pod", "orders-1-0")
     follower["metadata"]["creationTimestamp"] = "2026-11-01T11:30:01Z"
     follower["status"]["conditions"] = [{"type": "Ready", "status": "False"}]

@@ -1,6 +1,7 @@
 """A checkpoint is whole or not there, and can be opened as a store."""
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,7 +47,7 @@ def test_it_says_what_it_is(state: StateDirectory, store: Store) -> None:
     made = make_checkpoint(state, IDENTITY, store, NOW + timedelta(seconds=90))
     assert made is not None
     text = (Path(made.path) / "checkpoint.json").read_text()
-    files = (Path(made.path) / "db").iterdir()
+    files = list((Path(made.path) / "db").iterdir())
     assert CheckpointRecord.model_validate_json(text) == CheckpointRecord(
         stream="shop/orders",
         partition=3,
@@ -61,11 +62,38 @@ def test_it_says_what_it_is(state: StateDirectory, store: Store) -> None:
     )
     assert {"outputPosition", "inputOffset", "windowSeconds"} <= json.loads(text).keys()
     assert (made.output_position, made.input_offset, made.keys) == (1500, 1500, 1000)
+    assert (made.input_topic_id, made.output_topic_id) == ("in", "out")
+    assert (made.window_seconds, made.bytes) == (90.0, sum(each.stat().st_size for each in files))
 
 
 def test_an_empty_store_has_none(state: StateDirectory, store: Store) -> None:
     assert make_checkpoint(state, IDENTITY, store, NOW) is None
     assert not state.checkpoints.exists()
+
+
+def test_it_outlasts_a_power_cut(
+    state: StateDirectory, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB syncs the files; here it is seen that each name on the way to them is on disk, in its order."""
+    remember(store, random_ids(1, 1000), position=1500)
+    synced: list[tuple[Path, set[str]]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path, {each.name for each in path.iterdir()} if path.is_dir() else set()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    made = make_checkpoint(state, IDENTITY, store, NOW)
+    assert made is not None
+    final = Path(made.path)
+    unfinished = final.with_name(f"{final.name}.unfinished")
+    directories = [(path, names) for path, names in synced if names]
+    assert directories[0] == (unfinished, {"checkpoint.json", "db"})
+    assert directories[1] == (state.checkpoints, {final.name})
+    assert directories[2][0] == state.root
+    assert unfinished / "checkpoint.json.tmp" in [path for path, _ in synced]
 
 
 def test_only_the_newest_is_kept(state: StateDirectory, store: Store) -> None:

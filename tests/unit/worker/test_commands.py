@@ -6,7 +6,7 @@ from threading import get_ident
 
 import pytest
 
-from dedupe_crds.worker_status import CheckpointStatus
+from dedupe_crds.worker_status import CheckpointStatus, UploadStatus
 from dedupe_worker.commands import Command, CommandQueue
 from dedupe_worker.errors import DiskFull
 
@@ -20,6 +20,9 @@ class RecordingStore:
 
     def checkpoint(self) -> CheckpointStatus | None:
         raise DiskFull("no room")
+
+    def snapshot(self, name: str) -> UploadStatus | None:
+        raise DiskFull(name)
 
     def forget(self, raw_ids: list[bytes]) -> int:
         self.thread = get_ident()

@@ -14,9 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from dedupe_crds.stream import DedupeStream
 from dedupe_crds.worker_status import (
     CheckpointStatus,
+    ComparisonStatus,
     OutputStatus,
     Phase,
     ReconcileStatus,
+    UploadStatus,
     WorkerStatus,
 )
 from dedupe_worker import http_api
@@ -25,6 +27,7 @@ from dedupe_worker.commands import CommandQueue
 from dedupe_worker.errors import DiskFull
 from dedupe_worker.http_api import make_app, read_token
 from dedupe_worker.metrics import make_registry
+from dedupe_worker.requests import ReconcileRequests
 from tests.unit.crds.manifests import MINIMAL
 
 TOKEN = "correct-horse"  # noqa: S105 # nobody's
@@ -50,6 +53,9 @@ class Desk:
         if self.error:
             raise self.error
         return self.made
+
+    def snapshot(self, name: str) -> UploadStatus | None:
+        raise AssertionError(f"snapshot {name}: there is no bucket")
 
     def forget(self, raw_ids: list[bytes]) -> int:
         self.forgotten += raw_ids
@@ -83,7 +89,10 @@ def commands(desk: Desk) -> Iterator[CommandQueue]:
 
 
 def client_of(board: Board, commands: CommandQueue, token: str | None) -> testing.TestClient:
-    return testing.TestClient(make_app(board, commands, make_registry(board), token))
+    requests = ReconcileRequests(board, Path("never-written"))
+    return testing.TestClient(
+        make_app(board, commands, make_registry(board), token, requests=requests)
+    )
 
 
 @pytest.fixture
@@ -92,7 +101,12 @@ def client(board: Board, commands: CommandQueue) -> testing.TestClient:
 
 
 ADMIN_CALLS = pytest.mark.parametrize(
-    ("path", "body"), [("/checkpoint", None), ("/forget", {"ids": ["a"]})]
+    ("path", "body"),
+    [
+        ("/checkpoint", None),
+        ("/forget", {"ids": ["a"]}),
+        ("/reconcile", {"request": "now"}),
+    ],
 )
 
 
@@ -130,7 +144,8 @@ def test_without_a_token_admin_calls_are_off(
 
 @ADMIN_CALLS
 def test_the_right_token_is_let_in(client: testing.TestClient, path: str, body: object) -> None:
-    assert client.simulate_post(path, json=body, headers=AUTHORIZED).status == falcon.HTTP_200
+    answer = client.simulate_post(path, json=body, headers=AUTHORIZED)
+    assert answer.status in {falcon.HTTP_200, falcon.HTTP_202}
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/status"])
@@ -304,3 +319,45 @@ def test_metrics_can_be_parsed_and_their_names_carry_units(
     assert value("dedupe_ready") == 0
     assert value("dedupe_lag_messages") == 7
     assert "process_resident_memory_bytes" in families
+
+
+def reconcile(client: testing.TestClient, body: object) -> testing.Result:
+    return client.simulate_post("/reconcile", json=body, headers=AUTHORIZED)
+
+
+def test_a_reconcile_is_taken_in_once(board: Board, client: testing.TestClient) -> None:
+    first = reconcile(client, {"request": "now", "full": True})
+    assert first.status == falcon.HTTP_202
+    assert ComparisonStatus.model_validate(first.json) == board.comparison
+    assert board.comparison == ComparisonStatus(request="now", full=True)
+    assert reconcile(client, {"request": "now"}).json == first.json
+
+    other = reconcile(client, {"request": "later"})
+    assert other.status == falcon.HTTP_409
+    assert other.json["title"] == "Busy"
+    board.comparison = board.comparison.model_copy(update={"done": True, "added": 7})
+    assert reconcile(client, {"request": "now"}).json["added"] == 7
+    assert reconcile(client, {"request": "later"}).json["full"] is False
+    assert client.simulate_get("/status").json["comparison"]["request"] == "later"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {},
+        {"request": ""},
+        {"request": 1},
+        {"request": "x" * 101},
+        {"request": "now", "full": "yes"},
+        {"request": "now", "partition": 1},
+    ],
+)
+def test_a_reconcile_that_can_t_be_understood_is_refused(
+    board: Board, client: testing.TestClient, body: object
+) -> None:
+    answer = reconcile(client, body)
+    assert answer.status == falcon.HTTP_400
+    assert "full" in answer.text, "it says what to send"
+    assert board.comparison is None

@@ -7,6 +7,7 @@ from dedupe_worker.reconcile import (
     InputTruncated,
     ReconcilePlan,
     StartPlan,
+    Trust,
     plan_reconcile,
     plan_start,
 )
@@ -34,7 +35,7 @@ def plan(
     output: Range,
     window_start: int = 0,
     output_topic_id: str = "out",
-    trusted: bool = True,
+    trust: Trust = Trust.WHOLE,
 ) -> ReconcilePlan:
     return plan_reconcile(
         has,
@@ -42,7 +43,7 @@ def plan(
         output_topic_id=output_topic_id,
         output=output,
         window_start=window_start,
-        trusted=trusted,
+        trust=trust,
     )
 
 
@@ -61,9 +62,9 @@ def test_a_trusted_store_needs_the_tail_only(low: int, end: int) -> None:
         ({"has": None}, "NewStore"),
         ({"has": None, "recorded": None}, "NewStore"),
         ({"has": stamp(), "recorded": None}, "NewStore"),
-        ({"has": None, "trusted": False}, "StoreCorrupt"),
+        ({"has": None, "trust": Trust.NONE}, "StoreCorrupt"),
         ({"has": stamp(), "output_topic_id": "other"}, "OutputTopicReplaced"),
-        ({"has": None, "output_topic_id": "other", "trusted": False}, "OutputTopicReplaced"),
+        ({"has": None, "output_topic_id": "other", "trust": Trust.NONE}, "OutputTopicReplaced"),
     ],
 )
 def test_any_other_is_rebuilt_from_what_the_output_topic_holds(

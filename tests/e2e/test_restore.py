@@ -1,0 +1,124 @@
+"""A volume that is gone: its partition comes back from the best source that is left, and nothing comes twice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from dedupe_crds.status import RestoreSource
+from tests.cluster.environment import Environment
+from tests.e2e.support.copied import PROVIDERS, bucket_server, copied_stream
+from tests.e2e.support.live_load import LiveLoad
+from tests.e2e.support.plugin import Plugin
+from tests.e2e.support.restores import ask_for_restore, restore_of, restored
+from tests.e2e.support.s3_server import S3Server
+from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.snapshots import Snapshots, event_reasons, partition_status
+from tests.e2e.support.stream import ClusterStream
+from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
+from tests.faults.seed import SEED
+
+PARTITIONS = 2
+SOURCES = {"CSI": RestoreSource.SNAPSHOT, "S3": RestoreSource.CHECKPOINT}
+
+
+@pytest.fixture(scope="module")
+def place(
+    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Scene]:
+    with scene(release, "restore", tmp_path_factory.mktemp("restore"), request) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bucket(release: Environment) -> Iterator[S3Server]:
+    with bucket_server(release) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def copied(place: Scene, bucket: S3Server) -> dict[str, ClusterStream]:
+    """A stream with snapshots of each provider."""
+    streams = {
+        "CSI": copied_stream(place, "csi", partitions=PARTITIONS),
+        "S3": copied_stream(place, "bucket", bucket=bucket, partitions=PARTITIONS),
+    }
+    for stream in streams.values():
+        stream.apply()
+    for stream in streams.values():
+        stream.wait_until_ready()
+    return streams
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_lost_volume_comes_back_from_the_newest_snapshot_and_no_repeat_of_any_time_passes(
+    copied: dict[str, ClusterStream], provider: str
+) -> None:
+    stream = copied[provider]
+    other = restore_of(stream, 1)
+    with LiveLoad(stream, SEED) as load:
+        load.wait_until_filled()
+        Snapshots(stream).make(f"{stream.name}-first")
+        load.begin("after the snapshot")
+        load.wait_until_filled()
+        with restored(stream, 0):
+            lost = lose_volume(stream, 0)
+        load.begin("after the restore")
+        load.wait_until_filled()
+    load.judged()
+
+    restore = restore_of(stream, 0)
+    assert (restore.source, restore.name) == (SOURCES[provider], f"{stream.name}-first")
+    assert (lost in restore.reason, restore.refused) == (True, [])
+    assert stream.starts()[0] == "Tail"
+    assert f"StoreFrom{SOURCES[provider]}" in event_reasons(stream)
+    assert restore_of(stream, 1) == other
+
+
+def test_a_partition_is_restored_by_hand_on_a_new_volume_and_its_old_one_is_kept(
+    release: Environment, copied: dict[str, ClusterStream]
+) -> None:
+    stream = copied["CSI"]
+    name = f"{stream.name}-by-hand"
+    with LiveLoad(stream, SEED + 1) as load:
+        load.wait_until_filled()
+        Snapshots(stream).make(name)
+        load.begin("after the snapshot")
+        load.wait_until_filled()
+        old = claim_of(stream, 1)
+        with restored(stream, 1):
+            said = Plugin(release, stream.namespace)(
+                *("restore", stream.name, "--partition", "1", "--from", name, "--yes", "--wait")
+            )
+        load.begin("after the restore")
+        load.wait_until_filled()
+    load.judged()
+
+    restore = restore_of(stream, 1)
+    assert (restore.source, restore.name) == (RestoreSource.SNAPSHOT, name)
+    assert restore.request is not None
+    assert claim_of(stream, 1) in said
+    assert stream.kubectl.find(CLAIMS, old) is not None
+
+
+def test_a_restore_by_hand_from_what_is_not_the_partitions_is_refused_with_the_reason(
+    copied: dict[str, ClusterStream],
+) -> None:
+    stream, other = copied["CSI"], copied["S3"]
+    Snapshots(other).make(f"{other.name}-theirs", partitions=[0])
+    Snapshots(stream).make(f"{stream.name}-half", partitions=[0])
+    before = partition_status(stream, 1)
+
+    for number, (source, why) in enumerate(
+        (
+            (f"{other.name}-theirs", f"it is of stream {other.name}"),
+            (f"{stream.name}-half", "it has no copy of this partition"),
+            ("nobodys", "there is no such DedupeSnapshot"),
+        )
+    ):
+        answer = ask_for_restore(stream, f"refused-{number}", 1, source)
+        assert answer.refused == [f"{source}: {why}"]
+
+    after = partition_status(stream, 1)
+    assert after.persistent_volume_claim == before.persistent_volume_claim
+    assert after.ready
+    assert "SnapshotRefused" in event_reasons(stream)

@@ -1,0 +1,221 @@
+"""Snapshots that are asked for: stamped, verified, given up when they hang; and nobody else's copies touched."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from dedupe_crds.snapshot import SnapshotPhase
+from dedupe_crds.status import ConditionStatus
+from dedupe_crds.store import SnapshotProvider
+from dedupe_crds.stream import GROUP
+from tests.cluster.environment import Environment
+from tests.e2e.support.copied import bucket_server, copied_stream
+from tests.e2e.support.plugin import Plugin
+from tests.e2e.support.s3_server import S3Server
+from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.snapshots import (
+    SNAPSHOTS,
+    VOLUME_SNAPSHOTS,
+    Snapshots,
+    event_reasons,
+    foreign_copy,
+    partition_status,
+    uid_of,
+)
+from tests.e2e.support.stream import ClusterStream
+from tests.e2e.support.volumes import claim_of
+from tests.faults.seed import SEED
+from tests.support.processes import wait_for
+from tests.support.traffic import retries
+
+VOLUME_SNAPSHOT_CLASSES = "volumesnapshotclasses.snapshot.storage.k8s.io"
+VOLUME_SNAPSHOT_CONTENTS = "volumesnapshotcontents.snapshot.storage.k8s.io"
+NOBODY = "nobody.e2e.dedupestream.io"
+COUNT = 600
+
+
+@pytest.fixture(scope="module")
+def place(
+    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Scene]:
+    with scene(release, "snapshots", tmp_path_factory.mktemp("snapshots"), request) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bucket(release: Environment) -> Iterator[S3Server]:
+    with bucket_server(release) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def streams(place: Scene, bucket: S3Server) -> dict[str, ClusterStream]:
+    """Streams that have passed COUNT messages, by who keeps their snapshots."""
+    made = {
+        "by hand": copied_stream(place, "hand", partitions=2),
+        "in a bucket": copied_stream(place, "bucket", bucket=bucket),
+    }
+    for stream in made.values():
+        stream.apply()
+    for stream in made.values():
+        stream.wait_until_ready()
+        stream.send(retries(SEED, COUNT, partitions=stream.partitions))
+        stream.wait_until_passed()
+    return made
+
+
+@pytest.fixture(scope="module")
+def class_without_driver(place: Scene) -> Iterator[str]:
+    """A VolumeSnapshotClass of a driver that nobody runs."""
+    name = f"e2e-{uuid4().hex[:8]}"
+    place.kubectl.apply(
+        {
+            "apiVersion": "snapshot.storage.k8s.io/v1",
+            "kind": "VolumeSnapshotClass",
+            "metadata": {"name": name},
+            "driver": NOBODY,
+            "deletionPolicy": "Delete",
+        }
+    )
+    yield name
+    place.kubectl("delete", SNAPSHOTS, "--all", "--wait=false")
+    place.kubectl("delete", VOLUME_SNAPSHOTS, "--all", "--wait=false")
+    wait_for(lambda: _all_let_go(place), "what it should have copied is gone", poll_seconds=0.5)
+    place.kubectl("delete", VOLUME_SNAPSHOT_CLASSES, name)
+
+
+def _all_let_go(place: Scene) -> bool:
+    """Let go of what a driver would, if there was one; whether nothing of it is left."""
+    left = [
+        copy
+        for copy in place.kubectl.items(VOLUME_SNAPSHOT_CONTENTS)
+        if copy["spec"]["driver"] == NOBODY
+    ]
+    for copy in left:
+        if copy["metadata"].get("deletionTimestamp"):
+            name = copy["metadata"]["name"]
+            unheld = {"metadata": {"finalizers": None}}
+            place.kubectl.patch(VOLUME_SNAPSHOT_CONTENTS, name, unheld)
+    return not left
+
+
+def test_a_snapshot_asked_for_has_a_usable_stamped_copy_of_each_partition(
+    release: Environment, streams: dict[str, ClusterStream]
+) -> None:
+    stream = streams["by hand"]
+    snapshots = Snapshots(stream)
+    passed = {record.partition: record.offset + 1 for record in stream.clean()}
+
+    said = Plugin(release, stream.namespace)(
+        *("snapshot", stream.name, "--name", f"{stream.name}-asked", "--wait")
+    )
+
+    made = snapshots.status(f"{stream.name}-asked")
+    assert f"{stream.name}-asked" in said
+    assert (made.phase, made.provider, made.progress) == (
+        SnapshotPhase.COMPLETED,
+        SnapshotProvider.CSI,
+        "2/2",
+    )
+    for partition, entry in enumerate(made.partitions):
+        assert (entry.partition, entry.phase) == (partition, SnapshotPhase.COMPLETED)
+        assert entry.output_position == passed[partition]
+        assert entry.input_offset == stream.committed()[partition]
+        assert (entry.keys or 0) > 0
+        assert None not in (entry.window, entry.bytes, entry.started, entry.completed)
+        copy = stream.kubectl.json("get", VOLUME_SNAPSHOTS, str(entry.handle))
+        assert copy["status"]["readyToUse"]
+        assert copy["spec"]["source"]["persistentVolumeClaimName"] == claim_of(stream, partition)
+        stamp = copy["metadata"]["annotations"]
+        assert stamp[f"{GROUP}/output-position"] == str(entry.output_position)
+        assert stamp[f"{GROUP}/input-offset"] == str(entry.input_offset)
+        assert stamp[f"{GROUP}/output-topic-id"] == entry.output_topic_id
+    last = partition_status(stream, 1).last_snapshot
+    assert last is not None
+    assert last.name == f"{stream.name}-asked"
+    stream.wait_for_condition("SnapshotsHealthy", reason="UpToDate")
+    assert {"SnapshotStarted", "SnapshotCompleted"} <= event_reasons(stream)
+
+
+def test_get_shows_stream_phase_provider_partitions_and_size(
+    streams: dict[str, ClusterStream],
+) -> None:
+    stream = streams["by hand"]
+    name = f"{stream.name}-shown"
+    Snapshots(stream).make(name)
+    head, row = stream.kubectl("get", SNAPSHOTS, name).splitlines()
+    assert head.split() == ["NAME", "STREAM", "PHASE", "PROVIDER", "PARTITIONS", "SIZE", "AGE"]
+    assert row.split()[:5] == [name, stream.name, "Completed", "CSI", "2/2"]
+
+
+def test_a_snapshot_that_hangs_is_given_up_with_its_cause_and_the_next_one_is_made(
+    place: Scene, class_without_driver: str
+) -> None:
+    stream = copied_stream(
+        place,
+        "hung",
+        snapshots={"deadline": "10s", "csi": {"volumeSnapshotClassName": class_without_driver}},
+    )
+    stream.apply()
+    stream.wait_until_ready()
+    stream.send(retries(SEED, COUNT))
+    snapshots = Snapshots(stream)
+    snapshots.ask(f"{stream.name}-hung")
+    given_up = snapshots.wait(f"{stream.name}-hung", SnapshotPhase.FAILED)
+
+    assert given_up.reason == "DeadlineExceeded"
+    assert "spec.snapshots.deadline" in str(given_up.message)
+    [entry] = given_up.partitions
+    assert (entry.phase, bool(entry.error)) == (SnapshotPhase.FAILED, True)
+    told = stream.wait_for_condition(
+        "SnapshotsHealthy", ConditionStatus.FALSE, reason="LastSnapshotFailed"
+    )
+    assert f"{stream.name}-hung" in told.message
+    assert "SnapshotFailed" in event_reasons(stream)
+    stream.patch(snapshots={"csi": {"volumeSnapshotClassName": None}})
+    snapshots.make(f"{stream.name}-next")
+    stream.wait_for_condition("SnapshotsHealthy", reason="UpToDate")
+    stream.judged()
+
+
+def test_a_name_that_somebody_else_took_fails_the_snapshot_and_their_copy_stays(
+    streams: dict[str, ClusterStream],
+) -> None:
+    stream = streams["by hand"]
+    snapshots = Snapshots(stream)
+    name = f"{stream.name}-taken"
+    theirs = foreign_copy(stream, f"{name}-0")
+    snapshots.ask(name)
+    failed = snapshots.wait(name, SnapshotPhase.FAILED)
+
+    assert failed.reason == "NameTaken"
+    [refused, copied] = failed.partitions
+    assert (refused.phase, copied.phase) == (SnapshotPhase.FAILED, SnapshotPhase.COMPLETED)
+    snapshots.delete(name)
+    stream.wait_until(
+        lambda: stream.kubectl.find(VOLUME_SNAPSHOTS, f"{name}-1") is None, "our copy is gone"
+    )
+    assert uid_of(stream, f"{name}-0") == theirs
+
+
+def test_the_second_copy_in_a_bucket_uploads_what_is_new_and_a_deleted_one_leaves_nothing_behind(
+    streams: dict[str, ClusterStream], bucket: S3Server
+) -> None:
+    stream = streams["in a bucket"]
+    snapshots = Snapshots(stream)
+    first = snapshots.make(f"{stream.name}-one").partitions[0]
+    stream.send(retries(SEED + 1, 50, start=COUNT))
+    stream.wait_until_passed()
+    second = snapshots.make(f"{stream.name}-two").partitions[0]
+
+    assert first.bytes is not None
+    assert second.uploaded_bytes is not None
+    assert first.uploaded_bytes is not None
+    assert 0 < second.uploaded_bytes < first.bytes
+    assert {first.handle, second.handle} <= set(bucket.objects())
+    bucket.client().put_object(Bucket="snapshots", Key="somebody/elses", Body=b"theirs")
+    snapshots.delete(f"{stream.name}-one")
+    left = bucket.objects()
+    assert first.handle not in left
+    assert {second.handle, "somebody/elses"} <= set(left)

@@ -1,0 +1,246 @@
+"""The whole store is compared with the output topic when someone asks for it, and is what that says afterwards."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dedupe_crds.worker_status import ComparisonStatus, ExitCode
+from dedupe_worker.ids import pack_id
+from tests.faults.seed import SEED
+from tests.support.aftermath import (
+    fault_met,
+    judged,
+    logged,
+    passed_and_stopped,
+    wait_until_killed,
+    wait_until_passed,
+)
+from tests.support.asked import admin, ask, opened_store, post, reconcile
+from tests.support.crashes import Crash, Step
+from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.meddling import delete_records
+from tests.support.processes import WorkerProcess
+from tests.support.record import Message
+from tests.support.streams import TestStream
+from tests.support.traffic import retries
+from tests.support.volumes import small_volume
+
+CreateStream = Callable[..., TestStream]
+
+RECORDS = 4_000
+SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
+SMALL_WINDOW_BYTES = 256 * 1024
+NEVER = 1_000_000
+LOST, INVENTED = 100, 60
+
+
+@cache
+def messages(start: int = 0, count: int = RECORDS) -> Sequence[Message]:
+    return list(retries(SEED, count, start=start, value_bytes=100, near_share=1.0))
+
+
+def packed(keys: Sequence[bytes | None]) -> list[bytes]:
+    return sorted({pack_id(key) for key in keys if key})
+
+
+def strangers() -> list[bytes]:
+    """Ids whose messages were never sent."""
+    return packed([message.key for message in messages(start=RECORDS)])[:INVENTED]
+
+
+def tampered_with(stream: TestStream, worker: WorkerProcess) -> int:
+    """Remove ids from its store and put others into it; returns how many records the output has."""
+    clean = stream.clean()
+    with opened_store(stream, worker.state_dir) as store:
+        assert store.forget(packed([record.key for record in clean[:LOST]])) == LOST
+        store.amend(store.positions()[-1][0], added=strangers())
+    return len(clean)
+
+
+def assert_exactly_once_after(stream: TestStream, worker: WorkerProcess) -> None:
+    """Send it all again, and what it may not know yet: none is lost, and none comes twice."""
+    stream.send(messages())
+    stream.send(messages(start=RECORDS))
+    wait_until_passed(stream, worker)
+    judged(stream)
+
+
+def test_what_was_lost_is_added_and_what_was_invented_is_removed(
+    streams: CreateStream, workers: FaultWorkers, tmp_path: Path
+) -> None:
+    stream = streams(worker=SMALL_TRANSACTIONS)
+    stopped = passed_and_stopped(stream, workers, messages())
+    records = tampered_with(stream, stopped)
+    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker.wait_until_ready()
+    expected = ComparisonStatus(
+        request="one", full=True, done=True, records=records, added=LOST, removed=INVENTED
+    )
+    assert reconcile(worker, "one") == expected
+    assert_exactly_once_after(stream, worker)
+
+    again = post(worker, "/reconcile", {"request": "one", "full": True})
+    assert ComparisonStatus.model_validate_json(again.content) == expected
+    assert worker.sigterm() == ExitCode.OK
+    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker.wait_until_ready()
+    ask(worker, "one")
+    assert worker.status().comparison == expected, "the answer is kept"
+    after = reconcile(worker, "two")
+    assert (after.added, after.removed) == (0, 0)
+    assert after.records == len(stream.clean())
+    assert [line["request"] for line in logged(worker, "comparing")] == ["two"]
+    status = worker.status()
+    assert status.reconcile is not None
+    assert (status.reconcile.reason, status.reconcile.remaining) == ("Full", 0)
+
+
+def test_one_that_is_not_full_reads_the_tail_and_leaves_the_rest(
+    streams: CreateStream, workers: FaultWorkers, tmp_path: Path
+) -> None:
+    stream = streams()
+    stream.send(messages())
+    worker = workers.start(stream, arguments=admin(tmp_path))
+    wait_until_passed(stream, worker)
+    worker.wait_until_ready()
+    found = reconcile(worker, "tail", full=False)
+    assert (found.added, found.removed, found.full) == (0, 0, False)
+    assert logged(worker, "comparing") == []
+    assert len(logged(worker, "reconciled")) == 2, "each by a session of its own"
+    assert logged(worker, "session failed") == []
+    stream.send(messages())
+    wait_until_passed(stream, worker)
+    judged(stream)
+
+
+def test_ids_whose_records_are_no_longer_retained_are_kept(
+    streams: CreateStream, workers: FaultWorkers, tmp_path: Path
+) -> None:
+    stream = streams()
+    stopped = passed_and_stopped(stream, workers, messages())
+    clean = stream.clean()
+    cut = len(clean) // 2
+    delete_records(stream, stream.output_topic, clean[cut].offset)
+    with opened_store(stream, stopped.state_dir) as store:
+        store.forget(packed([record.key for record in clean[-LOST:]]))
+        store.amend("g00000001", added=strangers())
+    worker = workers.start(stream, arguments=admin(tmp_path))
+    found = reconcile(worker, "one")
+    assert found == ComparisonStatus(
+        request="one",
+        full=True,
+        done=True,
+        records=len(clean) - cut,
+        added=LOST,
+        unverifiable=cut + INVENTED,
+    )
+    stream.send(messages())
+    wait_until_passed(stream, worker)
+    assert len(stream.clean()) == len(clean) - cut, "none of them passes again"
+
+
+def test_ids_that_the_window_has_given_up_stay_given_up(
+    streams: CreateStream, workers: FaultWorkers, tmp_path: Path
+) -> None:
+    """The window is far smaller than the stream, and some generations' records are retained away."""
+    stream = streams(worker=SMALL_TRANSACTIONS)
+    never = InnerCrash(point=Point.DROPPED, time=NEVER, window_bytes=SMALL_WINDOW_BYTES)
+    stream.send(messages(count=20_000))
+    worker = workers.start_towards(stream, never, arguments=admin(tmp_path))
+    wait_until_passed(stream, worker)
+    worker.wait_until_ready()
+    clean = stream.clean()
+    remembered = worker.status().window.keys
+    assert 0 < remembered < len(clean) // 2
+
+    found = reconcile(worker, "whole")
+    assert found.aged_out == len(clean) - remembered
+    assert (found.added, found.removed, found.unverifiable) == (0, 0, 0)
+
+    low = clean[-remembered // 2].offset
+    delete_records(stream, stream.output_topic, low)
+    assert worker.sigterm() == ExitCode.OK
+    with opened_store(stream, worker.state_dir) as store:
+        generations = store.positions()
+        oldest, newest = generations[0][0], generations[-1][0]
+        assert oldest != newest
+        store.amend(oldest, added=strangers()[:10])
+        store.amend(newest, added=strangers()[10:])
+    worker = workers.start_towards(stream, never, arguments=admin(tmp_path))
+    found = reconcile(worker, "cut")
+    assert (found.added, found.aged_out) == (0, 0)
+    assert found.removed == INVENTED - 10, "the newest generation's records are all there"
+    assert found.unverifiable >= 10 + remembered // 2
+    assert found.unverifiable < remembered
+
+
+@pytest.mark.parametrize(
+    ("crash", "left"),
+    [
+        # The first that reads the output is the comparison.
+        pytest.param(Crash(Step.DURING_RECONCILE, 1), (LOST, INVENTED), id="reading"),
+        pytest.param(InnerCrash(point=Point.AMENDING), (LOST, INVENTED), id="nothing changed"),
+        pytest.param(InnerCrash(point=Point.AMENDING, time=2), (LOST, INVENTED), id="added"),
+        pytest.param(
+            InnerCrash(point=Point.AMENDING, time=2, flushed=True),
+            (0, INVENTED),
+            id="added and on disk",
+        ),
+        pytest.param(InnerCrash(point=Point.SETTLED), (0, 0), id="all on disk"),
+    ],
+)
+def test_killed_in_the_midst_of_it(
+    streams: CreateStream,
+    workers: FaultWorkers,
+    tmp_path: Path,
+    crash: Crash | InnerCrash,
+    left: tuple[int, int],
+) -> None:
+    stream = streams()
+    stopped = passed_and_stopped(stream, workers, messages())
+    tampered_with(stream, stopped)
+    arguments = admin(tmp_path)
+    if isinstance(crash, Crash):
+        worker = workers.start(stream, crash=crash, arguments=arguments)
+    else:
+        worker = workers.start_towards(stream, crash, arguments=arguments)
+    worker.wait_until_ready()
+    ask(worker, "one")
+    wait_until_killed(worker)
+    if isinstance(crash, InnerCrash):
+        assert fault_met(worker)["point"] == crash.point
+    assert (worker.state_dir / "comparison").exists()
+
+    worker = workers.start(stream, arguments=arguments)
+    worker.wait_until_ready()
+    assert not (worker.state_dir / "comparison").exists(), "its room is given back at once"
+    assert worker.status().comparison is None, "it was not done"
+    found = reconcile(worker, "one")
+    assert (found.added, found.removed) == left
+    assert_exactly_once_after(stream, worker)
+
+
+def test_without_room_it_is_given_up_and_the_stream_goes_on(
+    streams: CreateStream, workers: FaultWorkers, tmp_path: Path
+) -> None:
+    stream = streams()
+    stopped = passed_and_stopped(stream, workers, messages())
+    tampered_with(stream, stopped)
+    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker.wait_until_ready()
+    # Its files alone have no room: on the volume the worker's own would run out of it by chance.
+    with small_volume(worker.state_dir / "comparison", 1 << 14) as volume:
+        found = reconcile(worker, "one")
+        assert found.error is not None
+        assert found.error.startswith("DiskFull: ")
+        assert list(volume.path.iterdir()) == []
+    assert (found.added, found.removed) == (0, 0)
+    assert 'reason="DiskFull"' in worker.get("/metrics").text
+    assert logged(worker, "session failed") == []
+
+    found = reconcile(worker, "two")
+    assert (found.added, found.removed, found.error) == (LOST, INVENTED, None)
+    assert_exactly_once_after(stream, worker)
+    assert worker.is_running

@@ -1,0 +1,78 @@
+"""The manifests that users are given are good ones."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dedupe_crds.manifest import load_manifest, parse_manifest
+from dedupe_crds.snapshot import KIND, SnapshotSpec
+from dedupe_crds.store import SnapshotProvider
+from dedupe_crds.stream import API_VERSION
+from dedupe_crds.stream import KIND as STREAM_KIND
+
+ROOT = Path(__file__).parents[3]
+FILES = sorted((ROOT / "examples").rglob("*.yaml"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return [each for each in yaml.safe_load_all(text) if isinstance(each, dict)]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_object_of_an_example_is_one_the_api_server_takes(path: Path) -> None:
+    found = documents(path.read_text())
+    assert found
+    for each in found:
+        if each["kind"] == STREAM_KIND:
+            parse_manifest(each, path.name)
+        elif each["kind"] == KIND:
+            assert each["apiVersion"] == API_VERSION
+            SnapshotSpec.model_validate(each["spec"])
+        else:
+            assert each["metadata"]["name"]
+
+
+@pytest.mark.parametrize("provider", SnapshotProvider)
+def test_there_is_an_example_of_every_provider_of_snapshots(provider: SnapshotProvider) -> None:
+    path = ROOT / f"examples/kubernetes/snapshots-{provider.lower()}.yaml"
+    snapshots = load_manifest(path).spec.snapshots
+    assert snapshots is not None
+    assert snapshots.provider is provider
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_stream_in_the_documentation_is_a_good_one(page: Path) -> None:
+    for text in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        for each in documents(text):
+            if each.get("kind") == STREAM_KIND:
+                parse_manifest(each, page.name)
+            elif "provider" in each.get("snapshots", {}):
+                stream = load_manifest(ROOT / "examples/kubernetes/snapshots-csi.yaml")
+                spec = stream.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+                document = {
+                    "apiVersion": API_VERSION,
+                    "kind": STREAM_KIND,
+                    "metadata": {"name": "orders"},
+                    "spec": spec | each,
+                }
+                parse_manifest(document, page.name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_every_promise_is_proved_by_a_test() -> None:
+    table = (ROOT / "README.md").read_text().split("| promise |")[1].split("\n\n")[0]
+    rows = table.splitlines()[2:]
+    assert len(rows) >= 8
+    for row in rows:
+        proofs = re.findall(r"\]\((tests/[\w/]+\.py)\)", row.split("|")[3])
+        assert proofs, row
+        assert all("def test_" in (ROOT / proof).read_text() for proof in proofs), row

@@ -1,0 +1,132 @@
+"""docs/operations.md tells of every word the operator and the workers can say, and its links lead somewhere."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dedupe_crds.status import RestoreSource
+from dedupe_kafka.errors import StreamError
+from dedupe_operator import process  # noqa: F401 # so that all of the operator's errors are known
+from dedupe_worker import cli  # noqa: F401 # so that all of the worker's errors are known
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/operations.md").read_text()
+OPERATOR = sorted((ROOT / "operator/dedupe_operator").rglob("*.py"))
+ALERTS = (ROOT / "charts/dedupestream/templates/prometheusrule.yaml").read_text()
+
+WORD = re.compile(r"[A-Z][a-z0-9]+([A-Z][a-z0-9]+)+")
+OTHERS = {
+    # Kinds of objects
+    "ConfigMap", "PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget", "ServiceAccount",
+    "StatefulSet", "StorageClass", "VolumeAttachment", "VolumeSnapshot",
+    # Values and fields of Kubernetes' objects
+    "AlwaysAllow", "BearerToken", "ContainerCreating", "FallbackToLogsOnError", "IfNotPresent",
+    "OnRootMismatch", "PodScheduled", "ReadWriteOnce", "RuntimeDefault", "ScheduleAnyway",
+    # What Kubernetes' own parts say, by which the operator finds its words
+    "ControllerResizeError", "FailedCreate", "FileSystemResizePending", "NodeResizeError",
+    # Fields of Amazon's API
+    "AvailabilityZone", "ClientToken", "CreateTime", "FullSnapshotSizeInBytes", "KmsKeyId", "PageSize",
+    "ResourceType", "ResponseMetadata", "RestoreExpiryTime", "SnapshotId", "StartTime", "StateMessage",
+    "StorageTier", "TagSpecifications", "VolumeId", "VolumeSize", "VolumeType",
+    # What the names of events begin with; the whole names are tested by themselves
+    "StoreFrom",
+}  # fmt: skip
+"""Words in the operator's code that no user reads as a reason or an event."""
+
+
+def words(path: Path) -> Iterator[str]:
+    """The texts of a module that look like a reason, but for the members of sets.
+
+    Those are other programs' words, told from each other.
+    """
+    tree = ast.parse(path.read_text())
+    in_sets = {
+        id(part) for node in ast.walk(tree) if isinstance(node, ast.Set) for part in node.elts
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or id(node) in in_sets:
+            continue
+        text = str(node.value)
+        if WORD.fullmatch(text) and not text.endswith("TypeDef"):
+            yield text
+
+
+def reasons(path: Path) -> Iterator[str]:
+    """The words of one hump that are given as a reason."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.keyword) and node.arg == "reason":
+            given = node.value
+        elif isinstance(node, ast.Call) and _name(node) in {"ProviderError", "with_advice"}:
+            given = node.args[0]
+        elif isinstance(node, ast.Call) and _name(node) == "_Verdict":
+            given = node.args[2]
+        else:
+            continue
+        if isinstance(given, ast.Constant) and re.fullmatch(r"[A-Z]\w+", str(given.value)):
+            yield str(given.value)
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def errors_below(base: type[Exception]) -> Iterator[type[Exception]]:
+    for each in base.__subclasses__():
+        yield each
+        yield from errors_below(each)
+
+
+def is_told(word: str) -> bool:
+    return f"`{word}`" in PAGE
+
+
+def test_every_word_of_the_operator_is_explained() -> None:
+    said = {word for path in OPERATOR for word in (*words(path), *reasons(path))}
+    assert len(said - OTHERS) > 60
+    assert sorted(word for word in said - OTHERS if not is_told(word)) == []
+
+
+def test_no_word_is_excused_that_the_operator_does_not_have() -> None:
+    said = {word for path in OPERATOR for word in words(path)}
+    assert sorted(OTHERS - said) == []
+
+
+def test_every_error_of_workers_and_kafka_is_explained() -> None:
+    names = {
+        each.__name__
+        for each in errors_below(StreamError)
+        if each.__module__.startswith(("dedupe_worker.", "dedupe_kafka."))
+        and not each.__name__.startswith("_")  # never leaves its module
+    }
+    assert {"DiskFull", "BrokerUnavailable", "RestoreFailed"} <= names
+    assert sorted(name for name in names if not is_told(name)) == []
+
+
+@pytest.mark.parametrize("source", RestoreSource)
+def test_every_rung_of_the_ladder_has_its_event(source: RestoreSource) -> None:
+    assert is_told(f"StoreFrom{source}")
+
+
+def test_every_alert_is_explained_and_no_other() -> None:
+    alerts = set(re.findall(r"- alert: (\w+)", ALERTS))
+    assert len(alerts) > 15
+    assert set(re.findall(r"`(Dedupe(?!Stream`|Snapshot`)\w+)`", PAGE)) == alerts
+
+
+def test_links_within_the_page_lead_to_a_heading() -> None:
+    headings = re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+    wanted = set(re.findall(r"\]\(#([^)]+)\)", PAGE))
+    assert len(wanted) > 10
+    assert wanted <= anchors
+
+
+def test_links_to_other_pages_lead_to_a_file_with_that_heading() -> None:
+    for name, anchor in re.findall(r"\]\(([\w./-]+)(?:#([^)]+))?\)", PAGE):
+        page = (ROOT / "docs" / name).read_text()
+        headings = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+        assert not anchor or anchor in anchors, f"{name}#{anchor}"

@@ -1,0 +1,38 @@
+"""What ids are read from: the interface that files and topics have in common."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dedupe_worker.bootstrap.rows import Rows
+
+Json = Any  # what json.loads gives
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some ids with the partition of each, shape (n,). Reading goes on after them at `position`.
+
+    `without_id` records had none. `done` tells how much of the source is read, in its own measure.
+    """
+
+    rows: Rows
+    partitions: NDArray[np.int64]
+    without_id: int
+    position: Json
+    done: int
+
+
+class Source(Protocol):
+    """Ids to be read. `fingerprint` changes when the ids do; `total` is in the measure of `Batch.done`."""
+
+    @property
+    def fingerprint(self) -> Json: ...  # noqa: D102
+    @property
+    def total(self) -> int: ...  # noqa: D102
+    def batches(self, position: Json | None) -> Iterator[Batch]:
+        """Everything, or what comes after a batch's `position`."""
+        ...

@@ -1,0 +1,119 @@
+"""Ids from the records of a topic, up to the ends that its partitions have when reading begins."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from confluent_kafka import Message
+from numpy.typing import NDArray
+
+from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig
+from dedupe_kafka.partitioners import Partitioner, partitions_of
+from dedupe_worker.bootstrap.rows import make_rows
+from dedupe_worker.bootstrap.source import Batch, Json
+from dedupe_worker.ids import Extractor
+from dedupe_worker.input import PartitionReader
+from dedupe_worker.topics import Range
+
+_BATCH_RECORDS: Final = 20_000
+_WAIT_SECONDS: Final = 0.5
+_STALLED_READS: Final = 120  # a minute and more: an idle read waits for half a second
+
+
+class TopicSource:
+    """All committed records of `ranges`, what each partition of the topic holds now.
+
+    Without a `partitioner` a record's partition is its own, and only `wanted` ones are read; with it, it follows
+    from the record's key, out of `count`. `reader` opens one partition.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: str,
+        ranges: Mapping[int, Range],
+        *,
+        reader: Callable[[int], PartitionReader],
+        extract: Extractor,
+        wanted: frozenset[int],
+        count: int,
+        partitioner: Partitioner | None,
+    ) -> None:
+        self._name = name
+        self._id = topic_id
+        self._reader = reader
+        self._extract = extract
+        self._count = count
+        self._partitioner = partitioner
+        self._ranges = {p: ranges[p] for p in ranges if partitioner or p in wanted}
+
+    @property
+    def fingerprint(self) -> Json:
+        """The topic itself: what is in it only grows, and the ends are in the position."""
+        return {"topic": self._name, "id": self._id, "partitionBy": self._partitioner}
+
+    @property
+    def total(self) -> int:
+        """Offsets to read, at most."""
+        return sum(each.end - each.low for each in self._ranges.values())
+
+    def batches(self, position: Json | None) -> Iterator[Batch]:
+        """`position` is {partition: [next offset, end]}, so that reading ends where it would have at first."""
+        state = {str(p): [each.low, each.end] for p, each in self._ranges.items()}
+        state |= position or {}
+        for name, (offset, end) in sorted(state.items()):
+            partition = int(name)
+            start = max(offset, self._ranges[partition].low)  # retention may have moved on
+            for records, next_offset in self._records(partition, start, end):
+                state[name] = [next_offset, end]
+                done = sum(n - self._ranges[int(p)].low for p, (n, _) in state.items())
+                yield self._batch(records, partition, dict(state), done)
+
+    def _records(
+        self, partition: int, start: int, end: int
+    ) -> Iterator[tuple[Sequence[Message], int]]:
+        if start >= end:
+            return
+        reader = self._reader(partition)
+        try:
+            reader.seek(start)
+            position, stalled = start, 0
+            while position < end:
+                batch = reader.read(_BATCH_RECORDS, _WAIT_SECONDS)
+                stalled = stalled + 1 if batch.next_offset == position else 0
+                if stalled > _STALLED_READS:
+                    raise BrokerUnavailable(
+                        f"reading {self._name}/{partition}: nothing came after offset {position}; "
+                        "see to Kafka and run this again, it goes on where it was"
+                    )
+                position = batch.next_offset
+                records = batch.records
+                if position > end:  # what came in since this began is not part of it
+                    records = [r for r in records if (r.offset() or 0) < end]
+                yield records, min(position, end)
+        finally:
+            reader.close()
+
+    def _batch(
+        self, records: Sequence[Message], partition: int, position: Json, done: int
+    ) -> Batch:
+        ids = self._extract(records)
+        chosen = records if len(ids.rows) == len(records) else [records[r] for r in ids.rows]
+        times = np.fromiter((r.timestamp()[1] for r in chosen), np.int64, len(chosen))
+        if self._partitioner:
+            partitions = self._computed(chosen, self._partitioner)
+        else:
+            partitions = np.full(len(chosen), partition, np.int64)
+        rows = make_rows(ids.packed, times)
+        return Batch(rows, partitions, len(records) - len(chosen), position, done)
+
+    def _computed(self, records: Sequence[Message], partitioner: Partitioner) -> NDArray[np.int64]:
+        keys = []
+        for record in records:
+            if not (key := record.key()):
+                raise InvalidConfig(
+                    f"{self._name}/{record.partition()} offset {record.offset()} has no key, so that --partition-by "
+                    "can't tell its partition: copy the topic to one with the input's partitions, and read that"
+                )
+            keys.append(key if isinstance(key, bytes) else key.encode())
+        return partitions_of(keys, self._count, partitioner)

@@ -66,6 +66,33 @@ def test_a_dead_nodes_workers_go_on_elsewhere_on_their_own_volumes(
 
 
 @pytest.mark.alone
+def test_a_node_that_dies_with_the_operator_on_it_is_no_different(
+    streams: CreateStream, nodes: Nodes
+) -> None:
+    stream = started(streams, partitions=1)
+    before, rungs = identities(stream), restores(stream)
+    victim = node_of(stream, 0)
+    for other in set(nodes.names()) - {victim}:
+        nodes.keep_operator_away_from(other)
+
+    with LiveLoad(stream, SEED) as load:
+        load.wait_until_filled()
+        uid = pod_of(stream, 0)["metadata"]["uid"]
+        began = time.monotonic()
+        with nodes.killed(victim):
+            since = nodes.wait_until_not_ready(victim)
+            wait_until_moved(stream, 0, uid, victim)
+            print(f"node dead with operator: ready {time.monotonic() - began:.1f} s after")
+            assert_moved_in_time(stream, 0, since, victim)
+            load.begin("it has moved")
+            load.wait_until_filled()
+            assert identities(stream) == before
+            assert restores(stream) == rungs
+    load.judged()
+    stream.wait_until_ready()
+
+
+@pytest.mark.alone
 def test_a_worker_on_a_node_that_is_cut_off_is_fenced_and_writes_no_more(
     streams: CreateStream, nodes: Nodes
 ) -> None:

@@ -242,8 +242,7 @@ def _waiting(stream: ClusterStream) -> list[str]:
 
 def _let_go(stream: ClusterStream, volume_snapshot: str) -> None:
     """Have a VolumeSnapshot go that a claim waited for: its controller looks again when it is changed."""
-    found = {"metadata": {"annotations": {"e2e": "changed"}}}
-    stream.kubectl.patch(VOLUME_SNAPSHOTS, volume_snapshot, found)
+    stream.kubectl("annotate", VOLUME_SNAPSHOTS, "--all", "--overwrite", "e2e=changed")
     stream.wait_until(
         lambda: stream.kubectl.find(VOLUME_SNAPSHOTS, volume_snapshot) is None, "it is gone"
     )

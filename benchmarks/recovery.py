@@ -1,0 +1,198 @@
+"""What losing a worker costs, and what being ready for it costs, without Kubernetes.
+
+For each size of the store, all on one stream:
+
+  - its output topic is written, and a worker without a store rebuilds its ids from there;
+  - that worker is killed and started again on its store, several times;
+  - checkpoints are made while messages come at a steady rate: how long does the output stand still around each?
+  - a snapshot goes to a bucket, a share of new ids is added, the next snapshot goes there, and so on;
+  - a worker without a store starts from the last of them.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.measure import cpu_seconds_of
+from benchmarks.processes import BenchmarkFailed, Worker
+from benchmarks.recovery_bucket import GOAL_SHARE, Restore, Upload, measure_restore, measure_uploads
+from benchmarks.recovery_pause import Pause, measure_pause
+from benchmarks.s3_server import S3Server
+from benchmarks.testbed import Testbed
+from benchmarks.traffic import Sender
+
+GOAL_REBUILD_PER_CORE: Final = 150_000
+GOAL_PAUSE_MS: Final = 100.0
+GOAL_RESTORE_BYTES: Final = 100_000_000
+SHARES: Final = (0.001, GOAL_SHARE, 0.1)
+"""Of the ids, what is added between one snapshot and the next."""
+SNAPSHOTS: Final = 5
+"""Of each share: now and then one holds what RocksDB has compacted meanwhile."""
+
+_FIRST_NUMBER: Final = 10**9  # of messages that are in the store: the pacer sends those from 0 on
+_BYTES_PER_ID: Final = 96  # of the window: an id takes some 36, and about as many are added
+_DEADLINE_SECONDS: Final = 1800.0
+
+
+class Rebuild(BaseModel):
+    """A start without a store. `seconds` are those of the reconcile, `ready_seconds` from the start of the process
+    until it was ready, `cpu_seconds` all it had used by then."""
+
+    model_config = ConfigDict(frozen=True)
+
+    records: int
+    seconds: float
+    ready_seconds: float
+    cpu_seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Records a second of the reconcile."""
+        return self.records / self.seconds
+
+    @property
+    def per_core(self) -> float:
+        """Records a CPU second, the whole start included."""
+        return self.records / self.cpu_seconds
+
+
+class Recovered(BaseModel):
+    """All that was measured with one size of the store. `reattach_seconds` are from the start of a process until it
+    is ready, each after a SIGKILL."""
+
+    model_config = ConfigDict(frozen=True)
+
+    keys: int
+    rebuild: Rebuild
+    reattach_seconds: list[float]
+    pause: Pause
+    uploads: list[Upload]
+    restore: Restore
+
+    @property
+    def reattach(self) -> float:
+        """The median, in seconds."""
+        return median(self.reattach_seconds)
+
+
+class Recovery(BaseModel):
+    """All sizes, from small to large."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sizes: list[Recovered]
+
+    @property
+    def largest(self) -> Recovered:
+        """That with the most ids."""
+        return self.sizes[-1]
+
+
+def measure_recovery(
+    testbed: Testbed,
+    *,
+    sizes: Sequence[int],
+    rounds: int,
+    checkpoints: int,
+    tell: Callable[[str], None],
+) -> Recovery:
+    """Measure each size, with so many starts and checkpoints. Raises BenchmarkFailed."""
+    with S3Server(testbed.scratch / "s3") as server:
+        return Recovery(
+            sizes=[
+                _measure(testbed, server, size, rounds=rounds, checkpoints=checkpoints, tell=tell)
+                for size in sorted(sizes)
+            ]
+        )
+
+
+def _measure(
+    testbed: Testbed,
+    server: S3Server,
+    size: int,
+    *,
+    rounds: int,
+    checkpoints: int,
+    tell: Callable[[str], None],
+) -> Recovered:
+    source, target = testbed.create_topic("recovery"), testbed.create_topic("recovery-clean")
+    home = testbed.scratch / target
+
+    def start(restore_from: str | None = None) -> Worker:
+        return Worker(
+            *(home, testbed.bootstrap_servers, source, target),
+            spec={"snapshots": server.snapshots(), **_room(size)},
+            restore_from=restore_from,
+            environment=server.environment,
+        )
+
+    title = f"{size:,} ids"
+    tell(f"{title}: writing the output topic")
+    sender = Sender(testbed.bootstrap_servers, target)
+    sender.send(np.arange(_FIRST_NUMBER, _FIRST_NUMBER + size))
+    tell(f"{title}: rebuild")
+    rebuild = _rebuild(start, size)
+    tell(f"{title}: reattach")
+    reattached = [_reattach(start) for _ in range(rounds)]
+    with start() as worker:
+        worker.wait_until_ready(_DEADLINE_SECONDS)
+        tell(f"{title}: {checkpoints} checkpoints under load")
+        pause = measure_pause(testbed, worker, source, target, checkpoints)
+        tell(f"{title}: snapshots to a bucket")
+        unsent = _FIRST_NUMBER + size
+        uploads = measure_uploads(
+            testbed, worker, source, unsent=unsent, shares=SHARES, rounds=SNAPSHOTS
+        )
+    tell(f"{title}: restore from a bucket")
+    shutil.rmtree(worker.state_dir)
+    restore = measure_restore(server, start, uploads[-1], testbed.scratch)
+    testbed.delete_topics(source, target)
+    shutil.rmtree(home)
+    return Recovered(
+        keys=size,
+        rebuild=rebuild,
+        reattach_seconds=reattached,
+        pause=pause,
+        uploads=uploads,
+        restore=restore,
+    )
+
+
+def _room(size: int) -> dict[str, object]:
+    """A window that so many ids spread over as in a stream that has run for long: over several generations."""
+    largest = size * _BYTES_PER_ID
+    return {"store": {"window": {"maxBytes": largest}}, "storage": {"size": 3 * largest}}
+
+
+def _rebuild(start: Callable[[], Worker], size: int) -> Rebuild:
+    began = time.monotonic()
+    with start() as worker:
+        worker.wait_until_ready(_DEADLINE_SECONDS)
+        ready_seconds = time.monotonic() - began
+        cpu_seconds = cpu_seconds_of(worker.pid)
+        done = worker.status().reconcile
+    if done is None or done.records != size:
+        raise BenchmarkFailed(f"not {size} records were read: {done}")
+    return Rebuild(
+        records=done.records,
+        seconds=done.seconds,
+        ready_seconds=ready_seconds,
+        cpu_seconds=cpu_seconds,
+    )
+
+
+def _reattach(start: Callable[[], Worker]) -> float:
+    began = time.monotonic()
+    with start() as worker:
+        worker.wait_until_ready(_DEADLINE_SECONDS)
+        seconds = time.monotonic() - began
+        done = worker.status().reconcile
+        worker.kill()
+    if done is None or done.reason != "Tail":
+        raise BenchmarkFailed(f"the store was not taken as it is: {done}")
+    return seconds

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.cluster.environment import Environment
-from tests.e2e.support.identity import identities
-from tests.e2e.support.kubectl import Object
+from tests.e2e.support.faults import Before, pod_of, starts_of
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.nodes import Nodes, nodes_of
 from tests.e2e.support.pods import PodsWatched
@@ -36,7 +35,7 @@ def test_a_dead_nodes_workers_go_on_elsewhere_on_their_own_volumes(
     streams: CreateStream, nodes: Nodes
 ) -> None:
     stream = started(streams, partitions=2)
-    before, rungs = identities(stream), restores(stream)
+    before = Before.of(stream)
     victim = node_of(stream, 0)
     hit = [p for p in range(stream.partitions) if node_of(stream, p) == victim]
     nodes.keep_operator_away_from(victim)
@@ -58,8 +57,7 @@ def test_a_dead_nodes_workers_go_on_elsewhere_on_their_own_volumes(
             assert_told(stream, victim)
             load.begin("they have moved")
             load.wait_until_filled()
-            assert identities(stream) == before
-            assert restores(stream) == rungs
+            before.assert_same_volumes()
             assert [stream.starts()[p] for p in hit] == ["Tail"] * len(hit)
     load.judged()
     stream.wait_until_ready()
@@ -70,7 +68,7 @@ def test_a_node_that_dies_with_the_operator_on_it_is_no_different(
     streams: CreateStream, nodes: Nodes
 ) -> None:
     stream = started(streams, partitions=1)
-    before, rungs = identities(stream), restores(stream)
+    before = Before.of(stream)
     victim = node_of(stream, 0)
     for other in set(nodes.names()) - {victim}:
         nodes.keep_operator_away_from(other)
@@ -86,8 +84,7 @@ def test_a_node_that_dies_with_the_operator_on_it_is_no_different(
             assert_moved_in_time(stream, 0, since, victim)
             load.begin("it has moved")
             load.wait_until_filled()
-            assert identities(stream) == before
-            assert restores(stream) == rungs
+            before.assert_same_volumes()
     load.judged()
     stream.wait_until_ready()
 
@@ -97,7 +94,7 @@ def test_a_worker_on_a_node_that_is_cut_off_is_fenced_and_writes_no_more(
     streams: CreateStream, nodes: Nodes
 ) -> None:
     stream = started(streams, partitions=1)
-    before, rungs = identities(stream), restores(stream)
+    before = Before.of(stream)
     victim = node_of(stream, 0)
     nodes.keep_operator_away_from(victim)
 
@@ -121,8 +118,7 @@ def test_a_worker_on_a_node_that_is_cut_off_is_fenced_and_writes_no_more(
             stream.wait_until_passed()
             assert zombie.last_write() <= taken_over_at(stream).timestamp()
             assert starts_of(pod_of(stream, 0)) == 0, "the old worker has fenced the new one"
-            assert identities(stream) == before
-            assert restores(stream) == rungs
+            before.assert_same_volumes()
             assert stream.starts() == ["Tail"]
         stream.wait_until(lambda: not zombie.runs(), "its node has ended the old worker")
         load.begin("the node is back")
@@ -136,7 +132,7 @@ def test_a_drained_node_gives_up_one_worker_of_a_stream_at_a_time(
     streams: CreateStream, nodes: Nodes, release: Environment
 ) -> None:
     stream = started(streams, partitions=3)
-    before, rungs = identities(stream), restores(stream)
+    before = Before.of(stream)
     places = [node_of(stream, partition) for partition in range(3)]
     victim = max(set(places), key=places.count)
     hit = {partition for partition, place in enumerate(places) if place == victim}
@@ -153,8 +149,7 @@ def test_a_drained_node_gives_up_one_worker_of_a_stream_at_a_time(
             assert victim not in {node_of(stream, partition) for partition in range(3)}
         assert set(pods.replaced) == hit
         assert pods.most_unready == 1
-        assert identities(stream) == before
-        assert restores(stream) == rungs
+        before.assert_same_volumes()
         assert stream.starts() == ["Tail"] * 3
         assert all(one.failover is None for one in stream.status().partitions)
     load.judged()
@@ -176,22 +171,8 @@ def started(streams: CreateStream, *, partitions: int) -> ClusterStream:
     return stream
 
 
-def restores(stream: ClusterStream) -> list[object]:
-    """Which rung gave each partition its store; it stays while the volume does."""
-    return [one.restore for one in stream.status().partitions]
-
-
-def pod_of(stream: ClusterStream, partition: int) -> Object:
-    return stream.kubectl.json("get", "pod", stream.pod_name(partition))
-
-
 def node_of(stream: ClusterStream, partition: int) -> str:
     return str(pod_of(stream, partition)["spec"]["nodeName"])
-
-
-def starts_of(pod: Object) -> int:
-    """How often its worker was started again."""
-    return int(pod["status"]["containerStatuses"][0]["restartCount"])
 
 
 def taken_over_at(stream: ClusterStream) -> datetime:

@@ -30,7 +30,9 @@ help: ## Show this list
 demo: setup check-java ## Deduplicate real records, kill a worker in the middle, read the result with Spark
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-test: setup check-java lint pytest test-e2e ## Everything CI runs: lint, types, generated files, all tests
+# Side by side, because those on Kubernetes wait for it most of the time.
+test: setup check-java lint ## Everything CI runs: lint, types, generated files, all tests
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line pytest test-e2e
 
 lint: setup ## Style, types, the direction of imports, generated files
 	$(BIN)/ruff check
@@ -44,8 +46,8 @@ pytest: setup check-java ## The tests alone: unit, integration, faults
 
 test-e2e: setup check-java ## The tests on Kubernetes: on KUBECONFIG's if it is set, else on one made for them
 	$(BIN)/python -m tests.cluster run --nodes 2 -- bash -ec '\
-		$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" $(E2E) || [ $$? = $(NO_TESTS) ]; \
-		$(BIN)/pytest -m alone $(E2E) || [ $$? = $(NO_TESTS) ]'
+		$(BIN)/pytest -m alone $(E2E) || [ $$? = $(NO_TESTS) ]; \
+		$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" $(E2E) || [ $$? = $(NO_TESTS) ]'
 
 soak: setup check-java ## Faults that chance picks, on Kubernetes under load, for 30 minutes (test-e2e: 5)
 	SOAK_MINUTES=$(MINUTES) $(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/pytest -s tests/e2e/test_soak.py

@@ -222,8 +222,12 @@ def test_a_bucket_is_written_by_the_workers_and_cleared_before_the_snapshot_goes
 ) -> None:
     scene.cluster.add_stream(S3)
     scene.rest()
-    scene.workers.answers["/snapshots"] = UPLOADED
+    scene.workers.answers["/snapshots"] = WorkerRefused("Busy", "later", final=False)
     scene.add_snapshot("s")
+    scene.look()
+    # Before the first upload: a snapshot deleted from here on is cleared away.
+    assert scene.snapshot("s")["metadata"]["finalizers"] == ["dedupestream.io/copies"]
+    scene.workers.answers["/snapshots"] = UPLOADED
     scene.rest()
     status = scene.snapshot("s")["status"]
     assert (status["phase"], status["partitions"][0]["uploadedBytes"]) == ("Completed", "300")

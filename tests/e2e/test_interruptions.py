@@ -127,6 +127,7 @@ def _essence(item: Object) -> Object:
 
 
 @pytest.mark.alone
+@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("alone")
 def test_an_operator_killed_after_any_of_its_writes_ends_where_an_undisturbed_one_does(
     release: Environment,

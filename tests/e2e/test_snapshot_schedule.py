@@ -40,6 +40,7 @@ def streams(
         yield made
 
 
+@pytest.mark.timeout(600)
 def test_keep_leaves_the_newest_of_the_schedule_and_none_that_is_not_ours_goes(
     streams: dict[str, ClusterStream],
 ) -> None:
@@ -67,6 +68,7 @@ def test_keep_leaves_the_newest_of_the_schedule_and_none_that_is_not_ours_goes(
     load.judged()
 
 
+@pytest.mark.timeout(600)
 def test_keep_for_removes_by_age_but_never_the_newest_that_is_usable(
     streams: dict[str, ClusterStream],
 ) -> None:

@@ -153,6 +153,9 @@ class PartitionStatus(Model):
     reconciling: Count | None = Field(
         default=None, description="Output records still to read before it is ready, an upper bound."
     )
+    reconcile_remaining: Duration | None = Field(
+        default=None, description="Estimated time until they are read."
+    )
     comparison: Comparison | None = Field(
         default=None, description="The last reconcile that was asked for."
     )

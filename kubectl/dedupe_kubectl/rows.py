@@ -162,7 +162,9 @@ def _note(told: PartitionStatus, worker: WorkerStatus | None) -> str:
     if worker.phase is Phase.RESTORING and (download := worker.download):
         return arrived(download.bytes, download.total_bytes, _time_left(download))
     if worker.reconcile and not worker.ready and worker.reconcile.remaining:
-        return f"{worker.reconcile.remaining:,} to reconcile"
+        done = worker.reconcile
+        pace = done.seconds / done.records if done.records else None
+        return to_reconcile(done.remaining, pace and pace * done.remaining)
     return "" if worker.window.healthy else "the window is shorter than alertBelow"
 
 
@@ -171,7 +173,19 @@ def _on_its_way(told: PartitionStatus) -> str:
     if told.restoring:
         restoring = told.restoring
         return arrived(restoring.bytes, restoring.total_bytes, seconds(restoring.remaining))
-    return f"{told.reconciling:,} to reconcile" if told.reconciling else ""
+    if not told.reconciling:
+        return ""
+    return to_reconcile(told.reconciling, seconds(told.reconcile_remaining))
+
+
+def to_reconcile(records: int, seconds_left: float | None) -> str:
+    """Say how far a reconcile is.
+
+    >>> to_reconcile(1200, 75), to_reconcile(1200, None)
+    ('1,200 to reconcile, 1m15s to come', '1,200 to reconcile')
+    """
+    left = f", {duration(seconds_left)} to come" if seconds_left else ""
+    return f"{records:,} to reconcile{left}"
 
 
 def arrived(part: int, whole: int, seconds_left: float | None) -> str:

@@ -70,6 +70,7 @@ def status_of(
         last_snapshot=last_snapshot,
         restoring=_transfer(worker),
         reconciling=_to_reconcile(worker),
+        reconcile_remaining=_reconcile_remaining(worker),
         comparison=comparison_of(worker, recorded),
         failover=view.failover or (recorded.failover if recorded else None),
         window=window,
@@ -107,16 +108,25 @@ def _transfer(worker: WorkerStatus | None) -> Transfer | None:
     download = worker.download if worker else None
     if download is None or download.phase is not DownloadPhase.RUNNING:
         return None
-    remaining = None
-    if download.bytes and download.seconds:
-        seconds = download.seconds * (download.total_bytes - download.bytes) / download.bytes
-        remaining = timedelta(seconds=round(seconds))
+    left = download.total_bytes - download.bytes
     return Transfer(
         name=download.name,
         bytes=coarse_count(download.bytes),
         total_bytes=download.total_bytes,
-        remaining=remaining,
+        remaining=_estimate(download.bytes, left, download.seconds),
     )
+
+
+def _reconcile_remaining(worker: WorkerStatus | None) -> timedelta | None:
+    if worker is None or worker.phase is not Phase.RECONCILING or worker.reconcile is None:
+        return None
+    done = worker.reconcile
+    return _estimate(done.records, done.remaining, done.seconds)
+
+
+def _estimate(done: int, left: int, seconds: float) -> timedelta | None:
+    """The time to come at the pace so far; None while there is none."""
+    return timedelta(seconds=round(seconds * left / done)) if done and seconds else None
 
 
 def _to_reconcile(worker: WorkerStatus | None) -> int | None:

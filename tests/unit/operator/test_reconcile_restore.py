@@ -280,3 +280,14 @@ def test_how_far_a_restore_is_shows_in_the_status(bucket: Scene) -> None:
     bucket.look()
     shown = partition(bucket)["restoring"]
     assert shown == {"name": "new", "bytes": "250", "totalBytes": "1k", "remaining": "15s"}
+
+
+def test_a_volume_is_no_smaller_than_what_it_is_made_from(copied: Scene) -> None:
+    entry = copied.cluster.one("DedupeSnapshot", "new")["status"]["partitions"][0]
+    entry["volumeSize"] = "40Gi"
+    lose(copied)
+    copied.rest()
+    requests = copied.cluster.one(CLAIM, "orders-0-2")["spec"]["resources"]["requests"]
+    assert requests["storage"] == "40Gi"
+    copied.rest()
+    assert copied.cluster.writes == []

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from dedupe_crds.status import PartitionPhase
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.worker_status import Phase, ReconcileStatus
 from dedupe_operator.decide.claims import ClaimChoice
 from dedupe_operator.decide.partition import PartitionView, status_of
 from dedupe_operator.decide.trouble import Problem
@@ -79,3 +79,16 @@ def test_figures_of_a_silent_worker_stay_as_they_were() -> None:
     assert (status.duplicates, status.lag_messages) == (7, 3)
     nothing = status_of(view(), None)
     assert (nothing.window, nothing.duplicates, nothing.lag_messages) == (None, None, None)
+
+
+def test_how_far_a_reconcile_is_and_how_long_it_will_take() -> None:
+    done = ReconcileStatus(reason="Tail", records=200, remaining=600, seconds=5.0)
+    worker = worker_status(phase=Phase.RECONCILING).model_copy(update={"reconcile": done})
+    shown = status_of(view(pod=pod(ready=False), worker=worker), None)
+    assert (shown.reconciling, shown.reconcile_remaining) == (600, timedelta(seconds=15))
+    running = worker.model_copy(update={"phase": Phase.RUNNING})
+    after = status_of(view(pod=pod(), worker=running), None)
+    assert (after.reconciling, after.reconcile_remaining) == (None, None)
+    begun = done.model_copy(update={"records": 0, "seconds": 0.0})
+    first = worker.model_copy(update={"reconcile": begun})
+    assert status_of(view(worker=first), None).reconcile_remaining is None

@@ -32,7 +32,7 @@ demo: setup check-java ## Deduplicate real records, kill a worker in the middle,
 
 # Side by side, because those on Kubernetes wait for it most of the time.
 test: setup check-java lint ## Everything CI runs: lint, types, generated files, all tests
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line pytest test-e2e
+	@$(MAKE) --no-print-directory --jobs 2 pytest test-e2e
 
 lint: setup ## Style, types, the direction of imports, generated files
 	$(BIN)/ruff check

@@ -63,7 +63,7 @@ def test_a_worker_told_to_stop_leaves_no_transaction_half_done(
 ) -> None:
     """SIGTERM in the midst of traffic, twice; the next worker goes on where it was."""
     stream = streams()
-    messages = list(retries(SEED, 4_000))
+    messages = list(retries(SEED, 20_000))  # for longer than two workers take to start
     with PacedProducer(
         stream.bootstrap_servers, stream.input_topic, messages, messages_per_second=1_000
     ) as producer:

@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from dedupe_crds.worker_status import CheckpointStatus, UploadStatus
 from dedupe_worker.board import Board
@@ -9,8 +10,10 @@ from dedupe_worker.checkpoint import make_checkpoint
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.identity import Identity
 from dedupe_worker.ids import pack_id
-from dedupe_worker.s3.keeper import SnapshotKeeper
 from dedupe_worker.store import Store
+
+if TYPE_CHECKING:
+    from dedupe_worker.s3.keeper import SnapshotKeeper
 
 
 class Desk:
@@ -22,7 +25,7 @@ class Desk:
         identity: Identity,
         store: Store,
         board: Board,
-        keeper: SnapshotKeeper | None,
+        keeper: "SnapshotKeeper | None",
     ) -> None:
         self._config = config
         self._identity = identity

@@ -16,7 +16,7 @@ POSTs need `Authorization: Bearer <token>`.
 import hmac
 import json
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import falcon
 from prometheus_client import CollectorRegistry, exposition
@@ -27,7 +27,9 @@ from dedupe_worker.board import Board
 from dedupe_worker.commands import CommandQueue
 from dedupe_worker.requests import ReconcileRequests, ReconcileRunning
 from dedupe_worker.s3.http_api import add_routes as add_snapshots
-from dedupe_worker.s3.keeper import SnapshotKeeper
+
+if TYPE_CHECKING:
+    from dedupe_worker.s3.keeper import SnapshotKeeper
 
 _HEALTHY_SECONDS: Final = 180.0  # longer than any bounded call to Kafka
 _COMMAND_SECONDS: Final = 60.0
@@ -47,7 +49,7 @@ def make_app(
     token: str | None,
     *,
     requests: ReconcileRequests,
-    keeper: SnapshotKeeper | None = None,
+    keeper: "SnapshotKeeper | None" = None,
 ) -> "falcon.App[falcon.Request, falcon.Response]":
     """The WSGI application."""
     app = falcon.App(middleware=[_Authenticate(token)])

@@ -1,7 +1,7 @@
 """What a session is built of, and the seam at which a test puts something between the loop and a part."""
 
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
@@ -14,9 +14,11 @@ from dedupe_worker.input import PartitionReader
 from dedupe_worker.kafka_client import consumer_config, producer_config
 from dedupe_worker.output import TransactionalOutput
 from dedupe_worker.requests import ReconcileRequests
-from dedupe_worker.s3.keeper import SnapshotKeeper
 from dedupe_worker.store import Store
 from dedupe_worker.topics import Topics
+
+if TYPE_CHECKING:
+    from dedupe_worker.s3.keeper import SnapshotKeeper
 
 
 class Parts:
@@ -31,10 +33,13 @@ class Parts:
         self._servers = kafka.bootstrap_servers
         self._tuning = config.stream.spec.worker.tuning
 
-    def _keeper(self) -> SnapshotKeeper | None:
+    def _keeper(self) -> "SnapshotKeeper | None":
         snapshots = self.config.stream.spec.snapshots
         if snapshots is None or snapshots.s3 is None:
             return None
+        # Here, because boto3 is a fifth of a worker's start, and most streams have no bucket.
+        from dedupe_worker.s3.keeper import SnapshotKeeper  # noqa: PLC0415
+
         return SnapshotKeeper(
             snapshots.s3, self.board, self.config.state, deadline=snapshots.deadline
         )

@@ -46,7 +46,6 @@ from dedupe_worker.reconcile import (
     plan_start,
     reconcile,
 )
-from dedupe_worker.s3.restore import Restore
 from dedupe_worker.store import Store
 from dedupe_worker.topics import Range, Topic, Topics
 from dedupe_worker.window import Window
@@ -135,6 +134,9 @@ class Session:
     def _restore(self, snapshot: str) -> None:
         """Fill an empty state directory. Before the take-over: an older worker may pass messages on for as long."""
         self._board.enter(Phase.RESTORING)
+        # Here, because boto3 is a fifth of a worker's start, and most starts need none.
+        from dedupe_worker.s3.restore import Restore  # noqa: PLC0415
+
         Restore(self._config, self._board, snapshot).run(self._stop)
 
     # -- the store -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ POST /snapshots/check    {"name": "…"}: answers {"present": true|false, "recor
 POST /snapshots/delete   {"names": ["…"]}: answers {"deleted": ["…"], "objects": n, "bytes": n}
 """
 
-from typing import Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import falcon
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dedupe_crds.names import ObjectName
 from dedupe_worker.commands import CommandQueue
 from dedupe_worker.errors import UploadRunning
-from dedupe_worker.s3.keeper import SnapshotKeeper
+
+if TYPE_CHECKING:
+    from dedupe_worker.s3.keeper import SnapshotKeeper
 
 _COMMAND_SECONDS: Final = 60.0
 _MAX_BODY_BYTES: Final = 1 << 20
@@ -36,7 +38,7 @@ class _AllNamed(BaseModel):
 def add_routes(
     app: "falcon.App[falcon.Request, falcon.Response]",
     commands: CommandQueue,
-    keeper: SnapshotKeeper | None,
+    keeper: "SnapshotKeeper | None",
 ) -> None:
     """Add them; without a keeper each answers 400 and says why."""
     app.add_route("/snapshots", _Snapshots(commands, keeper))
@@ -46,7 +48,7 @@ def add_routes(
 
 
 class _Snapshots:
-    def __init__(self, commands: CommandQueue, keeper: SnapshotKeeper | None) -> None:
+    def __init__(self, commands: CommandQueue, keeper: "SnapshotKeeper | None") -> None:
         self._commands = commands
         self._keeper = keeper
 
@@ -66,7 +68,7 @@ class _Snapshots:
 
 
 class _Check:
-    def __init__(self, keeper: SnapshotKeeper | None) -> None:
+    def __init__(self, keeper: "SnapshotKeeper | None") -> None:
         self._keeper = keeper
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
@@ -79,7 +81,7 @@ class _Check:
 
 
 class _Delete:
-    def __init__(self, keeper: SnapshotKeeper | None) -> None:
+    def __init__(self, keeper: "SnapshotKeeper | None") -> None:
         self._keeper = keeper
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
@@ -92,7 +94,7 @@ class _Delete:
         }
 
 
-def _there(keeper: SnapshotKeeper | None) -> SnapshotKeeper:
+def _there(keeper: "SnapshotKeeper | None") -> "SnapshotKeeper":
     if keeper is None:
         raise falcon.HTTPBadRequest(
             title="NoBucket", description="the stream has no spec.snapshots.s3"

@@ -8,9 +8,12 @@ import pytest
 
 from tests.cluster import chart, environment
 from tests.cluster.environment import Environment
+from tests.e2e.support.copied import bucket_server
 from tests.e2e.support.dump import directory_of, dump
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.namespaces import SMALL, make_namespace
+from tests.e2e.support.s3_server import S3Server
+from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.stream import ClusterStream
 from tests.support.fixtures import HOLDS_ANYTHING
 from tests.support.streams import stream_manifest
@@ -107,6 +110,23 @@ def streams(
         )
 
     return create
+
+
+@pytest.fixture(scope="module")
+def place(
+    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Scene]:
+    """A namespace, and streams in it, that all tests of a module share; named after the module."""
+    title = request.module.__name__.rpartition(".test_")[2].replace("_", "-")
+    with scene(release, title, tmp_path_factory.mktemp(title), request) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bucket(release: Environment) -> Iterator[S3Server]:
+    """A service that speaks S3, with a bucket, where pods reach it."""
+    with bucket_server(release) as server:
+        yield server
 
 
 @pytest.hookimpl(wrapper=True)

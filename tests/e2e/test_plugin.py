@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,7 +9,7 @@ from dedupe_crds.status import PartitionPhase
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.plugin import Plugin, kubeconfig_of
-from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
 from tests.support.traffic import retries
@@ -18,14 +17,6 @@ from tests.support.traffic import retries
 PARTITIONS = 2
 MESSAGES = 600
 READER = "reader"
-
-
-@pytest.fixture(scope="module")
-def place(
-    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Scene]:
-    with scene(release, "plugin", tmp_path_factory.mktemp("plugin"), request) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.e2e.support.leaders import LeadersWatched
 from tests.e2e.support.operator_pods import OperatorPods
 from tests.e2e.support.operators import chart_at_rest
 from tests.e2e.support.releases import Release, Values, previous_chart
-from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.undisturbed import state_of
 from tests.faults.seed import SEED
@@ -45,14 +45,6 @@ def main_release(release: Environment) -> Iterator[Release]:
     main = Release(release)
     with main.restored():
         yield main
-
-
-@pytest.fixture(scope="module")
-def place(
-    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Scene]:
-    with scene(release, "release", tmp_path_factory.mktemp("release"), request) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,15 @@
 """A volume that is gone: its partition comes back from the best source that is left, and nothing comes twice."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from dedupe_crds.status import RestoreSource
 from tests.cluster.environment import Environment
-from tests.e2e.support.copied import PROVIDERS, bucket_server, copied_stream
+from tests.e2e.support.copied import PROVIDERS, copied_stream
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.plugin import Plugin
 from tests.e2e.support.restores import ask_for_restore, restore_of, restored
 from tests.e2e.support.s3_server import S3Server
-from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import Snapshots, event_reasons, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
@@ -19,20 +17,6 @@ from tests.faults.seed import SEED
 
 PARTITIONS = 2
 SOURCES = {"CSI": RestoreSource.SNAPSHOT, "S3": RestoreSource.CHECKPOINT}
-
-
-@pytest.fixture(scope="module")
-def place(
-    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Scene]:
-    with scene(release, "restore", tmp_path_factory.mktemp("restore"), request) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def bucket(release: Environment) -> Iterator[S3Server]:
-    with bucket_server(release) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

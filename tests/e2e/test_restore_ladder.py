@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dedupe_crds.status import RestoreSource
-from tests.cluster.environment import Environment
-from tests.e2e.support.copied import bucket_server, copied_stream
+from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.restores import (
     ask_for_restore,
@@ -17,7 +16,7 @@ from tests.e2e.support.restores import (
     wait_until_on_another_volume,
 )
 from tests.e2e.support.s3_server import BUCKET, S3Server
-from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import VOLUME_SNAPSHOTS, Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
@@ -29,20 +28,6 @@ from tests.support.traffic import order
 
 COUNT = 400
 MORE_THAN_ANY_NODE_HAS = {"requests": {"cpu": "500"}}
-
-
-@pytest.fixture(scope="module")
-def place(
-    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Scene]:
-    with scene(release, "ladder", tmp_path_factory.mktemp("ladder"), request) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def bucket(release: Environment) -> Iterator[S3Server]:
-    with bucket_server(release) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

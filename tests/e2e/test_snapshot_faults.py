@@ -1,7 +1,5 @@
 """Workers and nodes that die while a snapshot is made, read or compared: it is gone on with, or the next one works."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from dedupe_crds.requests import RECONCILE, ReconcileRequest
@@ -9,12 +7,12 @@ from dedupe_crds.snapshot import SnapshotPhase
 from dedupe_crds.status import RestoreSource
 from dedupe_crds.stream import GROUP
 from tests.cluster.environment import Environment
-from tests.e2e.support.copied import bucket_server, copied_stream
+from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.nodes import nodes_of
 from tests.e2e.support.restores import restore_of, restored
 from tests.e2e.support.s3_server import S3Server
-from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import lose_volume
@@ -25,20 +23,6 @@ OBJECTS = "/objects/"
 HELD_SECONDS = 120.0
 MANY = 100_000  # a comparison of them takes a while
 FAILOVER = {"nodeNotReadyAfter": "10s"}
-
-
-@pytest.fixture(scope="module")
-def place(
-    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Scene]:
-    with scene(release, "faults", tmp_path_factory.mktemp("faults"), request) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def bucket(release: Environment) -> Iterator[S3Server]:
-    with bucket_server(release) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from dedupe_crds.snapshot import SnapshotPhase
 from dedupe_crds.status import RestoreSource
 from tests.cluster.environment import Environment
-from tests.e2e.support.copied import PROVIDERS, bucket_server, copied_stream
+from tests.e2e.support.copied import PROVIDERS, copied_stream
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.operators import LocalOperator, chart_at_rest
 from tests.e2e.support.restores import restore_of
@@ -126,12 +126,6 @@ class Lane:
             "start": self.stream.starts(),
             "conditions": [(one.type, one.status, one.reason) for one in self.stream.status().conditions],
         }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def bucket(release: Environment) -> Iterator[S3Server]:
-    with bucket_server(release) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from dedupe_crds.status import ConditionStatus
 from dedupe_crds.store import SnapshotProvider
 from dedupe_crds.stream import GROUP
 from tests.cluster.environment import Environment
-from tests.e2e.support.copied import bucket_server, copied_stream
+from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.plugin import Plugin
 from tests.e2e.support.s3_server import S3Server
-from tests.e2e.support.scene import Scene, scene
+from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import (
     SNAPSHOTS,
     VOLUME_SNAPSHOTS,
@@ -33,20 +33,6 @@ VOLUME_SNAPSHOT_CLASSES = "volumesnapshotclasses.snapshot.storage.k8s.io"
 VOLUME_SNAPSHOT_CONTENTS = "volumesnapshotcontents.snapshot.storage.k8s.io"
 NOBODY = "nobody.e2e.dedupestream.io"
 COUNT = 600
-
-
-@pytest.fixture(scope="module")
-def place(
-    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Scene]:
-    with scene(release, "snapshots", tmp_path_factory.mktemp("snapshots"), request) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def bucket(release: Environment) -> Iterator[S3Server]:
-    with bucket_server(release) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

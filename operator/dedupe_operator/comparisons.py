@@ -30,7 +30,7 @@ class Comparisons:
         ]
         if not open_ones:
             return
-        findings.look_within = min(findings.look_within or _LOOK_AGAIN_SECONDS, _LOOK_AGAIN_SECONDS)
+        findings.look_again_within(_LOOK_AGAIN_SECONDS)
         partition = open_ones[0]
         worker = look.workers.get(partition)
         if worker is None or _request_of(worker) == request.request:

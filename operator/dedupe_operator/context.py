@@ -64,3 +64,7 @@ class Findings:
     undecided: set[int] = field(default_factory=set)
     failovers: dict[int, Failover] = field(default_factory=dict)
     look_within: float | None = None
+
+    def look_again_within(self, seconds: float) -> None:
+        """There is something to do after so long, if not before."""
+        self.look_within = min(self.look_within or seconds, seconds)

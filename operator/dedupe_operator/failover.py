@@ -51,7 +51,7 @@ class Failover:
         for partition, outage in moves.later.items():
             findings.partition_problems[partition] = failover.problem(outage, patience)
             left = (outage.ends_patience(patience) - look.now).total_seconds()
-            findings.look_within = min(left, findings.look_within or left)
+            findings.look_again_within(left)
         for partition, outage in moves.due.items():
             reason = f"node {outage.node} {outage.what} since {outage.since:%Y-%m-%dT%H:%M:%SZ}"
             findings.failovers[partition] = Record(node=outage.node, reason=reason, time=look.now)

@@ -18,7 +18,7 @@ from dedupe_operator.children.pod_template import WorkerRelease
 from dedupe_operator.comparisons import Comparisons
 from dedupe_operator.context import Findings, Look
 from dedupe_operator.credentials import CredentialsUnusable, secret_data
-from dedupe_operator.decide import conditions, rollout, trouble
+from dedupe_operator.decide import claims, conditions, rollout, trouble
 from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.partition import PartitionView, status_of
 from dedupe_operator.decide.stream import assemble, notices
@@ -214,7 +214,7 @@ class Reconciler:
                     provisioned=(CLAIMS.kind, choice.name) in look.observed.children
                     or _is_left_as_it_was(look, findings, partition),
                     failover=findings.failovers.get(partition),
-                    bound=_is_bound(look.observed.children.get((CLAIMS.kind, choice.name))),
+                    bound=claims.is_bound(look.observed.children.get((CLAIMS.kind, choice.name))),
                 )
             )
         return views
@@ -269,10 +269,6 @@ def _wait(findings: Findings, *, ready: bool, problems: bool) -> float:
     if (findings.waiting or findings.unsettled) and not problems:
         return MOVING_SECONDS
     return AT_REST_SECONDS if ready and not problems else TROUBLED_SECONDS
-
-
-def _is_bound(claim: Object | None) -> bool:
-    return ((claim or {}).get("status") or {}).get("phase") == "Bound"
 
 
 def _of_partitions(views: list[PartitionView]) -> list[Problem]:

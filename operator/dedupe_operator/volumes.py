@@ -77,7 +77,7 @@ class Volumes:
         message = f"what its store is to be made from can't be told: {error}"
         findings.partition_problems[partition] = with_advice(error.reason, message)
         findings.undecided.add(partition)
-        findings.look_within = min(findings.look_within or _LOOK_AGAIN_SECONDS, _LOOK_AGAIN_SECONDS)
+        findings.look_again_within(_LOOK_AGAIN_SECONDS)
         recorded = look.recorded_partition(partition)
         if recorded and recorded.restore and recorded.persistent_volume_claim:
             name = recorded.persistent_volume_claim

@@ -169,6 +169,11 @@ def _why_vacant(gone: str | None, homeless: set[str], *, lost: bool, output_crea
     return "there is no volume of this partition yet"
 
 
+def is_bound(claim: Object | None) -> bool:
+    """Whether a claim is there, and has its volume."""
+    return claim is not None and _phase(claim) == "Bound"
+
+
 def _phase(claim: Object) -> str | None:
     return (claim.get("status") or {}).get("phase")
 

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dedupe_crds.quantity import format_size, parse_size
+from dedupe_operator.decide.claims import is_bound
 from dedupe_operator.decide.trouble import Problem
 from dedupe_operator.labels import Object
 
@@ -13,8 +14,7 @@ _PATIENCE: Final = timedelta(seconds=30)
 
 def is_to_grow(live: Object | None, size: int) -> bool:
     """Whether a claim that has its volume asks for less than `size` bytes."""
-    bound = live is not None and (live.get("status") or {}).get("phase") == "Bound"
-    return bool(bound) and requested(live) < size
+    return is_bound(live) and requested(live) < size
 
 
 def requested(live: Object | None) -> int:

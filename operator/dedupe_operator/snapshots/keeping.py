@@ -55,11 +55,11 @@ class Keeper:
             seen_to = self._schedule(look, records)
             for snapshot in _ours(look):
                 if snapshot.deleting and not self._taker.remove(look, findings, records, snapshot):
-                    _look_within(findings, _REMOVE_AGAIN_SECONDS)
+                    findings.look_again_within(_REMOVE_AGAIN_SECONDS)
                 elif not snapshot.deleting and is_unheld(snapshot):
                     records.hold(snapshot)  # it was brought back from a backup
             if self._taker.take(look, findings, records):
-                _look_within(findings, _LOOK_AGAIN_SECONDS)
+                findings.look_again_within(_LOOK_AGAIN_SECONDS)
             self._prune(look, findings, records)
         except KubernetesError as error:
             findings.stream_problems.append(with_advice(error.reason, f"snapshots: {error}"))
@@ -127,10 +127,6 @@ class Keeper:
 def _ours(look: Look) -> list[Snapshot]:
     name = look.stream.metadata.name
     return [one for one in look.observed.snapshots if one.stream == name]
-
-
-def _look_within(findings: Findings, seconds: float) -> None:
-    findings.look_within = min(findings.look_within or seconds, seconds)
 
 
 def _why_pruned(snapshot: Snapshot, wanted: Snapshots) -> str:

@@ -144,7 +144,7 @@ def _named(look: Look, name: str | None) -> Snapshot | None:
 
 def _is_bound(look: Look, recorded: PartitionStatus) -> bool:
     claim = look.observed.children.get((CLAIMS.kind, recorded.persistent_volume_claim or ""))
-    return ((claim or {}).get("status") or {}).get("phase") == "Bound"
+    return claims.is_bound(claim)
 
 
 def _refused_by_its_worker(look: Look, recorded: PartitionStatus) -> bool:

@@ -1,7 +1,6 @@
 """Whole looks at a stream whose volumes are lost: down the restore ladder, rung by rung."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from dedupe_operator.errors import LostLeadership
 from dedupe_operator.labels import Object
 from tests.unit.operator.objects import ended, worker_status
 from tests.unit.operator.scene import Scene
-from tests.unit.operator.test_reconcile_snapshots import CSI, S3, UPLOADED
+from tests.unit.operator.test_reconcile_snapshots import CSI, S3, UPLOADED, stop_after
 
 CLAIM = "PersistentVolumeClaim"
 RESTORE = "dedupestream.io/restore"
@@ -201,21 +200,8 @@ def test_an_operator_killed_after_any_write_of_a_restore_comes_to_the_same_end(
     stopped = 0
     for lost, write in enumerate(range(1, 12), 1):
         lose(copied, f"orders-0-{lost}")
-        left = [write]
-
-        def counted(method: Any, left: list[int] = left) -> Any:  # noqa: ANN401 # any method that writes
-            def call(*given: Any, **named: Any) -> Any:  # noqa: ANN401
-                answer = method(*given, **named)
-                left[0] -= 1
-                if left[0] == 0:
-                    raise LostLeadership("killed")
-                return answer
-
-            return call
-
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("apply", "create", "delete", "set_finalizers"):
-                patch.setattr(copied.cluster, name, counted(getattr(copied.cluster, name)))
+            stop_after(patch, copied, write)
             try:
                 copied.rest()
             except LostLeadership:

@@ -85,7 +85,7 @@ def test_an_operator_killed_after_any_write_comes_to_the_same_end(csi: Scene) ->
         name = f"s{write}"
         csi.add_snapshot(name)
         with pytest.MonkeyPatch.context() as patch:
-            _stop_after(patch, csi, write)
+            stop_after(patch, csi, write)
             try:
                 for _ in range(8):
                     csi.look()
@@ -100,7 +100,7 @@ def test_an_operator_killed_after_any_write_comes_to_the_same_end(csi: Scene) ->
     assert stopped >= 8
 
 
-def _stop_after(patch: pytest.MonkeyPatch, scene: Scene, writes: int) -> None:
+def stop_after(patch: pytest.MonkeyPatch, scene: Scene, writes: int) -> None:
     left = [writes]
 
     def counted(method: Any) -> Any:  # noqa: ANN401 # any method that writes

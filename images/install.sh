@@ -1,7 +1,7 @@
 #!/bin/sh
 # The steps that make our images, each run as root inside of what is to become one.
 #
-#   install.sh base                 on Debian bookworm: Python, certificates, the user
+#   install.sh base                 on Debian bookworm: Python, certificates, jemalloc, the user
 #   install.sh tools                on base: what the next steps need and the images do not
 #   install.sh dependencies PART    on tools: /opt/dedupestream with what PART needs, as locked
 #   install.sh code PART            on dependencies: our own packages
@@ -16,7 +16,7 @@ TOOLS=/opt/tools
 USER_ID=65532
 
 base() {
-  apt_install ca-certificates libpython3.11-stdlib python3.11-minimal tzdata
+  apt_install ca-certificates libjemalloc2 libpython3.11-stdlib python3.11-minimal tzdata
   groupadd --gid "$USER_ID" dedupestream
   useradd --uid "$USER_ID" --gid "$USER_ID" --no-create-home --home-dir /tmp \
     --shell /usr/sbin/nologin dedupestream

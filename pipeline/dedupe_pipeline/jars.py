@@ -53,17 +53,19 @@ def spark_kafka() -> list[Path]:
     return resolve("spark-kafka", SPARK_KAFKA, transitive=False)
 
 
-def resolve(name: str, coordinates: Sequence[str], *, transitive: bool = True) -> list[Path]:
+def resolve(
+    name: str, coordinates: Sequence[str], *, transitive: bool = True, locks: Path | None = None
+) -> list[Path]:
     """Return the jars of Maven coordinates "group:artifact:version", downloaded if not yet here.
 
-    `name` is the set's name in `jars.json`. `transitive` adds what the coordinates depend on.
+    `name` is the set's name in `locks`, by default `jars.json`. `transitive` adds what they depend on.
     Progress goes to stderr. Two processes at once are safe: the second waits for the first.
 
     Raises:
         JarsUnavailable: the download failed, or a jar is not the one that is locked.
         JavaMissing: no Java runtime to download with.
     """
-    locked = json.loads(_SUMS.read_text()).get(name, {})
+    locked = json.loads((locks or _SUMS).read_text()).get(name, {})
     with _cached(name, coordinates) as (target, fresh):
         if fresh is not None:
             _download(name, coordinates, fresh, transitive=transitive)

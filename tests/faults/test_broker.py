@@ -100,7 +100,7 @@ def test_a_broker_killed_in_the_midst_of_traffic(
     ) as producer:
         for part in (1, 2):
             worker.wait_until(
-                lambda part=part: stream.committed().get(0, 0) > part * RECORDS // 4,  # type: ignore[misc] # bound now
+                lambda part=part: stream.progress().get(0, 0) > part * RECORDS // 4,  # type: ignore[misc] # bound now
                 "some is passed on",
             )
             broker.kill()
@@ -138,6 +138,7 @@ def test_a_worker_started_without_a_broker_begins_when_it_comes(
     stream.send(retries(SEED, RECORDS, value_bytes=100))
     broker.kill()
     worker = workers.start(stream)
+    worker.endpoint()  # how soon it starts is another matter
     wait_until_unready(worker, "BrokerUnavailable")
     worker.wait_until(lambda: logged(worker, "session failed"), "it has tried in vain")
     wait_until_unready(worker, "BrokerUnavailable")
@@ -164,6 +165,21 @@ def test_a_coordinator_that_hangs_during_a_commit(
     wait_until_passed(stream, worker)
     judged(stream)
     assert fault_met(worker)["point"] == Point.OFFSETS_SENT
+
+
+def test_a_client_that_stops_fetching_is_replaced(
+    streams: CreateStream, workers: FaultWorkers
+) -> None:
+    """As librdkafka's has after a partition had no leader: it neither reads on nor says anything."""
+    stream = streams(worker=SMALL_TRANSACTIONS)
+    stream.send(retries(SEED, RECORDS, value_bytes=100))
+    worker = workers.start_towards(stream, InnerCrash(point=Point.READING, time=3, signal=0))
+    wait_until_passed(stream, worker)
+    judged(stream)
+    assert fault_met(worker)["point"] == Point.READING
+    [failure] = logged(worker, "session failed")
+    assert failure["reason"] == "BrokerUnavailable"
+    assert "nothing comes" in failure["error"]
 
 
 def test_a_broker_that_dies_during_a_commit(

@@ -127,10 +127,11 @@ def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
 
     worker.wait_until(refused, "/readyz says RecordTooLarge", deadline_seconds=60)
     worker.wait_until(
-        lambda: stream.committed().get(0, 0) == len(before),
+        lambda: stream.progress().get(0, 0) == len(before),
         "all that stands before the large record is passed on",
         deadline_seconds=90,
     )
+    stream.settle()
     judge(stream.raw(), stream.clean(), key_id, up_to=stream.committed()).assert_exactly_once()
     assert worker.is_running
     assert worker.get("/healthz").status_code == 200

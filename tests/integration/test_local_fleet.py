@@ -68,9 +68,9 @@ def test_a_worker_that_is_killed_comes_back_and_nothing_passes_twice(
         with PacedProducer(
             stream.bootstrap_servers, stream.input_topic, traffic, messages_per_second=2_000
         ) as producer:
-            wait_for(lambda: fleet.views()[0].consumed, "records read", deadline_seconds=30)
+            wait_for(lambda: fleet.views()[0].consumed, "records read", deadline_seconds=90)
             os.kill(killed, signal.SIGKILL)
-            wait_for(lambda: fleet.views()[0].restarts == 1, "a restart", deadline_seconds=30)
+            wait_for(lambda: fleet.views()[0].restarts == 1, "a restart", deadline_seconds=90)
             producer.finish(60)
         fleet.wait_drained()
 
@@ -120,6 +120,6 @@ def test_a_partition_that_cannot_go_on_ends_a_drain_with_its_reason(
 
     refusal = r"No progress any more: partition \d .*raise max\.message\.bytes of the output topic"
     with fleet_of(stream, state) as fleet, pytest.raises(NotDrained, match=refusal):
-        fleet.wait_drained(stall_seconds=10)
+        fleet.wait_drained(stall_seconds=30)
 
     assert "takes messages of 300 bytes" in "".join(fleet.warnings)

@@ -144,6 +144,7 @@ def test_what_is_committed_lands_once_and_unchanged(
     assert {path.name.split("=")[0] for path in output.iterdir()} == {"date", ".landing.json"}
 
 
+@pytest.mark.timeout(900)  # some ten Spark sessions, one after another
 def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
     assert landed(output) == topic
 
 
+@pytest.mark.timeout(900)  # some ten Spark sessions, one after another
 def test_killed_at_random_moments_nothing_lands_twice_or_not_at_all(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:

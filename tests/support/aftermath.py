@@ -5,34 +5,29 @@ from collections.abc import Iterable
 from typing import Any
 
 import psutil
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined] # OffsetSpec is public
-    AdminClient,
-    OffsetSpec,
-)
 
 from dedupe_crds.worker_status import ExitCode
 from tests.support.checker import Verdict, judge
+from tests.support.history import end_offsets
 from tests.support.id_sources import key_id
 from tests.support.inner_crashes import MARKER, FaultWorkers
 from tests.support.processes import WorkerProcess, wait_for
 from tests.support.record import Message
 from tests.support.streams import TestStream
 
-_REQUEST_SECONDS = 10.0
-
 
 def wait_until_passed(
-    stream: TestStream, *workers: WorkerProcess, deadline_seconds: float = 60.0
+    stream: TestStream, *workers: WorkerProcess, deadline_seconds: float = 180.0
 ) -> None:
     """Wait until all that the input holds now is committed."""
     ends = stream.ends()
 
     def passed() -> bool:
-        committed = stream.committed()
+        committed = stream.progress()
         return all(committed.get(partition, 0) >= end for partition, end in ends.items())
 
     workers[0].wait_until(passed, f"{ends} is committed", deadline_seconds=deadline_seconds)
+    stream.settle()
 
 
 def finish(stream: TestStream, workers: FaultWorkers, partitions: int = 1) -> list[WorkerProcess]:
@@ -59,7 +54,7 @@ def judged(stream: TestStream) -> Verdict:
     return verdict
 
 
-def wait_until_killed(worker: WorkerProcess, *, deadline_seconds: float = 30.0) -> None:
+def wait_until_killed(worker: WorkerProcess, *, deadline_seconds: float = 90.0) -> None:
     """Wait for its end, and assert that SIGKILL was it."""
     code = worker.wait_until_ended(deadline_seconds=deadline_seconds)
     assert code == -signal.SIGKILL, f"ended with {code}; see {worker.log_path}"
@@ -100,16 +95,8 @@ def wait_until_open(stream: TestStream, *, is_open: bool, partition: int = 0) ->
 
 
 def _has_open_transaction(stream: TestStream, partition: int) -> bool:
-    admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
-    ends = [
-        admin.list_offsets(
-            {TopicPartition(stream.output_topic, partition): OffsetSpec.latest()},  # type: ignore[no-untyped-call] # the library's own gap
-            isolation_level=isolation,
-            request_timeout=_REQUEST_SECONDS,
-        )
-        for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-    ]
     stable, highest = (
-        next(iter(answer.values())).result(_REQUEST_SECONDS).offset for answer in ends
+        end_offsets(stream.bootstrap_servers, stream.output_topic, [partition], committed=committed)
+        for committed in (True, False)
     )
-    return bool(stable < highest)
+    return stable != highest

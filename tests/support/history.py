@@ -119,13 +119,18 @@ def partitions_of(bootstrap_servers: str, topic: str) -> list[int]:
 
 
 def end_offsets(
-    bootstrap_servers: str, topic: str, partitions: Iterable[int] | None = None
+    bootstrap_servers: str,
+    topic: str,
+    partitions: Iterable[int] | None = None,
+    *,
+    committed: bool = True,
 ) -> dict[int, int]:
-    """The last stable offset of each partition: where a reader of committed records ends."""
+    """The last stable offset of each partition, where a reader of committed records ends; or the end itself."""
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     deadline = time.monotonic() + _REQUEST_SECONDS
     while True:
         try:
-            return _end_offsets(bootstrap_servers, topic, partitions)
+            return _end_offsets(bootstrap_servers, topic, partitions, isolation)
         except KafkaException:
             # A broker that has just come back knows less than its clients for a moment.
             if time.monotonic() > deadline:
@@ -133,29 +138,52 @@ def end_offsets(
             time.sleep(_POLL_SECONDS)
 
 
+def wait_until_settled(
+    bootstrap_servers: str, topic: str, *, deadline_seconds: float = 120.0
+) -> None:
+    """Wait until all that a topic holds now is committed or aborted.
+
+    Kafka ends a transaction in the background after it has said so: its offsets may be committed before its records.
+    Raises TimeoutError if a transaction stays open.
+    """
+    ends = end_offsets(bootstrap_servers, topic, committed=False)
+    deadline = time.monotonic() + deadline_seconds
+    while any(end < ends[p] for p, end in end_offsets(bootstrap_servers, topic).items()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{topic}: a transaction is open for {deadline_seconds:.0f} s")
+        time.sleep(_POLL_SECONDS)
+
+
 def _end_offsets(
-    bootstrap_servers: str, topic: str, partitions: Iterable[int] | None
+    bootstrap_servers: str,
+    topic: str,
+    partitions: Iterable[int] | None,
+    isolation: IsolationLevel,
 ) -> dict[int, int]:
     if partitions is None:
         partitions = partitions_of(bootstrap_servers, topic)
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # the library's own gap
     asked = {TopicPartition(topic, partition): latest for partition in partitions}
     admin = _admin(bootstrap_servers)
-    answers = admin.list_offsets(
-        asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_REQUEST_SECONDS
-    )
+    answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=_REQUEST_SECONDS)
     return {
         where.partition: answer.result(_REQUEST_SECONDS).offset for where, answer in answers.items()
     }
 
 
 def committed_offsets(
-    bootstrap_servers: str, group: str, topic: str, *, deadline_seconds: float = 120.0
+    bootstrap_servers: str,
+    group: str,
+    topic: str,
+    *,
+    settled: bool = True,
+    deadline_seconds: float = 120.0,
 ) -> dict[int, int]:
     """The input offsets a group has committed; a partition without is absent.
 
-    Offsets of a transaction that is still open do not count: this waits until none is in doubt.
-    Raises TimeoutError if some are for too long, or nobody coordinates the group, and
+    Offsets of a transaction that is still open do not count. `settled` waits until there is none, which a busy
+    worker on a slow machine may never let happen: whoever only looks on asks without.
+    Raises TimeoutError if some are open for too long, or nobody coordinates the group, and
     KafkaException for an error that does not pass.
     """
     # Not through the admin client: its answer to a coordinator that is still loading is a crash of
@@ -164,7 +192,7 @@ def committed_offsets(
         {
             "bootstrap.servers": bootstrap_servers,
             "group.id": group,
-            "isolation.level": "read_committed",  # waits for open transactions
+            "isolation.level": "read_committed" if settled else "read_uncommitted",
         }
     )
     asked = [TopicPartition(topic, p) for p in partitions_of(bootstrap_servers, topic)]

@@ -5,7 +5,6 @@ Beside `crashes`, whose steps lie between the parts. `FaultWorkers` starts worke
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -13,7 +12,6 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Self
 
-from dedupe_local import tether
 from tests.support.processes import WorkerProcess, Workers
 from tests.support.streams import TestStream
 
@@ -21,12 +19,12 @@ VARIABLE = "INNER_CRASH"
 MARKER = "fault"
 """The event a worker logs before a fault."""
 
-_REPOSITORY = Path(__file__).parents[2]
-
 
 class Point(StrEnum):
     """A moment inside a part; the n-th time it comes, a signal is sent."""
 
+    READING = "reading"
+    """The client of the input stops fetching, without a word; no signal is needed."""
     RECORDS_SENT = "records-sent"
     """The broker holds the records of an open transaction, and no input offset with them."""
     OFFSETS_SENT = "offsets-sent"
@@ -63,7 +61,7 @@ class Point(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class InnerCrash:
-    """Send a signal at the n-th time of a point, counted from 1.
+    """Send a signal at the n-th time of a point, counted from 1; signal 0 is none.
 
     `pid` receives it, without one the worker itself. With `flushed` the newest generation is on disk by then, where
     RocksDB may have it at any moment. `window_bytes` replaces the manifest's bound of the window by one that is
@@ -90,33 +88,6 @@ class InnerCrash:
         return cls(**{**fields, "point": Point(fields["point"])})
 
 
-class InnerCrashProcess(WorkerProcess):
-    """A worker that meets an inner crash."""
-
-    def __init__(
-        self,
-        stream: TestStream,
-        partition: int,
-        state_dir: Path,
-        crash: InnerCrash,
-        arguments: Sequence[str | Path],
-    ) -> None:
-        self.stream = stream
-        self.partition = partition
-        self.state_dir = state_dir
-        run = len(list(state_dir.parent.glob(f"{state_dir.name}.*.log")))
-        self.log_path = state_dir.parent / f"{state_dir.name}.{run}.log"
-        self._endpoint_file = self.log_path.with_suffix(".endpoint")
-        command: list[str | Path] = [sys.executable, "-m", "tests.support.inner_worker"]
-        command += ["--config", stream.manifest, "--partition", str(partition)]
-        command += ["--state-dir", state_dir, "--http", "127.0.0.1:0"]
-        command += ["--endpoint-file", self._endpoint_file, *arguments]
-        env = {**os.environ, "PYTHONPATH": str(_REPOSITORY), **crash.environment}
-        with self.log_path.open("xb") as log:
-            self._process = tether.spawn(command, output=log, env=env)
-        self.pid = self._process.pid
-
-
 class FaultWorkers(Workers):
     """Workers that may be stopped inside their parts as well."""
 
@@ -131,6 +102,13 @@ class FaultWorkers(Workers):
     ) -> WorkerProcess:
         """Start a worker that will meet `crash`; otherwise as `start`."""
         directory = state_dir or self.state_dir(stream, partition)
-        worker = InnerCrashProcess(stream, partition, directory, crash, arguments)
+        worker = WorkerProcess(
+            stream,
+            partition,
+            directory,
+            arguments=arguments,
+            module="tests.support.inner_worker",
+            environment=crash.environment,
+        )
         self._started.append(worker)
         return worker

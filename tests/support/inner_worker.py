@@ -18,6 +18,7 @@ import structlog
 from dedupe_worker import cli
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.identity import Identity, StateDirectory
+from dedupe_worker.input import PartitionReader
 from dedupe_worker.output import TransactionalOutput
 from dedupe_worker.parts import Parts
 from dedupe_worker.store import Store
@@ -61,6 +62,14 @@ class FaultyParts(Parts):
         self._trigger = Trigger(InnerCrash.from_environment())
         super().__init__(replace(config, state=_State(config.state.root, self._trigger)))
 
+    def reader(self, topic: str) -> PartitionReader:
+        """A reader, whose client may stop fetching the input."""
+        reader = super().reader(topic)
+        if topic == self.config.stream.spec.input.topic:
+            real = reader._consumer  # noqa: SLF001 # librdkafka itself has no seam
+            reader._consumer = _Consumer(real, self._trigger)  # type: ignore[assignment] # noqa: SLF001
+        return reader
+
     def output(self, largest_batch_bytes: int) -> TransactionalOutput:
         """The output, whose commit has two halves."""
         output = super().output(largest_batch_bytes)
@@ -79,6 +88,19 @@ class FaultyParts(Parts):
             path, bounds, block_cache_bytes=cache_bytes, trigger=self._trigger
         )
         return self._trigger.store
+
+
+class _Consumer:
+    def __init__(self, real: Any, trigger: Trigger) -> None:  # noqa: ANN401 # librdkafka's
+        self._real = real
+        self._trigger = trigger
+
+    def consume(self, *arguments: object) -> object:
+        self._trigger.at(Point.READING, lambda: self._real.pause(self._real.assignment()))
+        return self._real.consume(*arguments)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 # whatever a consumer has
+        return getattr(self._real, name)
 
 
 class _Producer:

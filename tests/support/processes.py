@@ -1,25 +1,22 @@
 """Workers as processes of their own: started, watched and killed as a supervisor would."""
 
 import json
-import os
 import signal
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
 from dedupe_crds.worker_status import WorkerStatus
-from dedupe_local import tether
 from tests.support.crashes import Crash
+from tests.support.forked import ForkedProcess
 from tests.support.streams import TestStream
 
 GRACE_SECONDS = 10.0
 """How long a worker may take to stop after SIGTERM."""
 
-_REPOSITORY = Path(__file__).parents[2]
 _POLL_SECONDS = 0.05
 _HTTP_SECONDS = 5.0
 _LOG_LINES = 20
@@ -31,7 +28,7 @@ def wait_for(
     condition: Callable[[], Held],
     what: str,
     *,
-    deadline_seconds: float = 90.0,
+    deadline_seconds: float = 180.0,
     poll_seconds: float = _POLL_SECONDS,
     explain: Callable[[], str] = str,
 ) -> Held:
@@ -58,7 +55,7 @@ class WorkerProcess:
     """One run of one worker; a restart is another one on the same state directory.
 
     It has a process group of its own and dies with this process. What it logs is kept beside its
-    state directory.
+    state directory. `module` is what runs, with `environment` added to this process's.
     """
 
     def __init__(
@@ -68,7 +65,8 @@ class WorkerProcess:
         state_dir: Path,
         *,
         arguments: Sequence[str | Path] = (),
-        crash: Crash | None = None,
+        module: str = "dedupe_worker",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.stream = stream
         self.partition = partition
@@ -77,13 +75,10 @@ class WorkerProcess:
         self.log_path = state_dir.parent / f"{state_dir.name}.{run}.log"
         self._endpoint_file = self.log_path.with_suffix(".endpoint")
         state_dir.mkdir(parents=True, exist_ok=True)
-        module = "tests.support.crashing_worker" if crash else "dedupe_worker"
-        command: list[str | Path] = [sys.executable, "-m", module, "--config", stream.manifest]
-        command += ["--partition", str(partition), "--state-dir", state_dir]
-        command += ["--http", "127.0.0.1:0", "--endpoint-file", self._endpoint_file, *arguments]
-        env = {**os.environ, "PYTHONPATH": str(_REPOSITORY), **(crash.environment if crash else {})}
-        with self.log_path.open("xb") as log:
-            self._process = tether.spawn(command, output=log, env=env)
+        options: list[str | Path] = ["--config", stream.manifest, "--partition", str(partition)]
+        options += ["--state-dir", state_dir, "--http", "127.0.0.1:0"]
+        options += ["--endpoint-file", self._endpoint_file, *arguments]
+        self._process = ForkedProcess(module, options, self.log_path, environment or {})
         self.pid = self._process.pid
 
     # -- what it says ------------------------------------------------------------------------------
@@ -113,7 +108,7 @@ class WorkerProcess:
     # -- waiting for it ----------------------------------------------------------------------------
 
     def wait_until(
-        self, condition: Callable[[], Held], what: str, *, deadline_seconds: float = 90.0
+        self, condition: Callable[[], Held], what: str, *, deadline_seconds: float = 180.0
     ) -> Held:
         """Wait for a condition. Raises AssertionError, with its log, if it ends first or is late."""
 
@@ -137,10 +132,11 @@ class WorkerProcess:
         """Wait until it has committed all that its input partition holds now."""
         end = self.stream.ends()[self.partition]
         self.wait_until(
-            lambda: self.stream.committed().get(self.partition, 0) >= end,
+            lambda: self.stream.progress().get(self.partition, 0) >= end,
             f"input offset {end} of partition {self.partition} is committed",
             deadline_seconds=deadline_seconds,
         )
+        self.stream.settle()
 
     def wait_until_ended(self, *, deadline_seconds: float = 90.0) -> int:
         """Wait for its end; returns the exit code, minus the signal if one ended it."""
@@ -207,7 +203,8 @@ class Workers:
             partition,
             state_dir or self.state_dir(stream, partition),
             arguments=arguments,
-            crash=crash,
+            module="tests.support.crashing_worker" if crash else "dedupe_worker",
+            environment=crash.environment if crash else None,
         )
         self._started.append(worker)
         return worker

@@ -47,6 +47,16 @@ class TestStream:
         """The input offsets committed so far; see `history.committed_offsets`."""
         return history.committed_offsets(self.bootstrap_servers, self.group, self.input_topic)
 
+    def settle(self) -> None:
+        """Wait until all that the output holds now is committed or aborted."""
+        history.wait_until_settled(self.bootstrap_servers, self.output_topic)
+
+    def progress(self) -> dict[int, int]:
+        """The same while workers are busy: more may be about to be committed."""
+        return history.committed_offsets(
+            self.bootstrap_servers, self.group, self.input_topic, settled=False
+        )
+
     def ends(self) -> dict[int, int]:
         """The ends of the input's partitions now."""
         return history.end_offsets(self.bootstrap_servers, self.input_topic)

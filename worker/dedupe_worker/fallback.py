@@ -1,8 +1,8 @@
 """A damaged store is replaced by the newest checkpoint on the same volume, if that fits: less is read anew then,
 and ids are kept whose records the output topic has no more.
 
-The checkpoint shares files with the store it was made of. Whether it is damaged too is found when it is opened,
-which reads every id.
+The checkpoint shares files with the store it was made of. Whether it is damaged too is found when it is opened:
+it is marked so that every id is read then.
 """
 
 import os
@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from dedupe_worker.checkpoint import CheckpointRecord
 from dedupe_worker.errors import DiskFull, store_error
 from dedupe_worker.identity import Identity, StateDirectory
+from dedupe_worker.store import UNTRUSTED
 from dedupe_worker.topics import Range
 
 log = structlog.get_logger()
@@ -38,6 +39,7 @@ def fall_back(state: StateDirectory, identity: Identity, output: Range) -> bool:
     remove_copy(state)
     try:
         _copy(directory / "db", state.copied)
+        (state.copied / UNTRUSTED).touch()
         state.discard_store()
         state.copied.rename(state.database)
     except OSError as error:

@@ -26,7 +26,7 @@ class Bounds:
 
     @property
     def largest_write_records(self) -> int:
-        """Ids that may be written at once: a thirty-second of a generation, at some 36 bytes each on disk.
+        """Ids that may be written at once: a thirty-second of a generation, at some 36 bytes each in memory.
 
         More would fill several memtables before the ageing is asked, and carry a small window over its bound.
         """

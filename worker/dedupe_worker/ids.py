@@ -24,8 +24,6 @@ ID_BYTES: Final = 16
 
 _UUID_CHARS: Final = 36
 _DASHES: Final = (8, 13, 18, 23)
-_HEX_COLUMNS: Final = np.array([i for i in range(_UUID_CHARS) if i not in _DASHES])
-_DASH_COLUMNS: Final = np.array(_DASHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +61,23 @@ def pack_ids(raw: Sequence[bytes | None]) -> PackedIds:
 
 def _pack_uuids(raw: Sequence[bytes | None]) -> bytes | None:
     """All at once if every raw id is a canonical UUID text, else None: about 0.06 us an id instead of 1."""
-    if not raw or None in raw:
+    try:
+        joined = b"".join(raw)  # type: ignore[arg-type] # None among them is what the except is for
+    except TypeError:
         return None
-    texts: list[bytes] = list(raw)  # type: ignore[arg-type] # the line above has seen that none is None
     # Lengths are checked one by one: a 35-byte and a 37-byte id can join to what looks like two UUIDs.
-    if set(map(len, texts)) != {_UUID_CHARS}:
+    if set(map(len, raw)) != {_UUID_CHARS}:  # type: ignore[arg-type] # the line above has seen that none is None
         return None
-    joined = b"".join(texts)
     grid = np.frombuffer(joined, np.uint8).reshape(-1, _UUID_CHARS)
-    if joined != joined.lower() or not (grid[:, _DASH_COLUMNS] == 0x2D).all():
+    digits = joined.translate(None, b"-")
+    if (
+        len(digits) != 2 * ID_BYTES * len(raw)
+        or not all((grid[:, column] == 0x2D).all() for column in _DASHES)
+        or digits != digits.lower()
+    ):
         return None
     try:
-        return binascii.unhexlify(grid[:, _HEX_COLUMNS].tobytes())
+        return binascii.unhexlify(digits)
     except binascii.Error:
         return None
 

@@ -7,11 +7,13 @@ from typing import Final, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import BrokerUnavailable, StreamError
 
 _IDLE_POLL_SECONDS: Final = 0.5
 _TIMEOUT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 0.1
+# How long nothing may come although there is something to read.
+_STARVED_SECONDS: Final = 20.0
 # What a broker that has just started answers for a moment.
 _COORDINATOR_ON_ITS_WAY: Final = frozenset(
     {
@@ -30,12 +32,12 @@ class OffsetOutOfRange(StreamError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records in order. `caught_up`: there was nothing more to read. `next_offset` is after the last record
-    and after the transaction markers that follow it at the end of the partition."""
+    """Records in order. `next_offset` is after the last record and after the transaction markers that follow it at
+    the end of the partition; `behind` is how many offsets come after it, as of the last fetch."""
 
     records: list[Message]
     next_offset: int
-    caught_up: bool
+    behind: int
 
 
 class PartitionReader:
@@ -50,12 +52,14 @@ class PartitionReader:
         self._partition = partition
         self._next_offset = 0
         self._idle = False
+        self._starved_seconds = 0.0
 
     def seek(self, offset: int) -> None:
         """Read from `offset` on."""
         self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
         self._next_offset = offset
         self._idle = False
+        self._starved_seconds = 0.0
 
     def committed_offset(self) -> int | None:
         """The offset that the group has committed; None if it has none."""
@@ -95,14 +99,31 @@ class PartitionReader:
         records = [m for m in messages if m.error() is None]
         if records:
             self._next_offset = (records[-1].offset() or 0) + 1
+            self._starved_seconds = 0.0
+        else:  # not by the clock, which goes on while the process is stopped
+            self._starved_seconds += _IDLE_POLL_SECONDS if self._idle else wait_seconds
         at_end = False
         if len(records) < len(messages):
             at_end = self._judge([m for m in messages if m.error() is not None])
         self._idle = not records
-        # What came in while this batch was made ready is no backlog.
-        behind = (self.end_offset() or 0) - self._next_offset
-        caught_up = self._idle or at_end or behind <= len(records)
-        return Batch(records, self._next_offset, caught_up)
+        # Behind what is the end to a reader of committed records there may be others' open transactions.
+        at_end = at_end or self._idle
+        behind = 0 if at_end else max(0, (self.end_offset() or 0) - self._next_offset)
+        return Batch(records, self._next_offset, behind)
+
+    def check(self, end: int) -> None:
+        """Compare with the partition's end as the cluster tells it; to be called every few seconds.
+
+        librdkafka may wait without a word after a partition had no leader for a moment (its issues 3396 and 4492). A
+        new consumer goes on. Raises BrokerUnavailable when there was something to read for long, and nothing came.
+        """
+        if self._next_offset >= end:
+            self._starved_seconds = 0.0
+        elif self._starved_seconds >= _STARVED_SECONDS:
+            raise BrokerUnavailable(
+                f"nothing comes of {self._topic}/{self._partition} from offset {self._next_offset} on, which ends at "
+                f"{end}; connecting anew"
+            )
 
     def group_metadata(self) -> object:
         """What a transaction needs to commit this reader's offsets."""
@@ -147,4 +168,5 @@ class Reader(Protocol):
 
     def read(self, max_records: int, wait_seconds: float) -> Batch: ...  # noqa: D102
     def end_offset(self) -> int | None: ...  # noqa: D102
+    def check(self, end: int) -> None: ...  # noqa: D102
     def group_metadata(self) -> object: ...  # noqa: D102

@@ -15,17 +15,19 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from typing import Final, Protocol
 
 import numpy as np
 from confluent_kafka import Message
+from numpy.typing import NDArray
 
 from dedupe_crds.flow import Mode
 from dedupe_kafka.errors import RecordRefused
 from dedupe_worker.board import Board
 from dedupe_worker.ids import Extractor
 from dedupe_worker.input import Batch, Reader
-from dedupe_worker.owner import encode_owners
+from dedupe_worker.owner import Owners, encode_owners
 from dedupe_worker.window import Window
 
 _LONGEST_TRANSACTION_SECONDS: Final = 1.0
@@ -44,7 +46,7 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
-    """What the loop is told. `commit_interval_seconds` is how long it gathers records when it has caught up."""
+    """What the loop is told. What comes within `commit_interval_seconds` is read together, unless a batch is full."""
 
     input_topic: str
     partition: int
@@ -90,12 +92,16 @@ class Loop:
         self._board = board
         self._position = position
         self._open: _Transaction | None = None
+        self._last_read = 0.0
 
     def step(self) -> None:
         """Read one batch and pass it on; commit when the transaction is due. Raises StreamError."""
         config = self._config
+        # What a commit takes counts towards the interval, so a record that came meanwhile does not wait twice.
+        due = self._last_read + config.commit_interval_seconds
         with self._stage("consume"):
-            batch = self._reader.read(config.max_batch_records, config.commit_interval_seconds)
+            batch = self._reader.read(config.max_batch_records, max(0.0, due - time.monotonic()))
+        self._last_read = time.monotonic()
         try:
             if batch.records:
                 self._board.calm()
@@ -143,9 +149,13 @@ class Loop:
             self._output.abort()
 
     def _is_due(self, transaction: _Transaction, batch: Batch) -> bool:
-        """Small transactions while caught up, for latency; large ones under a backlog, for throughput."""
+        """A transaction is as large as what is left to read, within bounds.
+
+        So it is small where little waits, for latency, and large under a backlog, for throughput; and a worker that
+        is faster than its input comes from the one to the other by halves rather than never.
+        """
         return (
-            batch.caught_up
+            transaction.records >= batch.behind
             or transaction.records >= self._config.max_transaction_records
             or time.monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
         )
@@ -157,11 +167,11 @@ class Loop:
             self._open = _Transaction(time.monotonic(), records[0].offset() or 0)
         with self._stage("identify"):
             ids = self._extract(records)
-            offsets = np.fromiter((r.offset() or 0 for r in records), np.uint64, len(records))
+            offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
             owners = encode_owners(self._config.partition, offsets[ids.rows])
         with self._stage("lookup"):
             repeats = self._window.admit(ids.packed, owners)
-            passed = self._select(records, ids.rows.tolist(), owners, repeats)
+            passed = self._select(records, ids.rows, owners, repeats)
         with self._stage("produce"):
             self._output.produce(passed)
         self._open.records += len(records)
@@ -174,22 +184,20 @@ class Loop:
     def _select(
         self,
         records: list[Message],
-        rows: list[int],
-        owners: list[bytes],
+        rows: NDArray[np.intp],
+        owners: Owners,
         repeats: dict[int, bytes],
     ) -> list[Message]:
         """The records to pass on. A record that repeats itself was redelivered: its output is there already."""
         if not repeats:
             return records
-        redelivered = sum(owner == owners[row] for row, owner in repeats.items())
-        self._board.tally.redelivered += redelivered
-        self._board.tally.duplicates += len(repeats) - redelivered
-        dropped = {
-            rows[row]
-            for row, owner in repeats.items()
-            if self._config.mode is Mode.ENFORCE or owner == owners[row]
-        }
-        return [record for row, record in enumerate(records) if row not in dropped]
+        again = {row for row, owner in repeats.items() if owner == owners[row].tobytes()}
+        self._board.tally.redelivered += len(again)
+        self._board.tally.duplicates += len(repeats) - len(again)
+        dropped = again if self._config.mode is not Mode.ENFORCE else repeats
+        passed = np.ones(len(records), np.bool_)
+        passed[rows[np.fromiter(dropped, np.intp, len(dropped))]] = False
+        return list(compress(records, passed.tolist()))
 
     def _located(self, error: RecordRefused) -> RecordRefused:
         """The same with where to look: Kafka does not say which record it was."""

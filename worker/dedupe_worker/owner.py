@@ -17,6 +17,11 @@ UNKNOWN_OWNER: Final = b"\xff" * OWNER_BYTES
 
 _OFFSET_BITS: Final = 48
 
+OWNER: Final = np.dtype(f"V{OWNER_BYTES}")
+
+Owners = NDArray[np.void]
+"""Owners of a batch: shape (n,), dtype OWNER."""
+
 
 def encode_owner(partition: int, offset: int) -> bytes:
     """Pack one owner. Raises OverflowError outside 2 + 6 bytes."""
@@ -30,8 +35,11 @@ def decode_owner(owner: bytes) -> tuple[int, int] | None:
     return int.from_bytes(owner[:2], "big"), int.from_bytes(owner[2:], "big")
 
 
-def encode_owners(partition: int, offsets: NDArray[np.uint64]) -> list[bytes]:
-    """Pack a batch of owners of one partition: shape (n,) offsets to n byte strings."""
-    packed = (offsets | np.uint64(partition << _OFFSET_BITS)).astype(">u8")
-    owners: list[bytes] = packed.view("V8").tolist()
-    return owners
+def encode_owners(partition: int, offsets: NDArray[np.uint64]) -> Owners:
+    """Pack a batch of owners of one partition: shape (n,) offsets to n owners."""
+    return (offsets | np.uint64(partition << _OFFSET_BITS)).astype(">u8").view(OWNER)
+
+
+def unknown_owners(count: int) -> Owners:
+    """As many times the owner that is not known."""
+    return np.frombuffer(UNKNOWN_OWNER * count, OWNER)

@@ -5,11 +5,18 @@ done for a whole batch at once in numpy, at about 0.01 us an id, where a RocksDB
 generation. It errs to one side only: an id that was added is always found; of those that were not, under 2 % are
 found too at 16 bits an id, and those are looked up in RocksDB.
 
-Layout: a list of word tables ("slabs"), each four times as large as the one before. A slab takes one id for every
-quarter word (16 bits an id), then the next one is begun, so memory follows the number of ids and nothing is rehashed.
-Source: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters" (2007).
+Layout: a list of word tables ("slabs"), each four times as large as the one before, but not larger than what the
+generation still takes until it is sealed. A slab takes one id for every quarter word (16 bits an id), then the next
+one is begun, so memory follows the number of ids. Each slab is one more place to look in and to err in, so the small
+ones do not stay: the hashes of the first ids are remembered, and put into the larger slab instead. An id's word is the
+product of the hash's upper half with the number of words, divided by 2^32: any number of words will do, and a table
+folds to half of its size by joining neighbours (`trim`).
+Source: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters" (2007); Lemire, "Fast random
+integer generation in an interval" (2019).
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,8 +25,15 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 
 _IDS_PER_WORD: Final = 4
-_FIRST_SLAB_BITS: Final = 15  # 32 Ki words: 256 KiB, for 128 Ki ids
-_GROWTH_BITS: Final = 2
+_FIRST_SLAB_IDS: Final = 4 << 15  # 256 KiB
+# 22 MB of hashes, until the next slab takes them.
+_EARLY_IDS: Final = (1 + 4 + 16) * _FIRST_SLAB_IDS
+_GROWTH: Final = 4
+# A generation that outgrows what it was expected to take goes on by eighths of it.
+_BEYOND: Final = 8
+# Sizes are multiples of it, so that they can be halved ten times.
+_WORDS_STEP: Final = 1 << 10
+_HALF: Final = np.uint64(32)
 _K1: Final = np.uint64(0x9E3779B97F4A7C15)
 _K2: Final = np.uint64(0xD6E8FEB86659FD93)
 _WORD_MASK: Final = np.uint64(63)
@@ -45,43 +59,103 @@ def _bits(hashes: Hashes) -> Hashes:
     return bits
 
 
-class Prefilter:
-    """The filter of one generation."""
+@dataclass(slots=True)
+class Slab:
+    """One table: shape (words,), and the number of ids it still takes."""
 
-    def __init__(self, expected_ids: int = 0) -> None:
-        self._slabs: list[Hashes] = []
-        self._room = 0  # ids the newest slab still takes
-        bits = max(_FIRST_SLAB_BITS, (max(expected_ids, 1) // _IDS_PER_WORD).bit_length())
-        self._begin_slab(bits)
+    words: Hashes
+    room: int
+
+
+class Prefilter:
+    """The filter of one generation.
+
+    `expected_ids` are taken by the first slab; `most_ids` is about what the generation holds when it is sealed; `slabs`
+    are those of a filter that was kept.
+    """
+
+    def __init__(
+        self, expected_ids: int = 0, most_ids: int = 1 << 40, slabs: Iterable[Slab] = ()
+    ) -> None:
+        self._most_ids = most_ids
+        self.slabs = list(slabs)
+        self._early: Hashes | None = None
+        if not self.slabs:
+            self.slabs = [_slab(max(expected_ids, min(_FIRST_SLAB_IDS, most_ids)))]
+            if self._capacity <= _EARLY_IDS:
+                self._early = np.empty(_EARLY_IDS, np.uint64)
 
     @property
     def nbytes(self) -> int:
         """Memory taken, in bytes."""
-        return sum(slab.nbytes for slab in self._slabs)
+        return sum(slab.words.nbytes for slab in self.slabs)
 
     def add(self, hashes: Hashes) -> None:
         """Remember ids by their hashes."""
         while len(hashes):
-            if not self._room:
-                self._begin_slab(self._slabs[-1].size.bit_length() - 1 + _GROWTH_BITS)
-            now, hashes = hashes[: self._room], hashes[self._room :]
-            slab = self._slabs[-1]
-            # ufunc.at, because two ids of one batch may share a word: a plain |= would lose one of them.
-            np.bitwise_or.at(slab, _word_index(slab, now), _bits(now))
-            self._room -= len(now)
+            if not self.slabs[-1].room:
+                self._grow()
+            room = self.slabs[-1].room
+            now, hashes = hashes[:room], hashes[room:]
+            if self._early is not None:
+                held = self._capacity - room
+                self._early[held : held + len(now)] = now
+            _add(self.slabs[-1], now)
 
     def may_contain(self, hashes: Hashes) -> NDArray[np.bool_]:
         """For each hash: False if that id was certainly never added."""
-        bits = _bits(hashes)
-        found = np.zeros(len(hashes), np.bool_)
-        for slab in self._slabs:
-            found |= (slab[_word_index(slab, hashes)] & bits) == bits
-        return found
+        return any_may_contain([self], hashes)
 
-    def _begin_slab(self, bits: int) -> None:
-        self._slabs.append(np.zeros(1 << bits, np.uint64))
-        self._room = _IDS_PER_WORD << bits
+    def trim(self) -> None:
+        """Give memory back that no id has needed; for a filter to which few ids or none will be added."""
+        self._early = None
+        slab = self.slabs[-1]
+        while slab.room * 2 >= slab.words.size * _IDS_PER_WORD and slab.words.size % 2 == 0:
+            slab.words = slab.words[0::2] | slab.words[1::2]
+            slab.room -= slab.words.size * _IDS_PER_WORD
+
+    @property
+    def _capacity(self) -> int:
+        return sum(slab.words.size for slab in self.slabs) * _IDS_PER_WORD
+
+    def _grow(self) -> None:
+        held = self._capacity
+        grown = (_GROWTH - 1) * held + _FIRST_SLAB_IDS
+        ids = min(grown, max(self._most_ids - held, self._most_ids // _BEYOND))
+        if self._early is None:
+            self.slabs.append(_slab(ids))
+            return
+        self.slabs = [_slab(held + ids)]
+        _add(self.slabs[0], self._early[:held])
+        if self._capacity > _EARLY_IDS:
+            self._early = None
 
 
-def _word_index(slab: Hashes, hashes: Hashes) -> Hashes:
-    return hashes >> np.uint64(65 - slab.size.bit_length())
+def _slab(ids: int) -> Slab:
+    steps = -(-ids // (_IDS_PER_WORD * _WORDS_STEP))
+    words = np.zeros(max(1, steps) * _WORDS_STEP, np.uint64)
+    return Slab(words, words.size * _IDS_PER_WORD)
+
+
+def _add(slab: Slab, hashes: Hashes) -> None:
+    # ufunc.at, because two ids of one batch may share a word: a plain |= would lose one of them.
+    np.bitwise_or.at(slab.words, _word_index(slab.words, hashes), _bits(hashes))
+    slab.room -= len(hashes)
+
+
+def any_may_contain(prefilters: Iterable[Prefilter], hashes: Hashes) -> NDArray[np.bool_]:
+    """For each hash: False if that id was certainly never added to any of these."""
+    bits = _bits(hashes)
+    found = np.zeros(len(hashes), np.bool_)
+    for prefilter in prefilters:
+        for slab in prefilter.slabs:
+            # mode="clip" spares numpy the check of the bounds: a quarter of the time.
+            words = slab.words.take(_word_index(slab.words, hashes), mode="clip")
+            words &= bits
+            found |= words == bits
+    return found
+
+
+def _word_index(words: Hashes, hashes: Hashes) -> NDArray[np.int64]:
+    index: Hashes = (hashes >> _HALF) * np.uint64(words.size) >> _HALF
+    return index.view(np.int64)  # numpy would convert unsigned indices

@@ -15,7 +15,7 @@ from dedupe_kafka.errors import StreamError
 from dedupe_worker.identity import Identity
 from dedupe_worker.ids import Extractor
 from dedupe_worker.input import Batch, Reader
-from dedupe_worker.owner import UNKNOWN_OWNER
+from dedupe_worker.owner import unknown_owners
 from dedupe_worker.stamp import Stamp
 from dedupe_worker.topics import Range
 from dedupe_worker.window import Window
@@ -146,6 +146,7 @@ def read_output(
     position = start
     while position < end and not stop.is_set():
         batch = reader.read(min(_BATCH_RECORDS, largest), _WAIT_SECONDS)
+        reader.check(end)
         position = batch.next_offset
         yield batch
 
@@ -173,7 +174,7 @@ def reconcile(
         position = batch.next_offset
         if batch.records:
             ids = extract(batch.records)
-            window.admit(ids.packed, [UNKNOWN_OWNER] * len(ids.rows))
+            window.admit(ids.packed, unknown_owners(len(ids.rows)))
             records += len(batch.records)
             unwritten += len(batch.records)
         if unwritten >= write_records or (unwritten and position >= end):

@@ -52,6 +52,8 @@ from dedupe_worker.window import Window
 
 _HOUSEKEEPING_SECONDS: Final = 1.0
 _TOPIC_CHECK_SECONDS: Final = 10.0
+# Of the time, while a store that was opened after a crash has ids to read into its filters.
+_REFILL_SHARE: Final = 0.25
 
 # Stores whose files belong to another worker by now. They stay open until the process ends, which is at once.
 _taken_over: Final[list[Store]] = []
@@ -127,7 +129,7 @@ class Session:
             reader.seek(start.offset)
             if not self._stop.is_set():
                 loop = self._make_loop(reader, output, window, position)
-                self._run_loop(loop, topics, store)
+                self._run_loop(loop, topics, reader, store)
             self._board.enter(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
             store.flush()
 
@@ -258,9 +260,10 @@ class Session:
             position=position,
         )
 
-    def _run_loop(self, loop: Loop, topics: Topics, store: Store) -> None:
+    def _run_loop(self, loop: Loop, topics: Topics, reader: PartitionReader, store: Store) -> None:
         self._board.enter(Phase.RUNNING)
-        housekeeping = topic_check = time.monotonic()
+        housekeeping = topic_check = refilled = time.monotonic()
+        refilling = True
         desk = Desk(self._config, self._identity, store, self._board, self._parts.keeper)
         try:
             while not self._stop.is_set() and not self._requests.waiting:
@@ -268,6 +271,9 @@ class Session:
                 now = time.monotonic()
                 if not loop.in_transaction:
                     self._commands.run_waiting(desk)
+                    if refilling:
+                        refilling = store.refill((now - refilled) * _REFILL_SHARE)
+                        refilled = time.monotonic()
                 if now >= housekeeping:
                     if not loop.in_transaction:
                         store.age(int(time.time() * 1000))  # ids grow old without traffic, too
@@ -275,6 +281,7 @@ class Session:
                     housekeeping = now + _HOUSEKEEPING_SECONDS
                 if now >= topic_check:
                     self._check_output_topic(topics)
+                    reader.check(topics.end(self._input.name, self._config.partition))
                     topic_check = now + _TOPIC_CHECK_SECONDS
             loop.commit()
         except StreamError as error:

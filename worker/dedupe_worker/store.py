@@ -10,13 +10,19 @@ atomic batch as its ids, so that what a crash leaves of a generation is always c
 with. A generation is flushed before its successor begins, so the newest stamp speaks for the whole store, whatever
 was in memory when the process died; no flush across column families has to be atomic.
 
+Ahead of each generation stands a filter in memory, kept beside the files (prefilter_file.py). Where none was kept, as
+after a crash, every id is looked up in RocksDB while `refill` reads the generation's ids into a new one. RocksDB checks
+each block that it reads; what it finds damaged then has the next opening read everything, to find it and be replaced.
+
 A store is used from one thread only.
 """
 
+import math
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -24,39 +30,24 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import Checkpoint, Rdict, WriteBatch, WriteOptions
 
-from dedupe_worker.errors import store_errors
+from dedupe_worker.errors import StoreCorrupt, store_errors
 from dedupe_worker.generations import Bounds, Generation, plan_ageing, window_seconds
-from dedupe_worker.ids import ID_BYTES
+from dedupe_worker.open_generation import OpenGeneration, multi_get, packed_keys
 from dedupe_worker.owner import UNKNOWN_OWNER
-from dedupe_worker.prefilter import Hashes, Prefilter, hash_ids
-from dedupe_worker.rocksdb_options import TableOptions, table_options
+from dedupe_worker.prefilter import Hashes, Prefilter, any_may_contain, hash_ids
+from dedupe_worker.prefilter_file import SUFFIX, load_prefilter
+from dedupe_worker.rocksdb_options import TableOptions, table_options, tune_tables
 from dedupe_worker.stamp import STAMP_KEY, Stamp, decode_stamp, encode_stamp
 
+UNTRUSTED: Final = "untrusted"
+"""A file of this name in the database's directory has the opening read every id; it goes when all are well."""
+
 _SCAN_KEYS: Final = 100_000
+_READ_AT_OPENING_IDS: Final = 1_000_000
+"""Of a store up to this size every id is read when it is opened, within half a second: damage is found at once."""
 
-Lookup = tuple[Sequence[bytes], Hashes]
-
-
-@dataclass(slots=True)
-class _OpenGeneration:
-    """A generation with its column family. `stamp` is None until the first ids are written."""
-
-    name: str
-    family: Rdict
-    prefilter: Prefilter
-    stamp: Stamp | None
-
-    def describe(self) -> Generation:
-        size = self.family.property_int_value("rocksdb.total-sst-files-size") or 0
-        in_memory = self.family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        stamp = self.stamp
-        return Generation(
-            name=self.name,
-            keys=stamp.keys if stamp else 0,
-            size_bytes=size + (in_memory if stamp else 0),
-            first_seen_ms=stamp.first_seen_ms if stamp else 0,
-            last_seen_ms=stamp.last_seen_ms if stamp else 0,
-        )
+_ID_DISK_BYTES: Final = 28
+"""About what an id takes, to guess how many a generation will hold."""
 
 
 class Store:
@@ -72,6 +63,7 @@ class Store:
             generation_bytes=bounds.generation_bytes,
             block_cache_bytes=block_cache_bytes // (bounds.generations + 1),
         )
+        self._most_ids = bounds.generation_bytes // _ID_DISK_BYTES
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # the stub calls the property a method
         with store_errors("opening the store"):
@@ -94,20 +86,19 @@ class Store:
 
     def suspects(self, hashes: Hashes) -> NDArray[np.bool_]:
         """For each hash whether its id may be in the store: False is certain."""
-        found = np.zeros(len(hashes), np.bool_)
-        for generation in self._generations:
-            found |= generation.prefilter.may_contain(hashes)
-        return found
+        if any(g.unread is not None for g in self._generations):
+            return np.ones(len(hashes), np.bool_)
+        return any_may_contain([g.prefilter for g in self._generations], hashes)
 
     def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]:
         """The owners of those ids that are remembered, from the newest generation that has each."""
         owners: dict[bytes, bytes] = {}
-        with store_errors("reading the store"):
+        with self._errors("reading the store"):
             for generation in reversed(self._generations):
-                rows = np.flatnonzero(generation.prefilter.may_contain(hashes)).tolist()
+                rows = np.flatnonzero(generation.may_contain(hashes)).tolist()
                 asked = [ids[row] for row in rows if ids[row] not in owners]
                 if asked:
-                    found = _multi_get(generation.family, asked)
+                    found = multi_get(generation.family, asked)
                     owners.update((i, o) for i, o in zip(asked, found, strict=True) if o)
         return owners
 
@@ -117,8 +108,19 @@ class Store:
 
     def ids(self, generation: str) -> Iterator[bytes]:
         """The ids of a generation as they are now, in order and joined, some at a time."""
-        with store_errors("reading the store"):
-            yield from _packed_keys(self._named_generation(generation).family)
+        with self._errors("reading the store"):
+            yield from packed_keys(self._named_generation(generation).family, b"", _SCAN_KEYS)
+
+    def refill(self, seconds: float) -> bool:
+        """Read ids into filters that were not kept, for about as long; True while there are more to read.
+
+        Until then `suspects` suspects every id: nothing is missed, and each costs a lookup.
+        """
+        deadline = time.monotonic() + seconds
+        with self._errors("reading the store"):
+            for generation in self._generations:
+                generation.read(deadline)
+        return any(g.unread is not None for g in self._generations)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -162,7 +164,7 @@ class Store:
     def forget(self, ids: Sequence[bytes]) -> int:
         """Remove ids from every generation; returns how many were remembered."""
         known = self.lookup(ids, hash_ids(b"".join(ids)))
-        with store_errors("writing the store"):
+        with self._errors("writing the store"):
             batch = WriteBatch(raw_mode=True)
             for generation in self._generations:
                 handle = self._db.get_column_family_handle(generation.name)
@@ -192,14 +194,14 @@ class Store:
 
     def settle(self) -> None:
         """Bring everything to disk, in older generations too, which only `amend` and `forget` write to."""
-        with store_errors("flushing the store"):
+        with self._errors("flushing the store"):
             for generation in self._generations:
                 generation.family.flush()
 
     def age(self, now_ms: int) -> bool:
         """Seal the newest generation and drop the oldest as their bounds ask for; True if any was dropped."""
         plan = plan_ageing(self.generations(), self.bounds, now_ms)
-        with store_errors("ageing the store"):
+        with self._errors("ageing the store"):
             if plan.drops_for_size:
                 self.mark_truncated()
             if plan.seal:
@@ -210,17 +212,22 @@ class Store:
 
     def flush(self) -> None:
         """Bring everything to disk."""
-        with store_errors("flushing the store"):
+        with self._errors("flushing the store"):
             self._generations[-1].family.flush()
 
     def checkpoint(self, path: Path) -> None:
         """Write a consistent copy of the store to `path`, by hard links where the file system has them."""
-        with store_errors("writing a checkpoint"):
+        with self._errors("writing a checkpoint"):
             Checkpoint(self._db).create_checkpoint(str(path))
 
     def close(self) -> None:
-        """Flush and let go of the files: of all of them, so that they can be opened again, even if a flush fails."""
-        with store_errors("closing the store"), ExitStack() as handles:
+        """Flush and let go of the files: of all of them, so that they can be opened again, even if a flush fails.
+
+        A filter that is kept of more than what gets flushed has another stamp than what the next opening finds.
+        """
+        for generation in self._generations:
+            generation.keep_prefilter()
+        with self._errors("closing the store"), ExitStack() as handles:
             handles.callback(self._db.close)
             for generation in self._generations:
                 handles.callback(generation.family.close)
@@ -228,7 +235,7 @@ class Store:
 
     # -- column families -------------------------------------------------------------------------
 
-    def _open(self) -> tuple[Rdict, list[_OpenGeneration]]:
+    def _open(self) -> tuple[Rdict, list[OpenGeneration]]:
         names = []
         if (self._path / "CURRENT").exists():
             names = sorted(n for n in Rdict.list_cf(str(self._path)) if n != "default")
@@ -241,80 +248,94 @@ class Store:
             families = {name: database.get_column_family(name) for name in names}
             for family in families.values():
                 handles.callback(family.close)
-            generations = [self._load(name, family) for name, family in families.items()]
+            generations = self._load(families)
             if not generations:
                 generations = [self._begin(database, 1)]
             handles.pop_all()
         return database, generations
 
-    def _load(self, name: str, family: Rdict) -> _OpenGeneration:
+    def _load(self, families: dict[str, Rdict]) -> list[OpenGeneration]:
+        generations = [self._load_one(name, family) for name, family in families.items()]
+        for path in set(self._path.glob(f"*{SUFFIX}*")) - {g.filter_path for g in generations}:
+            path.unlink()  # of a generation that was dropped, or unfinished
+        untrusted = self._path / UNTRUSTED
+        ids = sum(g.stamp.keys for g in generations if g.stamp)
+        everything = ids <= _READ_AT_OPENING_IDS or untrusted.exists()
+        for generation in generations:
+            generation.sealed = generation is not generations[-1]
+            stamp = generation.stamp
+            kept = None
+            if stamp and not everything:
+                kept = load_prefilter(generation.filter_path, stamp, self._most_ids)
+            if kept:
+                generation.prefilter, generation.unread, generation.kept = kept, None, True
+            else:
+                generation.filter_path.unlink(missing_ok=True)
+            if everything:
+                generation.read(math.inf)
+        untrusted.unlink(missing_ok=True)
+        return generations
+
+    def _load_one(self, name: str, family: Rdict) -> OpenGeneration:
         family.set_write_options(self._unlogged)
+        tune_tables(family)
         value = family.get(STAMP_KEY)
         stamp = decode_stamp(value) if value is not None else None
-        prefilter = Prefilter(expected_ids=stamp.keys if stamp else 0)
-        for packed in _packed_keys(family):
-            prefilter.add(hash_ids(packed))
-        return _OpenGeneration(name, family, prefilter, stamp)
+        prefilter = Prefilter(stamp.keys if stamp else 0, self._most_ids)
+        unread = b"" if stamp else None
+        return OpenGeneration(name, family, prefilter, stamp, self._filter_path(name), unread)
 
-    def _named_generation(self, name: str) -> _OpenGeneration:
+    def _filter_path(self, name: str) -> Path:
+        return self._path / (name + SUFFIX)
+
+    @contextmanager
+    def _errors(self, action: str) -> Iterator[None]:
+        """Name what RocksDB raises; damage, for the next opening to find it."""
+        try:
+            with store_errors(action):
+                yield
+        except StoreCorrupt:
+            with suppress(OSError):
+                (self._path / UNTRUSTED).touch()
+            raise
+
+    def _named_generation(self, name: str) -> OpenGeneration:
         return next(g for g in self._generations if g.name == name)
 
-    def _begin(self, database: Rdict, number: int) -> _OpenGeneration:
+    def _begin(self, database: Rdict, number: int) -> OpenGeneration:
         name = f"g{number:08d}"
         family = database.create_column_family(name, table_options(self._options))
         family.set_write_options(self._unlogged)
-        return _OpenGeneration(name, family, Prefilter(), None)
+        tune_tables(family)
+        prefilter = Prefilter(most_ids=self._most_ids)
+        return OpenGeneration(name, family, prefilter, None, self._filter_path(name))
 
     def _seal(self) -> None:
         newest = self._generations[-1]
         newest.family.flush()  # before its successor begins: see the module's first lines
+        newest.sealed = True
+        newest.finish_prefilter()
         self._generations.append(self._begin(self._db, int(newest.name[1:]) + 1))
 
     def _drop_oldest(self) -> None:
         # RocksDB deletes the files with the last handle, which goes with the popped generation.
         self._db.drop_column_family(self._generations[0].name)
-        self._generations.pop(0)
+        self._generations.pop(0).drop_prefilter()
 
     def _write_batch(
         self,
-        generation: _OpenGeneration,
+        generation: OpenGeneration,
         stamp: Stamp,
         ids: Sequence[bytes],
         owners: Sequence[bytes],
         removed: Sequence[bytes] = (),
     ) -> None:
+        generation.drop_prefilter()
         batch = WriteBatch(raw_mode=True)
         batch.set_default_column_family(self._db.get_column_family_handle(generation.name))
         deque(map(batch.put, ids, owners), maxlen=0)  # a loop in C: 0.06 us a key
         deque(map(batch.delete, removed), maxlen=0)
         batch.put(STAMP_KEY, encode_stamp(stamp))
-        with store_errors("writing the store"):
+        with self._errors("writing the store"):
             self._db.write(batch, self._unlogged)
         generation.stamp = stamp
-
-
-def _multi_get(family: Rdict, ids: list[bytes]) -> list[bytes | None]:
-    """One batched read, which lets go of the GIL."""
-    values: list[bytes | None] = family[ids]  # type: ignore[index,assignment] # the stub has no list[bytes]
-    return values
-
-
-def _packed_keys(family: Rdict) -> Iterator[bytes]:
-    """The ids of a generation, joined, some at a time. Raises what RocksDB does for a damaged file."""
-    chunk: list[bytes] = []
-    last = b""
-    for key in family.keys():  # noqa: SIM118 (a column family has no __iter__)
-        last = key  # type: ignore[assignment] # in raw mode every key is bytes
-        if len(last) == ID_BYTES:
-            chunk.append(last)
-        if len(chunk) == _SCAN_KEYS:
-            yield b"".join(chunk)
-            chunk.clear()
-    # At a damaged block the scan above ends as if nothing followed; a position behind its last key tells.
-    rest = family.iter()
-    try:
-        rest.seek(last + b"\0")
-        rest.status()
-    finally:
-        del rest  # an error's traceback would keep it, and it the files locked
-    yield b"".join(chunk)

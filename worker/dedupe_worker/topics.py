@@ -74,8 +74,12 @@ class Topics:
         """The range of offsets that a read_committed consumer can read."""
         return Range(
             self._offset(name, partition, OffsetSpec.earliest()),  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
-            self._offset(name, partition, OffsetSpec.latest()),  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
+            self.end(name, partition),
         )
+
+    def end(self, name: str, partition: int) -> int:
+        """The last stable offset: where a read_committed consumer ends."""
+        return self._offset(name, partition, OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
 
     def offset_at(self, name: str, partition: int, when: datetime) -> int | None:
         """The first offset whose timestamp is not before `when`; None if there is none."""

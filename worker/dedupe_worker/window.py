@@ -1,28 +1,31 @@
 """The window of remembered ids as the loop sees it: the store, and the ids of the open transaction ahead of it."""
 
-from collections.abc import Sequence
-from itertools import compress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dedupe_worker.ids import ID_BYTES
-from dedupe_worker.owner import OWNER_BYTES
-from dedupe_worker.prefilter import hash_ids
+from dedupe_worker.owner import OWNER, Owners
+from dedupe_worker.prefilter import Hashes, hash_ids
 from dedupe_worker.store import Store
 
-Owners = dict[bytes, bytes]
+_ID: Final = np.dtype(f"V{ID_BYTES}")
+
+Known = dict[bytes, bytes]
 
 
 def find_repeats(
-    ids: Sequence[bytes], owners: Sequence[bytes], suspects: Sequence[int], known: Owners
+    ids: Sequence[bytes], owners: Sequence[bytes], suspects: Iterable[int], known: Known
 ) -> dict[int, bytes]:
     """Which of the suspect rows repeat an id, and the owner of what each repeats.
 
     `ids` and `owners` are the batch in order, `known` the ids seen before it with their owners. `suspects` are the
     rows, in order, whose id is in `known` or stands more than once in the batch; others may be among them.
     """
-    first: Owners = {}
+    first: Known = {}
     repeats: dict[int, bytes] = {}
     for row in suspects:
         one = ids[row]
@@ -34,42 +37,71 @@ def find_repeats(
     return repeats
 
 
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """What one batch has added: `ids` and `owners` in any order, `hashes` those of `ids`, ascending."""
+
+    ids: NDArray[np.void]
+    owners: Owners
+    hashes: Hashes
+
+    def owners_of(self, hashes: Hashes) -> Known:
+        """Every id here that has one of `hashes`, which are ascending, with its owner."""
+        left = np.searchsorted(self.hashes, hashes)
+        here = self.hashes.take(left, mode="clip") == hashes
+        known: Known = {}
+        if here.any():
+            right = np.searchsorted(self.hashes, hashes[here], "right")
+            for start, end in zip(left[here].tolist(), right.tolist(), strict=True):
+                ids, owners = self.ids[start:end].tolist(), self.owners[start:end].tolist()
+                known.update(zip(ids, owners, strict=True))
+        return known
+
+
 class Window:
-    """`admit` batches, then `commit` or `abort` what they added since the last time."""
+    """`admit` batches, then `commit` or `abort` what they added since the last time.
+
+    A batch stays in arrays until it is written: only the few ids that may be repeats become Python objects.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._open: Owners = {}
+        self._open: list[_Admitted] = []
 
-    def admit(self, packed: bytes, owners: Sequence[bytes]) -> dict[int, bytes]:
+    def admit(self, packed: bytes, owners: Owners | Sequence[bytes]) -> dict[int, bytes]:
         """Take in a batch of ids (16 bytes each, joined) with their owners, in order.
 
         Returns the rows that repeat an id, with the owner of what each repeats; the others are new and
         remembered from now on.
         """
+        ids = np.frombuffer(packed, _ID)
+        owners = np.asarray(owners, OWNER)
         hashes = hash_ids(packed)
-        ids: list[bytes] = np.frombuffer(packed, f"V{ID_BYTES}").tolist()
-        suspected = self.store.suspects(hashes) | _repeated(hashes)
-        rows = np.flatnonzero(suspected)
-        if not len(rows):
-            self.store.prepare(hashes)
-            self._open.update(zip(ids, owners, strict=True))
-            return {}
-        suspects = rows.tolist()
-        known = self.store.lookup([ids[row] for row in suspects], hashes[rows])
-        known.update((ids[row], self._open[ids[row]]) for row in suspects if ids[row] in self._open)
-        repeats = find_repeats(ids, owners, suspects, known)
-        new = np.ones(len(ids), np.bool_)
-        new[list(repeats)] = False
-        self.store.prepare(hashes[new])
-        self._open.update(compress(zip(ids, owners, strict=True), new.tolist()))
+        # In order, equal ones are neighbours, and the filters are read from one end to the other.
+        order = np.argsort(hashes)
+        ordered = hashes[order]
+        suspected = self.store.suspects(ordered)
+        same = ordered[1:] == ordered[:-1]
+        suspected[1:] |= same
+        suspected[:-1] |= same
+        repeats = {}
+        if suspected.any():
+            repeats = self._repeats(ids, owners, order[suspected], ordered[suspected])
+        if repeats:
+            new = np.ones(len(ids), np.bool_)
+            new[list(repeats)] = False
+            order = order[new[order]]
+            ordered = hashes[order]
+        if len(order):
+            self.store.prepare(ordered)
+            self._open.append(_Admitted(ids[order], owners[order], ordered))
         return repeats
 
     def commit(self, *, output_position: int, input_offset: int, seen_ms: int) -> None:
         """Write what was admitted to the store, sorted: sorted inserts cost half of unsorted ones."""
-        ids = np.frombuffer(b"".join(self._open), f"V{ID_BYTES}")
-        owners = np.frombuffer(b"".join(self._open.values()), f"V{OWNER_BYTES}")
-        order = np.argsort(ids.view(">u8")[::2])
+        ids = np.concatenate([np.empty(0, _ID), *(batch.ids for batch in self._open)])
+        owners = np.concatenate([np.empty(0, OWNER), *(batch.owners for batch in self._open)])
+        order = np.argsort(ids.view(">u8")[::2].astype("<u8"))
         self.store.write(
             ids[order].tolist(),
             owners[order].tolist(),
@@ -83,13 +115,13 @@ class Window:
         """Forget what was admitted and not committed; the prefilter may still suspect it, which does no harm."""
         self._open.clear()
 
-
-def _repeated(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """For each hash whether it stands more than once in the batch."""
-    order = np.argsort(hashes)
-    ordered = hashes[order]
-    same = ordered[1:] == ordered[:-1]
-    repeated = np.zeros(len(hashes), np.bool_)
-    repeated[order[1:][same]] = True
-    repeated[order[:-1][same]] = True
-    return repeated
+    def _repeats(
+        self, ids: NDArray[np.void], owners: Owners, rows: NDArray[np.intp], hashes: Hashes
+    ) -> dict[int, bytes]:
+        """Of `rows`, ordered by their `hashes`, those that repeat an id, with the owner of what each repeats."""
+        known = self.store.lookup(ids[rows].tolist(), hashes)
+        for batch in self._open:
+            known.update(batch.owners_of(hashes))
+        rows = np.sort(rows)
+        found = find_repeats(ids[rows].tolist(), owners[rows].tolist(), range(len(rows)), known)
+        return {int(rows[at]): owner for at, owner in found.items()}

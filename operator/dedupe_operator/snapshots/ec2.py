@@ -6,16 +6,14 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-import boto3
-import botocore.session
 from botocore import exceptions as botocore_errors
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.snapshots.provider import ProviderError
 
 if TYPE_CHECKING:
+    from boto3 import Session
     from mypy_boto3_ec2 import EC2Client
 
 _CONNECT_SECONDS: Final = 2.0
@@ -81,17 +79,8 @@ class Ec2:
     def __init__(self, *, answer_seconds: float) -> None:
         self._lock = Lock()
         self._clients: dict[tuple[str | None, int], EC2Client] = {}
-        session = botocore.session.Session()
-        # As the session's default it bounds the calls to STS as well, which IRSA makes on its own.
-        session.set_default_client_config(
-            Config(
-                connect_timeout=_CONNECT_SECONDS,
-                read_timeout=answer_seconds,
-                retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-                user_agent_extra="dedupestream-operator",
-            )
-        )
-        self._session = boto3.Session(botocore_session=session)
+        self._answer_seconds = answer_seconds
+        self._session: Session | None = None
 
     def client(self, region: str | None) -> "EC2Client":
         """A client for calls that may be repeated. Without a region, that of the environment."""
@@ -104,12 +93,32 @@ class Ec2:
     def _client(self, region: str | None, attempts: int) -> "EC2Client":
         with self._lock:  # a session may not be used by several threads, its clients may
             if (region, attempts) not in self._clients:
-                self._clients[region, attempts] = self._session.client(
-                    "ec2",
-                    region_name=region,
-                    config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
-                )
+                self._clients[region, attempts] = self._make(region, attempts)
             return self._clients[region, attempts]
+
+    def _make(self, region: str | None, attempts: int) -> "EC2Client":
+        # Here, because importing them is a fifth of an operator's start, and few have to do with EBS.
+        from boto3 import Session  # noqa: PLC0415
+        from botocore.config import Config  # noqa: PLC0415
+        from botocore.session import Session as BotocoreSession  # noqa: PLC0415
+
+        if self._session is None:
+            session = BotocoreSession()
+            # As the session's default it bounds the calls to STS as well, which IRSA makes on its own.
+            session.set_default_client_config(
+                Config(
+                    connect_timeout=_CONNECT_SECONDS,
+                    read_timeout=self._answer_seconds,
+                    retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+                    user_agent_extra="dedupestream-operator",
+                )
+            )
+            self._session = Session(botocore_session=session)
+        return self._session.client(
+            "ec2",
+            region_name=region,
+            config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
+        )
 
 
 @contextmanager

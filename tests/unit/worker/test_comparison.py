@@ -60,10 +60,13 @@ class OutputReader:
         batch, self._records = self._records[:max_records], self._records[max_records:]
         next_offset = batch[-1].at + 1 if self._records else self._end
         messages: list[Message] = batch  # type: ignore[assignment] # all that the code asks of them
-        return Batch(messages, next_offset, caught_up=not self._records)
+        return Batch(messages, next_offset, behind=len(self._records))
 
     def end_offset(self) -> int | None:
         return self._end
+
+    def check(self, end: int) -> None:
+        pass
 
     def group_metadata(self) -> object:
         return None

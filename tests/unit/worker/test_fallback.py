@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dedupe_worker.checkpoint import make_checkpoint
-from dedupe_worker.errors import DiskFull
+from dedupe_worker.errors import DiskFull, StoreCorrupt
 from dedupe_worker.fallback import fall_back
 from dedupe_worker.identity import Identity, StateDirectory
 from dedupe_worker.topics import Range
@@ -46,6 +46,22 @@ def test_the_copy_is_the_store_of_that_time(tmp_path: Path, output: Range) -> No
     again = open_store(state.database)
     assert count_known(again, random_ids(3, 500)) == 0
     again.close()
+
+
+def test_a_checkpoint_that_shares_the_damage_is_found_out_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later would be too late: it would be chosen again."""
+    monkeypatch.setattr("dedupe_worker.store._READ_AT_OPENING_IDS", 0)  # as in a store of millions
+    state = with_checkpoint(tmp_path)
+    newest = next(state.checkpoints.iterdir())
+    for table in (newest / "db").glob("*.sst"):
+        with table.open("r+b") as file:
+            file.seek(100)
+            file.write(b"\xff" * 200)
+    assert fall_back(state, IDENTITY, Range(0, 1500))
+    with pytest.raises(StoreCorrupt):
+        open_store(state.database)
 
 
 @pytest.mark.parametrize("output", [Range(0, 999), Range(1001, 1500)])

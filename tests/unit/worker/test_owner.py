@@ -22,7 +22,7 @@ def test_an_owner_survives_writing_and_reading(partition: int, offset: int) -> N
 
 @given(partitions, st.lists(offsets))
 def test_a_batch_of_owners_is_packed_as_one_by_one(partition: int, batch: list[int]) -> None:
-    packed = encode_owners(partition, np.array(batch, np.uint64))
+    packed = encode_owners(partition, np.array(batch, np.uint64)).tolist()
     assert packed == [encode_owner(partition, offset) for offset in batch]
     assert all(type(each) is bytes and len(each) == OWNER_BYTES for each in packed)
 

@@ -67,3 +67,25 @@ def test_an_empty_filter_finds_nothing_and_no_ids_are_no_error() -> None:
     prefilter.add(hash_ids(b""))
     assert not prefilter.may_contain(hash_ids(b"")).any()
     assert not prefilter.may_contain(hash_ids(Random(1).randbytes(1600))).any()
+
+
+def test_a_filter_takes_little_more_than_the_generation_is_expected_to_hold() -> None:
+    count = 1_500_000
+    prefilter, hashes = Prefilter(most_ids=count), hash_ids(Random(2).randbytes(16 * 2 * count))
+    prefilter.add(hashes[:count])
+    assert prefilter.nbytes < 2.02 * count
+    prefilter.add(hashes[count:])
+    assert prefilter.may_contain(hashes).all()
+    assert prefilter.nbytes < 1.2 * 2 * 2 * count, "beyond it grows by small steps"
+
+
+@pytest.mark.parametrize("count", [0, 1, 10_000, 140_000, 300_000])
+def test_trimming_forgets_nothing_and_leaves_less_than_twice_what_is_needed(count: int) -> None:
+    prefilter, hashes = Prefilter(), hash_ids(Random(3).randbytes(16 * (count + 200_000)))
+    prefilter.add(hashes[:count])
+    prefilter.trim()
+    assert prefilter.may_contain(hashes[:count]).all()
+    assert prefilter.may_contain(hashes[count:]).mean() < 0.03
+    assert prefilter.nbytes <= 4 * count + 8192
+    prefilter.add(hashes[count:])
+    assert prefilter.may_contain(hashes).all()

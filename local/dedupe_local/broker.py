@@ -23,6 +23,8 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _START_ATTEMPTS = 3
 _SHOWN_LOG_LINES = 8
+# A broker that was killed is not let in again before its session has ended: keep that short.
+_SESSION_SECONDS = 4.0
 _PORT_TAKEN = "Address already in use"
 
 _SERVER_PROPERTIES = """\
@@ -46,8 +48,7 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 log.segment.bytes=268435456
 file.delete.delay.ms=1000
-# A broker that was killed is not let in again before its session has ended: keep that short.
-broker.session.timeout.ms=4000
+broker.session.timeout.ms={session_ms}
 broker.heartbeat.interval.ms=500
 """
 
@@ -66,16 +67,24 @@ class EmbeddedBroker:
     directory and port, it has the topics it had. Without a port it takes any free one and keeps it
     for later starts. `heap` is Java's, such as "512m". `host` is this machine's address that it
     listens on and that clients are told: whoever reaches that address may do anything with it.
+    `session_seconds` is how long it may stand still before it is taken for dead, and its partitions have no leader.
     """
 
     def __init__(
-        self, data_dir: Path, port: int | None = None, heap: str = "512m", *, host: str = HOST
+        self,
+        data_dir: Path,
+        port: int | None = None,
+        heap: str = "512m",
+        *,
+        host: str = HOST,
+        session_seconds: float = _SESSION_SECONDS,
     ) -> None:
         self.data_dir = data_dir.absolute()
         self.log_path = self.data_dir / "broker.log"
         self.port = port
         self.host = host
         self._heap = heap
+        self._session_seconds = session_seconds
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -163,6 +172,7 @@ class EmbeddedBroker:
         properties = self.data_dir / "server.properties"
         properties.write_text(
             _SERVER_PROPERTIES.format(
+                session_ms=round(self._session_seconds * 1000),
                 host=self.host,
                 port=port,
                 controller_port=controller_port,

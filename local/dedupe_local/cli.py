@@ -16,6 +16,7 @@ from dedupe_local.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.checks import summary
 from dedupe_local.errors import LocalError
 from dedupe_local.run import RunOptions, run_stream
+from dedupe_local.size import size_command
 from dedupe_pipeline.errors import PipelineError
 from dedupe_worker.bootstrap.options import RequestValues, make_request, request_options
 
@@ -145,6 +146,9 @@ def bootstrap(
     )
     with _told_plainly():
         bootstrap_stream(load_manifest(manifest), make_request(**request), options, Console())
+
+
+main.add_command(size_command)
 
 
 @contextmanager

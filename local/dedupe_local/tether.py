@@ -59,10 +59,15 @@ def stop(processes: Sequence[subprocess.Popen[bytes]], *, deadline_seconds: floa
             process.wait()
 
 
-def _become(parent: int, command: list[str]) -> None:
+def die_with(parent: int) -> None:
+    """Have this process killed when its parent ends; end it at once if that is not its parent any more."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the kernel knew of the wish
         sys.exit(1)
+
+
+def _become(parent: int, command: list[str]) -> None:
+    die_with(parent)
     os.execvp(command[0], command)  # noqa: S606 # the whole purpose of this file
 
 

@@ -10,10 +10,12 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
+from benchmarks.ageing import measure_ageing
+from benchmarks.cores import measure_cores
 from benchmarks.latency import measure_latency
 from benchmarks.machine import describe_machine
 from benchmarks.memory import measure_memory
-from benchmarks.page import PAGE, RECOVERY, WORKER, Measured, save, write_page
+from benchmarks.page import PAGE, PEERS, RECOVERY, SCALE, WORKER, Measured, save, write_page
 from benchmarks.processes import BenchmarkFailed
 from benchmarks.reconcile import measure_reconcile
 from benchmarks.recovery import measure_recovery
@@ -23,6 +25,7 @@ from benchmarks.throughput import measure_throughput
 
 _OUTPUT: Final = Path("build/bench")
 _RATE: Final = 10_000
+_AGEING: Final = 2  # times `--messages`, so that several generations are dropped
 _KEYS: Final = 10  # as many times `--messages`, in the benchmark of memory
 _SIZES: Final = (1_000_000, 10_000_000)  # ids, in the benchmark of recovery
 _BACKLOGS: Final = (0.1, 2.0)  # times `--messages`
@@ -41,10 +44,10 @@ _messages = click.option(
     "--messages", type=click.IntRange(min=100_000), default=1_000_000, help="The size of a run."
 )
 _rounds = click.option(
-    "--rounds", type=click.IntRange(min=1), default=5, help="How often each is repeated."
+    "--rounds", type=click.IntRange(min=1), default=3, help="How often each is repeated."
 )
 _seconds = click.option(
-    "--seconds", type=click.FloatRange(min=1), default=20.0, help="Length of each latency run."
+    "--seconds", type=click.FloatRange(min=1), default=10.0, help="Length of each latency run."
 )
 
 
@@ -67,8 +70,16 @@ def _throughput(messages: int, rounds: int) -> Measure:
     return partial(measure_throughput, messages=messages, rounds=rounds)
 
 
-def _latency(seconds: float) -> Measure:
-    return partial(measure_latency, rate=_RATE, seconds=seconds)
+def _cores(messages: int, rounds: int) -> Measure:
+    return partial(measure_cores, messages=messages, rounds=rounds)
+
+
+def _ageing(messages: int, rounds: int) -> Measure:
+    return partial(measure_ageing, messages=messages * _AGEING, rounds=rounds)
+
+
+def _latency(messages: int, seconds: float) -> Measure:
+    return partial(measure_latency, rate=_RATE, messages=messages, seconds=seconds)
 
 
 def _memory(messages: int) -> Measure:
@@ -94,7 +105,9 @@ def main() -> None:
 def everything(messages: int, rounds: int, seconds: float, output: Path, page: Path) -> None:
     """All benchmarks; updates docs/performance.md."""
     _run(_throughput(messages, rounds), output)
-    _run(_latency(seconds), output)
+    _run(_cores(messages, rounds), output)
+    _run(_ageing(messages, rounds), output)
+    _run(_latency(messages, seconds), output)
     _run(_memory(messages), output)
     _run(_reconcile(messages, rounds), output)
     write_page(WORKER, output, page)
@@ -106,16 +119,35 @@ def everything(messages: int, rounds: int, seconds: float, output: Path, page: P
 @_rounds
 @_output
 def throughput(messages: int, rounds: int, output: Path) -> None:
-    """Messages a CPU second and a second, beside a bare loop."""
+    """Messages a CPU second and a second, beside a bare loop, for values of several sizes."""
     _run(_throughput(messages, rounds), output)
 
 
 @main.command()
+@_messages
+@_rounds
+@_output
+def cores(messages: int, rounds: int, output: Path) -> None:
+    """What a worker does on one core, and two workers on two partitions."""
+    _run(_cores(messages, rounds), output)
+
+
+@main.command()
+@_messages
+@_rounds
+@_output
+def ageing(messages: int, rounds: int, output: Path) -> None:
+    """What a window costs that ages all the time."""
+    _run(_ageing(messages, rounds), output)
+
+
+@main.command()
+@_messages
 @_seconds
 @_output
-def latency(seconds: float, output: Path) -> None:
-    """End-to-end latency for several commit intervals."""
-    _run(_latency(seconds), output)
+def latency(messages: int, seconds: float, output: Path) -> None:
+    """End-to-end latency for several commit intervals, and at half load."""
+    _run(_latency(messages, seconds), output)
 
 
 @main.command()
@@ -166,7 +198,7 @@ def recovery(
 @_page
 def write(output: Path, page: Path) -> None:
     """Write docs/performance.md from the results that are there."""
-    for part in (WORKER, RECOVERY):
+    for part in (WORKER, PEERS, SCALE, RECOVERY):
         write_page(part, output, page)
 
 

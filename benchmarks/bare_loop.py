@@ -2,11 +2,11 @@
 
 It has the worker's own client settings, batches, transactions and setting of the garbage collector (see process.py of
 the worker; it is worth a sixth of this loop's CPU time); it passes on every record and remembers none. Run as a
-process: `python -m benchmarks.bare_loop BOOTSTRAP INPUT OUTPUT GROUP RECORDS`.
+process: `python -m benchmarks.bare_loop BOOTSTRAP INPUT OUTPUT GROUP RECORDS [PARTITION]`.
 """
 
 import gc
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -24,32 +24,43 @@ _INIT_SECONDS: Final = 30.0
 @click.argument("target")
 @click.argument("group")
 @click.argument("records", type=int)
-def main(servers: str, source: str, target: str, group: str, records: int) -> None:
-    """Copy the first RECORDS records of partition 0 of topic SOURCE to TARGET, offsets committed for GROUP."""
+@click.argument("partition", type=int, default=0)
+def main(
+    *, servers: str, source: str, target: str, group: str, records: int, partition: int
+) -> None:
+    """Copy the first RECORDS records of a partition of topic SOURCE to that of TARGET, offsets committed for GROUP."""
     tuning = Tuning()
     consumer = Consumer(consumer_config(servers, {}, group=group, queue_bytes=tuning.queue_bytes))
     producer = Producer(
         producer_config(
             servers,
             {},
-            transactional_id=group,
+            transactional_id=f"{group}.{partition}",
             queue_bytes=tuning.queue_bytes,
             largest_batch_bytes=MAX_MESSAGE_BYTES,
         )
     )
     producer.init_transactions(_INIT_SECONDS)
-    consumer.assign([TopicPartition(source, 0, 0)])
+    consumer.assign([TopicPartition(source, partition, 0)])
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
-    _copy(consumer, producer, source, target, records=records, tuning=tuning)
+    copied = _Copied(source, target, partition)
+    _copy(consumer, producer, copied, records=records, tuning=tuning)
     consumer.close()
+
+
+class _Copied(NamedTuple):
+    """Topics, and the partition of both."""
+
+    source: str
+    target: str
+    partition: int
 
 
 def _copy(
     consumer: Consumer,
     producer: Producer,
-    source: str,
-    target: str,
+    copied: _Copied,
     *,
     records: int,
     tuning: Tuning,
@@ -64,22 +75,24 @@ def _copy(
             continue
         if not in_transaction:
             producer.begin_transaction()
-        _produce(producer, target, batch)
+        _produce(producer, copied, batch)
         left -= len(batch)
         in_transaction += len(batch)
         if in_transaction >= tuning.max_transaction_records or not left:
-            where = TopicPartition(source, 0, (batch[-1].offset() or 0) + 1)
+            where = TopicPartition(copied.source, copied.partition, (batch[-1].offset() or 0) + 1)
             producer.send_offsets_to_transaction([where], consumer.consumer_group_metadata())
             producer.commit_transaction()
             in_transaction = 0
 
 
-def _produce(producer: Producer, target: str, batch: list[Message]) -> None:
-    produce = producer.produce
+def _produce(producer: Producer, copied: _Copied, batch: list[Message]) -> None:
+    produce, (_, target, partition) = producer.produce, copied
     for m in batch:
         while True:
             try:
-                produce(target, m.value(), m.key(), 0, None, None, m.timestamp()[1], m.headers())
+                produce(
+                    target, m.value(), m.key(), partition, None, None, m.timestamp()[1], m.headers()
+                )
                 break
             except BufferError:
                 producer.poll(0.01)

@@ -3,7 +3,9 @@
 The output is read once, in bounded memory but for two arrays; what must stand there follows from the traffic.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -13,10 +15,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from benchmarks.testbed import client
-from benchmarks.traffic import HEADERS, Traffic, key_of, number_in, value_of
+from benchmarks.traffic import HEADERS, MakeValue, Traffic, key_of, number_in
 
 _BATCH: Final = 10_000
 _SILENCE_SECONDS: Final = 30.0
+_CALL_SECONDS: Final = 0.5  # a call waits for as many as it asks for, even behind the last
 
 
 class Verdict(BaseModel):
@@ -44,27 +47,51 @@ class Output(NamedTuple):
     appended: NDArray[np.float64]
 
 
-def check_deduplicated(bootstrap_servers: str, topic: str, sent: Traffic) -> Output:
+def check_deduplicated(
+    bootstrap_servers: str, topic: str, sent: Traffic, partition: int = 0
+) -> Output:
     """Judge the output of a worker."""
-    return _check(bootstrap_servers, topic, np.ones(len(sent.first_at), np.int64))
+    times = np.ones(len(sent.first_at), np.int64)
+    return judge(_read(bootstrap_servers, topic, partition), times, sent.value)
 
 
-def check_copied(bootstrap_servers: str, topic: str, sent: Traffic) -> Output:
+def check_copied(bootstrap_servers: str, topic: str, sent: Traffic, partition: int = 0) -> Output:
     """Judge the output of a loop that passes everything on: each message as often as it was sent.
 
     Order is not judged: it differs from that of the message's numbers by what is repeated.
     """
-    output = _check(bootstrap_servers, topic, np.bincount(sent.numbers))
+    times = np.bincount(sent.numbers)
+    output = judge(_read(bootstrap_servers, topic, partition), times, sent.value)
     return Output(output.verdict.model_copy(update={"reordered": 0}), output.appended)
 
 
-def _check(bootstrap_servers: str, topic: str, times: NDArray[np.int64]) -> Output:
-    """Judge a topic that must hold message number n `times[n]` times."""
+def check_all_partitions(
+    bootstrap_servers: str, topic: str, sent: Traffic, *, partitions: int, deduplicated: bool
+) -> Output:
+    """Judge the partitions of a topic together: each message may be in any of them. Order is judged within each.
+
+    Without `deduplicated` each message must be there as often as it was sent, and order is not judged.
+    """
+    records = chain.from_iterable(
+        _read(bootstrap_servers, topic, each) for each in range(partitions)
+    )
+    times = np.ones(len(sent.first_at), np.int64) if deduplicated else np.bincount(sent.numbers)
+    verdict, appended = judge(records, times, sent.value)
+    if not deduplicated:
+        verdict = verdict.model_copy(update={"reordered": 0})
+    return Output(verdict, np.sort(appended))
+
+
+def judge(records: Iterable[Message], times: NDArray[np.int64], value_of: MakeValue) -> Output:
+    """Judge records among which message number n must be `times[n]` times."""
     seen = np.zeros(len(times), np.int64)
     appended: list[int] = []
     altered = reordered = 0
     newest = -1
-    for record in _read(bootstrap_servers, topic):
+    partition: int | None = None
+    for record in records:
+        if record.partition() != partition:  # the next one: order is within a partition
+            partition, newest = record.partition(), -1
         appended.append(record.timestamp()[1])
         key, value = record.key(), record.value()
         number = number_in(value)
@@ -90,8 +117,8 @@ def _check(bootstrap_servers: str, topic: str, times: NDArray[np.int64]) -> Outp
     return Output(verdict, np.array(appended, np.float64) / 1000)
 
 
-def _read(bootstrap_servers: str, topic: str) -> Iterator[Message]:
-    """Every committed record of partition 0. Raises KafkaException, or TimeoutError if it does not come to an end."""
+def _read(bootstrap_servers: str, topic: str, partition: int) -> Iterator[Message]:
+    """Every committed record of a partition. Raises KafkaException, or TimeoutError if it does not come to an end."""
     consumer = Consumer(
         {
             **client(bootstrap_servers),
@@ -103,10 +130,13 @@ def _read(bootstrap_servers: str, topic: str) -> Iterator[Message]:
         }
     )
     try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        heard = time.monotonic()
         while True:
-            messages = consumer.consume(_BATCH, _SILENCE_SECONDS)
-            if not messages:
+            messages = consumer.consume(_BATCH, _CALL_SECONDS)
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > _SILENCE_SECONDS:
                 raise TimeoutError(
                     f"{topic}: nothing more for {_SILENCE_SECONDS:.0f} s, nor its end"
                 )

@@ -1,10 +1,12 @@
-"""How long a message takes from its sending to its receipt, at a steady rate, for several commit intervals.
+"""How long a message takes until its receipt, at a steady rate: for several commit intervals, and at half load.
 
-Producer and receiver are processes of their own. What they and the broker take by themselves is measured too, as the
-setting without a worker: the receiver then reads the topic that the producer writes.
+Half load is half of what a worker does a second with a backlog, which is measured first. Producer and receiver are
+processes of their own. What they and the broker take by themselves is measured too, as the setting without a worker:
+the receiver then reads the topic that the producer writes.
 
-The time of sending is when the producer was called, so its linger counts. The first seconds are left out: the workers'
-first transaction, the broker's first segments. Late sending would hide a stall, so that is reported beside it.
+A message's time begins when it is due, so that a producer that is held up, or its linger, hides nothing. The n-th
+record received is the n-th message sent for the first time: that each comes once and in order is what the other
+benchmarks check. The first seconds are left out: the workers' first transaction, the broker's first segments.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +17,17 @@ from pydantic import BaseModel, ConfigDict
 
 from benchmarks.measure import cpu_seconds_of
 from benchmarks.pacer import Pace
-from benchmarks.processes import BenchmarkFailed, Process, Worker
+from benchmarks.processes import Process, Worker
+from benchmarks.steady import run_workers
 from benchmarks.testbed import Testbed
+from benchmarks.throughput import send_backlog
 from benchmarks.traffic import traffic
 
 COMMIT_INTERVALS_MS: Final = (5, 25, 100, 500)
 DEFAULT_INTERVAL_MS: Final = 25
 GOAL_P50_MS: Final = 50.0
 GOAL_P99_MS: Final = 250.0
+GOAL_HALF_LOAD_P99_MS: Final = 100.0
 QUANTILES: Final = (0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
 
 _WARM_UP_SECONDS: Final = 3.0
@@ -35,6 +40,7 @@ class LatencyRun(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     commit_interval_ms: int | None
+    rate: int
     records: int
     quantiles_ms: list[float]
     pace: Pace
@@ -50,34 +56,61 @@ class LatencyRun(BaseModel):
 
 
 class Latency(BaseModel):
-    """All settings, at `rate` messages a second."""
+    """All settings at `rate` messages a second, and at half of `capacity`, also messages a second."""
 
     model_config = ConfigDict(frozen=True)
 
     rate: int
     seconds: float
     runs: list[LatencyRun]
+    capacity: float
+    half_load: list[LatencyRun]
 
     @property
     def default(self) -> LatencyRun:
         """The run with the worker's default settings."""
-        return next(run for run in self.runs if run.commit_interval_ms == DEFAULT_INTERVAL_MS)
+        return _default(self.runs)
+
+    @property
+    def default_at_half_load(self) -> LatencyRun:
+        """The same at half load."""
+        return _default(self.half_load)
 
 
 def measure_latency(
     testbed: Testbed,
     *,
     rate: int,
+    messages: int,
     seconds: float,
     tell: Callable[[str], None],
     intervals_ms: Sequence[int] = COMMIT_INTERVALS_MS,
 ) -> Latency:
-    """Measure each setting for `seconds` after the warm-up. Raises BenchmarkFailed."""
-    runs = []
-    for interval in (None, *intervals_ms):
-        tell("without a worker" if interval is None else f"commit interval {interval} ms")
-        runs.append(_run(testbed, rate=rate, seconds=seconds, interval_ms=interval))
-    return Latency(rate=rate, seconds=seconds, runs=runs)
+    """Measure each setting for `seconds` after the warm-up, full load with `messages`. Raises BenchmarkFailed."""
+    tell(f"full load: {messages:,} messages")
+    backlog = send_backlog(testbed, messages)
+    capacity = run_workers(backlog).per_second
+    testbed.delete_topics(backlog.topic)
+
+    def measure(rate: int, intervals_ms: Sequence[int]) -> list[LatencyRun]:
+        runs = []
+        for interval in (None, *intervals_ms):
+            what = "without a worker" if interval is None else f"commit interval {interval} ms"
+            tell(f"{rate:,} messages/s, {what}")
+            runs.append(_run(testbed, rate=rate, seconds=seconds, interval_ms=interval))
+        return runs
+
+    return Latency(
+        rate=rate,
+        seconds=seconds,
+        capacity=capacity,
+        half_load=measure(int(capacity / 2), [DEFAULT_INTERVAL_MS]),
+        runs=measure(rate, intervals_ms),
+    )
+
+
+def _default(runs: Sequence[LatencyRun]) -> LatencyRun:
+    return next(run for run in runs if run.commit_interval_ms == DEFAULT_INTERVAL_MS)
 
 
 def _run(testbed: Testbed, *, rate: int, seconds: float, interval_ms: int | None) -> LatencyRun:
@@ -107,9 +140,15 @@ def _measure(
     worker: Worker | None = None,
 ) -> LatencyRun:
     count = int(rate * (seconds + _WARM_UP_SECONDS))
-    expected = len(traffic(count).first_at) if worker else count
+    positions = traffic(count).first_at if worker else np.arange(count)
     times_file, pace_file = (testbed.scratch / f"{target}{end}" for end in (".npy", ".pace"))
-    receiving = ("benchmarks.receiver", testbed.bootstrap_servers, target, expected, times_file)
+    receiving = (
+        "benchmarks.receiver",
+        testbed.bootstrap_servers,
+        target,
+        len(positions),
+        times_file,
+    )
     sending = ("benchmarks.pacer", testbed.bootstrap_servers, source, count, rate, pace_file)
     worker_before, broker_before = _cpu(worker, testbed)
     with (
@@ -120,14 +159,13 @@ def _measure(
         receiver.wait(_GRACE_SECONDS)
     worker_after, broker_after = _cpu(worker, testbed)
     pace = Pace.model_validate_json(pace_file.read_text())
-    sent, received = np.load(times_file)
-    if len(np.unique(sent)) < len(sent) * 0.99:
-        raise BenchmarkFailed(f"{target}: the times of sending repeat themselves")
-    counted = sent >= sent[0] + _WARM_UP_SECONDS * 1e9
-    quantiles = np.percentile((received - sent)[counted] / 1e6, QUANTILES).tolist()
+    latency_ms = (np.load(times_file) - pace.due_ns(positions)) / 1e6
+    counted = positions >= rate * _WARM_UP_SECONDS
+    quantiles = np.percentile(latency_ms[counted], QUANTILES).tolist()
     transactions = worker.status().counts.transactions if worker else 0
     return LatencyRun(
         commit_interval_ms=None,
+        rate=rate,
         records=int(counted.sum()),
         quantiles_ms=quantiles,
         pace=pace,

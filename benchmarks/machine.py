@@ -12,6 +12,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict
 
 from dedupe_pipeline.jars import KAFKA_BROKER
+from dedupe_worker.allocator import find_jemalloc
 
 _LIBRARIES: Final = ("confluent-kafka", "rocksdict", "numpy")
 
@@ -45,6 +46,7 @@ def describe_machine() -> Machine:
             **{name: version(name) for name in _LIBRARIES},
             "librdkafka": confluent_kafka.libversion()[0],
             "Kafka broker": KAFKA_BROKER[0].rpartition(":")[2],
+            "workers' allocator": "jemalloc" if find_jemalloc() else "the C library's",
         },
         load_before=os.getloadavg()[0],
     )

@@ -2,61 +2,70 @@
 
 import time
 from pathlib import Path
-from threading import Event, Thread
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 import psutil
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.sampler import Sampler
 
 _CPU_SAMPLE_SECONDS: Final = 0.05
 
 
-class CpuMeter:
+class Speed(BaseModel):
+    """So many messages in so many seconds, for so many CPU seconds of what handles them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    messages: float
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Messages a CPU second."""
+        return self.messages / self.cpu_seconds
+
+
+class CpuMeter(Sampler):
     """CPU seconds (user and system, all threads) of processes and of the whole machine, over time.
 
-    A context manager: samples are taken inside of it, `used` answers after it. A process must have no children, as
+    `used` answers after the context. A process must have no children, as
     is the case for the worker, the bare loop and the broker.
     """
 
     def __init__(self, **pids: int) -> None:
+        super().__init__("cpu meter", interval_seconds=_CPU_SAMPLE_SECONDS)
         self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
         self._times: list[float] = []
         self._seconds: dict[str, list[float]] = {name: [] for name in (*pids, "machine")}
-        self._stop = Event()
-        self._thread = Thread(target=self._run, name="cpu meter", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def used(self, name: str, start: float, end: float) -> float:
         """CPU seconds that a process (or "machine") used between two times (seconds since 1970)."""
         at = np.interp([start, end], self._times, self._seconds[name])
         return float(at[1] - at[0])
 
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self._sample()
-                self._stop.wait(_CPU_SAMPLE_SECONDS)
-        except psutil.NoSuchProcess:
-            pass  # it has come to its end, and what matters was before that
-
-    def _sample(self) -> None:
+    def _sample(self) -> bool:
         used = {}
-        for name, process in self._processes.items():
-            times = process.cpu_times()
-            used[name] = times.user + times.system
+        try:
+            for name, process in self._processes.items():
+                times = process.cpu_times()
+                used[name] = times.user + times.system
+        except psutil.NoSuchProcess:
+            return False  # it has come to its end, and what matters was before that
         machine = psutil.cpu_times()
         used["machine"] = sum(machine) - machine.idle - machine.iowait - machine.guest
         used["machine"] -= machine.guest_nice
         self._times.append(time.time())
         for name, seconds in used.items():
             self._seconds[name].append(seconds)
+        return True
 
 
 def cpu_seconds_of(pid: int) -> float:

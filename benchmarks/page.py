@@ -5,14 +5,18 @@ from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from benchmarks.ageing import Ageing
+from benchmarks.cores import CoreUse
 from benchmarks.latency import Latency
 from benchmarks.machine import Machine
 from benchmarks.memory import MemoryUse
+from benchmarks.peers.results import Peers
 from benchmarks.plots import plot
 from benchmarks.reconcile import Reconcile
 from benchmarks.recovery import Recovery
 from benchmarks.report import Result, goals_of, machine_text, markdown
 from benchmarks.rungs import Failover
+from benchmarks.scale.result import Scale
 from benchmarks.throughput import Throughput
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -39,11 +43,20 @@ class Part(NamedTuple):
 
 WORKER: Final = Part(
     "make bench",
-    {"throughput": Throughput, "latency": Latency, "memory": MemoryUse, "reconcile": Reconcile},
+    {
+        "throughput": Throughput,
+        "cores": CoreUse,
+        "ageing": Ageing,
+        "latency": Latency,
+        "memory": MemoryUse,
+        "reconcile": Reconcile,
+    },
 )
 RECOVERY: Final = Part("make bench-recovery", {"recovery": Recovery, "failover": Failover})
+PEERS: Final = Part("make bench-peers", {"peers": Peers})
+SCALE: Final = Part("make bench-scale", {"scale": Scale})
 
-_MODELS: Final = {**WORKER.models, **RECOVERY.models}
+_MODELS: Final = {**WORKER.models, **RECOVERY.models, **PEERS.models, **SCALE.models}
 
 
 class Measured(BaseModel):
@@ -68,7 +81,7 @@ def write_page(part: Part, directory: Path, page: Path = PAGE) -> None:
 
     A part that is not there is begun at the page's end, and so is the page. Without results it stays as it is.
     """
-    found = _load(part, directory)
+    found = load(part, directory)
     if not found:
         return
     text = page.read_text() if page.exists() else _NEW_PAGE
@@ -83,7 +96,8 @@ def write_page(part: Part, directory: Path, page: Path = PAGE) -> None:
     page.write_text(f"{before}{part.begin}\n\n{_section(found, plots.name)}\n\n{part.end}{after}")
 
 
-def _load(part: Part, directory: Path) -> dict[str, Measured]:
+def load(part: Part, directory: Path) -> dict[str, Measured]:
+    """The results of a part that are in `directory`, by their names."""
     files = {name: directory / f"{name}.json" for name in part.models}
     return {
         name: Measured.model_validate_json(file.read_text())

@@ -1,5 +1,6 @@
 """The plots: one figure for each benchmark."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,13 +9,26 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks import memory, recovery, rungs, throughput
-from benchmarks.latency import GOAL_P50_MS, GOAL_P99_MS, QUANTILES, Latency
+from benchmarks import cores, memory, recovery, rungs, throughput
+from benchmarks.ageing import Ageing
+from benchmarks.cores import CoreUse
+from benchmarks.latency import (
+    GOAL_HALF_LOAD_P99_MS,
+    GOAL_P50_MS,
+    GOAL_P99_MS,
+    QUANTILES,
+    Latency,
+    LatencyRun,
+)
 from benchmarks.memory import MemoryUse
+from benchmarks.peers.plot import plot_peers
+from benchmarks.peers.results import Peers
 from benchmarks.reconcile import GOAL_PER_SECOND, KINDS, Reconcile
 from benchmarks.recovery import Recovery
 from benchmarks.report import Result
 from benchmarks.rungs import Failover, Rung
+from benchmarks.scale.plots import plot_scale
+from benchmarks.scale.result import Scale
 from benchmarks.throughput import Throughput
 
 _MIB: Final = 1 << 20
@@ -31,14 +45,18 @@ _SHOWN_QUANTILES: Final = QUANTILES[3:-1]  # from p50 on; the scale has no place
 mpl.rcParams["svg.hashsalt"] = "benchmarks"  # the same figures give the same file
 
 
-def plot(result: Result, path: Path) -> None:
+def plot(result: Result, path: Path) -> None:  # noqa: C901 (one for each)
     """Draw a result to `path` (.svg or .png)."""
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     match result:
         case Throughput():
             _throughput(figure, result)
         case Latency():
-            _latency(figure.subplots(), result)
+            _latency(figure, result)
+        case CoreUse():
+            _cores(figure, result)
+        case Ageing():
+            _ageing(figure.subplots(), result)
         case MemoryUse():
             _memory(figure.subplots(), result)
         case Reconcile():
@@ -47,6 +65,10 @@ def plot(result: Result, path: Path) -> None:
             _recovery(figure, result)
         case Failover():
             _failover(figure.subplots(), result)
+        case Peers():
+            plot_peers(figure, result)
+        case Scale():
+            plot_scale(figure, result)
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -54,29 +76,74 @@ def plot(result: Result, path: Path) -> None:
 
 def _throughput(figure: Figure, result: Throughput) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    rounds = np.arange(1, len(result.rounds) + 1)
-    bare = [pair.bare.per_cpu_second / 1e3 for pair in result.rounds]
-    worker = [pair.worker.per_cpu_second / 1e3 for pair in result.rounds]
-    left.bar(rounds - 0.2, bare, 0.4, label="bare loop", color=_BARE)
-    left.bar(rounds + 0.2, worker, 0.4, label="worker", color=_WORKER)
+    sizes = sorted(result.sizes, key=lambda size: size.value_bytes)
+    places = np.arange(len(sizes))
+    bare = [size.bare_per_cpu_second / 1e3 for size in sizes]
+    left.bar(places - 0.2, bare, 0.4, label="bare loop", color=_BARE)
+    worker = [size.worker_per_cpu_second / 1e3 for size in sizes]
+    left.bar(places + 0.2, worker, 0.4, label="worker", color=_WORKER)
     goal = [each * throughput.GOAL_SHARE for each in bare]
-    left.hlines(goal, rounds, rounds + 0.4, label=f"{throughput.GOAL_SHARE:.0%} of bare", **_GOAL)
-    left.set(xlabel="round", ylabel="thousand messages / CPU second", xticks=rounds)
+    left.hlines(goal, places, places + 0.4, label=f"{throughput.GOAL_SHARE:.0%} of bare", **_GOAL)
+    for place, size in zip(places, sizes, strict=True):
+        for aside, runs in (
+            (-0.2, [p.bare for p in size.rounds]),
+            (0.2, [p.worker for p in size.rounds]),
+        ):
+            rates = [run.per_cpu_second / 1e3 for run in runs]
+            left.plot([place + aside] * len(rates), rates, ".", color="black", markersize=4)
+    left.set(xlabel="bytes a value", ylabel="thousand messages / CPU second")
+    left.set_xticks(places, [f"{size.value_bytes:,}" for size in sizes])
     left.legend(loc="lower left", bbox_to_anchor=(0, 1), fontsize="small", ncols=3, frameon=False)
-    stages = sorted(result.stages.items(), key=lambda stage: stage[1])
+    stages = sorted(result.usual.stages.items(), key=lambda stage: stage[1])
     right.barh([name for name, _ in stages], [micros for _, micros in stages], color=_WORKER)
     right.set(xlabel="elapsed µs / message", title="the worker's stages")
 
 
-def _latency(axes: Axes, result: Latency) -> None:
+def _cores(figure: Figure, result: CoreUse) -> None:
+    left, right = figure.subplots(1, 2)
+    names = ("one worker\non one core", "two workers\non two cores")
+    runs = ([pair.one for pair in result.rounds], [pair.two for pair in result.rounds])
+    seconds = [[run.per_second / 1e3 for run in each] for each in runs]
+    cpu_seconds = [[run.per_cpu_second / 1e3 for run in each] for each in runs]
+    _bars(left, names, seconds)
+    left.axhline(cores.GOAL_PER_MINUTE / 60e3, label="2 M a minute", **_GOAL)
+    left.set(ylabel="thousand messages / s")
+    left.legend(fontsize="small", loc="upper left")
+    _bars(right, names, cpu_seconds)
+    right.set(ylabel="thousand messages / CPU second")
+
+
+def _ageing(axes: Axes, result: Ageing) -> None:
+    runs = ([pair.keeping for pair in result.rounds], [pair.ageing for pair in result.rounds])
+    names = ("a window that keeps every id", "a window that ages")
+    _bars(axes, names, [[1e6 / run.per_cpu_second for run in each] for each in runs])
+    axes.set(ylabel="CPU µs / message")
+
+
+def _bars(axes: Axes, names: Sequence[str], values: Sequence[Sequence[float]]) -> None:
+    """A bar for each name at the median of its values, and a dot for each of these."""
+    colors = (_BARE, _WORKER)[: len(names)]
+    axes.bar(names, [float(np.median(each)) for each in values], 0.5, color=colors)
+    for place, each in enumerate(values):
+        axes.plot([place] * len(each), each, ".", color="black")
+
+
+def _latency(figure: Figure, result: Latency) -> None:
+    left, right = figure.subplots(1, 2, sharey=True)
+    _quantiles(left, result.runs, ((50, GOAL_P50_MS), (99, GOAL_P99_MS)))
+    left.set(ylabel="latency, ms")
+    _quantiles(right, result.half_load, ((99, GOAL_HALF_LOAD_P99_MS),))
+
+
+def _quantiles(axes: Axes, runs: Sequence[LatencyRun], goals: Sequence[tuple[int, float]]) -> None:
     position = [-np.log10(1 - percent / 100) for percent in _SHOWN_QUANTILES]
-    for run in result.runs:
+    for run in runs:
         values = [run.quantile(percent) for percent in _SHOWN_QUANTILES]
         if run.commit_interval_ms is None:
             axes.plot(position, values, ".--", color=_BARE, label="without a worker")
         else:
             axes.plot(position, values, ".-", label=f"commit interval {run.commit_interval_ms} ms")
-    for percent, goal in ((50, GOAL_P50_MS), (99, GOAL_P99_MS)):
+    for percent, goal in goals:
         at = -np.log10(1 - percent / 100)
         axes.plot([at], [goal], "v", color="0.35", markersize=7)
         axes.annotate(
@@ -89,12 +156,11 @@ def _latency(axes: Axes, result: Latency) -> None:
         )
     axes.set(
         yscale="log",
-        ylabel="latency, ms",
-        xlabel=f"quantile of messages, at {result.rate:,} messages/s",
+        xlabel=f"quantile of messages, at {runs[0].rate:,} messages/s",
         xticks=position,
         xticklabels=[f"{percent:g} %" for percent in _SHOWN_QUANTILES],
     )
-    axes.tick_params(axis="x", labelsize=8)
+    axes.tick_params(axis="x", labelsize=6)
     axes.legend(fontsize="small")
 
 

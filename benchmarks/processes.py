@@ -13,7 +13,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.testbed import GroupOffset
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.worker_status import ReconcileStatus, WorkerStatus
 from dedupe_local import tether
 
 _REPOSITORY: Final = Path(__file__).parents[1]
@@ -115,12 +115,14 @@ class Worker(Process):
         tuning: Mapping[str, object] | None = None,
         *,
         spec: Mapping[str, object] | None = None,
+        partition: int = 0,
         restore_from: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.state_dir = home / "state"
         self.group = f"{_NAMESPACE}.{output_topic}"
+        self.partition = partition
         self._endpoint = home / "endpoint"
         self._endpoint.unlink(missing_ok=True)
         self._bootstrap_servers, self._input_topic = bootstrap_servers, input_topic
@@ -134,7 +136,7 @@ class Worker(Process):
         super().__init__(
             "dedupe_worker",
             *("--config", manifest),
-            *("--partition", 0),
+            *("--partition", partition),
             *("--state-dir", self.state_dir),
             *("--http", "127.0.0.1:0"),
             *("--endpoint-file", self._endpoint),
@@ -150,7 +152,9 @@ class Worker(Process):
 
     def wait_until_committed(self, end: int, deadline_seconds: float = 600.0) -> None:
         """Wait until it has read its input up to an offset, and committed that."""
-        committed = GroupOffset(self._bootstrap_servers, self.group, self._input_topic)
+        committed = GroupOffset(
+            self._bootstrap_servers, self.group, self._input_topic, self.partition
+        )
         try:
             self.wait_until(
                 lambda: committed() >= end,
@@ -173,6 +177,13 @@ class Worker(Process):
     def status(self) -> WorkerStatus:
         """What it says of itself."""
         return WorkerStatus.model_validate_json(self._get("/status").content)
+
+    def reconciled(self) -> ReconcileStatus:
+        """How its start has reconciled. Raises BenchmarkFailed if it does not say."""
+        done = self.status().reconcile
+        if done is None:
+            raise BenchmarkFailed("the worker is ready without a reconcile")
+        return done
 
     def stage_seconds(self) -> tuple[int, dict[str, float]]:
         """The records it has consumed, and the seconds that each stage of the loop has taken."""

@@ -99,9 +99,7 @@ def _start(home: Path, testbed: Testbed, source: str, target: str, kind: Kind) -
         worker.wait_until_ready(_DEADLINE_SECONDS)
         ready_seconds = time.monotonic() - began
         cpu_seconds = cpu_seconds_of(worker.pid)
-        done = worker.status().reconcile
-    if done is None:
-        raise BenchmarkFailed("the worker is ready without a reconcile")
+        done = worker.reconciled()
     return ReconcileRun(
         kind=kind,
         reason=done.reason,

@@ -175,8 +175,8 @@ def _rebuild(start: Callable[[], Worker], size: int) -> Rebuild:
         worker.wait_until_ready(_DEADLINE_SECONDS)
         ready_seconds = time.monotonic() - began
         cpu_seconds = cpu_seconds_of(worker.pid)
-        done = worker.status().reconcile
-    if done is None or done.records != size:
+        done = worker.reconciled()
+    if done.records != size:
         raise BenchmarkFailed(f"not {size} records were read: {done}")
     return Rebuild(
         records=done.records,
@@ -191,8 +191,8 @@ def _reattach(start: Callable[[], Worker]) -> float:
     with start() as worker:
         worker.wait_until_ready(_DEADLINE_SECONDS)
         seconds = time.monotonic() - began
-        done = worker.status().reconcile
+        done = worker.reconciled()
         worker.kill()
-    if done is None or done.reason != "Tail":
+    if done.reason != "Tail":
         raise BenchmarkFailed(f"the store was not taken as it is: {done}")
     return seconds

@@ -99,7 +99,7 @@ class Bench:
     def _outage(self, *, with_volume: bool) -> Outage:
         kubectl, pod = self._stream.kubectl, self._stream.pod_name(0)
         claim = partition_status(self._stream, 0).persistent_volume_claim or ""
-        lost = kubectl.json("get", "pod", pod)["metadata"]["uid"]
+        lost = kubectl.get("pod", pod)["metadata"]["uid"]
         began = time.time()
         if with_volume:
             kubectl("delete", "persistentvolumeclaim", claim, "--wait=false")

@@ -74,7 +74,7 @@ def measure_pause(
         made = [_checkpoint(worker) for _ in range(checkpoints)]
         pacer.wait(count / RATE + _GRACE_SECONDS)
         receiver.wait(_GRACE_SECONDS)
-    _, arrivals = np.load(times_file)
+    arrivals = np.load(times_file)
     checkpoint = worker.status().checkpoint
     spans = [each.span for each in made]
     if checkpoint is None or spans[-1].end > arrivals[-1]:

@@ -64,8 +64,8 @@ class Testbed:
         """The broker's process."""
         return self._broker.pid
 
-    def create_topic(self, hint: str, *, log_append_time: bool = False) -> str:
-        """Create a topic of one partition under a name that was not used before.
+    def create_topic(self, hint: str, *, partitions: int = 1, log_append_time: bool = False) -> str:
+        """Create a topic under a name that was not used before.
 
         With `log_append_time` its records carry the time at which the broker appended them.
         """
@@ -73,10 +73,12 @@ class Testbed:
         config = {"retention.ms": "-1", "max.message.bytes": str(MAX_MESSAGE_BYTES)}
         if log_append_time:
             config["message.timestamp.type"] = "LogAppendTime"
-        topic = NewTopic(name, num_partitions=1, replication_factor=1, config=config)
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
         self._admin.create_topics([topic])[name].result(_TIMEOUT_SECONDS)
         deadline = time.monotonic() + _TIMEOUT_SECONDS
-        while not self._has_leader(name):  # until then every question about the topic is refused
+        while not self._has_leaders(
+            name, partitions
+        ):  # until then every question about the topic is refused
             if time.monotonic() > deadline:
                 raise TimeoutError(f"topic {name} has no leader after {_TIMEOUT_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
@@ -87,26 +89,26 @@ class Testbed:
         for deleted in self._admin.delete_topics(list(names)).values():
             deleted.result(_TIMEOUT_SECONDS)
 
-    def end_offset(self, topic: str) -> int:
-        """The offset after the last record of the topic, committed or not."""
-        where = TopicPartition(topic, 0)
+    def end_offset(self, topic: str, partition: int = 0) -> int:
+        """The offset after the last record of a partition, committed or not."""
+        where = TopicPartition(topic, partition)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
         found = self._admin.list_offsets(
             {where: latest}, isolation_level=IsolationLevel.READ_UNCOMMITTED
         )[where]
         return int(found.result(_TIMEOUT_SECONDS).offset)
 
-    def _has_leader(self, topic: str) -> bool:
-        found = self._admin.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
-        return 0 in found.partitions and found.partitions[0].leader >= 0
+    def _has_leaders(self, topic: str, partitions: int) -> bool:
+        found = self._admin.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic].partitions
+        return len(found) == partitions and all(each.leader >= 0 for each in found.values())
 
 
 class GroupOffset:
-    """Asks how far a consumer group has read partition 0 of a topic. End it with `close()`."""
+    """Asks how far a consumer group has read a partition. End it with `close()`."""
 
-    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, group: str, topic: str, partition: int = 0) -> None:
         self._consumer = Consumer({**client(bootstrap_servers), "group.id": group})
-        self._where = TopicPartition(topic, 0)
+        self._where = TopicPartition(topic, partition)
 
     def __call__(self) -> int:
         """The committed offset; 0 before the first. Raises KafkaException."""

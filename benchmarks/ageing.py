@@ -1,0 +1,69 @@
+"""What it costs that a window ages all the time.
+
+The same messages, once with a window that keeps every id, and once with one that gives up its oldest ids again and
+again. All repeats are near what they repeat, so that both put out the same.
+"""
+
+from collections.abc import Callable
+from statistics import median
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.steady import Backlog, LoopRun, run_workers
+from benchmarks.testbed import Testbed
+from benchmarks.traffic import Sender, traffic
+
+GOAL_SHARE: Final = 0.05
+
+VALUE_BYTES: Final = 128  # the smaller, the more of the loop is the store's part
+MAX_AGE_SECONDS: Final = 5
+
+_SPEC: Final = {"store": {"window": {"maxAge": f"{MAX_AGE_SECONDS}s", "alertBelow": "0s"}}}
+
+
+class AgeingPair(BaseModel):
+    """A run that forgot nothing, and one that did."""
+
+    model_config = ConfigDict(frozen=True)
+
+    keeping: LoopRun
+    ageing: LoopRun
+
+    @property
+    def cost(self) -> float:
+        """The CPU time that ageing takes for a message, as a share of what a message takes without it."""
+        return self.keeping.per_cpu_second / self.ageing.per_cpu_second - 1
+
+
+class Ageing(BaseModel):
+    """All rounds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    messages: int
+    rounds: list[AgeingPair]
+
+    @property
+    def cost(self) -> float:
+        """The median."""
+        return median(pair.cost for pair in self.rounds)
+
+
+def measure_ageing(
+    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+) -> Ageing:
+    """Measure `rounds` pairs. Raises BenchmarkFailed."""
+    tell(f"sending {messages:,} messages")
+    sent = traffic(messages, value_bytes=VALUE_BYTES, near_share=1.0)
+    topic = testbed.create_topic("ageing")
+    Sender(testbed.bootstrap_servers, topic).send(sent.numbers, sent.value)
+    backlog = Backlog(testbed, topic, sent)
+    pairs = []
+    for number in range(1, rounds + 1):
+        tell(f"round {number} of {rounds}: a window that keeps every id")
+        keeping = run_workers(backlog)
+        tell(f"round {number} of {rounds}: a window that ages")
+        pairs.append(AgeingPair(keeping=keeping, ageing=run_workers(backlog, spec=_SPEC)))
+    testbed.delete_topics(topic)
+    return Ageing(messages=messages, rounds=pairs)

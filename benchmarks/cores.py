@@ -1,0 +1,105 @@
+"""What a worker does with one core, and how much more two workers do on two partitions.
+
+One worker: all its threads are bound to one core, broker and benchmark to the others. Two workers: each is bound to a
+core of its own; broker and benchmark have the cores that are left, or, if none is, a share of all. So on a machine of
+two cores the two workers cannot be twice as fast: what they could be follows from the cores that were left for them.
+"""
+
+import os
+from collections.abc import Callable
+from statistics import median
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.pinning import available_cores, pinned
+from benchmarks.processes import BenchmarkFailed
+from benchmarks.steady import Backlog, LoopRun, run_workers
+from benchmarks.testbed import Testbed
+from benchmarks.throughput import send_backlog
+
+GOAL_PER_MINUTE: Final = 2_000_000
+GOAL_SPEEDUP: Final = 1.8
+
+_WORKERS: Final = 2
+
+
+class CoresPair(BaseModel):
+    """One worker on a core, and then two on two."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cores: int
+    """Those that everything together may use."""
+    one: LoopRun
+    two: LoopRun
+
+    @property
+    def speedup(self) -> float:
+        """How many times as much the two did in a second."""
+        return self.two.per_second / self.one.per_second
+
+    @property
+    def possible_speedup(self) -> float:
+        """How many times the CPU time of the one was left for the two, at most twice."""
+        taken = (self.two.broker_cpu_seconds + self.two.other_cpu_seconds) / self.two.seconds
+        return min(_WORKERS, (self.cores - taken) / (self.one.cpu_seconds / self.one.seconds))
+
+    @property
+    def efficiency(self) -> float:
+        """Messages a CPU second of the two, as a share of the one's."""
+        return self.two.per_cpu_second / self.one.per_cpu_second
+
+
+class CoreUse(BaseModel):
+    """All rounds, with so many messages in each partition."""
+
+    model_config = ConfigDict(frozen=True)
+
+    messages: int
+    rounds: list[CoresPair]
+
+    @property
+    def per_minute(self) -> float:
+        """Messages a minute of one worker on one core, the median."""
+        return median(pair.one.per_second for pair in self.rounds) * 60
+
+    @property
+    def speedup(self) -> float:
+        """The median."""
+        return median(pair.speedup for pair in self.rounds)
+
+    @property
+    def possible_speedup(self) -> float:
+        """The median."""
+        return median(pair.possible_speedup for pair in self.rounds)
+
+    @property
+    def wanted_speedup(self) -> float:
+        """The goal, as far as there are cores: the same share of what is possible as 1.8 is of 2."""
+        return GOAL_SPEEDUP / _WORKERS * self.possible_speedup
+
+
+def measure_cores(
+    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+) -> CoreUse:
+    """Measure `rounds` pairs. Raises BenchmarkFailed, also on a machine of a single core."""
+    tell(f"sending {messages:,} messages to each of {_WORKERS} partitions")
+    if len(available_cores()) < _WORKERS:
+        raise BenchmarkFailed(f"to bind workers to cores takes at least {_WORKERS} of them")
+    backlog = send_backlog(testbed, messages, partitions=_WORKERS)
+    pairs = []
+    for number in range(1, rounds + 1):
+        tell(f"round {number} of {rounds}: one worker on one core")
+        one = _run(backlog, 1)
+        tell(f"round {number} of {rounds}: two workers on two cores")
+        pairs.append(CoresPair(cores=len(available_cores()), one=one, two=_run(backlog, _WORKERS)))
+    testbed.delete_topics(backlog.topic)
+    return CoreUse(messages=messages, rounds=pairs)
+
+
+def _run(backlog: Backlog, workers: int) -> LoopRun:
+    own = available_cores()[:workers]
+    others = set(available_cores()) - set(own) or set(available_cores())
+    with pinned(os.getpid(), backlog.testbed.broker_pid, cores=others):
+        return run_workers(backlog, cores=[{core} for core in own])

@@ -1,0 +1,96 @@
+"""What was measured of each peer."""
+
+from statistics import median
+
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.check import Verdict
+from benchmarks.measure import Speed
+
+
+class SteadyRun(Speed):
+    """One run through the input, in its steady state. Messages are those read, of which some repeat others; CPU seconds
+    are those of all of its processes, without the broker's."""
+
+    broker_cpu_seconds: float
+    other_cpu_seconds: float
+    """Of everything else on the machine: the benchmark itself, and whoever else was at work."""
+    peak_bytes: int
+    """Resident memory of all of its processes together, from its start to its end."""
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        return f"{self.per_cpu_second:,.0f} messages a CPU second, {self.per_second:,.0f} a second"
+
+
+class CrashRun(BaseModel):
+    """One run in which all of its processes were killed at once, several times."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kills: int
+    own_exits: int
+    """How often it ended by itself after a kill and had to be started again, as a supervisor would."""
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        v = self.verdict
+        return f"lost {v.lost:,}, twice {v.twice:,}, altered {v.altered:,}"
+
+
+class PeerResult(BaseModel):
+    """A peer's runs: one in each round that it got through, and one with crashes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    title: str
+    guarantee: str
+    configuration: str
+    removes_duplicates: bool
+    runs: list[SteadyRun]
+    crash: CrashRun | None
+
+    @property
+    def per_second(self) -> float:
+        """Messages a second, the median."""
+        return median(run.per_second for run in self.runs)
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Messages a CPU second, the median."""
+        return median(run.per_cpu_second for run in self.runs)
+
+    @property
+    def peak_bytes(self) -> float:
+        """Peak memory, the median."""
+        return median(run.peak_bytes for run in self.runs)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether no run wrote a message before one that was ahead of it in its partition of the input."""
+        return not any(run.verdict.reordered for run in self.runs)
+
+    @property
+    def other_cores(self) -> float:
+        """How many cores others took meanwhile, the median."""
+        return median(run.other_cpu_seconds / run.seconds for run in self.runs)
+
+
+class Peers(BaseModel):
+    """Everyone who got through a round, in the order in which they ran, and what went wrong meanwhile."""
+
+    model_config = ConfigDict(frozen=True)
+
+    messages: int
+    value_bytes: int
+    repeat_rate: float
+    partitions: int
+    rounds: int
+    java: str
+    peers: list[PeerResult]
+    failures: list[str]
+
+    def named(self, name: str) -> PeerResult | None:
+        """The peer of this name, if it was measured."""
+        return next((peer for peer in self.peers if peer.name == name), None)

@@ -1,0 +1,74 @@
+"""What `dedupe size` reckons from, and docs/scale.md, which shows it: both follow from the results."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Final
+
+from click.testing import CliRunner
+
+from benchmarks.machine import Machine
+from benchmarks.scale.result import Scale
+from dedupe_local.cli import main as dedupe
+from dedupe_local.measured import MEASURED, Measured, measured
+from dedupe_local.size_table import count, size_text
+
+SCALE_PAGE: Final = Path(__file__).parents[2] / "docs" / "scale.md"
+
+_PROMPT: Final = "$ dedupe "
+_BLOCK: Final = re.compile(
+    r"^```console\n(?P<command>\$ dedupe .*?[^\\]\n)(?P<shown>.*?)^```", re.MULTILINE | re.DOTALL
+)
+
+
+def figures_of(result: Scale, machine: Machine) -> Measured:
+    """The constants, from a complete result."""
+    if result.rebuild is None:
+        raise ValueError("a rebuild was not measured")
+    large = result.largest
+    base, per_id = result.memory_line()
+    limit = f" in {size_text(result.limit_bytes)} of memory" if result.limit_bytes else ""
+    return Measured(
+        source=(
+            f"`make bench-scale`, one partition with up to {count(large.keys)} ids{limit}, "
+            f"{machine.measured:%Y-%m-%d} on {machine.cpu}, {machine.cores} cores, the broker on the same"
+        ),
+        ids=large.keys,
+        messages_per_cpu_second=large.run.per_cpu_second,
+        messages_per_second=large.run.per_second,
+        bytes_per_id=large.bytes_per_id,
+        write_amplification=result.write_amplification,
+        memory_base_bytes=int(base),
+        memory_bytes_per_id=max(0.0, per_id),
+        start_seconds=large.restart.ready_seconds,
+        rebuild_per_second=result.rebuild.per_second,
+    )
+
+
+def write_figures(figures: Measured, path: Path = MEASURED, page: Path = SCALE_PAGE) -> None:
+    """Replace the constants, and what the page shows of them."""
+    path.write_text(figures.model_dump_json(by_alias=True, indent=2) + "\n")
+    measured.cache_clear()
+    page.write_text(with_outputs(page.read_text()))
+
+
+def with_outputs(text: str) -> str:
+    """A page in which each `dedupe` command has the output that it has now.
+
+    A command may go on behind a backslash. Raises RuntimeError for one that fails.
+    """
+    return _BLOCK.sub(
+        lambda block: f"```console\n{block['command']}{_output(block['command'])}```", text
+    )
+
+
+def _output(command: str) -> str:
+    arguments = shlex.split(command.removeprefix(_PROMPT).replace("\\\n", " "))
+    done = CliRunner().invoke(dedupe, arguments, prog_name="dedupe")
+    if done.exit_code != 0:
+        raise RuntimeError(f"{command.strip()}: {done.output}")
+    return done.output
+
+
+if __name__ == "__main__":
+    SCALE_PAGE.write_text(with_outputs(SCALE_PAGE.read_text()))

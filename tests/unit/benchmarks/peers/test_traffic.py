@@ -1,0 +1,15 @@
+"""The input of the peers."""
+
+import numpy as np
+
+from benchmarks.peers.traffic import partition_of_each
+from benchmarks.traffic import traffic
+
+
+def test_what_repeats_a_message_is_in_its_partition_and_both_have_about_half() -> None:
+    sent = traffic(20_000)
+
+    partitions = partition_of_each(sent)
+
+    assert np.array_equal(partitions, partitions[sent.first_at][sent.numbers])
+    assert np.allclose(np.bincount(partitions) / len(partitions), 0.5, atol=0.02)

@@ -17,7 +17,9 @@ CreateTopic = Callable[..., str]
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """One broker for the whole run; a test that kills brokers starts its own."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), heap="512m") as running:
+    # Nobody ends it: a machine that is busy with tests may stand still for longer than a short session.
+    directory = tmp_path_factory.mktemp("broker")
+    with EmbeddedBroker(directory, heap="512m", session_seconds=60) as running:
         yield running
 
 

@@ -21,6 +21,7 @@ _HEAP = "1g"
 _START_SECONDS = 240.0  # the first time it fetches its jars
 _STOP_SECONDS = 40.0
 _POLL_SECONDS = 0.1
+_SESSION_SECONDS = 60.0  # a machine that is busy with all the tests may stand still for seconds
 
 
 def ensure_broker(host: str) -> str:
@@ -83,7 +84,9 @@ def _serve(directory: Path, host: str) -> None:
     stopped = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    with EmbeddedBroker(directory, heap=_HEAP, host=host) as broker:
+    with EmbeddedBroker(
+        directory, heap=_HEAP, host=host, session_seconds=_SESSION_SECONDS
+    ) as broker:
         fresh = _BOOTSTRAP.with_suffix(".new")
         fresh.write_text(broker.bootstrap_servers)
         fresh.rename(_BOOTSTRAP)

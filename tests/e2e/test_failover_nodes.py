@@ -190,7 +190,8 @@ def wait_until_moved(stream: ClusterStream, partition: int, uid: str, node: str)
         pod = stream.kubectl.find("pod", stream.pod_name(partition))
         if pod is None or pod["metadata"]["uid"] == uid or pod["spec"].get("nodeName") == node:
             return False
-        return stream.status().partitions[partition].ready
+        told = stream.status().partitions[partition]
+        return told.ready and told.node_name not in {node, None}  # it was ready there, too
 
     stream.wait_until(moved, f"partition {partition} has moved", deadline_seconds=MOVED_SECONDS)
 

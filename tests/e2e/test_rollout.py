@@ -137,6 +137,6 @@ def wait_until_replaced(stream: ClusterStream, before: dict[str, str]) -> None:
 def wait_until_partition_passed(stream: ClusterStream, partition: int) -> None:
     end = stream.ends()[partition]
     stream.wait_until(
-        lambda: stream.committed().get(partition, 0) >= end,
+        lambda: stream.progress().get(partition, 0) >= end,
         f"offset {end} of partition {partition} is committed",
     )

@@ -110,7 +110,7 @@ def test_a_snapshot_asked_for_has_a_usable_stamped_copy_of_each_partition(
         assert entry.input_offset == stream.committed()[partition]
         assert (entry.keys or 0) > 0
         assert None not in (entry.window, entry.bytes, entry.started, entry.completed)
-        copy = stream.kubectl.json("get", VOLUME_SNAPSHOTS, str(entry.handle))
+        copy = stream.kubectl.get(VOLUME_SNAPSHOTS, str(entry.handle))
         assert copy["status"]["readyToUse"]
         assert copy["spec"]["source"]["persistentVolumeClaimName"] == claim_of(stream, partition)
         stamp = copy["metadata"]["annotations"]

@@ -86,7 +86,7 @@ def rungs(stream: ClusterStream) -> list[object]:
 
 def pod_of(stream: ClusterStream, partition: int) -> Object:
     """A partition's pod."""
-    return stream.kubectl.json("get", "pod", stream.pod_name(partition))
+    return stream.kubectl.get("pod", stream.pod_name(partition))
 
 
 def is_ready(pod: Object) -> bool:

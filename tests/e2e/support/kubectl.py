@@ -1,19 +1,23 @@
-"""kubectl, as a person would use it."""
+"""kubectl, as a person would use it, and what it would find."""
 
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.cluster.environment import Environment
+from tests.e2e.support.api_reader import ApiReader, ReadFailed, reader
 
 Object = dict[str, Any]
 
 _SECONDS = 120.0
+_DEFAULT = "default"
 
 
 class KubectlFailed(AssertionError):
-    """kubectl ended with an error; the message is what it said."""
+    """kubectl ended with an error, or would have; the message is what it said."""
 
 
 class Kubectl:
@@ -42,21 +46,31 @@ class Kubectl:
         assert done.returncode != 0, f"kubectl {' '.join(arguments)} was not refused: {done.stdout}"
         return done.stderr.strip()
 
-    def json(self, *arguments: str) -> Object:
-        """Return the object it answers with -o json. Raises KubectlFailed."""
-        found: Object = json.loads(self(*arguments, "-o", "json"))
+    def get(self, kind: str, name: str) -> Object:
+        """Return an object. Raises KubectlFailed."""
+        found = self.find(kind, name)
+        if found is None:
+            raise KubectlFailed(f"{kind} {name}: not found")
         return found
 
     def find(self, kind: str, name: str) -> Object | None:
-        """Return an object; None if there is none of that name."""
-        found = self("get", kind, name, "--ignore-not-found", "--show-managed-fields", "-o", "json")
-        return json.loads(found) if found else None
+        """Return an object; None if there is none of that name. Raises KubectlFailed."""
+        with self._reading() as read:
+            return read.find(kind, name, self._namespace or _DEFAULT)
 
-    def items(self, kind: str, selector: str | None = None) -> list[Object]:
-        """Return the objects of a kind, or of several with commas between."""
-        chosen = ["--selector", selector] if selector else []
-        found: list[Object] = self.json("get", kind, *chosen, "--show-managed-fields")["items"]
-        return found
+    def items(self, kinds: str, selector: str | None = None) -> list[Object]:
+        """Return the objects of a kind, or of several with commas between. Raises KubectlFailed."""
+        with self._reading() as read:
+            return [
+                item
+                for kind in kinds.split(",")
+                for item in read.items(kind, self._namespace or _DEFAULT, selector)
+            ]
+
+    def raw(self, path: str, *, timeout_seconds: float = _SECONDS) -> str:
+        """Return what the API server answers to a GET. Raises KubectlFailed."""
+        with self._reading() as read:
+            return read.raw(path, timeout_seconds=timeout_seconds)
 
     def apply(self, *objects: Object) -> None:
         """Apply objects. Raises KubectlFailed with the API server's refusal."""
@@ -65,6 +79,13 @@ class Kubectl:
     def patch(self, kind: str, name: str, changes: Object) -> None:
         """Merge changes into an object (JSON merge patch). Raises KubectlFailed."""
         self("patch", kind, name, "--type=merge", "--patch", json.dumps(changes))
+
+    @contextmanager
+    def _reading(self) -> Iterator[ApiReader]:
+        try:
+            yield reader(self._cluster.kubeconfig)
+        except ReadFailed as error:
+            raise KubectlFailed(str(error)) from error
 
     def _run(
         self, arguments: tuple[str, ...], given: str | None, timeout_seconds: float

@@ -1,8 +1,8 @@
 """Who leads, asked again and again from a thread of its own."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import combinations
-from threading import Event, Thread
+from threading import Event
 from typing import Self
 
 from tests.e2e.support.operator_pods import OperatorPods
@@ -14,17 +14,19 @@ class LeadersWatched:
     def __init__(self, operators: OperatorPods) -> None:
         self._operators = operators
         self._stop = Event()
-        self._thread = Thread(target=self._follow, name="leaders", daemon=True)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leaders")
+        self._following: Future[None]
         self.together: list[tuple[str, str]] = []
         self.led: list[str] = []
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._following = self._thread.submit(self._follow)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.shutdown()
+        self._following.result()  # what ended the watch ends the test
 
     def _follow(self) -> None:
         while not self._stop.is_set():

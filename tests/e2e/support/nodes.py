@@ -81,7 +81,7 @@ class Nodes:
         """Wait until Kubernetes has noticed; returns since when it says so."""
 
         def noticed() -> datetime | None:
-            node = self._kubectl.json("get", "node", name)
+            node = self._kubectl.get("node", name)
             return None if _ready(node) == "True" else _since(node)
 
         found = wait_for(

@@ -50,4 +50,4 @@ class OperatorPods:
     def _get(self, pod: str, path: str) -> str:
         proxy = f"/api/v1/namespaces/{self._namespace}/pods/{pod}:8080/proxy"
         # An answer from a pod that is going may never come.
-        return self._kubectl("get", "--raw", f"{proxy}/{path}", "--request-timeout=3s")
+        return self._kubectl.raw(f"{proxy}/{path}", timeout_seconds=3)

@@ -1,24 +1,26 @@
 """Operators as processes of this machine, each for one namespace: started, stopped at a write, counted."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Self
 
 import httpx
 
-from dedupe_local import tether
 from dedupe_local.broker import free_ports
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.environment import Environment
-from tests.cluster.paths import REPOSITORY
+from tests.e2e.support import operator_process
 from tests.e2e.support.kubectl import Kubectl
 
 _STOP_SECONDS = 15.0
 _DEPLOYMENT = "deployment/dedupestream-operator"
+
+# Tests start hundreds of operators, and importing one takes two CPU seconds: these are forked from a process that has.
+_operators = get_context("forkserver")
+_operators.set_forkserver_preload([operator_process.__name__])
 
 
 class LocalOperator:
@@ -28,32 +30,26 @@ class LocalOperator:
         self._cluster = cluster
         self._namespace = namespace
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkServerProcess | None = None
         self._port = 0
 
     def start(self, *, stop_after_writes: int | None = None) -> None:
         """Start it; with `stop_after_writes` it is gone right after so many writes to the API server."""
         (self._port,) = free_ports(1)
-        program = ["dedupe_operator"]
-        if stop_after_writes is not None:
-            program = ["tests.e2e.support.stopping_operator", str(stop_after_writes)]
-        command: list[str | Path] = [sys.executable, "-m", *program]
-        command += [f"--namespace={self._namespace}", f"--lease-namespace={self._namespace}"]
-        command += [f"--worker-image={self._cluster.worker_image}", "--identity=here"]
-        command += [f"--http=127.0.0.1:{self._port}"]
-        env = {
-            **os.environ,
-            "KUBECONFIG": self._cluster.kubeconfig,
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        with self._log.open("ab") as log:
-            self._process = tether.spawn(command, output=log, env=env)
+        arguments = [f"--namespace={self._namespace}", f"--lease-namespace={self._namespace}"]
+        arguments += [f"--worker-image={self._cluster.worker_image}", "--identity=here"]
+        arguments += [f"--http=127.0.0.1:{self._port}"]
+        self._process = _operators.Process(
+            target=operator_process.run,
+            args=(arguments, self._cluster.kubeconfig, self._log, stop_after_writes),
+        )
+        self._process.start()
 
     @property
     def exit_code(self) -> int | None:
         """How it ended, None while it runs."""
         assert self._process is not None
-        return self._process.poll()
+        return self._process.exitcode
 
     def writes(self) -> float:
         """Writes to the API server since its start, its Lease apart."""
@@ -73,7 +69,10 @@ class LocalOperator:
     def stop(self) -> None:
         """Ask it to stop."""
         if self._process is not None:
-            tether.stop([self._process], deadline_seconds=_STOP_SECONDS)
+            self._process.terminate()
+            self._process.join(_STOP_SECONDS)
+            self._process.kill()  # if it is still there
+            self._process.join()
             self._process = None
 
     def __enter__(self) -> Self:

@@ -70,10 +70,7 @@ class Scene:
 
     def statuses(self) -> dict[str, StreamStatus]:
         """The status of each stream of the namespace; an empty one if it judges an older generation."""
-        return {
-            stream["metadata"]["name"]: _current(stream)
-            for stream in self.kubectl.json("get", KIND)["items"]
-        }
+        return {stream["metadata"]["name"]: _current(stream) for stream in self.kubectl.items(KIND)}
 
 
 def _current(stream: dict[str, Any]) -> StreamStatus:

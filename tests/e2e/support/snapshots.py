@@ -70,7 +70,7 @@ class Snapshots:
 
     def status(self, name: str) -> SnapshotStatus:
         """What is said of one; an empty status if nothing is yet. Raises KubectlFailed."""
-        found = self._kubectl.json("get", SNAPSHOTS, name)
+        found = self._kubectl.get(SNAPSHOTS, name)
         return SnapshotStatus.model_validate(found.get("status") or {})
 
     def all(self) -> list[Made]:
@@ -119,7 +119,7 @@ def foreign_copy(stream: ClusterStream, name: str) -> str:
 
 def uid_of(stream: ClusterStream, volume_snapshot: str) -> str:
     """The UID of a VolumeSnapshot. Raises KubectlFailed if there is none."""
-    uid: str = stream.kubectl.json("get", VOLUME_SNAPSHOTS, volume_snapshot)["metadata"]["uid"]
+    uid: str = stream.kubectl.get(VOLUME_SNAPSHOTS, volume_snapshot)["metadata"]["uid"]
     return uid
 
 

@@ -1,18 +1,15 @@
 """An operator that is gone right after one of its writes, as if it was killed there.
 
-`python -m tests.e2e.support.stopping_operator WRITES OPERATOR-ARGUMENT...`: of the writes counted from its start, the
-last one it makes is number WRITES. What it asks a worker to do counts as well as what it writes to the API server.
+What it asks a worker to do counts as well as what it writes to the API server.
 """
 
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
 from typing import Final
 
 from dedupe_operator import process
-from dedupe_operator.cli import main
 from dedupe_operator.kubernetes_api import KubernetesApi, Resource
 from dedupe_operator.labels import Object
 from dedupe_operator.workers import Workers
@@ -72,8 +69,8 @@ class StoppingWorkers(Workers):
             return super().post(pod, path, body, admin_token)
 
 
-if __name__ == "__main__":
-    _writes.left = int(sys.argv.pop(1))
+def stop_after(writes: int) -> None:
+    """Have this process end with STOPPED after so many writes from now on."""
+    _writes.left = writes
     process.KubernetesApi = StoppingApi  # type: ignore[attr-defined] # the seam
     process.Workers = StoppingWorkers  # type: ignore[attr-defined] # the other one
-    main()

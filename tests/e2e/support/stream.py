@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ READY_SECONDS = 120.0
 
 KIND = f"dedupestreams.{GROUP}"
 
-_POLL_SECONDS = 0.5  # each a kubectl
+_POLL_SECONDS = 0.5  # each some reads from the API server
 
 Held = TypeVar("Held")
 
@@ -66,7 +67,7 @@ class ClusterStream(TestStream):
 
     def get(self) -> Object:
         """The object as it is now. Raises KubectlFailed."""
-        return self.kubectl.json("get", KIND, self.name)
+        return self.kubectl.get(KIND, self.name)
 
     def status(self) -> StreamStatus:
         """Its status; an empty one if the operator has not written any."""
@@ -116,23 +117,33 @@ class ClusterStream(TestStream):
         return f"{self.name}-{partition}-0"
 
     def worker_status(self, partition: int) -> WorkerStatus:
-        """GET /status of a worker, through the API server. Raises KubectlFailed."""
+        """GET /status of a worker, through the API server, once it answers: its pod may be a new one."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.pod_name(partition)}:8080"
-        return WorkerStatus.model_validate_json(
-            self.kubectl("get", "--raw", f"{path}/proxy/status")
-        )
+
+        def answer() -> str | None:
+            with suppress(KubectlFailed):
+                return self.kubectl.raw(f"{path}/proxy/status")
+            return None
+
+        said = self.wait_until(answer, f"the worker of partition {partition} answers")
+        assert said is not None
+        return WorkerStatus.model_validate_json(said)
 
     def duplicates(self) -> int:
         """How many duplicates its workers have found since they started."""
         statuses = map(self.worker_status, range(self.partitions))
         return sum(status.counts.duplicates for status in statuses)
 
-    def starts(self) -> list[str | None]:
+    def starts(self) -> list[str]:
         """How each worker came to know, at its start, what its store holds: `Tail` is from the store."""
-        reconciled = (
-            self.worker_status(partition).reconcile for partition in range(self.partitions)
+        return [self._start(partition) for partition in range(self.partitions)]
+
+    def _start(self, partition: int) -> str:
+        told = self.wait_until(
+            lambda: self.worker_status(partition).reconcile, f"partition {partition} is reconciled"
         )
-        return [one.reason if one else None for one in reconciled]
+        assert told is not None
+        return told.reason
 
     # -- waiting for it ----------------------------------------------------------------------------
 
@@ -187,10 +198,11 @@ class ClusterStream(TestStream):
         ends = self.ends()
 
         def passed() -> bool:
-            committed = self.committed()
+            committed = self.progress()
             return all(committed.get(partition, 0) >= end for partition, end in ends.items())
 
         self.wait_until(passed, f"{ends} is committed", deadline_seconds=deadline_seconds)
+        self.settle()
 
     def wait_until(
         self, condition: Callable[[], Held], what: str, *, deadline_seconds: float = READY_SECONDS

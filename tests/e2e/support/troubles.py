@@ -273,7 +273,7 @@ def set_quota(scene: Scene, name: str, hard: Mapping[str, str]) -> None:
     )
 
     def holds() -> bool:
-        status = scene.kubectl.json("get", "resourcequota", name).get("status", {})
+        status = scene.kubectl.get("resourcequota", name).get("status", {})
         return bool(status.get("hard") == hard and status.get("used"))
 
     wait_for(holds, f"quota {name} holds", deadline_seconds=60, poll_seconds=0.5)

@@ -51,7 +51,7 @@ print(json.dumps({
 
 def volume_of(stream: ClusterStream, claim: str) -> str:
     """The PersistentVolume of a claim. Fails if it has none."""
-    name: str = stream.kubectl.json("get", CLAIMS, claim)["spec"]["volumeName"]
+    name: str = stream.kubectl.get(CLAIMS, claim)["spec"]["volumeName"]
     return name
 
 
@@ -127,7 +127,7 @@ def run_on_volumes(stream: ClusterStream, claims: list[str], program: str) -> st
 
 
 def _phase(kubectl: Kubectl, pod: str) -> str:
-    phase: str = kubectl.json("get", "pod", pod)["status"]["phase"]
+    phase: str = kubectl.get("pod", pod)["status"]["phase"]
     return phase
 
 

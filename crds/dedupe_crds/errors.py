@@ -159,6 +159,7 @@ SENTENCES: dict[str, Callable[[ErrorDetails, FieldInfo | None], str]] = {
     "string_type": _not_text,
     "invalid_key": _is_not("a field name; put it in quotes if it is meant so"),
     "int_type": _is_not("a whole number"),
+    "float_type": _is_not("a number with a point, such as 0.9"),
     "bool_type": _is_not("true or false"),
     "dict_type": _is_not("a mapping of names to values"),
     "model_type": _is_not("a mapping of fields"),

@@ -27,6 +27,16 @@ def load_manifest(path: Path) -> DedupeStream:
         ManifestError: the file cannot be read, is not YAML, or holds no single valid DedupeStream.
     """
     source = str(path)
+    return parse_manifest(_only_stream(read_yaml(path), source), source)
+
+
+def read_yaml(path: Path) -> list[Any]:
+    """Read the documents of a YAML file; a field that is written twice is an error.
+
+    Raises:
+        ManifestError: the file cannot be read, or is not YAML.
+    """
+    source = str(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -34,11 +44,10 @@ def load_manifest(path: Path) -> DedupeStream:
     except UnicodeDecodeError as error:
         raise ManifestError(source, [f"is not UTF-8 text: byte {error.start} is not"]) from error
     try:
-        documents = [document for document in yaml.load_all(text, _Loader) if document is not None]
+        return [document for document in yaml.load_all(text, _Loader) if document is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # The loader lets a date such as 2026-02-31 and a text nested too deep fail in Python's way.
         raise ManifestError(source, [_yaml_problem(error)]) from error
-    return parse_manifest(_only_stream(documents, source), source)
 
 
 def parse_manifest(document: object, source: str) -> DedupeStream:

@@ -81,7 +81,7 @@ def _type(field: Schema) -> str:
     if "enum" in field:
         return ", ".join(f"`{choice}`" for choice in field["enum"])
     if "minimum" in field and "maximum" in field:
-        return f"integer, {field['minimum']} to {field['maximum']}"
+        return f"{field['type']}, {field['minimum']} to {field['maximum']}"
     if field.get("x-kubernetes-int-or-string"):
         return "size"
     if field.get("additionalProperties"):

@@ -103,9 +103,9 @@ def duration_between(least: str, most: str) -> FieldRule:
     )
 
 
-def never_changes(what: str, of: str = "stream") -> FieldRule:
-    """A field that is given once, with the stream, or with another kind of object."""
-    return FieldRule(cel="self == oldSelf", says=f"{what} never changes; make another {of} instead")
+def never_changes(what: str, instead: str = "make another stream instead") -> FieldRule:
+    """A field that is given once, with its object."""
+    return FieldRule(cel="self == oldSelf", says=f"{what} never changes; {instead}")
 
 
 class BrokenRuleError(ValueError):

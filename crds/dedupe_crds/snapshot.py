@@ -118,6 +118,6 @@ class DedupeSnapshot(Model):
     api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="Version of this API.")
     kind: Literal["DedupeSnapshot"] = Field(description="What this object is.")
     metadata: SnapshotMetadata = Field(description="Its name and namespace.")
-    spec: Annotated[SnapshotSpec, never_changes("the spec of a snapshot", of="snapshot")] = Field(
-        description="What is to be copied."
-    )
+    spec: Annotated[
+        SnapshotSpec, never_changes("the spec of a snapshot", "make another snapshot instead")
+    ] = Field(description="What is to be copied.")

@@ -9,20 +9,26 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, model_validator
 
 from dedupe_crds.flow import (
+    Conflicts,
+    Delivery,
     Duplicates,
     IdSource,
     Input,
     Kafka,
+    Late,
     Mode,
     Output,
 )
 from dedupe_crds.model import Model
 from dedupe_crds.names import StreamName
+from dedupe_crds.quantity import MIB
 from dedupe_crds.rules import never_changes, rule
 from dedupe_crds.store import (
+    TABLE_BYTES_CEL,
     Snapshots,
     Storage,
     Store,
+    slot_bytes,
 )
 from dedupe_crds.worker import Failover, Worker
 
@@ -46,6 +52,56 @@ _API_SERVER_METADATA = frozenset(
         "selfLink",
     }
 )
+
+
+def _table_bytes(store: Store, duplicates: Duplicates, conflicts: Conflicts) -> float:
+    """What a table of fixed size takes at least; 0 where there is none."""
+    table = store.inverse_bloom
+    return table.least_bytes(slot_bytes(duplicates, conflicts)) if table else 0.0
+
+
+def _table_fits(times: float) -> str:
+    """CEL for: the volume has so many times what a table of fixed size takes at least."""
+    return (
+        "!has(self.store.inverseBloom) || !isQuantity(string(self.storage.size)) || "
+        f"quantity(string(self.storage.size)).asApproximateFloat() >= {times} * {TABLE_BYTES_CEL}"
+    )
+
+
+_OTHER_ID = (
+    "make another stream with an output topic of its own instead, and bring past ids along by "
+    "`dedupe bootstrap` (docs/bootstrap.md)"
+)
+_OWN_TOPIC = "must differ from spec.input.topic, spec.output.topic, and that with -filters or -owners behind it"
+
+
+def _own_topic_cel(field: str) -> str:
+    return (
+        f"!has(self.{field}.topic) || !(self.{field}.topic in [self.input.topic, self.output.topic, "
+        "self.output.topic + '-filters', self.output.topic + '-owners'])"
+    )
+
+
+def _is_own_topic(topic: str | None, source: Input, target: Output) -> bool:
+    notes = (f"{target.topic}-filters", f"{target.topic}-owners")
+    return topic not in (source.topic, target.topic, *notes)
+
+
+_OWNERS = (
+    "writes to spec.output.topic with -owners behind it, which must have at most 249 characters and "
+    "differ from spec.input.topic"
+)
+
+
+def _owners_topic_cel(field: str) -> str:
+    return (
+        f"!has(self.{field}.topic) || size(self.output.topic) <= 242 && "
+        "self.output.topic + '-owners' != self.input.topic"
+    )
+
+
+def _has_owners_topic(topic: str | None, source: Input, target: Output) -> bool:
+    return topic is None or (len(target.topic) <= 242 and f"{target.topic}-owners" != source.topic)
 
 
 class Metadata(Model):
@@ -75,11 +131,23 @@ class Spec(Model):
     kafka: Kafka = Field(description="The Kafka cluster.")
     input: Input = Field(description="What is read.")
     output: Output = Field(description="What is written.")
-    id: Annotated[IdSource, never_changes("the id")] = Field(
+    id: Annotated[IdSource, never_changes("the id", instead=_OTHER_ID)] = Field(
         description="What makes two messages the same."
     )
     store: Store = Field(default=Store(), description="How ids that were seen are remembered.")
     duplicates: Duplicates = Field(default=Duplicates(), description="What becomes of a duplicate.")
+    conflicts: Conflicts = Field(
+        default=Conflicts(),
+        description="What becomes of a message that has the id of another and not its content.",
+    )
+    late: Late = Field(
+        default=Late(), description="What becomes of a message that is too old to be judged."
+    )
+    delivery: Delivery = Field(
+        default=Delivery.EXACTLY_ONCE,
+        description="ExactlyOnce: by Kafka's transactions. AtLeastOnce: for brokers without them; a "
+        "crash may pass some messages on again, and none is lost.",
+    )
     mode: Mode = Field(
         default=Mode.ENFORCE,
         description="Enforce: duplicates are removed. Observe: they are only counted, and "
@@ -111,23 +179,88 @@ class Spec(Model):
     @rule(
         "input",
         "output",
+        below="topic",
+        cel="!has(self.output.filter) || self.output.topic + '-filters' != self.input.topic",
+        says="with -filters behind it must differ from spec.input.topic: a worker would read the "
+        "filters that it wrote",
+    )
+    @staticmethod
+    def _filters_are_not_the_input(source: Input, target: Output) -> bool:
+        return target.filter is None or f"{target.topic}-filters" != source.topic
+
+    @rule(
+        "input",
+        "output",
         "duplicates",
         below="topic",
-        cel="!has(self.duplicates.topic) || "
-        "!(self.duplicates.topic in [self.input.topic, self.output.topic])",
-        says="must differ from spec.input.topic and spec.output.topic",
+        cel=_own_topic_cel("duplicates"),
+        says=_OWN_TOPIC,
     )
     @staticmethod
     def _duplicates_have_their_own_topic(
         source: Input, target: Output, duplicates: Duplicates
     ) -> bool:
-        return duplicates.topic not in (source.topic, target.topic)
+        return _is_own_topic(duplicates.topic, source, target)
+
+    @rule(
+        "input",
+        "output",
+        "conflicts",
+        below="topic",
+        cel=_own_topic_cel("conflicts"),
+        says=_OWN_TOPIC,
+    )
+    @staticmethod
+    def _conflicts_have_their_own_topic(
+        source: Input, target: Output, conflicts: Conflicts
+    ) -> bool:
+        return _is_own_topic(conflicts.topic, source, target)
+
+    @rule(
+        "input",
+        "output",
+        "duplicates",
+        below="policy",
+        cel=_owners_topic_cel("duplicates"),
+        says=_OWNERS,
+    )
+    @staticmethod
+    def _owners_have_a_topic_to_tell_of_duplicates(
+        source: Input, target: Output, duplicates: Duplicates
+    ) -> bool:
+        return _has_owners_topic(duplicates.topic, source, target)
+
+    @rule(
+        "input",
+        "output",
+        "conflicts",
+        below="policy",
+        cel=_owners_topic_cel("conflicts"),
+        says=_OWNERS,
+    )
+    @staticmethod
+    def _owners_have_a_topic_to_tell_of_conflicts(
+        source: Input, target: Output, conflicts: Conflicts
+    ) -> bool:
+        return _has_owners_topic(conflicts.topic, source, target)
+
+    @rule(
+        "input",
+        "output",
+        "late",
+        below="topic",
+        cel=_own_topic_cel("late"),
+        says=_OWN_TOPIC,
+    )
+    @staticmethod
+    def _late_messages_have_their_own_topic(source: Input, target: Output, late: Late) -> bool:
+        return _is_own_topic(late.topic, source, target)
 
     @rule(
         "store",
         "storage",
         below="size",
-        cel="!isQuantity(string(self.storage.size)) || "
+        cel="self.store.type == 'InverseBloom' || !isQuantity(string(self.storage.size)) || "
         "!isQuantity(string(self.store.window.maxBytes)) || "
         "quantity(string(self.storage.size)).asApproximateFloat() >= "
         "1.25 * quantity(string(self.store.window.maxBytes)).asApproximateFloat()",
@@ -135,13 +268,29 @@ class Spec(Model):
     )
     @staticmethod
     def _volume_holds_the_window(store: Store, storage: Storage) -> bool:
-        return 4 * storage.size >= 5 * store.window.max_bytes
+        return store.inverse_bloom is not None or 4 * storage.size >= 5 * store.window.max_bytes
+
+    @rule(
+        "store",
+        "duplicates",
+        "conflicts",
+        "storage",
+        below="size",
+        cel=_table_fits(1.25),
+        says="must be at least 1.25 times what spec.store.inverseBloom takes, or the volume would run full",
+    )
+    @staticmethod
+    def _volume_holds_the_table(
+        store: Store, duplicates: Duplicates, conflicts: Conflicts, storage: Storage
+    ) -> bool:
+        return storage.size >= 1.25 * _table_bytes(store, duplicates, conflicts)
 
     @rule(
         "store",
         "storage",
         "snapshots",
-        cel="!has(self.snapshots) || !isQuantity(string(self.storage.size)) || "
+        cel="!has(self.snapshots) || self.store.type == 'InverseBloom' || "
+        "!isQuantity(string(self.storage.size)) || "
         "!isQuantity(string(self.store.window.maxBytes)) || "
         "quantity(string(self.storage.size)).asApproximateFloat() >= "
         "2.25 * quantity(string(self.store.window.maxBytes)).asApproximateFloat()",
@@ -152,7 +301,55 @@ class Spec(Model):
     def _volume_holds_a_checkpoint(
         store: Store, storage: Storage, snapshots: Snapshots | None
     ) -> bool:
-        return snapshots is None or 4 * storage.size >= 9 * store.window.max_bytes
+        held = snapshots is None or store.inverse_bloom is not None
+        return held or 4 * storage.size >= 9 * store.window.max_bytes
+
+    @rule(
+        "store",
+        "duplicates",
+        "conflicts",
+        "storage",
+        "snapshots",
+        cel=f"!has(self.snapshots) || {_table_fits(2.25)}",
+        says="needs spec.storage.size to be at least 2.25 times what spec.store.inverseBloom takes: a "
+        "volume holds the newest checkpoint beside the store",
+    )
+    @staticmethod
+    def _volume_holds_a_checkpoint_of_the_table(
+        store: Store,
+        duplicates: Duplicates,
+        conflicts: Conflicts,
+        storage: Storage,
+        snapshots: Snapshots | None,
+    ) -> bool:
+        held = _table_bytes(store, duplicates, conflicts)
+        return snapshots is None or storage.size >= 2.25 * held
+
+    @rule(
+        "store",
+        "duplicates",
+        "conflicts",
+        "worker",
+        below="resources",
+        cel="!has(self.store.inverseBloom) || !has(self.worker.resources) || "
+        "!has(self.worker.resources.limits) || !('memory' in self.worker.resources.limits) || "
+        "!isQuantity(string(self.worker.resources.limits['memory'])) || "
+        "quantity(string(self.worker.resources.limits['memory'])).asApproximateFloat() >= "
+        f"{TABLE_BYTES_CEL} + 100663296.0",
+        says="must leave 96Mi of limits.memory beside what spec.store.inverseBloom takes",
+    )
+    @staticmethod
+    def _memory_holds_the_table(
+        store: Store, duplicates: Duplicates, conflicts: Conflicts, worker: Worker
+    ) -> bool:
+        limit = worker.resources.memory_limit
+        held = _table_bytes(store, duplicates, conflicts)
+        return store.inverse_bloom is None or limit is None or limit >= held + 96 * MIB
+
+    @property
+    def table_bytes(self) -> float:
+        """What the table of a partition takes at least; 0 with a store of another type."""
+        return _table_bytes(self.store, self.duplicates, self.conflicts)
 
 
 class DedupeStream(Model):

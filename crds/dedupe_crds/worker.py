@@ -7,7 +7,7 @@ from pydantic import Field, StrictInt
 
 from dedupe_crds.model import Model
 from dedupe_crds.names import ImageName
-from dedupe_crds.quantity import MIB, ByteSize, Duration, ResourceQuantity
+from dedupe_crds.quantity import MIB, ByteSize, Duration, ResourceQuantity, parse_size
 from dedupe_crds.rules import duration_between, rule, size_between
 
 ResourceList = Annotated[dict[str, ResourceQuantity], Field(max_length=32)]
@@ -27,6 +27,14 @@ class Resources(Model):
 
     requests: ResourceList = Field(default={}, description="What a worker is sure to get.")
     limits: ResourceList = Field(default={}, description="What a worker may use at most.")
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Bytes of memory that a worker may use; None if that is not bounded, or told in thousandths of a byte."""
+        try:
+            return parse_size(self.limits["memory"])
+        except (KeyError, ValueError):
+            return None
 
 
 class Tuning(Model):

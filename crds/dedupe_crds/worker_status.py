@@ -90,6 +90,12 @@ class Counts(_Report):
     redelivered: int = Field(
         default=0, description="Records read again whose output was already committed."
     )
+    conflicts: int = Field(
+        default=0, description="Of the duplicates: with another content than what they repeat."
+    )
+    late: int = Field(
+        default=0, description="Records too old to be judged: passed on, or routed to a topic."
+    )
     without_id: int = Field(default=0, description="Records that carry no id and were passed on.")
     transactions: int = Field(default=0, description="Transactions committed.")
     aborted_transactions: int = Field(default=0, description="Transactions aborted.")
@@ -98,7 +104,10 @@ class Counts(_Report):
 class WindowStatus(_Report):
     """What the worker remembers."""
 
-    seconds: float = Field(description="Age of the oldest id still remembered.")
+    seconds: float = Field(
+        description="Age of the oldest id still remembered; of a table of fixed size, the age at which "
+        "half of the ids are lost."
+    )
     bytes: int = Field(description="Disk space the ids take.")
     keys: int = Field(description="Ids remembered, as the store estimates them.")
     generations: int = Field(description="Generations that hold ids.")
@@ -106,6 +115,33 @@ class WindowStatus(_Report):
         description="Ids younger than the window were lost or dropped for size."
     )
     healthy: bool = Field(description="The window is longer than alertBelow, or still filling.")
+
+
+class IdOwner(_Report):
+    """The record that an id was first seen in."""
+
+    partition: int = Field(description="Partition of the input.")
+    offset: int = Field(description="Offset in it.")
+
+
+class IdStatus(_Report):
+    """What a store knows of an id."""
+
+    id: str = Field(description="The id as it was asked for.")
+    known: bool = Field(description="A message with this id is a duplicate.")
+    owner: IdOwner | None = Field(
+        default=None, description="The record it was first seen in, if that is known."
+    )
+    timestamp: datetime | None = Field(
+        default=None, description="Timestamp of that record; only where duplicates are routed."
+    )
+    generation: str | None = Field(default=None, description="Part of the store that has it.")
+    seen_after: datetime | None = Field(
+        default=None, description="When the first id of that part was seen."
+    )
+    seen_before: datetime | None = Field(
+        default=None, description="When the last id of that part was seen."
+    )
 
 
 class ReconcileStatus(_Report):

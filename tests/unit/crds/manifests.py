@@ -270,7 +270,12 @@ RELATIONS = [
     ),
     BadManifest(
         {"spec.duplicates": {"policy": "Topic", "topic": "orders-clean"}},
-        [("spec.duplicates.topic", "'orders-clean' must differ from spec.input.topic and")],
+        [
+            (
+                "spec.duplicates.topic",
+                "'orders-clean' must differ from spec.input.topic, spec.output",
+            )
+        ],
     ),
     BadManifest(
         {"spec.store.window.maxBytes": "20Gi"},
@@ -305,6 +310,139 @@ RELATIONS = [
         [("spec.snapshots", "needs spec.storage.size to be at least 2.25 times")],
     ),
 ]
+
+
+def bad_route(field: str, value: object, at: str, hint: str) -> BadManifest:
+    """A field about a topic beside the output that is wrong."""
+    return BadManifest({f"spec.{field}": value}, [(f"spec.{field}{at}", hint)])
+
+
+ROUTES = [
+    *(
+        bad_route(
+            field, {"policy": "Topic", "topic": "a/b"}, ".topic", "must be a Kafka topic name"
+        )
+        for field in ("conflicts", "late")
+    ),
+    bad_route("conflicts", {"policy": "Topic"}, ".topic", "must name a topic if"),
+    bad_route("conflicts", {"policy": "Ignore", "topic": "other"}, ".topic", "must be absent"),
+    bad_route(
+        "conflicts", {"policy": "Topic", "topic": "orders"}, ".topic", "'orders' must differ from"
+    ),
+    bad_route("late", {"policy": "Topic"}, ".topic", "must name a topic if"),
+    bad_route("late", {"policy": "Pass", "topic": "late"}, ".topic", "must be absent"),
+    bad_route(
+        "late",
+        {"policy": "Topic", "topic": "orders-clean-owners"},
+        ".topic",
+        "'orders-clean-owners' must differ from",
+    ),
+    bad_route("late", {"maxAge": "0s"}, ".maxAge", "must be from 1s to 3650d"),
+    BadManifest(
+        {
+            "spec.output.topic": "o" * 242,
+            "spec.output.filter": {"from": "Header", "name": "country"},
+        },
+        [("spec.output.filter", "at most 241 characters")],
+    ),
+    BadManifest(
+        {
+            "spec.input.topic": "clean-filters",
+            "spec.output": {"topic": "clean", "filter": {"from": "Header", "name": "country"}},
+        },
+        [
+            (
+                "spec.output.topic",
+                "'clean' with -filters behind it must differ from spec.input.topic",
+            )
+        ],
+    ),
+    *(
+        BadManifest(
+            {**topics, f"spec.{field}": {"policy": "Topic", "topic": "others"}},
+            [
+                (
+                    f"spec.{field}.policy",
+                    "'Topic' writes to spec.output.topic with -owners behind it",
+                )
+            ],
+        )
+        for field in ("duplicates", "conflicts")
+        for topics in (
+            {"spec.output.topic": "o" * 243},
+            {"spec.input.topic": "clean-owners", "spec.output.topic": "clean"},
+        )
+    ),
+    bad_route("output.filter", {"from": "Header"}, ".name", "must name the header if"),
+    bad_route("output.filter", {"from": "Header", "name": "a", "path": "$.a"}, ".path", "absent"),
+    bad_route(
+        "output.filter", {"from": "JsonPath", "path": "a.b"}, ".path", "must be a JSONPath that"
+    ),
+    bad_route("output.filter", {"from": "JsonPath"}, ".path", "must say where the value is"),
+    bad_route(
+        "output.filter",
+        {"from": "Header", "name": "a", "sizeBytes": 15},
+        ".sizeBytes",
+        "15 is out of bounds; allowed: 16 to 255",
+    ),
+]
+
+
+def bad_table(table: object, *problem: str, **others: Any) -> BadManifest:  # noqa: ANN401 # any field's value
+    """A table of fixed size that is wrong, and told of at a path below `spec.store.inverseBloom`, or elsewhere."""
+    below, hint = problem
+    path = below if below.startswith("spec") else f"spec.store.inverseBloom{below}"
+    store = {"type": "InverseBloom", "inverseBloom": table}
+    return BadManifest({"spec.store": store, **others}, [(path, hint)])
+
+
+DUPLICATES = {"spec.duplicates": {"policy": "Topic", "topic": "orders-again"}}
+CONFLICTS = {"spec.conflicts": {"policy": "Topic", "topic": "orders-odd"}}
+TABLES = [
+    BadManifest(
+        {"spec.store.type": "InverseBloom"},
+        [("spec.store.inverseBloom", "is required by spec.store.type: InverseBloom")],
+    ),
+    BadManifest(
+        {"spec.store.inverseBloom": {"slots": 5000}},
+        [("spec.store.inverseBloom", "must be absent otherwise")],
+    ),
+    bad_table({}, ".messages", "exactly one of slots, memory and messages (with retain)"),
+    bad_table({"slots": 5000, "memory": "1Gi"}, ".messages", "exactly one of slots"),
+    bad_table({"slots": 5000, "retain": 0.9}, ".retain", "0.9 belongs to"),
+    bad_table({"messages": 5000}, ".retain", "give both, or neither"),
+    bad_table({"messages": 10**12, "retain": 0.5}, ".retain", "takes more than 2^32 slots"),
+    bad_table({"messages": 5 * 10**9, "retain": 0.4}, ".retain", "takes more than 2^32 slots",
+              **{"spec.storage.size": "200Gi"}),
+    bad_table({"messages": 5000, "retain": 1.0}, ".retain", "1.0 is out of bounds"),
+    bad_table({"slots": 1023}, ".slots", "1023 is out of bounds; allowed: 1024 to 4294967296"),
+    bad_table({"slots": "5000"}, ".slots", "'5000' is not a whole number"),
+    bad_table({"memory": "1Ki"}, ".memory", "'1Ki' must be from 64Ki to 96Gi"),
+    bad_table({"slots": 10**9}, "spec.storage.size", "at least 1.25 times what spec.store.inverseBloom"),
+    bad_table({"memory": "18Gi"}, "spec.storage.size", "'20Gi' (the default) must be at least"),
+    bad_table({"messages": 10**8, "retain": 0.9}, "spec.storage.size", "or the volume would run full"),
+    bad_table({"messages": 4 * 10**9, "retain": 0.1}, "spec.storage.size", "at least 1.25 times what"),
+    bad_table({"slots": 600_000_000}, "spec.storage.size", "at least 1.25 times what", **DUPLICATES),
+    bad_table({"slots": 550_000_000}, "spec.storage.size", "at least 1.25 times what", **CONFLICTS),
+    bad_table({"messages": 10**9, "retain": 0.5}, "spec.storage.size", "at least 1.25", **CONFLICTS,
+              **{"spec.storage.size": "50Gi"}),
+    bad_table(
+        {"slots": 600_000_000}, "spec.snapshots", "at least 2.25 times what",
+        **{"spec.snapshots.provider": "CSI"},
+    ),
+    bad_table(
+        {"slots": 350_000_000}, "spec.snapshots", "at least 2.25 times what",
+        **{"spec.snapshots.provider": "CSI"}, **DUPLICATES,
+    ),
+    bad_table(
+        {"slots": 6_000_000}, "spec.worker.resources", "must leave 96Mi of limits.memory beside",
+        **{"spec.worker.resources": {"limits": {"memory": "256Mi"}}}, **DUPLICATES,
+    ),
+    bad_table(
+        {"memory": "161Mi"}, "spec.worker.resources", "must leave 96Mi of limits.memory beside",
+        **{"spec.worker.resources": {"limits": {"memory": "256Mi"}}},
+    ),
+]  # fmt: skip
 ALL_AT_ONCE = BadManifest(
     {
         "spec.kafak": {},
@@ -337,6 +475,8 @@ BAD_MANIFESTS = [
     *TEXTS,
     *SNAPSHOTS,
     *RELATIONS,
+    *ROUTES,
+    *TABLES,
     ALL_AT_ONCE,
 ]
 
@@ -350,6 +490,25 @@ GOOD_CHANGES: list[dict[str, Any]] = [
     {"spec.id": {"from": "JsonPath", "path": "$"}},
     {"spec.id": {"from": "Content"}},
     {"spec.duplicates": {"policy": "Topic", "topic": "orders-again"}},
+    {
+        "spec.duplicates": {"policy": "Topic", "topic": "orders-odd"},
+        "spec.conflicts": {"policy": "Topic", "topic": "orders-odd"},
+        "spec.late": {"policy": "Topic", "topic": "orders-odd", "maxAge": "7d"},
+    },
+    {
+        "spec.input.topic": "o" * 242 + "-filter",
+        "spec.output.topic": "o" * 242,
+        "spec.duplicates": {"policy": "Topic", "topic": "others"},
+        "spec.conflicts": {"policy": "Topic", "topic": "others"},
+    },
+    {"spec.input.topic": "clean-filters", "spec.output.topic": "clean", **DUPLICATES},
+    {
+        "spec.input.topic": "clean-owners",
+        "spec.output": {"topic": "clean", "filter": {"from": "Header", "name": "country"}},
+    },
+    {"spec.delivery": "AtLeastOnce"},
+    {"spec.output.filter": {"from": "Header", "name": "country", "sizeBytes": 255}},
+    {"spec.output.filter": {"from": "JsonPath", "path": "$.order.country"}},
     {"spec.store.window.maxBytes": 16 * 1024**2, "spec.storage.size": "20Mi"},
     {"spec.store.window.maxBytes": "1.5Gi", "spec.storage.size": 2 * 1024**3},
     {"spec.store.window": {"maxAge": "1d12h", "alertBelow": "0s", "generations": 16}},
@@ -376,6 +535,31 @@ GOOD_CHANGES: list[dict[str, Any]] = [
         }
     },
     {"spec.snapshots.provider": "CSI", "spec.storage.size": "18Gi"},
+    {"spec.store": {"type": "InverseBloom", "inverseBloom": {"slots": 1024}}},
+    {"spec.store": {"type": "InverseBloom", "inverseBloom": {"slots": 700_000_000}}},
+    {"spec.store": {"type": "InverseBloom", "inverseBloom": {"slots": 550_000_000}}, **DUPLICATES},
+    {"spec.store": {"type": "InverseBloom", "inverseBloom": {"slots": 500_000_000}}, **CONFLICTS},
+    {
+        "spec.store": {"type": "InverseBloom", "inverseBloom": {"memory": "16Gi"}},
+        **DUPLICATES,
+        **CONFLICTS,
+    },
+    {
+        "spec.store": {"type": "InverseBloom", "inverseBloom": {"memory": "160Mi"}},
+        "spec.worker.resources.limits": {"memory": "256Mi", "cpu": 2},
+    },
+    {
+        "spec.store": {"type": "InverseBloom", "inverseBloom": {"memory": "1Gi"}},
+        "spec.storage.size": "1.25Gi",
+    },
+    {
+        "spec.store": {
+            "type": "InverseBloom",
+            "inverseBloom": {"messages": 3_600_000, "retain": 0.9},
+        },
+        "spec.snapshots.provider": "CSI",
+        "spec.storage.size": "2Gi",
+    },
     {"spec.worker.resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}},
     {"spec.worker.tuning": {"commitInterval": "30s", "maxTransactionRecords": 10_000}},
 ]

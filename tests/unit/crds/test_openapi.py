@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from dedupe_crds import generate
 from dedupe_crds.manifest import ManifestError, parse_manifest
 from dedupe_crds.openapi import CUSTOM_RESOURCES, SNAPSHOTS, STREAMS, CustomResource
+from dedupe_crds.reference import reference_pages
 from tests.unit.crds.manifests import BAD_MANIFESTS, MINIMAL, changed
 
 Schema = dict[str, Any]
@@ -198,6 +199,12 @@ def test_printer_columns_lead_to_fields_of_the_schema(
 
 def test_the_generated_files_are_current() -> None:
     assert generate.differences(generate.ROOT) == []
+
+
+def test_the_reference_tells_shares_from_whole_numbers() -> None:
+    page = reference_pages(CUSTOM_RESOURCES)
+    assert "| `spec.store.inverseBloom.retain` | number, 0.01 to 0.999 |" in page
+    assert "| `spec.store.window.generations` | integer, 2 to 16 |" in page
 
 
 def test_check_prints_what_differs_and_fails(

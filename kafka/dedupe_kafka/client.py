@@ -30,7 +30,6 @@ _OURS: Final = frozenset(
         "delivery.report.only.error",
         "enable.auto.commit",
         "enable.auto.offset.store",
-        "enable.idempotence",
         "enable.partition.eof",
         "group.id",
         "group.instance.id",
@@ -98,7 +97,7 @@ _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
     (
         frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}),
         RecordTooLarge,
-        "raise max.message.bytes of the output topic",
+        "raise max.message.bytes of the output topic, or of the topic that it is routed to",
     ),
     (
         frozenset({KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP}),

@@ -2,9 +2,10 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import (
@@ -22,7 +23,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     ResourceType,
 )
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.stream import DedupeStream, Spec
+from dedupe_kafka.beside import (
+    check_notes,
+    check_routed,
+    notes_config,
+    notes_topics,
+    routed_config,
+    routed_topics,
+)
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
 from dedupe_kafka.topic import Topic, TopicProblem, check, config_for
@@ -33,6 +42,9 @@ _REACHABLE = "check that Kafka runs there and can be reached from here"
 _TIMING = re.compile(r" \(after \d+ms in state .*\)")
 
 T = TypeVar("T")
+
+_Check = Callable[[Topic, Topic], Iterator[TopicProblem]]
+"""Of the output and of a topic beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +72,18 @@ class PartitionState:
     end: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class TopicState:
+    """A topic's UUID (one deleted and created again has another), and what its partitions hold, by number.
+
+    `lows` are the first offsets that are kept, `ends` the last stable ones.
+    """
+
+    id: str
+    lows: dict[int, int]
+    ends: dict[int, int]
+
+
 class Cluster:
     """A Kafka cluster, reached with the user's client properties; one request takes at most twice `timeout_seconds`.
 
@@ -85,11 +109,11 @@ class Cluster:
         self._admin = made(AdminClient, config)
 
     def ensure_output(self, stream: DedupeStream) -> StreamTopics:
-        """Create the output topic if it is absent, or check the one that is there.
+        """Create the output topic and those beside it if they are absent, or check those that are there.
 
         Raises:
             TopicMissing: the input topic is absent.
-            NotAuthorized, TopicRefused: the output topic is absent, and may not be created so.
+            NotAuthorized, TopicRefused: a topic is absent, and may not be created so.
         """
         source = self.topic(stream.spec.input.topic)
         if source is None:
@@ -104,8 +128,29 @@ class Cluster:
             config = config_for(source, max_age)
             created = self.create(name, source.partitions, source.replication_factor, config)
             output = self.wait_for(name)
-        problems = () if created else tuple(check(source, output, max_age))
-        return StreamTopics(partitions=source.partitions, problems=problems, created=created)
+        problems = [] if created else check(source, output, max_age)
+        problems += self._ensure_beside(stream.spec, source, output)
+        problems.sort(key=lambda problem: not problem.fatal)
+        return StreamTopics(partitions=source.partitions, problems=tuple(problems), created=created)
+
+    def _ensure_beside(self, spec: Spec, source: Topic, output: Topic) -> Iterator[TopicProblem]:
+        for name in routed_topics(spec):
+            config = routed_config(source)
+            yield from self._ensure(name, output, config, partial(check_routed, source))
+        for name in notes_topics(spec):
+            yield from self._ensure(name, output, notes_config(output), check_notes)
+
+    def _ensure(
+        self,
+        name: str,
+        output: Topic,
+        config: Mapping[str, str],
+        problems: _Check,
+    ) -> Iterator[TopicProblem]:
+        if (found := self.topic(name)) is not None:
+            yield from problems(output, found)
+        elif self.create(name, output.partitions, output.replication_factor, config):
+            self.wait_for(name)
 
     def topic(self, name: str) -> Topic | None:
         """Describe a topic; None if there is none of that name."""
@@ -143,18 +188,19 @@ class Cluster:
 
     def end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
         """Return the offset after the last committed record of each partition."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
-        asked = {TopicPartition(topic, p): latest for p in range(partitions)}
-        futures = self._admin.list_offsets(
-            asked,
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._timeout_seconds,
+        return self._offsets(topic, range(partitions), OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
+
+    def topic_state(self, name: str) -> TopicState:
+        """Return what a topic holds now. Raises TopicMissing if it is absent."""
+        described = self._admin.describe_topics(
+            TopicCollection([name]), request_timeout=self._timeout_seconds
         )
-        action = f"asking for the end offsets of {topic}"
-        return {
-            where.partition: self._answer(future, action).offset
-            for where, future in futures.items()
-        }
+        found = self._answer(described[name], f"describing topic {name}")
+        lows, ends = (
+            self._offsets(name, range(len(found.partitions)), spec)
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
+        )
+        return TopicState(id=str(found.topic_id), lows=lows, ends=ends)
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
         """Return the state of one partition of a stream's topics, which must be there."""
@@ -167,20 +213,22 @@ class Cluster:
             for name in names
         ]
         low, end = (
-            self._offset(names[1], partition, spec)
+            self._offsets(names[1], [partition], spec)[partition]
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
         )
         return PartitionState(input_topic_id=ids[0], output_topic_id=ids[1], low=low, end=end)
 
-    def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
-        where = TopicPartition(topic, partition)
+    def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         futures = self._admin.list_offsets(
-            {where: spec},
+            {TopicPartition(topic, p): spec for p in partitions},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=self._timeout_seconds,
         )
-        found = self._answer(futures[where], f"asking for offsets of {topic}/{partition}")
-        return int(found.offset)
+        action = f"asking for offsets of {topic}"
+        return {
+            where.partition: int(self._answer(future, action).offset)
+            for where, future in futures.items()
+        }
 
     def _config(self, name: str) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, name)

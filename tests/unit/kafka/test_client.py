@@ -34,7 +34,6 @@ GUARANTEES = [
     "bootstrap.servers",
     "enable.auto.commit",
     "enable.auto.offset.store",
-    "enable.idempotence",
     "enable.partition.eof",
     "group.id",
     "isolation.level",

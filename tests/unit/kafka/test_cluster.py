@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import (
@@ -16,7 +17,7 @@ from dedupe_kafka.errors import (
     TopicMissing,
     TopicRefused,
 )
-from tests.unit.crds.manifests import MINIMAL
+from tests.unit.crds.manifests import MINIMAL, changed
 
 STREAM = DedupeStream.model_validate(MINIMAL)
 INPUT, OUTPUT = STREAM.spec.input.topic, STREAM.spec.output.topic
@@ -220,3 +221,61 @@ def test_refused_credentials_are_named_for_what_they_are_until_kafka_answers(
 def test_a_property_that_is_not_librdkafkas_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"no\.such"):
         Cluster("here:1", {"no.such": "x"})
+
+
+ROUTING = parse_manifest(
+    changed(
+        {
+            "spec.duplicates": {"policy": "Topic", "topic": "again"},
+            "spec.late": {"policy": "Topic", "topic": "late"},
+            "spec.output.filter": {"from": "Header", "name": "country"},
+        }
+    ),
+    "routing",
+)
+BESIDE = ["again", "late", f"{OUTPUT}-filters", f"{OUTPUT}-owners"]
+
+
+def test_the_topics_beside_the_output_are_created_with_its_partitions(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    admin.topics[INPUT] = {**CONFIG, "retention.ms": "1000"}
+    topics = cluster.ensure_output(ROUTING)
+
+    assert topics.problems == ()
+    assert [(one.topic, one.num_partitions) for one in admin.created] == [
+        (name, 4) for name in (OUTPUT, *BESIDE)
+    ]
+    output, again, _, filters, _ = (one.config for one in admin.created)
+    assert again["retention.ms"] == "1000"
+    assert int(again["max.message.bytes"]) > int(output["max.message.bytes"])
+    assert (filters["retention.ms"], filters["retention.bytes"]) == (output["retention.ms"], "-1")
+
+
+def test_topics_beside_the_output_that_are_there_are_checked_the_fatal_problems_first(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    admin.topics[OUTPUT] = CONFIG
+    admin.topics["again"] = {**CONFIG, "retention.ms": "1"}
+    admin.topics[f"{OUTPUT}-filters"] = {**CONFIG, "retention.ms": "1"}
+    admin.topics[f"{OUTPUT}-owners"] = {**CONFIG, "cleanup.policy": "compact"}
+
+    problems = cluster.ensure_output(ROUTING).problems
+
+    assert [(problem.reason, problem.fatal) for problem in problems] == [
+        ("SideTopicCompacted", True),
+        ("SideMessagesTooSmall", False),
+        ("SideRetentionTooShort", False),
+    ]
+    assert f"{OUTPUT}-owners is compacted" in problems[0].message
+    assert [one.topic for one in admin.created] == ["late"]
+
+
+@pytest.mark.parametrize("delivery", ["ExactlyOnce", "AtLeastOnce"])
+def test_owners_are_noted_where_they_are_told_of_and_transactions_keep_notes_true(
+    cluster: Cluster, admin: FakeAdmin, delivery: str
+) -> None:
+    told = {"spec.conflicts": {"policy": "Topic", "topic": "other"}, "spec.delivery": delivery}
+    cluster.ensure_output(parse_manifest(changed(told), "conflicts"))
+    created = {one.topic for one in admin.created}
+    assert (f"{OUTPUT}-owners" in created) == (delivery == "ExactlyOnce")

@@ -1,0 +1,75 @@
+"""One value out of a record's JSON, by an RFC 9535 path that selects at most one node."""
+
+import json
+from collections.abc import Sequence
+
+import jsonpath
+import orjson
+from jsonpath import JSONPath
+from jsonpath.selectors import IndexSelector, NameSelector
+
+from dedupe_kafka.errors import InvalidConfig
+
+_ALLOWED = "a path of names and indices that begins with $, such as $.order.id or $['items'][0]"
+
+
+class SingularPath:
+    """Callable: a record's value to the text or whole number at the path's end, or None.
+
+    A number is whole if it is an integer of 64 bits: floats lose digits when parsed, and so do larger integers, so
+    that two different numbers could look like one. Objects and arrays have no canonical form.
+
+    `field` is where the path was written, for the InvalidConfig that is raised if the path is not valid or may select
+    more than one node.
+    """
+
+    def __init__(self, path: str, field: str) -> None:
+        self._steps = _singular_steps(path, field)
+
+    @property
+    def normalized(self) -> str:
+        """The same path in one spelling: $["order"]["id"].
+
+        >>> SingularPath("$.items[0]['id']", "path").normalized
+        '$["items"][0]["id"]'
+        """
+        return "$" + "".join(f"[{json.dumps(step, ensure_ascii=False)}]" for step in self._steps)
+
+    def __call__(self, value: bytes | None) -> str | int | None:
+        """What is there in a record's value; None also for a value that is not JSON."""
+        if value is None:
+            return None
+        try:
+            node = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return None
+        for step in self._steps:
+            # Checked by type: Python would also index into a string, or take True for 1.
+            if isinstance(step, str):
+                node = node.get(step) if isinstance(node, dict) else None
+            elif isinstance(node, list) and -len(node) <= step < len(node):
+                node = node[step]
+            else:
+                return None
+        if isinstance(node, str | int) and not isinstance(node, bool):
+            return node
+        return None
+
+
+def _singular_steps(path: str, field: str) -> Sequence[str | int]:
+    try:
+        query = jsonpath.compile(path, strict=True)
+    except jsonpath.JSONPathError as error:
+        raise InvalidConfig(
+            f"{field}: {path!r} is not a JSONPath: {error.args[0]}; use {_ALLOWED}"
+        ) from error
+    if not isinstance(query, JSONPath) or not query.singular_query() or not query.segments:
+        raise InvalidConfig(f"{field}: {path!r} may select more than one value; use {_ALLOWED}")
+    steps: list[str | int] = []
+    for segment in query.segments:
+        for selector in segment.selectors:  # exactly one, as the query is singular
+            if isinstance(selector, NameSelector):
+                steps.append(selector.name)
+            elif isinstance(selector, IndexSelector):
+                steps.append(selector.index)
+    return steps

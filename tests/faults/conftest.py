@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.fixtures import streams
+from tests.support.fixtures import routing, streams
 from tests.support.inner_crashes import FaultWorkers
 
-__all__ = ["streams", "workers"]
+__all__ = ["routing", "streams", "workers"]
 
 
 @pytest.fixture(autouse=True)

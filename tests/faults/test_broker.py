@@ -19,8 +19,9 @@ from tests.support.aftermath import (
     wait_until_frozen,
     wait_until_passed,
 )
+from tests.support.forked import STOP_SECONDS
 from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.processes import GRACE_SECONDS, WorkerProcess, wait_for
+from tests.support.processes import WorkerProcess, wait_for
 from tests.support.streams import TestStream
 from tests.support.traffic import PacedProducer, retries
 
@@ -30,7 +31,8 @@ RECORDS = 10_000
 SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
 HANGS_SECONDS = 12.0
 STUCK_SECONDS = 3.0
-SOON_SECONDS = 8.0
+PRODUCT_STOP_SECONDS = 9.0
+SOON_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def test_a_broker_killed_in_the_midst_of_traffic(
             )
             broker.kill()
             broker.start()
-        producer.finish(deadline_seconds=60)
+        producer.finish(deadline_seconds=120)
     wait_until_passed(stream, worker)
     judged(stream)
     assert worker.sigterm() == ExitCode.OK
@@ -214,21 +216,28 @@ def test_a_worker_whose_loop_hangs_is_ended_as_stuck(
 
 @pytest.mark.parametrize("how", ["killed while the worker is idle", "hanging in a commit"])
 def test_a_worker_told_to_stop_does_not_wait_for_a_broker_that_is_away(
-    streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker, how: str
+    streams: CreateStream,
+    workers: FaultWorkers,
+    broker: EmbeddedBroker,
+    how: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv(STOP_SECONDS, str(PRODUCT_STOP_SECONDS))
     stream = streams(worker=SMALL_TRANSACTIONS)
     messages = list(retries(SEED, RECORDS, value_bytes=100))
     stream.send(messages)
     if how == "hanging in a commit":
         worker = fail_broker_in_commit(stream, workers, broker)
-        assert worker.sigterm(deadline_seconds=GRACE_SECONDS) == ExitCode.FAILED
+        assert worker.sigterm() == ExitCode.FAILED
+        [end] = logged(worker, "worker is ended")
+        assert "did not stop in time" in end["why"]
         os.kill(broker.pid, signal.SIGCONT)
     else:
         worker = workers.start(stream)
         wait_until_passed(stream, worker)
         broker.kill()
         wait_until_unready(worker, "BrokerUnavailable")
-        assert worker.sigterm(deadline_seconds=GRACE_SECONDS) == ExitCode.OK
+        assert worker.sigterm() == ExitCode.OK
         broker.start()
     stream.send(messages)
     finish(stream, workers)

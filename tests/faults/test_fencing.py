@@ -39,7 +39,7 @@ def test_the_older_of_two_workers_ends_fenced(
     stream = streams()
     older = workers.start(stream)
     older.wait_until_ready()
-    messages = list(retries(SEED, 3 * RECORDS, value_bytes=100))
+    messages = retries(SEED, 60 * RECORDS, value_bytes=100)  # until both have been at work
     with PacedProducer(
         stream.bootstrap_servers, stream.input_topic, messages, messages_per_second=500
     ):
@@ -48,7 +48,7 @@ def test_the_older_of_two_workers_ends_fenced(
         assert_ended(older, ExitCode.FENCED, "Fenced")
     wait_until_passed(stream, newer)
     judged(stream)
-    assert newer.status().counts.produced > 0
+    newer.wait_until(lambda: newer.status().counts.produced > 0, "it tells what it passed on")
     assert newer.sigterm() == ExitCode.OK
 
 

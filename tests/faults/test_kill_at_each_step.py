@@ -21,9 +21,11 @@ from tests.support.aftermath import (
     wait_until_open,
     wait_until_passed,
 )
+from tests.support.checker import judge
 from tests.support.crashes import Crash, Step
+from tests.support.id_sources import key_id
 from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.processes import WorkerProcess
+from tests.support.processes import WorkerProcess, wait_for
 from tests.support.record import Message
 from tests.support.streams import TestStream
 from tests.support.traffic import retries
@@ -103,6 +105,10 @@ def test_killed_between_two_steps_of_the_loop(
         crash_at(stream, workers, crash(step, time))
         if leaves_open is not None:
             wait_until_open(stream, is_open=leaves_open)
+    wait_for(
+        lambda: not judge(stream.raw(), stream.clean(), key_id, up_to=stream.committed()).lost,
+        "readers see all that is committed",
+    )
     remembered = len(stream.clean())
     [last] = finish(stream, workers)
     judged(stream)

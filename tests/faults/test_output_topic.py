@@ -30,11 +30,11 @@ def traffic(start: int = 0) -> Sequence[Message]:
 
 
 def assert_rebuilt_for(worker: WorkerProcess, reason: str) -> None:
+    worker.wait_until_ready()
+    worker.wait_until(lambda: worker.status().window.truncated, "a window that forgot says so")
     status = worker.status()
-    assert status.ready
     assert status.reconcile is not None
     assert status.reconcile.reason == reason
-    assert status.window.truncated, "a window that forgot says so"
     assert f'reason="{reason}"' in worker.get("/metrics").text
 
 
@@ -78,7 +78,6 @@ def test_one_that_is_replaced_under_a_running_worker_is_noticed(
             line["reason"] == "OutputTopicReplaced" for line in logged(worker, "reconciled")
         ),
         "the topic is known to be another one",
-        deadline_seconds=60,
     )
     worker.wait_until_ready()
     stream.send(traffic())
@@ -88,6 +87,7 @@ def test_one_that_is_replaced_under_a_running_worker_is_noticed(
     assert {line["reason"] for line in logged(worker, "session failed")} <= {
         "OutputTopicReplaced",
         "TopicMissing",
+        "BrokerUnavailable",  # which does not know the new topic's leaders yet
     }
 
 

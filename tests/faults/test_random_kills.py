@@ -3,6 +3,8 @@
 import random
 from collections.abc import Callable
 
+import pytest
+
 from tests.faults.seed import SEED
 from tests.support.aftermath import finish, judged, logged
 from tests.support.inner_crashes import FaultWorkers
@@ -33,6 +35,7 @@ def let_live(worker: WorkerProcess, rng: random.Random) -> str:
     return moment
 
 
+@pytest.mark.timeout(600)  # the machine is busy with other tests
 def test_twenty_random_kills_in_one_run(streams: CreateStream, workers: FaultWorkers) -> None:
     rng = random.Random(SEED)
     stream = streams(partitions=PARTITIONS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.worker_status import ComparisonStatus, ExitCode
+from dedupe_crds.worker_status import CheckpointStatus, ComparisonStatus, ExitCode
 from dedupe_worker.ids import pack_id
 from tests.faults.seed import SEED
 from tests.support.aftermath import (
@@ -152,7 +152,10 @@ def test_ids_that_the_window_has_given_up_stay_given_up(
     wait_until_passed(stream, worker)
     worker.wait_until_ready()
     clean = stream.clean()
-    remembered = worker.status().window.keys
+    told = (
+        post(worker, "/checkpoint").raise_for_status().content
+    )  # by the loop itself, as it is now
+    remembered = CheckpointStatus.model_validate_json(told).keys
     assert 0 < remembered < len(clean) // 2
 
     found = reconcile(worker, "whole")

@@ -124,7 +124,9 @@ def test_a_store_restored_from_an_older_checkpoint_learns_the_rest_from_the_outp
     worker = workers.start(stream, arguments=["--admin-token-file", token_file])
     wait_until_passed(stream, worker)
     answer = httpx.post(
-        f"http://{worker.endpoint()}/checkpoint", headers={"Authorization": f"Bearer {TOKEN}"}
+        f"http://{worker.endpoint()}/checkpoint",
+        headers={"Authorization": f"Bearer {TOKEN}"},
+        timeout=30,
     )
     checkpoint = CheckpointStatus.model_validate_json(answer.raise_for_status().content)
     before = len(stream.clean())

@@ -10,6 +10,7 @@ from tests.faults.seed import SEED
 from tests.support.aftermath import finish, judged, logged, reconciled
 from tests.support.damage import cut_off, files_of, flip_a_byte
 from tests.support.inner_crashes import FaultWorkers
+from tests.support.processes import wait_for
 from tests.support.streams import TestStream
 from tests.support.traffic import retries
 
@@ -46,6 +47,22 @@ RECOVERED: dict[str, Damage] = {
 }
 
 
+def wait_until_at_rest(database: Path) -> None:
+    """Wait until no file of ids is being written or merged: each is one that the MANIFEST names."""
+
+    def files() -> dict[str, int]:
+        return {path.name: path.stat().st_size for path in database.glob("**/*.sst")}
+
+    seen: list[dict[str, int]] = []
+
+    def at_rest() -> bool:
+        seen.append(files())
+        return len(seen[-1]) > 1 and seen[-1:] == seen[-2:-1]
+
+    wait_for(at_rest, "its files are at rest", poll_seconds=1.0)
+
+
+@pytest.mark.timeout(600)  # the machine is busy with other tests
 @pytest.mark.parametrize("damaged", ["SST", "MANIFEST", "CURRENT"])
 def test_a_damaged_store_is_rebuilt_or_recovered(
     streams: CreateStream, workers: FaultWorkers, damaged: str
@@ -55,6 +72,7 @@ def test_a_damaged_store_is_rebuilt_or_recovered(
     stream = streams(store=MANY_FILES, worker=SMALL_TRANSACTIONS)
     stream.send(messages)
     [worker] = finish(stream, workers)
+    wait_until_at_rest(worker.state_dir / "db")
     worker.sigkill()
     passed = len(stream.clean())
     killed = worker.state_dir.with_name("killed")

@@ -8,8 +8,8 @@ import httpx
 
 from dedupe_crds.worker_status import ComparisonStatus
 from dedupe_worker.config import load_config
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.parts import Parts
-from dedupe_worker.store import Store
 from tests.support.processes import WorkerProcess
 from tests.support.streams import TestStream
 
@@ -56,7 +56,7 @@ def reconcile(worker: WorkerProcess, request: str, *, full: bool = True) -> Comp
 
 
 @contextmanager
-def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Iterator[Store]:
+def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Iterator[IdStore]:
     """The store of a worker that does not run, to be changed behind its back."""
     config = load_config(
         manifest=stream.manifest, partition=partition, state_dir=state_dir, kafka_properties=None

@@ -23,6 +23,8 @@ class Step(StrEnum):
     """The files of a checkpoint are there, and its description is not."""
     DURING_RECONCILE = "during-reconcile"
     """A batch of the output topic was read, and is not in the store."""
+    DURING_RECONCILE_FLUSHED = "during-reconcile-flushed"
+    """The same, and what came before it is in the store and on disk."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -17,13 +16,11 @@ from typing import Any, cast
 from dedupe_worker.config import WorkerConfig, load_config
 from dedupe_worker.http_api import read_token
 from dedupe_worker.input import PartitionReader
-from dedupe_worker.output import TransactionalOutput
+from dedupe_worker.output import PartitionOutput
 from dedupe_worker.parts import Parts
 from dedupe_worker.process import configure_logs, run_worker
 from dedupe_worker.store import Store
 from tests.support.crashes import Crash, Step
-
-_SENT_SECONDS = 0.3  # after it everything produced has left the client: its linger is far shorter
 
 
 def main() -> None:
@@ -62,16 +59,18 @@ class CrashingParts(Parts):
             return reader
         return cast("PartitionReader", _ReconcilingReader(reader, self._trigger))
 
-    def output(self, largest_batch_bytes: int) -> TransactionalOutput:
+    def output(self, largest_batch_bytes: int) -> PartitionOutput:
         """The output, watched."""
         output = super().output(largest_batch_bytes)
-        return cast("TransactionalOutput", _Output(output, self._trigger))
+        return cast("PartitionOutput", _Output(output, self._trigger))
 
     def store(self) -> Store:
         """The store, watched."""
         if self._trigger.crash.step is Step.DURING_FLUSH:
             _watch_for_flush(self.config.state.database, self._trigger.crash.time)
-        return cast("Store", _Store(super().store(), self._trigger))
+        store = super().store()
+        self._trigger.flush = store.flush
+        return cast("Store", _Store(store, self._trigger))
 
 
 class _Trigger:
@@ -80,6 +79,7 @@ class _Trigger:
     def __init__(self, crash: Crash) -> None:
         self.crash = crash
         self.transactions = 0
+        self.flush: Callable[[], object] | None = None
         self._times = 0
 
     def at(self, step: Step, prepare: Callable[[], object] | None = None) -> None:
@@ -108,6 +108,7 @@ class _ReconcilingReader(_Proxy):
         batch = self._real.read(max_records, wait_seconds)
         if batch.records:
             self._trigger.at(Step.DURING_RECONCILE)
+            self._trigger.at(Step.DURING_RECONCILE_FLUSHED, self._trigger.flush)
         return batch
 
 
@@ -117,7 +118,7 @@ class _Output(_Proxy):
         self._real.produce(records)
 
     def commit(self, *arguments: object) -> None:
-        self._trigger.at(Step.BEFORE_COMMIT, lambda: time.sleep(_SENT_SECONDS))
+        self._trigger.at(Step.BEFORE_COMMIT, self._real._producer.flush)  # noqa: SLF001
         self._real.commit(*arguments)
         self._trigger.transactions += 1
         self._trigger.at(Step.BEFORE_STORE_WRITE)

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dedupe_crds.manifest import load_manifest
+from dedupe_kafka.cluster import Cluster
 from dedupe_local.broker import EmbeddedBroker
 from tests.support.processes import Workers
 from tests.support.streams import TestStream, stream_manifest
@@ -43,3 +46,35 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
     started = Workers(tmp_path)
     yield started
     started.end_all()
+
+
+def topics_beside(stream: TestStream) -> None:
+    """Have them created, as the operator and `dedupe run` do."""
+    manifest = load_manifest(stream.manifest)
+    cluster = Cluster(stream.bootstrap_servers)
+    cluster.wait_for(stream.input_topic)  # brokers hear of new topics one after another
+    problems = cluster.ensure_output(manifest).problems
+    assert not [problem for problem in problems if problem.fatal]
+
+
+@pytest.fixture
+def routing(streams: CreateStream, topics: Callable[..., str]) -> Callable[..., TestStream]:
+    """Create a stream that routes what the arguments say: `routing(duplicates=True, late={"maxAge": "1d"})`."""
+
+    def create(*, partitions: int = 1, **routes: Any) -> TestStream:  # noqa: ANN401 # True, or more of the field
+        spec: dict[str, Any] = {}
+        for field, more in routes.items():
+            if field in {"duplicates", "conflicts", "late"}:
+                topic = topics(field, partitions, **{"retention.ms": -1})
+                spec[field] = {
+                    "policy": "Topic",
+                    "topic": topic,
+                    **(more if isinstance(more, dict) else {}),
+                }
+            else:
+                spec[field] = more
+        stream = streams(partitions=partitions, **spec)
+        topics_beside(stream)
+        return stream
+
+    return create

@@ -11,10 +11,19 @@ from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
+from threading import Lock
+from time import sleep
 
 from dedupe_local import tether
+from dedupe_worker import output
+from dedupe_worker import process as worker_process
+
+STOP_SECONDS = "TEST_STOP_SECONDS"
+"""The environment variable that tells a worker how long it may take to stop after SIGTERM, in seconds."""
 
 _IMPORTED = ["dedupe_worker.cli", "tests.support.crashing_worker", "tests.support.inner_worker"]
+
+_POLL_SECONDS = 0.02
 
 _context = get_context("forkserver")
 
@@ -40,18 +49,20 @@ class ForkedProcess:
             args=(module, list(map(str, arguments)), log, {**os.environ, **environment}),
         )
         self._process.start()
+        self._polling = Lock()  # two threads that ask at once may be told of an end that was not
         assert self._process.pid is not None
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
         """How it ended: its exit code, or minus a signal; None while it runs."""
-        return self._process.exitcode
+        with self._polling:
+            return self._process.exitcode
 
     def wait(self) -> int:
         """Wait for its end, and return what `poll` does then."""
-        self._process.join()
-        assert self._process.exitcode is not None
-        return self._process.exitcode
+        while (code := self.poll()) is None:
+            sleep(_POLL_SECONDS)
+        return code
 
     def send_signal(self, number: int) -> None:
         """Send a signal, if it has not ended."""
@@ -82,4 +93,8 @@ def _become(module: str, arguments: list[str], log: Path, environment: dict[str,
     os.environ.clear()
     os.environ.update(environment, LD_PRELOAD="")
     sys.argv[1:] = arguments
+    # What a busy machine makes late is no failure; the workers of tests/integration/test_local_run.py and of the
+    # tests on Kubernetes have the limits of the product.
+    worker_process._STOP_SECONDS = float(environment.get(STOP_SECONDS, "50"))  # type: ignore[misc] # noqa: SLF001
+    output._SETTLE_SECONDS = 60.0  # type: ignore[misc] # noqa: SLF001
     runpy.run_module(module, run_name="__main__", alter_sys=True)

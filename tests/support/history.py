@@ -96,7 +96,7 @@ def read_partition(
         while time.monotonic() < deadline:
             for message in consumer.consume(_BATCH_RECORDS, _POLL_SECONDS):
                 if (error := message.error()) is None:
-                    records.append(_record(message))
+                    records.append(as_record(message))
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 # a public name
                     return records
                 elif not (error.retriable() or error.code() in _CONNECTION_LOST):
@@ -219,7 +219,8 @@ def _admin(bootstrap_servers: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap_servers})
 
 
-def _record(message: Message) -> Record:
+def as_record(message: Message) -> Record:
+    """What was read, in a form that can be compared."""
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None

@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 import structlog
 
-from dedupe_worker import cli
+from dedupe_worker import cli, process
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.identity import Identity, StateDirectory
 from dedupe_worker.input import PartitionReader
-from dedupe_worker.output import TransactionalOutput
+from dedupe_worker.output import PartitionOutput
 from dedupe_worker.parts import Parts
 from dedupe_worker.store import Store
 from tests.support.inner_crashes import MARKER, InnerCrash, Point
@@ -46,6 +46,8 @@ class Trigger:
         if self._times != self.crash.time:
             return
         self.met = True
+        if self.crash.stuck_seconds is not None:  # from now on: to start may take longer
+            process._STUCK_SECONDS = self.crash.stuck_seconds  # type: ignore[misc] # noqa: SLF001
         if prepare:
             prepare()
         if self.crash.flushed and self.store:
@@ -70,7 +72,7 @@ class FaultyParts(Parts):
             reader._consumer = _Consumer(real, self._trigger)  # type: ignore[assignment] # noqa: SLF001
         return reader
 
-    def output(self, largest_batch_bytes: int) -> TransactionalOutput:
+    def output(self, largest_batch_bytes: int) -> PartitionOutput:
         """The output, whose commit has two halves."""
         output = super().output(largest_batch_bytes)
         real = output._producer  # noqa: SLF001 # no seam is as deep as between the halves
@@ -191,12 +193,8 @@ class _State(StateDirectory):
 
 def main() -> None:
     """Run the worker until the fault ends it, or as any other."""
-    crash = InnerCrash.from_environment()
     with patch.object(cli, "Parts", FaultyParts):
-        if crash.stuck_seconds is None:
-            cli.main()
-        with patch("dedupe_worker.process._STUCK_SECONDS", crash.stuck_seconds):
-            cli.main()
+        cli.main()
 
 
 if __name__ == "__main__":

@@ -14,18 +14,18 @@ from tests.support.crashes import Crash
 from tests.support.forked import ForkedProcess
 from tests.support.streams import TestStream
 
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 60.0
 """How long a worker may take to stop after SIGTERM."""
 
 _POLL_SECONDS = 0.05
-_HTTP_SECONDS = 5.0
+_HTTP_SECONDS = 60.0
 _LOG_LINES = 20
 
 Held = TypeVar("Held")
 
 
 def wait_for(
-    condition: Callable[[], Held],
+    condition: Callable[[], Held | None],
     what: str,
     *,
     deadline_seconds: float = 180.0,
@@ -37,10 +37,12 @@ def wait_for(
     Raises AssertionError, with what `explain` says, if it does not hold in time.
     """
     deadline = time.monotonic() + deadline_seconds
+    late = False  # one more look is taken after the deadline, for this process may have stood still
     while not (held := condition()):
-        if time.monotonic() > deadline:
+        if late:
             raise AssertionError(f"not within {deadline_seconds:.0f} s: {what}\n{explain()}")
         time.sleep(poll_seconds)
+        late = time.monotonic() > deadline
     return held
 
 
@@ -108,11 +110,11 @@ class WorkerProcess:
     # -- waiting for it ----------------------------------------------------------------------------
 
     def wait_until(
-        self, condition: Callable[[], Held], what: str, *, deadline_seconds: float = 180.0
+        self, condition: Callable[[], Held | None], what: str, *, deadline_seconds: float = 180.0
     ) -> Held:
         """Wait for a condition. Raises AssertionError, with its log, if it ends first or is late."""
 
-        def holds() -> Held:
+        def holds() -> Held | None:
             held = condition()
             if not held and (code := self._process.poll()) is not None:
                 raise AssertionError(f"ended with {code} before: {what}\n{self._explain()}")

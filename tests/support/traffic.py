@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 
 from confluent_kafka import KafkaError, Producer
 
+from tests.support import history
 from tests.support.record import Message
 
 ID_HEADER = "message-id"
@@ -166,11 +167,15 @@ def produce(bootstrap_servers: str, topic: str, messages: Iterable[Message]) -> 
 def produce_in_transaction(
     bootstrap_servers: str, topic: str, messages: Iterable[Message], *, commit: bool
 ) -> None:
-    """Send messages in a transaction that is committed or aborted. Raises SendError."""
+    """Send messages in a transaction that is committed or aborted, also to readers by then.
+
+    Raises SendError, and TimeoutError if another transaction stays open.
+    """
     sender = Sender(bootstrap_servers, topic, transactional_id=f"raw-{uuid4().hex}")
     for message in messages:
         sender.send(message)
     sender.end_transaction(commit=commit)
+    history.wait_until_settled(bootstrap_servers, topic)
 
 
 class PacedProducer:

@@ -9,10 +9,10 @@ from dedupe_crds.worker_status import ComparisonStatus, ReconcileStatus
 from dedupe_worker.board import Board
 from dedupe_worker.comparison import Outcome, compare
 from dedupe_worker.errors import DiskFull, StoreFailed
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.ids import Extractor
 from dedupe_worker.parts import Parts
 from dedupe_worker.reconcile import Progress
-from dedupe_worker.store import Store
 from dedupe_worker.topics import Topics
 
 log = structlog.get_logger()
@@ -22,7 +22,7 @@ def answer(  # noqa: PLR0917 (what the session has, each once)
     asked: ComparisonStatus,
     parts: Parts,
     topics: Topics,
-    store: Store,
+    store: IdStore,
     extract: Extractor,
     stop: Event,
 ) -> None:
@@ -64,7 +64,7 @@ def _compare(  # noqa: PLR0917 (as above)
     asked: ComparisonStatus,
     parts: Parts,
     topics: Topics,
-    store: Store,
+    store: IdStore,
     extract: Extractor,
     stop: Event,
 ) -> Outcome | None:

@@ -35,6 +35,8 @@ class Tally:
     duplicates: int = 0
     redelivered: int = 0
     without_id: int = 0
+    conflicts: int = 0
+    late: int = 0
     transactions: int = 0
     aborted_transactions: int = 0
     expired_offsets: int = 0
@@ -142,6 +144,8 @@ class Board:
                 duplicates=tally.duplicates,
                 redelivered=tally.redelivered,
                 without_id=tally.without_id,
+                conflicts=tally.conflicts,
+                late=tally.late,
                 transactions=tally.transactions,
                 aborted_transactions=tally.aborted_transactions,
             ),

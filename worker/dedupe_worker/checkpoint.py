@@ -13,12 +13,12 @@ import shutil
 from datetime import UTC, datetime
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from dedupe_crds.worker_status import CheckpointStatus
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.identity import Identity, StateDirectory, sync_to_disk, write_atomically
-from dedupe_worker.store import Store
 
 RECORD: Final = "checkpoint.json"
 """Its name in a checkpoint's directory."""
@@ -38,6 +38,7 @@ class CheckpointRecord(BaseModel):
     partition: int
     input_topic_id: str
     output_topic_id: str
+    id_source: str = Field(default="", alias="id")
     input_offset: int
     output_position: int
     keys: int
@@ -53,7 +54,7 @@ def remove_unfinished(state: StateDirectory) -> None:
 
 
 def make_checkpoint(
-    state: StateDirectory, identity: Identity, store: Store, now: datetime
+    state: StateDirectory, identity: Identity, store: IdStore, now: datetime
 ) -> CheckpointStatus | None:
     """Write a checkpoint of the store between two transactions; None while the store is still empty.
 

@@ -92,7 +92,7 @@ def run(  # noqa: PLR0917 (click passes each option by name)
     new stream, see `bootstrap --help`.
 
     Exit codes: 0 stopped; 64 configuration; 65 state directory of another stream or partition; 66 fenced by a newer
-    worker; 67 state directory in use; 68 not available in this version; 70 stuck; 1 anything else.
+    worker; 67 state directory in use; 70 stuck; 1 anything else.
     """
     configure_logs()
     log = structlog.get_logger()

@@ -6,7 +6,7 @@ from queue import Empty, SimpleQueue
 from threading import BoundedSemaphore
 from typing import Any, Final, Protocol
 
-from dedupe_crds.worker_status import CheckpointStatus, UploadStatus
+from dedupe_crds.worker_status import CheckpointStatus, IdStatus, UploadStatus
 
 
 class StoreCommands(Protocol):
@@ -14,6 +14,7 @@ class StoreCommands(Protocol):
 
     def checkpoint(self) -> CheckpointStatus | None: ...  # noqa: D102 (see checkpoint.py)
     def snapshot(self, name: str) -> UploadStatus | None: ...  # noqa: D102 (see s3/keeper.py)
+    def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]: ...  # noqa: D102 (see desk.py)
     def forget(self, raw_ids: list[bytes]) -> int: ...  # noqa: D102 (see Store.forget)
 
 

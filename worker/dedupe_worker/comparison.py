@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dedupe_worker.errors import store_errors
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.ids import Extractor
 from dedupe_worker.input import Reader
 from dedupe_worker.reconcile import Progress, read_output
@@ -34,7 +35,6 @@ from dedupe_worker.sorted_ids import (
     side_by_side,
     sort_entries,
 )
-from dedupe_worker.store import Store
 from dedupe_worker.topics import Range
 
 _RUN_RECORDS: Final = 500_000  # sorted at once: 24 bytes each, twice
@@ -124,7 +124,7 @@ class Outcome:
 
 def compare(
     reader: Reader,
-    store: Store,
+    store: IdStore,
     extract: Extractor,
     *,
     directory: Path,
@@ -156,7 +156,7 @@ def remove_comparison(directory: Path) -> None:
 class _Comparison:
     def __init__(
         self,
-        store: Store,
+        store: IdStore,
         directory: Path,
         output: Range,
         stop: Event,

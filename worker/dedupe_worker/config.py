@@ -6,14 +6,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from dedupe_crds.flow import DuplicatePolicy
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.names import ObjectName
-from dedupe_crds.store import S3Snapshots, StoreType
+from dedupe_crds.store import S3Snapshots
 from dedupe_crds.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.errors import Unsupported
 from dedupe_worker.generations import Bounds
 from dedupe_worker.identity import StateDirectory
 
@@ -69,12 +67,11 @@ def load_config(
     restore_from: str | None = None,
     fenced_file: Path | None = None,
 ) -> WorkerConfig:
-    """Read and check everything a worker is started with. Raises InvalidConfig or Unsupported."""
+    """Read and check everything a worker is started with. Raises InvalidConfig."""
     try:
         stream = load_manifest(manifest)
     except ManifestError as error:
         raise InvalidConfig(str(error)) from error
-    check_supported(stream)
     if restore_from is not None:
         _check_source(restore_from, stream)
     return WorkerConfig(
@@ -98,17 +95,3 @@ def _check_source(snapshot: str, stream: DedupeStream) -> None:
         raise InvalidConfig(
             f"--restore-from {snapshot!r} is not the name of a snapshot: {error.errors()[0]['msg']}"
         ) from error
-
-
-def check_supported(stream: DedupeStream) -> None:
-    """Refuse what this version does not do, rather than ignore it. Raises Unsupported."""
-    spec = stream.spec
-    if spec.store.type is not StoreType.ROCKSDB:
-        raise Unsupported(
-            f"spec.store.type: {spec.store.type.value} is not available in this version; use {StoreType.ROCKSDB.value}"
-        )
-    if spec.duplicates.policy is not DuplicatePolicy.DROP:
-        raise Unsupported(
-            f"spec.duplicates.policy: {spec.duplicates.policy.value} is not available in this version; "
-            f"use {DuplicatePolicy.DROP.value}"
-        )

@@ -1,16 +1,18 @@
 """Carries out what HTTP callers ask of the store, on the loop's thread, between two transactions."""
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dedupe_crds.worker_status import CheckpointStatus, UploadStatus
+from dedupe_crds.worker_status import CheckpointStatus, IdOwner, IdStatus, UploadStatus
 from dedupe_worker.board import Board
 from dedupe_worker.checkpoint import make_checkpoint
 from dedupe_worker.config import WorkerConfig
+from dedupe_worker.generations import Generation
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.identity import Identity
 from dedupe_worker.ids import pack_id
-from dedupe_worker.store import Store
+from dedupe_worker.owner import OWNER_BYTES, decode_owner, timestamp_of
 
 if TYPE_CHECKING:
     from dedupe_worker.s3.keeper import SnapshotKeeper
@@ -23,7 +25,7 @@ class Desk:
         self,
         config: WorkerConfig,
         identity: Identity,
-        store: Store,
+        store: IdStore,
         board: Board,
         keeper: "SnapshotKeeper | None",
     ) -> None:
@@ -56,6 +58,36 @@ class Desk:
         made = self.checkpoint()
         return self._keeper.begin(name, made) if made else None
 
+    def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]:
+        """What is known of ids, in their order."""
+        packed = [pack_id(raw) for raw in raw_ids]
+        known = self._store.locate(packed)
+        return [_id_status(raw, known.get(one)) for raw, one in zip(raw_ids, packed, strict=True)]
+
     def forget(self, raw_ids: list[bytes]) -> int:
         """Forget ids; returns how many were remembered."""
-        return self._store.forget([pack_id(raw) for raw in raw_ids])
+        forgotten = self._store.forget([pack_id(raw) for raw in raw_ids])
+        self._store.settle()  # there is no log from which a crash would have it again
+        return forgotten
+
+
+def _id_status(raw: bytes, found: tuple[bytes, Generation] | None) -> IdStatus:
+    if found is None:
+        return IdStatus(id=raw.decode(), known=False)
+    value, generation = found
+    at = decode_owner(value[:OWNER_BYTES])
+    return IdStatus(
+        id=raw.decode(),
+        known=True,
+        owner=IdOwner(partition=at[0], offset=at[1]) if at else None,
+        timestamp=_time(timestamp_of(value)),
+        generation=generation.name,
+        seen_after=_time(generation.first_seen_ms),
+        seen_before=_time(generation.last_seen_ms),
+    )
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    if milliseconds is None:
+        return None
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)

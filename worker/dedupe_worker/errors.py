@@ -53,6 +53,10 @@ class StoreFailed(StreamError):
     retriable = True
 
 
+class NotComparable(StoreFailed):
+    """The store can't be compared with the output topic."""
+
+
 class BucketUnavailable(StreamError):
     """The service that keeps the snapshots does not answer, or not as it should."""
 

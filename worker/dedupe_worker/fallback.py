@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from dedupe_worker.checkpoint import CheckpointRecord
 from dedupe_worker.errors import DiskFull, store_error
 from dedupe_worker.identity import Identity, StateDirectory
+from dedupe_worker.inverse_bloom.files import SUFFIX
 from dedupe_worker.store import UNTRUSTED
 from dedupe_worker.topics import Range
 
@@ -81,11 +82,11 @@ def _fits(record: CheckpointRecord, identity: Identity, output: Range) -> bool:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Links to what RocksDB never changes, copies of the rest and where links can't be made. Raises OSError."""
+    """Links to what a store never changes, copies of the rest and where links can't be made. Raises OSError."""
     target.mkdir()
     for path in source.iterdir():
         linked = target / path.name
-        if path.suffix == ".sst":
+        if path.suffix in {".sst", SUFFIX}:
             try:
                 os.link(path, linked)
                 continue

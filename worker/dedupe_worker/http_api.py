@@ -7,10 +7,12 @@
     POST /checkpoint   write a checkpoint; answers with it
     POST /snapshots    and below: see s3/http_api.py
     POST /forget       {"ids": ["…"]}: forget ids, so that their next copy passes; answers {"forgotten": n}
+    POST /lookup       {"ids": ["…"]}: what is known of ids; answers {"ids": [IdStatus, …]}, in their order
     POST /reconcile    {"request": "…", "full": false}: reconcile with the output topic now; answers 202 with
                        ComparisonStatus, and so to the same request again, which is done once; 409 during another
 
-POSTs need `Authorization: Bearer <token>`.
+POSTs need `Authorization: Bearer <token>`; or, through a proxy that takes this header for itself, as Kubernetes' API
+server does, `X-Admin-Token: <token>`.
 """
 
 import hmac
@@ -59,6 +61,7 @@ def make_app(
     app.add_route("/status", _Status(board))
     app.add_route("/checkpoint", _Checkpoint(commands))
     app.add_route("/forget", _Forget(commands))
+    app.add_route("/lookup", _Lookup(commands))
     app.add_route("/reconcile", _Reconcile(requests))
     app.add_error_handler(TimeoutError, _busy)
     app.add_error_handler(StreamError, _failed)
@@ -79,7 +82,8 @@ class _Authenticate:
             raise falcon.HTTPForbidden(
                 title="Admin calls are off", description="start the worker with --admin-token-file"
             )
-        given = (request.get_header("Authorization") or "").encode()
+        token = request.get_header("X-Admin-Token")
+        given = (f"Bearer {token}" if token else request.get_header("Authorization") or "").encode()
         if not hmac.compare_digest(given, self._expected):
             raise falcon.HTTPUnauthorized(
                 title="Admin token needed", description="send Authorization: Bearer <token>"
@@ -149,6 +153,16 @@ class _Forget:
         raw_ids = _read_ids(request)
         forgotten = self._commands.call(lambda store: store.forget(raw_ids), _COMMAND_SECONDS)
         response.media = {"forgotten": forgotten}
+
+
+class _Lookup:
+    def __init__(self, commands: CommandQueue) -> None:
+        self._commands = commands
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        raw_ids = _read_ids(request)
+        found = self._commands.call(lambda store: store.lookup(raw_ids), _COMMAND_SECONDS)
+        response.media = {"ids": [one.model_dump(mode="json", by_alias=True) for one in found]}
 
 
 class _ReconcileBody(BaseModel):

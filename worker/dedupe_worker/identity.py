@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from dedupe_crds.flow import IdSource
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
 
@@ -42,6 +43,17 @@ class Identity(BaseModel):
     partition: int
     input_topic_id: str
     output_topic_id: str
+    id_source: str = Field(default="", alias="id")
+    """What the ids were taken from, see `id_source_text`; empty where it was not recorded."""
+
+
+def id_source_text(source: IdSource) -> str:
+    """A stream's `spec.id` as it is recorded.
+
+    >>> id_source_text(IdSource.model_validate({"from": "Header", "name": "order"}))
+    '{"from":"Header","name":"order"}'
+    """
+    return source.model_dump_json(by_alias=True, exclude_defaults=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +137,20 @@ class StateDirectory:
                 f"not to {stream} partition {partition}; give this worker its own directory or an empty one"
             )
         return identity
+
+    def check_id_source(self, recorded: Identity | None, identity: Identity) -> None:
+        """Compare what is on record with what the stream is now: ids of two kinds never meet in a store.
+
+        With another output topic the store begins anew, so its ids may be of another kind. Raises InvalidConfig.
+        """
+        if recorded is None or recorded.output_topic_id != identity.output_topic_id:
+            return
+        if recorded.id_source and recorded.id_source != identity.id_source:
+            raise InvalidConfig(
+                f"spec.id is {identity.id_source}, and the ids in {self.root} and in the output topic are of "
+                f"{recorded.id_source}: put that back; for other ids make another stream with an output topic of its "
+                "own, and bring past ids along by `dedupe bootstrap` (docs/bootstrap.md)"
+            )
 
     def record(self, identity: Identity) -> None:
         """Write the identity, all or nothing."""

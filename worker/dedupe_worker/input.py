@@ -1,14 +1,19 @@
 """The input partition as the loop reads it."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final, Protocol
 
+import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
+from dedupe_worker.owner import Times
 
+_MILLISECONDS: Final = itemgetter(1)  # of (type, milliseconds)
 _IDLE_POLL_SECONDS: Final = 0.5
 _TIMEOUT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 0.1
@@ -40,6 +45,19 @@ class Batch:
     behind: int
 
 
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An input offset, and the note that stands with it, if any."""
+
+    offset: int
+    note: str | None
+
+
+def timestamps(records: Sequence[Message]) -> Times:
+    """Of n records, Unix milliseconds: shape (n,); 0 or less where one has none."""
+    return np.fromiter(map(_MILLISECONDS, map(Message.timestamp, records)), np.int64, len(records))
+
+
 class PartitionReader:
     """Reads committed records of one partition from an offset on.
 
@@ -48,7 +66,7 @@ class PartitionReader:
 
     def __init__(self, consumer: Consumer, topic: str, partition: int) -> None:
         self._consumer = consumer
-        self._topic = topic
+        self.topic = topic
         self._partition = partition
         self._next_offset = 0
         self._idle = False
@@ -56,15 +74,15 @@ class PartitionReader:
 
     def seek(self, offset: int) -> None:
         """Read from `offset` on."""
-        self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
+        self._consumer.assign([TopicPartition(self.topic, self._partition, offset)])
         self._next_offset = offset
         self._idle = False
         self._starved_seconds = 0.0
 
-    def committed_offset(self) -> int | None:
-        """The offset that the group has committed; None if it has none."""
-        action = f"reading the committed offset of {self._topic}/{self._partition}"
-        where = TopicPartition(self._topic, self._partition)
+    def committed(self) -> Committed | None:
+        """What the group has committed; None if nothing."""
+        action = f"reading the committed offset of {self.topic}/{self._partition}"
+        where = TopicPartition(self.topic, self._partition)
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         while True:
             try:
@@ -79,11 +97,11 @@ class PartitionReader:
                 continue
             if found.error is not None:
                 raise kafka_error(found.error, action)
-            return found.offset if found.offset >= 0 else None
+            return Committed(found.offset, found.metadata) if found.offset >= 0 else None
 
     def end_offset(self) -> int | None:
         """The end of the partition as of the last fetch."""
-        where = TopicPartition(self._topic, self._partition)
+        where = TopicPartition(self.topic, self._partition)
         watermarks = self._consumer.get_watermark_offsets(where, cached=True)
         return watermarks[1] if watermarks and watermarks[1] >= 0 else None
 
@@ -95,7 +113,7 @@ class PartitionReader:
         try:
             messages = self._receive(max_records, wait_seconds)
         except KafkaException as error:
-            raise kafka_error(error, f"reading {self._topic}/{self._partition}") from error
+            raise kafka_error(error, f"reading {self.topic}/{self._partition}") from error
         records = [m for m in messages if m.error() is None]
         if records:
             self._next_offset = (records[-1].offset() or 0) + 1
@@ -121,9 +139,24 @@ class PartitionReader:
             self._starved_seconds = 0.0
         elif self._starved_seconds >= _STARVED_SECONDS:
             raise BrokerUnavailable(
-                f"nothing comes of {self._topic}/{self._partition} from offset {self._next_offset} on, which ends at "
+                f"nothing comes of {self.topic}/{self._partition} from offset {self._next_offset} on, which ends at "
                 f"{end}; connecting anew"
             )
+
+    def commit(self, next_offset: int, note: str) -> None:
+        """Commit for the group that it has read up to `next_offset`, without a transaction; `note` stands with it."""
+        where = TopicPartition(self.topic, self._partition, next_offset, note)
+        try:
+            done = self._consumer.commit(offsets=[where], asynchronous=False)
+        except KafkaException as error:
+            raise kafka_error(
+                error, f"committing offset {next_offset} of {self.topic}/{self._partition}"
+            ) from error
+        for one in done or ():
+            if one.error is not None:
+                raise kafka_error(
+                    one.error, f"committing offset {next_offset} of {one.topic}/{one.partition}"
+                )
 
     def group_metadata(self) -> object:
         """What a transaction needs to commit this reader's offsets."""
@@ -156,17 +189,25 @@ class PartitionReader:
                     self._next_offset = max(self._next_offset, message.offset() or 0)
                 case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE:  # noqa: SLF001
                     raise OffsetOutOfRange(
-                        f"offset {self._next_offset} of {self._topic}/{self._partition} does not exist: {error.str()}"
+                        f"offset {self._next_offset} of {self.topic}/{self._partition} does not exist: {error.str()}"
                     )
                 case _ if not error.retriable():
-                    raise kafka_error(error, f"reading {self._topic}/{self._partition}")
+                    raise kafka_error(error, f"reading {self.topic}/{self._partition}")
         return at_end
 
 
 class Reader(Protocol):
-    """What the loop needs of a PartitionReader."""
+    """What reading to an end needs of a PartitionReader."""
 
     def read(self, max_records: int, wait_seconds: float) -> Batch: ...  # noqa: D102
-    def end_offset(self) -> int | None: ...  # noqa: D102
     def check(self, end: int) -> None: ...  # noqa: D102
+
+
+class Source(Reader, Protocol):
+    """What the loop and its commits need of one."""
+
+    @property
+    def topic(self) -> str: ...  # noqa: D102
+    def end_offset(self) -> int | None: ...  # noqa: D102
     def group_metadata(self) -> object: ...  # noqa: D102
+    def commit(self, next_offset: int, note: str) -> None: ...  # noqa: D102

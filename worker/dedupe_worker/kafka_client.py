@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from dedupe_kafka.client import Properties, client_config
+from dedupe_kafka.errors import InvalidConfig
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 _LARGEST_RECORD_BYTES: Final = (
@@ -38,15 +39,31 @@ def producer_config(
     bootstrap_servers: str,
     properties: Properties,
     *,
-    transactional_id: str,
+    transactional_id: str | None,
     queue_bytes: int,
     largest_batch_bytes: int,
 ) -> dict[str, Any]:
-    """A transactional producer that hands large batches to the broker.
+    """A producer that hands large batches to the broker, transactional if it has a `transactional_id`.
 
     `largest_batch_bytes` is the output topic's max.message.bytes: batches of several records stay below it, and a
     single record above it is sent all the same, for the broker to refuse by name.
+
+    Raises InvalidConfig if `properties` ask for a transactional producer that is not idempotent. One without
+    transactions may be so: then a record that the client sends again may be there twice.
     """
+    idempotent = properties.get("enable.idempotence", "true") != "false"
+    sending: dict[str, Any] = {"enable.idempotence": idempotent}
+    if transactional_id is not None:
+        if not idempotent:
+            raise InvalidConfig(
+                "Kafka properties: enable.idempotence=false is for spec.delivery: AtLeastOnce; remove it"
+            )
+        sending |= {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+        }
+    elif not idempotent:  # order and durability as with it
+        sending |= {"acks": "all", "max.in.flight": 1}
     return {
         "compression.type": "lz4",
         "linger.ms": 50,  # a commit flushes at once, so this only fills batches while a transaction goes on
@@ -55,6 +72,5 @@ def producer_config(
         "message.max.bytes": _LARGEST_RECORD_BYTES,
         "queue.buffering.max.messages": _QUEUED_RECORDS,
         "queue.buffering.max.kbytes": max(1024, queue_bytes >> 10),
-        "transactional.id": transactional_id,
-        "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+        **sending,
     }

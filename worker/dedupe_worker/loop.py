@@ -2,8 +2,8 @@
 
     1  read a batch, take the ids
     2  look them up: in the store, in the open transaction, in the batch itself
-    3  produce the first record of each id, as it is, in order
-    4  commit: the output records and the input offset become visible together
+    3  produce the first record of each id, as it is, in order; and others to the topics that they are routed to
+    4  commit: the output records, what is noted about them, and the input offset become visible together
     5  write the new ids to the store, with the output position they are complete up to
 
 A process may die between any two of these: before 4 the transaction never happened, after it the output topic has
@@ -18,29 +18,31 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Final, Protocol
 
-import numpy as np
 from confluent_kafka import Message
-from numpy.typing import NDArray
 
-from dedupe_crds.flow import Mode
 from dedupe_kafka.errors import RecordRefused
+from dedupe_worker.admission import Admission
 from dedupe_worker.board import Board
-from dedupe_worker.ids import Extractor
-from dedupe_worker.input import Batch, Reader
-from dedupe_worker.owner import Owners, encode_owners
+from dedupe_worker.chunk_log import ChunkLog
+from dedupe_worker.input import Batch, Source
+from dedupe_worker.judge import Routed, Verdict
+from dedupe_worker.output import Note, Span
 from dedupe_worker.window import Window
 
 _LONGEST_TRANSACTION_SECONDS: Final = 1.0
 
 
 class Output(Protocol):
-    """What the loop needs of a TransactionalOutput."""
+    """What the loop needs of a PartitionOutput."""
 
     @property
-    def position(self) -> int | None: ...  # noqa: D102 (see output.py)
+    def position(self) -> int: ...  # noqa: D102 (see output.py)
     def begin(self) -> None: ...  # noqa: D102
     def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
-    def commit(self, input_topic: str, next_offset: int, group_metadata: object) -> None: ...  # noqa: D102
+    def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
+    def note(self, notes: Sequence[Note]) -> None: ...  # noqa: D102
+    def settle(self) -> Span | None: ...  # noqa: D102
+    def commit(self, next_offset: int, source: Source) -> None: ...  # noqa: D102
     def abort(self) -> None: ...  # noqa: D102
 
 
@@ -50,7 +52,6 @@ class LoopConfig:
 
     input_topic: str
     partition: int
-    mode: Mode
     commit_interval_seconds: float
     max_batch_records: int
     max_transaction_records: int
@@ -65,32 +66,33 @@ class _Transaction:
     records: int = 0
     passed: int = 0
     next_offset: int = 0
+    newest_ms: int = 0
 
 
 class Loop:
     """One partition's loop, over a reader, an output and a window that are ready to be used.
 
-    `position` is the output offset up to which the window is complete at the start.
+    The window is complete up to the output's position at the start.
     """
 
     def __init__(
         self,
         config: LoopConfig,
         *,
-        reader: Reader,
+        reader: Source,
         output: Output,
         window: Window,
-        extract: Extractor,
+        admission: Admission,
+        logs: Sequence[ChunkLog],
         board: Board,
-        position: int,
     ) -> None:
         self._config = config
         self._reader = reader
         self._output = output
         self._window = window
-        self._extract = extract
+        self._admission = admission
+        self._logs = logs
         self._board = board
-        self._position = position
         self._open: _Transaction | None = None
         self._last_read = 0.0
 
@@ -122,12 +124,12 @@ class Loop:
         transaction = self._open
         if transaction is None:
             return
+        if self._logs:
+            with self._stage("note"):
+                self._note(transaction)
         with self._stage("commit"):
-            self._output.commit(
-                self._config.input_topic, transaction.next_offset, self._reader.group_metadata()
-            )
+            self._output.commit(transaction.next_offset, self._reader)
         # From here on the records are out, whatever becomes of the store.
-        self._position = self._output.position or self._position
         self._open = None
         self._board.recover()
         tally = self._board.tally
@@ -136,7 +138,10 @@ class Loop:
         now_ms = int(time.time() * 1000)
         with self._stage("store"):
             self._window.commit(
-                output_position=self._position, input_offset=transaction.next_offset, seen_ms=now_ms
+                output_position=self._output.position,
+                input_offset=transaction.next_offset,
+                seen_ms=now_ms,
+                newest_ms=transaction.newest_ms,
             )
             self._window.store.age(now_ms)
 
@@ -146,6 +151,7 @@ class Loop:
             self._open = None
             self._board.tally.aborted_transactions += 1
             self._window.abort()
+            self._clear_logs()
             self._output.abort()
 
     def _is_due(self, transaction: _Transaction, batch: Batch) -> bool:
@@ -166,38 +172,45 @@ class Loop:
             self._output.begin()
             self._open = _Transaction(time.monotonic(), records[0].offset() or 0)
         with self._stage("identify"):
-            ids = self._extract(records)
-            offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
-            owners = encode_owners(self._config.partition, offsets[ids.rows])
+            identified = self._admission.identify(records)
         with self._stage("lookup"):
-            repeats = self._window.admit(ids.packed, owners)
-            passed = self._select(records, ids.rows, owners, repeats)
+            verdict = self._admission.decide(records, identified, int(time.time() * 1000))
+            passed, offsets = records, identified.offsets
+            if not verdict.passed.all():
+                passed = list(compress(records, verdict.passed.tolist()))
+                offsets = offsets[verdict.passed]
         with self._stage("produce"):
             self._output.produce(passed)
+            self._output.route(verdict.routed)
+            if passed:
+                for log in self._logs:
+                    log.add(passed, offsets)
         self._open.records += len(records)
         self._open.passed += len(passed)
         self._open.next_offset = batch.next_offset
+        self._open.newest_ms = max(self._open.newest_ms, identified.newest_ms)
+        self._count(verdict, records, len(identified.rows))
+
+    def _count(self, verdict: Verdict, records: Sequence[Message], with_id: int) -> None:
         tally = self._board.tally
         tally.consumed += len(records)
-        tally.without_id += len(records) - len(ids.rows)
+        tally.without_id += len(records) - with_id
+        tally.duplicates += verdict.duplicates
+        tally.redelivered += verdict.redelivered
+        tally.conflicts += verdict.conflicts
+        tally.late += verdict.late
 
-    def _select(
-        self,
-        records: list[Message],
-        rows: NDArray[np.intp],
-        owners: Owners,
-        repeats: dict[int, bytes],
-    ) -> list[Message]:
-        """The records to pass on. A record that repeats itself was redelivered: its output is there already."""
-        if not repeats:
-            return records
-        again = {row for row, owner in repeats.items() if owner == owners[row].tobytes()}
-        self._board.tally.redelivered += len(again)
-        self._board.tally.duplicates += len(repeats) - len(again)
-        dropped = again if self._config.mode is not Mode.ENFORCE else repeats
-        passed = np.ones(len(records), np.bool_)
-        passed[rows[np.fromiter(dropped, np.intp, len(dropped))]] = False
-        return list(compress(records, passed.tolist()))
+    def _note(self, transaction: _Transaction) -> None:
+        """Write what is to be known of the chunk, which takes the offsets of its records."""
+        span = self._output.settle() if transaction.passed else None
+        if span is not None:
+            for log in self._logs:
+                self._output.note(log.notes(span))
+        self._clear_logs()
+
+    def _clear_logs(self) -> None:
+        for log in self._logs:
+            log.clear()
 
     def _located(self, error: RecordRefused) -> RecordRefused:
         """The same with where to look: Kafka does not say which record it was."""
@@ -221,7 +234,9 @@ class Loop:
                 "lag_messages": None if end is None else max(0, end - batch.next_offset),
             }
         )
-        self._board.output = self._board.output.model_copy(update={"position": self._position})
+        self._board.output = self._board.output.model_copy(
+            update={"position": self._output.position}
+        )
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:

@@ -16,6 +16,8 @@ _COUNTERS: Final = {
     "duplicates": "Records whose id was seen before.",
     "redelivered": "Records read again whose output was already committed.",
     "without_id": "Records without a usable id, passed on.",
+    "conflicts": "Duplicates with another content than the record they repeat.",
+    "late": "Records older than what is remembered, so that nothing can be said of them.",
 }
 _LABELS: Final = ("stream", "partition")
 

@@ -3,22 +3,31 @@
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
+from dedupe_crds.flow import Delivery
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.errors import NotAuthorized
+from dedupe_worker.acknowledged_output import AcknowledgedOutput
 from dedupe_worker.board import Board
 from dedupe_worker.config import WorkerConfig
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.input import PartitionReader
+from dedupe_worker.inverse_bloom.files import MANIFEST
+from dedupe_worker.inverse_bloom.store import check_table, open_table
+from dedupe_worker.judge import policy_of
 from dedupe_worker.kafka_client import consumer_config, producer_config
-from dedupe_worker.output import TransactionalOutput
+from dedupe_worker.output import PartitionOutput, TransactionalOutput
 from dedupe_worker.requests import ReconcileRequests
-from dedupe_worker.store import Store
+from dedupe_worker.store import CURRENT, Store
 from dedupe_worker.topics import Topics
 
 if TYPE_CHECKING:
     from dedupe_worker.s3.keeper import SnapshotKeeper
+
+log = structlog.get_logger()
 
 
 class Parts:
@@ -62,24 +71,37 @@ class Parts:
         consumer = made(Consumer, self._watched(config))
         return PartitionReader(consumer, topic, self.config.partition)
 
-    def output(self, largest_batch_bytes: int) -> TransactionalOutput:
+    def output(self, largest_batch_bytes: int) -> PartitionOutput:
         """The output partition."""
-        config = producer_config(
-            self._servers,
-            self.config.properties,
-            transactional_id=self.config.transactional_id,
-            queue_bytes=self._tuning.queue_bytes,
-            largest_batch_bytes=largest_batch_bytes,
+        spec = self.config.stream.spec
+        exactly_once = spec.delivery is Delivery.EXACTLY_ONCE
+        config = self._watched(
+            producer_config(
+                self._servers,
+                self.config.properties,
+                transactional_id=self.config.transactional_id if exactly_once else None,
+                queue_bytes=self._tuning.queue_bytes,
+                largest_batch_bytes=largest_batch_bytes,
+            )
         )
-        producer = made(Producer, self._watched(config))
-        return TransactionalOutput(
-            producer, self.config.stream.spec.output.topic, self.config.partition
-        )
+        if exactly_once:
+            producer = made(Producer, config)
+            return TransactionalOutput(producer, spec.output.topic, self.config.partition)
+        return AcknowledgedOutput(config, spec.output.topic, self.config.partition)
 
-    def store(self) -> Store:
-        """The store in the state directory."""
+    def store(self) -> IdStore:
+        """The store in the state directory; one of another type is discarded, and so rebuilt from the output topic."""
+        state, table = self.config.state, self.config.stream.spec.store.inverse_bloom
+        value_bytes = policy_of(self.config.stream.spec).layout.dtype.itemsize
+        if (state.database / (CURRENT if table else MANIFEST)).exists():
+            if table:  # what is refused must not cost the store that is there
+                check_table(state.database, table, value_bytes)
+            log.warning("store is of another type", wanted=self.config.stream.spec.store.type)
+            state.discard_store()
+        if table:
+            return open_table(state.database, self.config.bounds, table, value_bytes)
         return Store(
-            self.config.state.database,
+            state.database,
             self.config.bounds,
             block_cache_bytes=self._tuning.block_cache_bytes,
         )

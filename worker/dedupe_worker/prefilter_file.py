@@ -1,8 +1,8 @@
 """A generation's filter kept beside the store's files, so that an opening need not read every id.
 
     bytes 0-7     magic
-    bytes 8-49    the generation's stamp when the filter was complete, see stamp.py
-    bytes 50-53   number of slabs
+    bytes 8-65    the generation's stamp when the filter was complete, see stamp.py
+    bytes 66-69   number of slabs
     per slab      words (8 bytes), ids it still takes (8 bytes)
     per slab      its words (8 bytes each)
     last 4 bytes  CRC-32 of all before
@@ -22,12 +22,12 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from dedupe_worker.prefilter import Prefilter, Slab
-from dedupe_worker.stamp import Stamp, encode_stamp
+from dedupe_worker.stamp import STAMP_BYTES, Stamp, encode_stamp
 
 SUFFIX: Final = ".prefilter"
 
-_MAGIC: Final = b"DDFILT01"
-_HEAD: Final = struct.Struct("<8s42sI")
+_MAGIC: Final = b"DDFILT02"
+_HEAD: Final = struct.Struct(f"<8s{STAMP_BYTES}sI")
 _SLAB: Final = struct.Struct("<QQ")
 _CRC: Final = struct.Struct("<I")
 

@@ -14,8 +14,8 @@ from typing import Final
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.identity import Identity
 from dedupe_worker.ids import Extractor
-from dedupe_worker.input import Batch, Reader
-from dedupe_worker.owner import unknown_owners
+from dedupe_worker.input import Batch, Reader, timestamps
+from dedupe_worker.recall import Recall
 from dedupe_worker.stamp import Stamp
 from dedupe_worker.topics import Range
 from dedupe_worker.window import Window
@@ -61,12 +61,14 @@ def plan_reconcile(
     output: Range,
     window_start: int,
     trust: Trust = Trust.WHOLE,
+    reach: int = 0,
 ) -> ReconcilePlan:
     """Decide how much of the output partition to read.
 
     A rebuild reads all that the output still has: its timestamps are the producers', which may be of any time, so
     they can't tell which ids the window still held. `window_start`, the first offset with a timestamp within the
-    window's age, only tells whether the output reaches back as far as the window should.
+    window's age, only tells whether the output reaches back as far as the window should. `reach` is the output position
+    before which all of the store's ids are from, if that is behind its stamp's.
     """
     replaced = recorded is not None and recorded.output_topic_id != output_topic_id
     if replaced:
@@ -75,7 +77,7 @@ def plan_reconcile(
         reason = "StoreCorrupt"
     elif recorded is None or stamp is None:
         reason = "NewStore"
-    elif stamp.output_position > output.end:
+    elif max(stamp.output_position, reach) > output.end:
         reason = "StoreAheadOfOutput"
     elif stamp.output_position < output.low:
         reason = "TailRetainedAway"
@@ -155,33 +157,46 @@ def reconcile(
     reader: Reader,
     window: Window,
     extract: Extractor,
+    recall: Recall,
     *,
     start: int,
     end: int,
+    forgets: bool,
     input_offset: int,
     stop: Event,
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Add every id of the output partition in [start, end) that the window does not have yet.
 
-    `reader` stands at `start`. Returns early when `stop` is set. `on_progress` is called after each batch.
+    `reader` stands at `start`. `forgets`: what the output had before is not remembered; that is about as old as the
+    first record. Returns early when `stop` is set. `on_progress` is called after each batch.
     """
     began = time.monotonic()
     records, unwritten, position = 0, 0, start
+    newest_ms = 0
     write_records = min(_WRITE_RECORDS, window.store.bounds.largest_write_records)
     on_progress(Progress(records, end - position, 0.0))
     for batch in read_output(reader, start=start, end=end, stop=stop, largest=write_records):
         position = batch.next_offset
         if batch.records:
             ids = extract(batch.records)
-            window.admit(ids.packed, unknown_owners(len(ids.rows)))
+            times = timestamps(batch.records)
+            window.admit(ids.packed, recall.values(batch.records, ids.rows, times))
+            if forgets and not records:  # a producer's clock may be ahead
+                window.store.mark_forgotten(min(int(times[0]), int(time.time() * 1000)))
+            newest_ms = max(newest_ms, int(times.max()))
             records += len(batch.records)
             unwritten += len(batch.records)
         if unwritten >= write_records or (unwritten and position >= end):
             now_ms = int(time.time() * 1000)
             # Seen now, as far as the ageing goes: when it was is not known (the records' timestamps are
             # their producers'), and too early a time would forget ids that are still in use.
-            window.commit(output_position=position, input_offset=input_offset, seen_ms=now_ms)
+            window.commit(
+                output_position=position,
+                input_offset=input_offset,
+                seen_ms=now_ms,
+                newest_ms=newest_ms,
+            )
             window.store.age(now_ms)
             unwritten = 0
         on_progress(Progress(records, max(0, end - position), time.monotonic() - began))

@@ -12,6 +12,7 @@ was committed. There is no other error handling to get wrong.
 """
 
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,21 +24,28 @@ from typing import Final
 import structlog
 
 from dedupe_crds.worker_status import Phase, WindowStatus
+from dedupe_kafka.beside import notes_owners, notes_topics, owners_topic, routed_topics
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
+from dedupe_worker.admission import Admission
 from dedupe_worker.answer import answer, show_reconcile
 from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.checkpoint import remove_unfinished
+from dedupe_worker.chunk_log import logs_of
 from dedupe_worker.commands import CommandQueue
 from dedupe_worker.comparison import remove_comparison
 from dedupe_worker.desk import Desk
 from dedupe_worker.errors import OutputTopicReplaced, StoreCorrupt
 from dedupe_worker.fallback import fall_back, remove_copy
-from dedupe_worker.identity import Identity
+from dedupe_worker.id_store import IdStore
+from dedupe_worker.identity import Identity, id_source_text
 from dedupe_worker.ids import extractor_for
+from dedupe_worker.in_doubt import InDoubt, ids_between, note_of, noted_position
 from dedupe_worker.input import PartitionReader
+from dedupe_worker.judge import policy_of
 from dedupe_worker.loop import Loop, LoopConfig
-from dedupe_worker.output import TransactionalOutput
+from dedupe_worker.output import PartitionOutput
 from dedupe_worker.parts import Parts
+from dedupe_worker.recall import EARLIER, Notes, Recall
 from dedupe_worker.reconcile import (
     Progress,
     ReconcilePlan,
@@ -46,7 +54,7 @@ from dedupe_worker.reconcile import (
     plan_start,
     reconcile,
 )
-from dedupe_worker.store import Store
+from dedupe_worker.stamp import Stamp
 from dedupe_worker.topics import Range, Topic, Topics
 from dedupe_worker.window import Window
 
@@ -56,7 +64,7 @@ _TOPIC_CHECK_SECONDS: Final = 10.0
 _REFILL_SHARE: Final = 0.25
 
 # Stores whose files belong to another worker by now. They stay open until the process ends, which is at once.
-_taken_over: Final[list[Store]] = []
+_taken_over: Final[list[IdStore]] = []
 
 log = structlog.get_logger()
 
@@ -75,6 +83,7 @@ class Session:
         self._stop = stop
         self._record_limit = record_limit
         self._extract = extractor_for(parts.config.stream.spec.id)
+        self._policy = policy_of(parts.config.stream.spec)
 
     def run(self) -> None:
         """Run until `stop` is set or a reconcile is asked for, which the next session begins with.
@@ -104,20 +113,34 @@ class Session:
         with ExitStack() as cleanup:
             self._input = topics.describe(spec.input.topic, partition)
             self._output = topics.describe(spec.output.topic, partition)
+            routed = routed_topics(spec)
+            for beside in (*routed, *notes_topics(spec)):
+                topics.describe(beside, partition)
+            self._identity = Identity(
+                stream=self._config.stream_id,
+                partition=partition,
+                input_topic_id=self._input.id,
+                output_topic_id=self._output.id,
+                id_source=id_source_text(spec.id),
+            )
+            self._config.state.check_id_source(recorded, self._identity)
             self._board.calm()
-            output = self._parts.output(topics.max_message_bytes(spec.output.topic))
+            written = [self._output.name, *routed]
+            output = self._parts.output(min(map(topics.max_message_bytes, written)))
             output.fence(self._stop)
             reader = self._parts.reader(spec.input.topic)
             cleanup.callback(reader.close)
             plan, store = self._open_store(topics, recorded)
             cleanup.push(partial(_close, store))
-            window = Window(store)
+            window = Window(store, self._policy.layout.dtype)
             same_input = recorded is None or recorded.input_topic_id == self._input.id
+            committed = reader.committed() if same_input else None
+            available = topics.offsets(spec.input.topic, partition)
             start = plan_start(
-                committed=reader.committed_offset() if same_input else None,
+                committed=committed.offset if committed else None,
                 stamp=store.stamp,
                 same_input=same_input,
-                available=topics.offsets(spec.input.topic, partition),
+                available=available,
             )
             if start.expired:
                 self._board.tally.expired_offsets += start.expired
@@ -128,7 +151,12 @@ class Session:
                 answer(asked, self._parts, topics, store, self._extract, self._stop)
             reader.seek(start.offset)
             if not self._stop.is_set():
-                loop = self._make_loop(reader, output, window, position)
+                output.resume(position, partial(note_of, self._output.id))
+                noted = noted_position(committed, start.offset, self._output.id)
+                if noted is None:
+                    output.mark(start.offset, reader)
+                in_doubt = InDoubt(self._ids_from(noted, position), end=available.end)
+                loop = self._make_loop(reader, output, window, in_doubt)
                 self._run_loop(loop, topics, reader, store)
             self._board.enter(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
             store.flush()
@@ -143,18 +171,14 @@ class Session:
 
     # -- the store -------------------------------------------------------------------------------
 
-    def _open_store(self, topics: Topics, recorded: Identity | None) -> tuple[ReconcilePlan, Store]:
+    def _open_store(
+        self, topics: Topics, recorded: Identity | None
+    ) -> tuple[ReconcilePlan, IdStore]:
         """The store and how to reconcile it; an untrusted one is discarded before its identity is recorded."""
         state, window = self._config.state, self._config.stream.spec.store.window
         output_range = topics.offsets(self._output.name, self._config.partition)
         oldest = datetime.now(UTC) - window.max_age
         window_start = topics.offset_at(self._output.name, self._config.partition, oldest)
-        self._identity = Identity(
-            stream=self._config.stream_id,
-            partition=self._config.partition,
-            input_topic_id=self._input.id,
-            output_topic_id=self._output.id,
-        )
         remove_comparison(state.comparison)
         store, trust = None, Trust.WHOLE
         if recorded is not None:
@@ -168,6 +192,7 @@ class Session:
             output=output_range,
             window_start=output_range.end if window_start is None else window_start,
             trust=trust,
+            reach=store.reach if store else 0,
         )
         if plan.rebuild:
             if began_with_past_ids(state, oldest):
@@ -180,7 +205,7 @@ class Session:
             state.record(self._identity)
         return plan, store or self._parts.store()
 
-    def _open_trusted(self, output: Range) -> tuple[Store | None, Trust]:
+    def _open_trusted(self, output: Range) -> tuple[IdStore | None, Trust]:
         """The store as it was left; if that is damaged, as the newest checkpoint has it; None if there is neither."""
         try:
             return self._parts.store(), Trust.WHOLE
@@ -206,38 +231,74 @@ class Session:
         log.info(
             "reconciling", reason=plan.reason, start=plan.start, end=end, truncated=plan.truncated
         )
+        now_ms = int(time.time() * 1000)
+        if plan.rebuild or window.store.stamp is None:
+            # What an empty store is not to be trusted with goes before its first id: a rebuild may be broken off.
+            # And with a stamp the next start reads only what comes after.
+            window.commit(
+                output_position=plan.start,
+                input_offset=input_offset,
+                seen_ms=now_ms,
+                newest_ms=0,
+            )
+        if plan.truncated:
+            window.store.mark_truncated()
         if plan.start < end:
-            reader = self._parts.reader(self._output.name)
-            try:
+            with ExitStack() as readers:
+                reader = self._parts.reader(self._output.name)
+                readers.callback(reader.close)
                 reader.seek(plan.start)
                 reconcile(
                     reader,
                     window,
                     self._extract,
+                    self._recall(topics, plan, window.store.stamp, readers),
                     start=plan.start,
                     end=end,
+                    forgets=plan.rebuild and plan.start > 0,
                     input_offset=input_offset,
                     stop=self._stop,
                     on_progress=partial(show_reconcile, self._board, plan.reason),
                 )
-            finally:
-                reader.close()
         else:
+            if plan.rebuild and plan.start > 0:
+                window.store.mark_forgotten(now_ms)
             show_reconcile(self._board, plan.reason, Progress(0, 0, 0.0))
-        if not self._stop.is_set() and (plan.rebuild or window.store.stamp is None):
-            # An empty store gets its stamp now, so that the next start reads only what comes after.
-            now_ms = int(time.time() * 1000)
-            window.commit(output_position=end, input_offset=input_offset, seen_ms=now_ms)
-        if plan.truncated:
-            window.store.mark_truncated()
         if self._board.reconcile:
             log.info("reconciled", **self._board.reconcile.model_dump())
         return end
 
+    def _recall(
+        self, topics: Topics, plan: ReconcilePlan, stamp: Stamp | None, readers: ExitStack
+    ) -> Recall:
+        """What is remembered of the output records that are read; `readers` closes what it reads from."""
+        partition, notes = self._config.partition, None
+        if notes_owners(self._config.stream.spec):
+            topic = owners_topic(self._output.name)
+            there = topics.offsets(topic, partition)
+            start: int | None = there.low
+            if stamp and not plan.rebuild:
+                since = datetime.fromtimestamp(stamp.last_seen_ms / 1000, UTC) - EARLIER
+                start = topics.offset_at(topic, partition, since)
+            reader = self._parts.reader(topic)
+            readers.callback(reader.close)
+            reader.seek(there.end if start is None else start)
+            rewind = None if start == there.low else partial(reader.seek, there.low)
+            notes = Notes(reader, there.end, self._output.id, rewind=rewind)
+        return Recall(self._policy.layout, partition=partition, notes=notes)
+
+    def _ids_from(self, start: int | None, end: int) -> Iterator[bytes]:
+        open_output = partial(self._parts.reader, self._output.name)
+        return ids_between(open_output, self._extract, start=start, end=end, stop=self._stop)
+
     # -- the loop --------------------------------------------------------------------------------
 
     def _make_loop(
-        self, reader: PartitionReader, output: TransactionalOutput, window: Window, position: int
+        self,
+        reader: PartitionReader,
+        output: PartitionOutput,
+        window: Window,
+        in_doubt: InDoubt,
     ) -> Loop:
         spec = self._config.stream.spec
         tuning = spec.worker.tuning
@@ -245,7 +306,6 @@ class Session:
         config = LoopConfig(
             input_topic=spec.input.topic,
             partition=self._config.partition,
-            mode=spec.mode,
             commit_interval_seconds=tuning.commit_interval.total_seconds(),
             max_batch_records=min(limit, tuning.max_batch_records),
             max_transaction_records=min(limit, tuning.max_transaction_records),
@@ -255,12 +315,20 @@ class Session:
             reader=reader,
             output=output,
             window=window,
-            extract=self._extract,
+            admission=Admission(
+                self._policy,
+                partition=self._config.partition,
+                window=window,
+                extract=self._extract,
+                in_doubt=in_doubt,
+            ),
+            logs=logs_of(spec, self._output.id),
             board=self._board,
-            position=position,
         )
 
-    def _run_loop(self, loop: Loop, topics: Topics, reader: PartitionReader, store: Store) -> None:
+    def _run_loop(
+        self, loop: Loop, topics: Topics, reader: PartitionReader, store: IdStore
+    ) -> None:
         self._board.enter(Phase.RUNNING)
         housekeeping = topic_check = refilled = time.monotonic()
         refilling = True
@@ -311,7 +379,7 @@ class Session:
                 f"output topic {now.name} was deleted and created again; the store is rebuilt from the new one"
             )
 
-    def _show_window(self, store: Store) -> None:
+    def _show_window(self, store: IdStore) -> None:
         generations = store.generations()
         seconds = store.window_seconds(int(time.time() * 1000))
         truncated = bool(store.stamp and store.stamp.truncated)
@@ -327,7 +395,7 @@ class Session:
 
 
 def _close(
-    store: Store,
+    store: IdStore,
     kind: type[BaseException] | None,
     _: BaseException | None,
     __: TracebackType | None,

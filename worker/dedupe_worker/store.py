@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,9 @@ from dedupe_worker.stamp import STAMP_KEY, Stamp, decode_stamp, encode_stamp
 
 UNTRUSTED: Final = "untrusted"
 """A file of this name in the database's directory has the opening read every id; it goes when all are well."""
+
+CURRENT: Final = "CURRENT"
+"""RocksDB's file that every database has."""
 
 _SCAN_KEYS: Final = 100_000
 _READ_AT_OPENING_IDS: Final = 1_000_000
@@ -76,6 +79,18 @@ class Store:
         """What the store is complete up to; None if nothing was ever written."""
         return next((g.stamp for g in reversed(self._generations) if g.stamp), None)
 
+    @property
+    def reach(self) -> int:
+        """The output position before which all its ids are from."""
+        stamp = self.stamp
+        return stamp.output_position if stamp else 0
+
+    @property
+    def forgotten_ms(self) -> int:
+        """The newest timestamp of what was remembered once and no longer is, Unix milliseconds; 0 if nothing."""
+        stamp = self.stamp
+        return stamp.forgotten_ms if stamp else 0
+
     def generations(self) -> list[Generation]:
         """The generations, oldest first."""
         return [g.describe() for g in self._generations]
@@ -101,6 +116,16 @@ class Store:
                     found = multi_get(generation.family, asked)
                     owners.update((i, o) for i, o in zip(asked, found, strict=True) if o)
         return owners
+
+    def locate(self, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, Generation]]:
+        """The owners of those ids that are remembered, each with the newest generation that has it; for a few ids."""
+        found: dict[bytes, tuple[bytes, Generation]] = {}
+        with self._errors("reading the store"):
+            for generation in self._generations:
+                owners = multi_get(generation.family, list(ids))
+                described = generation.describe()
+                found.update((i, (o, described)) for i, o in zip(ids, owners, strict=True) if o)
+        return found
 
     def positions(self) -> list[tuple[str, int | None]]:
         """Each generation, oldest first, with the output position it is complete up to; None while it is empty."""
@@ -136,13 +161,16 @@ class Store:
         output_position: int,
         input_offset: int,
         seen_ms: int,
+        newest_ms: int | None = None,
     ) -> None:
         """Add ids, sorted, with their owners and what the store is then complete up to, all or nothing.
 
-        The ids must have been given to `prepare`.
+        The ids must have been given to `prepare`. `newest_ms` is the newest timestamp of their records; what is after
+        `seen_ms`, or not known, counts as that.
         """
         newest = self._generations[-1]
         before = newest.stamp
+        newest_ms = seen_ms if newest_ms is None else min(newest_ms, seen_ms)
         stamp = Stamp(
             output_position=output_position,
             input_offset=input_offset,
@@ -150,16 +178,20 @@ class Store:
             first_seen_ms=before.first_seen_ms if before and before.keys else seen_ms,
             last_seen_ms=max(seen_ms, before.last_seen_ms if before else 0),
             truncated=bool(self.stamp and self.stamp.truncated),
+            newest_ms=max(newest_ms, before.newest_ms if before else 0),
+            forgotten_ms=self.forgotten_ms,
         )
         self._write_batch(newest, stamp, ids, owners)
 
     def mark_truncated(self) -> None:
         """Record that the window does not reach back to where it should: ids were lost or given up for size."""
-        newest = self._generations[-1]
-        stamp = self.stamp
-        if stamp and not stamp.truncated:
-            of_newest = newest.stamp or replace(stamp, keys=0)
-            self._write_batch(newest, replace(of_newest, truncated=True), (), ())
+        if self.stamp and not self.stamp.truncated:
+            self._mark(truncated=True)
+
+    def mark_forgotten(self, newest_ms: int) -> None:
+        """Record that ids of records with timestamps up to then are no longer remembered, or never were."""
+        if newest_ms > self.forgotten_ms:
+            self._mark(forgotten_ms=newest_ms)
 
     def forget(self, ids: Sequence[bytes]) -> int:
         """Remove ids from every generation; returns how many were remembered."""
@@ -206,6 +238,10 @@ class Store:
                 self.mark_truncated()
             if plan.seal:
                 self._seal()
+            if plan.drop:
+                dropped = self._generations[: len(plan.drop)]
+                self.mark_forgotten(max((g.stamp.newest_ms for g in dropped if g.stamp), default=0))
+                self._generations[-1].family.flush()  # a drop lasts, and so must what it says
             for _ in plan.drop:
                 self._drop_oldest()
         return bool(plan.drop)
@@ -237,7 +273,7 @@ class Store:
 
     def _open(self) -> tuple[Rdict, list[OpenGeneration]]:
         names = []
-        if (self._path / "CURRENT").exists():
+        if (self._path / CURRENT).exists():
             names = sorted(n for n in Rdict.list_cf(str(self._path)) if n != "default")
         self._path.mkdir(parents=True, exist_ok=True)
         options = {name: table_options(self._options) for name in names}
@@ -321,6 +357,14 @@ class Store:
         # RocksDB deletes the files with the last handle, which goes with the popped generation.
         self._db.drop_column_family(self._generations[0].name)
         self._generations.pop(0).drop_prefilter()
+
+    def _mark(self, **changes: Any) -> None:  # noqa: ANN401 (a Stamp's fields)
+        """Change what the newest stamp says; a store that nothing was written to has none."""
+        newest, stamp = self._generations[-1], self.stamp
+        if stamp:
+            self._write_batch(
+                newest, replace(newest.stamp or replace(stamp, keys=0), **changes), (), ()
+            )
 
     def _write_batch(
         self,

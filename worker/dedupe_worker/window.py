@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.ids import ID_BYTES
 from dedupe_worker.owner import OWNER, Owners
 from dedupe_worker.prefilter import Hashes, hash_ids
-from dedupe_worker.store import Store
 
 _ID: Final = np.dtype(f"V{ID_BYTES}")
 
@@ -61,11 +61,13 @@ class _Admitted:
 class Window:
     """`admit` batches, then `commit` or `abort` what they added since the last time.
 
-    A batch stays in arrays until it is written: only the few ids that may be repeats become Python objects.
+    A batch stays in arrays until it is written: only the few ids that may be repeats become Python objects. `values`
+    is the type of what is remembered of each id: its owner, or a wider layout that begins with it.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: IdStore, values: np.dtype[np.void] = OWNER) -> None:
         self.store = store
+        self._values = values
         self._open: list[_Admitted] = []
 
     def admit(self, packed: bytes, owners: Owners | Sequence[bytes]) -> dict[int, bytes]:
@@ -75,7 +77,7 @@ class Window:
         remembered from now on.
         """
         ids = np.frombuffer(packed, _ID)
-        owners = np.asarray(owners, OWNER)
+        owners = np.asarray(owners, self._values)
         hashes = hash_ids(packed)
         # In order, equal ones are neighbours, and the filters are read from one end to the other.
         order = np.argsort(hashes)
@@ -97,10 +99,27 @@ class Window:
             self._open.append(_Admitted(ids[order], owners[order], ordered))
         return repeats
 
-    def commit(self, *, output_position: int, input_offset: int, seen_ms: int) -> None:
+    def find(self, packed: bytes) -> dict[int, bytes]:
+        """The rows of a batch of ids that are remembered, with the owner of each; none is admitted."""
+        ids = np.frombuffer(packed, _ID)
+        hashes = hash_ids(packed)
+        order = np.argsort(hashes)
+        known = self._known(ids[order], hashes[order])
+        return {row: known[one] for row, one in enumerate(ids.tolist()) if one in known}
+
+    def commit(
+        self,
+        *,
+        output_position: int,
+        input_offset: int,
+        seen_ms: int,
+        newest_ms: int | None = None,
+    ) -> None:
         """Write what was admitted to the store, sorted: sorted inserts cost half of unsorted ones."""
         ids = np.concatenate([np.empty(0, _ID), *(batch.ids for batch in self._open)])
-        owners = np.concatenate([np.empty(0, OWNER), *(batch.owners for batch in self._open)])
+        owners = np.concatenate(
+            [np.empty(0, self._values), *(batch.owners for batch in self._open)]
+        )
         order = np.argsort(ids.view(">u8")[::2].astype("<u8"))
         self.store.write(
             ids[order].tolist(),
@@ -108,6 +127,7 @@ class Window:
             output_position=output_position,
             input_offset=input_offset,
             seen_ms=seen_ms,
+            newest_ms=newest_ms,
         )
         self._open.clear()
 
@@ -119,9 +139,14 @@ class Window:
         self, ids: NDArray[np.void], owners: Owners, rows: NDArray[np.intp], hashes: Hashes
     ) -> dict[int, bytes]:
         """Of `rows`, ordered by their `hashes`, those that repeat an id, with the owner of what each repeats."""
-        known = self.store.lookup(ids[rows].tolist(), hashes)
-        for batch in self._open:
-            known.update(batch.owners_of(hashes))
+        known = self._known(ids[rows], hashes)
         rows = np.sort(rows)
         found = find_repeats(ids[rows].tolist(), owners[rows].tolist(), range(len(rows)), known)
         return {int(rows[at]): owner for at, owner in found.items()}
+
+    def _known(self, ids: NDArray[np.void], hashes: Hashes) -> Known:
+        """What is known of ids, ordered by their `hashes`, in the store and in the open transaction."""
+        known = self.store.lookup(ids.tolist(), hashes)
+        for batch in self._open:
+            known.update(batch.owners_of(hashes))
+        return known

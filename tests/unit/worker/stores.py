@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 from dedupe_worker.generations import Bounds
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.ids import ID_BYTES
 from dedupe_worker.store import Store
 from dedupe_worker.window import Window
@@ -24,7 +25,7 @@ def random_ids(seed: int, count: int) -> bytes:
     return Random(seed).randbytes(ID_BYTES * count)
 
 
-def remember(store: Store, packed: bytes, *, position: int, now_ms: int = 0) -> int:
+def remember(store: IdStore, packed: bytes, *, position: int, now_ms: int = 0) -> int:
     """One transaction of these ids; returns how many of them were known."""
     window, count = Window(store), len(packed) // ID_BYTES
     repeats = window.admit(packed, [OWNER] * count)
@@ -32,7 +33,7 @@ def remember(store: Store, packed: bytes, *, position: int, now_ms: int = 0) -> 
     return len(repeats)
 
 
-def count_known(store: Store, packed: bytes) -> int:
+def count_known(store: IdStore, packed: bytes) -> int:
     """How many of these ids are remembered; nothing is added."""
     window = Window(store)
     repeats = window.admit(packed, [OWNER] * (len(packed) // ID_BYTES))

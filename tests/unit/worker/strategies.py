@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from confluent_kafka import Message
 from hypothesis import strategies as st
 
 from tests.support.hostile import KEYS
@@ -26,6 +27,15 @@ packed_id = st.one_of(
     st.integers(0, 40).map(lambda number: number.to_bytes(16, "little")),
 )
 """Packed ids, many of them equal, and many ending or beginning with zero bytes."""
+
+
+def message(
+    offset: int, key: bytes | None = None, value: bytes | None = None, *, time_ms: int = 1
+) -> Message:
+    """A record of a topic, as Kafka's client hands it out."""
+    return Message(
+        topic="raw", partition=0, offset=offset, key=key, value=value, timestamp=(1, time_ms)
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from threading import get_ident
 
 import pytest
 
-from dedupe_crds.worker_status import CheckpointStatus, UploadStatus
+from dedupe_crds.worker_status import CheckpointStatus, IdStatus, UploadStatus
 from dedupe_worker.commands import Command, CommandQueue
 from dedupe_worker.errors import DiskFull
 
@@ -23,6 +23,9 @@ class RecordingStore:
 
     def snapshot(self, name: str) -> UploadStatus | None:
         raise DiskFull(name)
+
+    def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]:
+        raise DiskFull(str(raw_ids))
 
     def forget(self, raw_ids: list[bytes]) -> int:
         self.thread = get_ident()

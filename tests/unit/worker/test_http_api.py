@@ -15,6 +15,7 @@ from dedupe_crds.stream import DedupeStream
 from dedupe_crds.worker_status import (
     CheckpointStatus,
     ComparisonStatus,
+    IdStatus,
     OutputStatus,
     Phase,
     ReconcileStatus,
@@ -56,6 +57,9 @@ class Desk:
 
     def snapshot(self, name: str) -> UploadStatus | None:
         raise AssertionError(f"snapshot {name}: there is no bucket")
+
+    def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]:
+        return [IdStatus(id=raw.decode(), known=raw == b"a") for raw in raw_ids]
 
     def forget(self, raw_ids: list[bytes]) -> int:
         self.forgotten += raw_ids
@@ -105,6 +109,7 @@ ADMIN_CALLS = pytest.mark.parametrize(
     [
         ("/checkpoint", None),
         ("/forget", {"ids": ["a"]}),
+        ("/lookup", {"ids": ["a"]}),
         ("/reconcile", {"request": "now"}),
     ],
 )
@@ -121,6 +126,9 @@ ADMIN_CALLS = pytest.mark.parametrize(
         {"Authorization": f"Bearer {TOKEN}x"},
         {"Authorization": f"Basic {TOKEN}"},
         {"Authorization": "Bearer \xff"},
+        {"X-Admin-Token": ""},
+        {"X-Admin-Token": f"{TOKEN}x"},
+        {"X-Admin-Token": f"{TOKEN}x", "Authorization": f"Bearer {TOKEN}"},
     ],
 )
 def test_an_admin_call_needs_the_token(
@@ -230,6 +238,19 @@ def test_a_loop_that_does_not_come_to_it_is_busy(
     )
     assert answer.status == falcon.HTTP_503
     assert answer.headers["retry-after"] == "5"
+
+
+def test_a_lookup_answers_in_the_order_of_the_ids(client: testing.TestClient) -> None:
+    answer = client.simulate_post("/lookup", json={"ids": ["ü", "a"]}, headers=AUTHORIZED)
+    assert [(one["id"], one["known"]) for one in answer.json["ids"]] == [("ü", False), ("a", True)]
+
+
+def test_the_token_may_come_in_a_header_that_proxies_leave_alone(
+    client: testing.TestClient, desk: Desk
+) -> None:
+    answer = client.simulate_post("/forget", json={"ids": ["a"]}, headers={"X-Admin-Token": TOKEN})
+    assert answer.json == {"forgotten": 1}
+    assert desk.forgotten == [b"a"]
 
 
 def test_ids_are_forgotten_by_their_bytes(client: testing.TestClient, desk: Desk) -> None:

@@ -66,6 +66,21 @@ def test_an_identity_that_can_not_be_read_is_refused_and_left_as_it_is(
     assert path.read_bytes() == before
 
 
+def test_ids_of_another_kind_are_refused_unless_the_output_topic_is_another(
+    state: StateDirectory,
+) -> None:
+    by_key = IDENTITY.model_copy(update={"id_source": '{"from":"Key"}'})
+    by_content = IDENTITY.model_copy(update={"id_source": '{"from":"Content"}'})
+    state.record(by_key)
+    recorded = state.recorded("shop/orders", 3)
+    with pytest.raises(InvalidConfig, match="dedupe bootstrap"):
+        state.check_id_source(recorded, by_content)
+    for allowed in (by_key, by_content.model_copy(update={"output_topic_id": "other"})):
+        state.check_id_source(recorded, allowed)
+    for unknown in (None, IDENTITY):  # a new directory, and one of before ids were recorded
+        state.check_id_source(unknown, by_content)
+
+
 def test_a_directory_is_of_one_process_at_a_time(state: StateDirectory) -> None:
     with state.lock(), pytest.raises(StateLocked, match="in use by another worker"):
         state.lock()

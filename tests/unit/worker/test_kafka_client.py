@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from dedupe_crds.stream import DedupeStream
+from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.identity import StateDirectory
 from dedupe_worker.kafka_client import consumer_config, producer_config
@@ -35,3 +38,26 @@ def test_properties_can_tune_a_client_and_not_undo_what_it_needs() -> None:
     assert producer["linger.ms"] == "7"
     assert consumer["queued.max.messages.kbytes"] == 8192
     assert consumer["isolation.level"] == "read_committed"
+
+
+def test_only_without_transactions_a_producer_need_not_be_idempotent() -> None:
+    """Then order and durability are asked for by themselves."""
+    plain = {"enable.idempotence": "false"}
+
+    def made(transactional_id: str | None) -> dict[str, object]:
+        return producer_config(
+            "b:1",
+            plain,
+            transactional_id=transactional_id,
+            queue_bytes=1 << 20,
+            largest_batch_bytes=1 << 20,
+        )
+
+    producer = made(None)
+    assert (producer["enable.idempotence"], producer["acks"], producer["max.in.flight"]) == (
+        False,
+        "all",
+        1,
+    )
+    with pytest.raises(InvalidConfig, match="AtLeastOnce"):
+        made("t")

@@ -1,8 +1,18 @@
 """Where a start goes on, from what the store, the group and the topics say."""
 
-import pytest
+import time
+from pathlib import Path
+from threading import Event
 
+import pytest
+from confluent_kafka import Message
+
+from dedupe_crds.flow import IdSource
 from dedupe_worker.identity import Identity
+from dedupe_worker.ids import extractor_for, pack_id
+from dedupe_worker.input import Batch
+from dedupe_worker.owner import ValueLayout
+from dedupe_worker.recall import Recall
 from dedupe_worker.reconcile import (
     InputTruncated,
     ReconcilePlan,
@@ -10,9 +20,13 @@ from dedupe_worker.reconcile import (
     Trust,
     plan_reconcile,
     plan_start,
+    reconcile,
 )
 from dedupe_worker.stamp import Stamp
 from dedupe_worker.topics import Range
+from dedupe_worker.window import Window
+from tests.unit.worker.stores import count_known, open_store
+from tests.unit.worker.strategies import message
 
 RECORDED = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")
 
@@ -36,6 +50,7 @@ def plan(
     window_start: int = 0,
     output_topic_id: str = "out",
     trust: Trust = Trust.WHOLE,
+    reach: int = 0,
 ) -> ReconcilePlan:
     return plan_reconcile(
         has,
@@ -44,6 +59,7 @@ def plan(
         output=output,
         window_start=window_start,
         trust=trust,
+        reach=reach,
     )
 
 
@@ -58,6 +74,7 @@ def test_a_trusted_store_needs_the_tail_only(low: int, end: int) -> None:
     ("case", "reason"),
     [
         ({"has": stamp(91)}, "StoreAheadOfOutput"),
+        ({"has": stamp(50), "reach": 91}, "StoreAheadOfOutput"),
         ({"has": stamp(19)}, "TailRetainedAway"),
         ({"has": None}, "NewStore"),
         ({"has": None, "recorded": None}, "NewStore"),
@@ -137,3 +154,46 @@ def test_an_input_that_ends_before_what_was_read_is_refused(
     has = None if stored is None else stamp(input_offset=stored)
     with pytest.raises(InputTruncated, match="ends at offset 90 but was read up to 91"):
         plan_start(committed=committed, stamp=has, same_input=True, available=Range(20, 90))
+
+
+class OutputReader:
+    """A partition of one batch."""
+
+    topic = "clean"
+
+    def __init__(self, records: list[Message]) -> None:
+        self._records = records
+
+    def read(self, _max_records: int, _wait_seconds: float) -> Batch:
+        return Batch(self._records, len(self._records), 0)
+
+    def check(self, end: int) -> None:
+        assert end == len(self._records)
+
+
+@pytest.mark.parametrize(("first", "forgotten"), [("past", "past"), ("future", "now")])
+def test_what_a_rebuild_does_not_have_is_no_younger_than_now(
+    tmp_path: Path, first: str, forgotten: str
+) -> None:
+    """Else a producer whose clock is ahead would make everything late that is to come."""
+    before_ms = int(time.time() * 1000)
+    times = {"past": before_ms - 1_000_000, "now": before_ms, "future": before_ms + 10**9}
+    store = open_store(tmp_path)
+    window = Window(store)
+    window.commit(output_position=0, input_offset=0, seen_ms=before_ms, newest_ms=0)
+    records = [message(0, b"a", time_ms=times[first]), message(1, b"b", time_ms=times["past"])]
+    reconcile(
+        OutputReader(records),
+        window,
+        extractor_for(IdSource.model_validate({"from": "Key"})),
+        Recall(ValueLayout(), partition=0, notes=None),
+        start=0,
+        end=2,
+        forgets=True,
+        input_offset=0,
+        stop=Event(),
+        on_progress=lambda _: None,
+    )
+    assert times[forgotten] <= store.forgotten_ms <= int(time.time() * 1000)
+    assert count_known(store, pack_id(b"a") + pack_id(b"b")) == 2
+    store.close()

@@ -20,6 +20,12 @@ from tests.unit.worker.s3_scene import FOLDER, Scene
 __all__ = ["bucket", "s3_server"]
 
 
+@pytest.fixture(autouse=True)
+def _time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One deletion is enough, however slow the machine is."""
+    monkeypatch.setattr(garbage, "_SECONDS", 600.0)
+
+
 @pytest.fixture
 def scene(bucket: TestBucket, tmp_path: Path) -> Scene:
     """With snapshots `a` and `b`, which have files in common, and each some of its own."""

@@ -10,6 +10,7 @@ from typing import Final
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from dedupe_crds.store import StoreType
 from dedupe_crds.stream import DedupeStream
 from dedupe_kafka.client import client_config, made
 from dedupe_kafka.cluster import Cluster
@@ -19,10 +20,9 @@ from dedupe_worker.bootstrap.job import Job, OnProgress, Summary, Target
 from dedupe_worker.bootstrap.options import Request
 from dedupe_worker.bootstrap.source import Source
 from dedupe_worker.bootstrap.topic import TopicSource
-from dedupe_worker.config import check_supported
-from dedupe_worker.errors import store_errors
+from dedupe_worker.errors import Unsupported, store_errors
 from dedupe_worker.generations import Bounds
-from dedupe_worker.identity import Identity, StateDirectory
+from dedupe_worker.identity import Identity, StateDirectory, id_source_text
 from dedupe_worker.ids import extractor_for
 from dedupe_worker.input import PartitionReader
 from dedupe_worker.kafka_client import consumer_config
@@ -44,7 +44,11 @@ def bootstrap(
 
     Raises a StreamError that says what to do.
     """
-    check_supported(stream)
+    if stream.spec.store.type is not StoreType.ROCKSDB:
+        raise Unsupported(
+            f"spec.store.type: {stream.spec.store.type.value} can't be filled from another source than the output "
+            f"topic; use {StoreType.ROCKSDB.value}"
+        )
     connection = _Connection(stream, properties)
     cluster = Cluster(stream.spec.kafka.bootstrap_servers, properties)
     name = f"{stream.metadata.namespace}/{stream.metadata.name}"
@@ -57,6 +61,7 @@ def bootstrap(
             partition=partition,
             input_topic_id=known.input_topic_id,
             output_topic_id=known.output_topic_id,
+            id_source=id_source_text(stream.spec.id),
         )
         target = Target(
             partition=partition, state=state, identity=identity, output_position=known.low

@@ -98,6 +98,7 @@ def build_store(
                     first_seen_ms=min(table.first_seen_ms for table in of_generation),
                     last_seen_ms=max(table.last_seen_ms for table in of_generation),
                     truncated=truncated,
+                    newest_ms=max(table.last_seen_ms for table in of_generation),
                 )
                 files = [directory / table.file for table in of_generation]
                 _add_generation(database, f"b{number:08d}", files, stamp, bounds)

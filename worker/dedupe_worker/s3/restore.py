@@ -182,6 +182,7 @@ class Restore:
                 partition=record.partition,
                 input_topic_id=record.input_topic_id,
                 output_topic_id=record.output_topic_id,
+                id_source=record.id_source,
             )
         )
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from dedupe_crds.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
+from dedupe_local.bar import progress_bar
 from dedupe_local.broker import EmbeddedBroker
 from dedupe_local.checks import embedded_port, refuse_unsupported
 from dedupe_local.cluster import Cluster as OwnCluster
@@ -84,15 +84,7 @@ def bootstrap_stream(
 @contextmanager
 def _bar(console: Console) -> Iterator[OnProgress]:
     """A progress bar for each step, on a terminal only."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
+    with progress_bar(console) as progress:
         task = progress.add_task("starting", total=None)
         action = ""
 

@@ -1,10 +1,9 @@
 """What a local run makes of a manifest: what it refuses, and what it says it leaves out."""
 
 from dedupe_crds.quantity import format_duration, format_size
+from dedupe_crds.store import Store
 from dedupe_crds.stream import DedupeStream
 from dedupe_local.errors import Refused
-from dedupe_worker.config import check_supported
-from dedupe_worker.errors import Unsupported
 
 _KUBERNETES_ONLY = (
     "kafka.config_secret_ref",
@@ -24,10 +23,6 @@ def refuse_unsupported(stream: DedupeStream, *, has_properties: bool, embedded: 
     Raises:
         Refused: with the field and the way out.
     """
-    try:
-        check_supported(stream)
-    except Unsupported as error:
-        raise Refused(f"{error}.") from error
     if stream.spec.kafka.config_secret_ref and not has_properties and not embedded:
         raise Refused(
             "spec.kafka.configSecretRef names a Kubernetes Secret, which a local run cannot read: "
@@ -48,14 +43,23 @@ def unused_fields(stream: DedupeStream) -> list[str]:
 def summary(stream: DedupeStream) -> str:
     """Return one line about a stream."""
     spec = stream.spec
-    window = spec.store.window
     where = spec.id.name or spec.id.path
     return (
         f"{stream.metadata.namespace}/{stream.metadata.name}: {spec.input.topic} → "
         f"{spec.output.topic}, id from {spec.id.from_}{f' {where}' if where else ''}, "
-        f"window {format_duration(window.max_age)} or {format_size(window.max_bytes)}, "
-        f"mode {spec.mode}"
+        f"{_remembered(spec.store)}, mode {spec.mode}"
     )
+
+
+def _remembered(store: Store) -> str:
+    table = store.inverse_bloom
+    if table is None:
+        return f"window {format_duration(store.window.max_age)} or {format_size(store.window.max_bytes)}"
+    if table.slots is not None:
+        return f"table of {table.slots:,} slots"
+    if table.memory is not None:
+        return f"table of {format_size(table.memory)}"
+    return f"table that retains {table.retain:g} for {table.messages:,} messages"
 
 
 def embedded_port(bootstrap_servers: str) -> int | None:

@@ -15,6 +15,7 @@ from dedupe_kafka.errors import StreamError
 from dedupe_local.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.checks import summary
 from dedupe_local.errors import LocalError
+from dedupe_local.index_filters import IndexOptions, index_filters
 from dedupe_local.run import RunOptions, run_stream
 from dedupe_local.size import size_command
 from dedupe_pipeline.errors import PipelineError
@@ -146,6 +147,32 @@ def bootstrap(
     )
     with _told_plainly():
         bootstrap_stream(load_manifest(manifest), make_request(**request), options, Console())
+
+
+@main.command("index-filters")
+@_MANIFEST
+@_BOOTSTRAP_SERVERS
+@_STATE_DIR
+@_KAFKA_PROPERTIES
+def index_filters_command(
+    *,
+    manifest: Path,
+    bootstrap_servers: str | None,
+    state_dir: Path | None,
+    kafka_properties: Path | None,
+) -> None:
+    """Write the filters that the output topic lacks: of before it had any, or of another source.
+
+    May run beside the stream's workers, and again: what has a filter is left as it is. If it is interrupted, the same
+    command goes on where it was.
+    """
+    options = IndexOptions(
+        bootstrap_servers=bootstrap_servers,
+        state_dir=state_dir,
+        kafka_properties=kafka_properties,
+    )
+    with _told_plainly():
+        index_filters(load_manifest(manifest), options, Console())
 
 
 main.add_command(size_command)

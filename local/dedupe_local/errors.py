@@ -13,6 +13,10 @@ class BrokerFailed(LocalError):
     """The embedded broker did not start."""
 
 
+class PostgresFailed(LocalError):
+    """The embedded PostgreSQL did not start."""
+
+
 class StateInUse(LocalError):
     """Another run has the state directory."""
 

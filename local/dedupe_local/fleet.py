@@ -71,7 +71,13 @@ class Fleet:
         self._state.write_manifest(self.stream)
         self._state.ensure_admin_token()
         self._workers = [
-            WorkerProcess(number, self._state, self._http, self._kafka_properties)
+            WorkerProcess(
+                number,
+                self._state,
+                self._http,
+                self._kafka_properties,
+                workers=topics.partitions,
+            )
             for number in range(topics.partitions)
         ]
         self._supervision = self._supervisor.submit(self._supervise)

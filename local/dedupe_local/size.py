@@ -8,6 +8,7 @@ from datetime import timedelta
 import click
 
 from dedupe_crds.quantity import format_duration, parse_duration, parse_size
+from dedupe_local.inverse_bloom_size import Routes, Wanted, shown, table_size
 from dedupe_local.measured import measured
 from dedupe_local.size_table import PRICES, as_text, as_yaml, notes, rows
 from dedupe_local.sizing import Traffic, ids_of_bytes, rate_of_ids, size
@@ -122,6 +123,31 @@ def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) 
     help="Of one month, in any currency; may be repeated. Names: " + ", ".join(PRICES) + ".",
 )
 @click.option(
+    "--inverse-bloom",
+    is_flag=True,
+    help="Of the table of a partition, for store.type: InverseBloom: by --slots, --memory, or --messages "
+    "and --retain.",
+)
+@click.option("--slots", type=click.IntRange(min=1), help="With --inverse-bloom: ids it holds.")
+@click.option("--memory", type=_Bytes(), help="With --inverse-bloom: what it takes, such as 1Gi.")
+@click.option(
+    "--messages",
+    type=click.IntRange(min=1),
+    help="With --inverse-bloom: further messages after which to look at what is retained.",
+)
+@click.option(
+    "--retain",
+    type=click.FloatRange(0.01, 0.999),
+    help="With --inverse-bloom: share of the ids to be retained after --messages.",
+)
+@click.option(
+    "--routes",
+    type=click.Choice([routes.value for routes in Routes]),
+    default=Routes.NONE.value,
+    callback=lambda _ctx, _param, text: Routes(text),
+    help="With --inverse-bloom: what has policy: Topic, for which a slot is wider; of both: conflicts.",
+)
+@click.option(
     "--output",
     "form",
     type=click.Choice(["table", "json", "yaml-fragment"]),
@@ -144,11 +170,26 @@ def size_command(
     rebuild_within: timedelta,
     partitions: int | None,
     snapshots: bool,
+    inverse_bloom: bool,
+    slots: int | None,
+    memory: int | None,
+    messages: int | None,
+    retain: float | None,
+    routes: Routes,
 ) -> None:
     """Say what a stream takes: partitions, cores, memory, disk, and the window's maxBytes.
 
-    From its traffic, and from what a worker was measured to do.
+    From its traffic, and from what a worker was measured to do. With --inverse-bloom, what a table of fixed size takes
+    and retains.
     """
+    wanted = Wanted(slots=slots, memory=memory, messages=messages, retain=retain, routes=routes)
+    if inverse_bloom:
+        click.echo(_shown_table(wanted, form, snapshots=snapshots))
+        return
+    if wanted != Wanted():
+        raise click.UsageError(
+            "--slots, --memory, --messages, --retain and --routes are for --inverse-bloom."
+        )
     rates = [
         messages_per_second,
         messages_per_day and messages_per_day / _DAY_SECONDS,
@@ -171,6 +212,14 @@ def size_command(
         partitions=partitions,
     )
     click.echo(_shown(traffic, prices, form))
+
+
+def _shown_table(wanted: Wanted, form: str, *, snapshots: bool) -> str:
+    try:
+        found = table_size(wanted, snapshots=snapshots)
+    except ValueError as error:
+        raise click.UsageError(f"--inverse-bloom: {error}.") from error
+    return shown(wanted, found, form, snapshots=snapshots)
 
 
 def _shown(traffic: Traffic, prices: Mapping[str, float], form: str) -> str:

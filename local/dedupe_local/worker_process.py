@@ -1,5 +1,6 @@
 """One partition's worker process: started, asked how it is, started again when it dies."""
 
+import os
 import random
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from dedupe_local import tether
 from dedupe_local.errors import WorkerEnded
 from dedupe_local.state import StateDir
 from dedupe_local.supervision import GiveUp, after_exit, describe_exit, last_error
+from dedupe_worker.inverse_bloom.room import WORKERS_HERE
 
 _ASK_EVERY_SECONDS = 0.5
 _LARGEST_LOG_BYTES = 16 * 2**20  # one that grew beyond is put aside when its worker starts again
@@ -40,10 +42,16 @@ class WorkerView:
 
 
 class WorkerProcess:
-    """A worker and its successors. One thread calls `tick`; any may read `view`."""
+    """A worker and its successors, one of `workers` on this machine. One thread calls `tick`; any may read `view`."""
 
     def __init__(
-        self, partition: int, state: StateDir, http: httpx.Client, kafka_properties: Path | None
+        self,
+        partition: int,
+        state: StateDir,
+        http: httpx.Client,
+        kafka_properties: Path | None,
+        *,
+        workers: int,
     ) -> None:
         self.partition = partition
         self.process: subprocess.Popen[bytes] | None = None
@@ -51,6 +59,7 @@ class WorkerProcess:
         self._http = http
         self._state = state
         self._kafka_properties = kafka_properties
+        self._environment = {**os.environ, WORKERS_HERE: str(workers)}
         self._log = state.partition(partition) / "worker.log"
         self._endpoint = state.partition(partition) / "endpoint"
         self._logged = 0  # bytes in the log before this process
@@ -104,7 +113,7 @@ class WorkerProcess:
             self._log.rename(self._log.with_suffix(".log.1"))
         with self._log.open("ab") as log:
             self._logged = log.tell()
-            self.process = tether.spawn(self._command(), output=log)
+            self.process = tether.spawn(self._command(), output=log, env=self._environment)
         self._starts += 1
         self._ready_since = None
 

@@ -26,20 +26,6 @@ def stream(kafka: dict[str, Any] | None = None, **spec: object) -> DedupeStream:
     return parse_manifest(document, "test")
 
 
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"store": {"type": "InverseBloom"}}, "spec.store.type"),
-        ({"duplicates": {"policy": "Topic", "topic": "again"}}, "spec.duplicates.policy"),
-    ],
-)
-def test_what_this_version_does_not_do_is_refused_by_its_field(
-    spec: dict[str, Any], field: str
-) -> None:
-    with pytest.raises(Refused, match=field):
-        refuse_unsupported(stream(**spec), has_properties=False, embedded=True)
-
-
 SECRET = {"configSecretRef": {"name": "orders-kafka"}}
 
 
@@ -85,6 +71,21 @@ def test_a_stream_is_told_in_one_line() -> None:
         "shop/orders: orders → orders-clean, id from Header message-id, "
         "window 28d or 8Gi, mode Enforce"
     )
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"slots": 1_000_000}, "table of 1,000,000 slots"),
+        ({"memory": "1Gi"}, "table of 1Gi"),
+        ({"messages": 3_600_000, "retain": 0.9}, "table that retains 0.9 for 3,600,000 messages"),
+    ],
+)
+def test_a_table_of_fixed_size_is_told_as_it_was_asked_for(
+    table: dict[str, Any], told: str
+) -> None:
+    line = summary(stream(store={"type": "InverseBloom", "inverseBloom": table}))
+    assert line.endswith(f"id from Key, {told}, mode Enforce")
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,11 @@ def test_the_network_carries_ids_and_values() -> None:
 def test_what_is_recommended_is_enough(rate: float, hours: int, *, snapshots: bool) -> None:
     traffic = Traffic(messages_per_second=rate, window=hours * HOUR, snapshots=snapshots)
     found = size(traffic, MEASURED)
-    assert found.partitions * MEASURED.messages_per_second >= rate * traffic.headroom
+    peak = rate * traffic.headroom
+    assert found.partitions * MEASURED.messages_per_second >= peak * (1 - 1e-9)
     assert found.rebuild_seconds <= traffic.rebuild_within.total_seconds() + 1
-    assert found.partitions * found.worker_ids >= found.ids * held_share() - 1
+    at_least = found.ids - 1  # which were rounded up
+    assert found.partitions * found.worker_ids >= at_least * held_share() - 1
     assert found.max_bytes >= found.store_bytes
     assert 4 * found.volume_bytes >= (9 if snapshots else 5) * found.max_bytes
 
@@ -102,7 +104,7 @@ def test_what_is_recommended_is_enough(rate: float, hours: int, *, snapshots: bo
 def test_a_rate_is_found_from_its_ids(ids: float, duplicates: float) -> None:
     rate = rate_of_ids(ids, HOUR, duplicates)
     traffic = Traffic(messages_per_second=rate, window=HOUR, duplicates=duplicates)
-    assert size(traffic, MEASURED).ids == pytest.approx(ids, rel=1e-6, abs=1)
+    assert size(traffic, MEASURED).ids == pytest.approx(ids, rel=1e-6, abs=2)
 
 
 def test_a_rate_is_found_from_what_is_stored() -> None:

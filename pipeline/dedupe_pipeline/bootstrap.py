@@ -26,6 +26,7 @@ from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.offsets import Offsets
 from dedupe_pipeline.packed import packed, partition_by, record_id
 from dedupe_pipeline.source import read_range
+from dedupe_pipeline.streaming import first_line
 
 _TOPIC = "topic:"
 _MARKER = "bootstrap-of.json"
@@ -108,7 +109,7 @@ def bootstrap(
         ordered.write.partitionBy("partition").parquet(str(output))
         written = spark.read.parquet(str(output)).count() if counted.get["records"] else 0
     except (PySparkException, Py4JError) as error:
-        raise PipelineError(f"{past.source}: {_first_line(error)}") from error
+        raise PipelineError(f"{past.source}: {first_line(error)}") from error
     marker = {
         "stream": f"{stream.metadata.namespace}/{stream.metadata.name}",
         "inputTopic": stream.spec.input.topic,
@@ -215,8 +216,3 @@ def _seen_ms(column: str, kind: str) -> Column:
 
 def _millis(time: datetime) -> int:
     return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def _first_line(error: Exception) -> str:
-    """What a person can read of an exception that holds Java's stack trace as well."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -87,7 +87,7 @@ def read_properties(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise PipelineError(f"cannot read the Kafka properties file {path}: {error}") from error
+        raise PipelineError(f"cannot read the properties file {path}: {error}") from error
     properties = {}
     for number, line in enumerate(map(str.strip, lines), start=1):
         if not line or line.startswith("#"):

@@ -15,3 +15,15 @@ class TopicMissing(PipelineError):
 
 class LandingRefused(PipelineError):
     """The output directory and the checkpoint do not belong together, or are in use."""
+
+
+class JobRefused(PipelineError):
+    """A job can't run as its file says, or not on the table that is there."""
+
+
+class DatabaseFailed(PipelineError):
+    """PostgreSQL can't be reached, or has refused what it was told. Nothing is half done in it."""
+
+
+class RecordsExpired(PipelineError):
+    """The topic no longer has records that a job has not read yet."""

@@ -30,16 +30,14 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no ann
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dedupe_crds.stream import DedupeStream
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.publish import check_belongs, check_same_file_system, mark, only_one, publish
 from dedupe_pipeline.source import read_clean_stream
+from dedupe_pipeline.streaming import first_line, run_until, triggered
 
 _DAY_MILLIS = 86_400_000
-_STOP_CHECK_SECONDS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +91,7 @@ def land(
             .foreachBatch(landing.land_batch)
         )
         with _explained(landing):
-            _run(_triggered(writer, every), stop or threading.Event())
+            run_until(triggered(writer, every), stop or threading.Event())
         return LandResult(batches=landing.batches, records=landing.records)
 
 
@@ -146,22 +144,6 @@ def stage(rows: DataFrame, staging: Path) -> None:
     rows.write.mode("overwrite").partitionBy("date").parquet(str(staging))
 
 
-def _triggered(writer: DataStreamWriter, every: timedelta | None) -> DataStreamWriter:
-    if every is None:
-        return writer.trigger(availableNow=True)
-    return writer.trigger(processingTime=f"{every.total_seconds():.3f} seconds")
-
-
-def _run(writer: DataStreamWriter, stop: threading.Event) -> None:
-    query: StreamingQuery = writer.start()
-    try:
-        while not query.awaitTermination(_STOP_CHECK_SECONDS):
-            if stop.is_set():
-                break
-    finally:
-        query.stop()  # a batch that is cut off is repeated by the next run
-
-
 @contextmanager
 def _explained(landing: _Landing) -> Iterator[None]:
     try:
@@ -169,15 +151,10 @@ def _explained(landing: _Landing) -> Iterator[None]:
     except StreamingQueryException as error:
         cause = landing.failure or error
         raise PipelineError(
-            f"landing {landing.topic!r} stopped: {_first_line(cause)}; nothing is lost: mend the "
+            f"landing {landing.topic!r} stopped: {first_line(cause)}; nothing is lost: mend the "
             "cause and run it again"
         ) from cause
     except (PySparkException, Py4JError) as error:
         raise PipelineError(
-            f"landing {landing.topic!r} could not start: {_first_line(error)}"
+            f"landing {landing.topic!r} could not start: {first_line(error)}"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    """What a person can read of an exception that holds Java's stack trace as well."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -15,6 +15,7 @@ from confluent_kafka import (
     Consumer,
     IsolationLevel,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # lacks __all__
@@ -71,6 +72,16 @@ class Offsets:
                 "check the manifest and --bootstrap-servers, or create the topic"
             )
         return sorted(metadata.partitions)
+
+    def topic_id(self, topic: str) -> str:
+        """The topic's UUID; one that is deleted and created again has another.
+
+        Raises:
+            KafkaUnreachable: no broker answered.
+        """
+        asked = TopicCollection([topic])
+        [described] = self._admin.describe_topics(asked, request_timeout=_ANSWER_SECONDS).values()
+        return str(self._ask(described.result, f"the id of {topic!r}").topic_id)
 
     def final_range(self, topic: str) -> TopicRange:
         """What a read_committed reader can see now: ends at the last stable offset."""

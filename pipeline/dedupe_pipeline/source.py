@@ -13,6 +13,11 @@ from dedupe_pipeline.offsets import TopicRange
 _FETCH = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
+SCHEMA = (
+    "partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+"""These columns' types, as Spark's DDL."""
 
 
 def read_clean(

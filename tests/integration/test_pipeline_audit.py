@@ -383,7 +383,7 @@ def test_the_command_ends_with_1_and_writes_page_and_json(
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
 

@@ -7,14 +7,12 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event, Thread
 
-import psutil
 import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
@@ -25,6 +23,7 @@ from dedupe_pipeline.land import LandResult, land
 from dedupe_pipeline.publish import only_one
 from tests.support import hostile, landing
 from tests.support.fixtures import CreateStream
+from tests.support.process_group import process_group
 from tests.support.record import Message, Record
 from tests.support.spark import spark
 from tests.support.streams import TestStream
@@ -35,8 +34,8 @@ __all__ = ["spark"]
 PARTITIONS = 2
 SEED = 11
 DAY_MS = 86_400_000
-DEADLINE_SECONDS = 120
-START_SECONDS = 60
+DEADLINE_SECONDS = 240
+START_SECONDS = 120
 
 
 def messages(count: int) -> list[Message]:
@@ -91,32 +90,12 @@ def expected(records: list[Record]) -> Counter[tuple[object, ...]]:
     )
 
 
-@contextmanager
-def process(stream: TestStream, output: Path, *step: str) -> Iterator[subprocess.Popen[str]]:
+def process(
+    stream: TestStream, output: Path, *step: str
+) -> AbstractContextManager[subprocess.Popen[str]]:
     """Start a landing process in a group of its own, of which nothing is left in the end."""
     command = [sys.executable, "-m", "tests.support.landing", str(stream.manifest), str(output)]
-    with subprocess.Popen(
-        [*command, *step], stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as started:
-        try:
-            yield started
-        finally:
-            left = [one for one in psutil.process_iter() if _group(one) == started.pid]
-            if started.poll() is None:
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait(DEADLINE_SECONDS)
-            # A JVM whose Python was killed ends by itself; if it does not, the test has to fail.
-            _, alive = psutil.wait_procs(left, timeout=DEADLINE_SECONDS)
-            for one in alive:
-                one.kill()
-            assert not alive
-
-
-def _group(one: psutil.Process) -> int | None:
-    try:
-        return os.getpgid(one.pid)
-    except ProcessLookupError:
-        return None
+    return process_group([*command, *step])
 
 
 def land_small(spark: SparkSession, stream: TestStream, output: Path) -> LandResult:

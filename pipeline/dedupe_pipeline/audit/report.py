@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import PackageLoader
 from markupsafe import Markup
 from rich.console import Console, Group
 from rich.table import Table
@@ -11,6 +11,7 @@ from rich.text import Text
 from dedupe_pipeline.audit import plots
 from dedupe_pipeline.audit.judge import DEFECTS
 from dedupe_pipeline.audit.result import AuditResult, Distribution, PartitionAudit
+from dedupe_pipeline.drawing import templates
 
 _COLUMNS = [field.name for field in fields(PartitionAudit)]
 
@@ -39,12 +40,7 @@ def print_result(result: AuditResult, console: Console) -> None:
 
 def html_page(result: AuditResult) -> str:
     """One self-contained page, readable in light and dark."""
-    environment = Environment(
-        loader=PackageLoader("dedupe_pipeline.audit", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=False,
-    )
+    environment = templates(PackageLoader("dedupe_pipeline.audit", "."))
     total = result.total
     return environment.get_template("audit.html.j2").render(
         result=result,

@@ -1,0 +1,169 @@
+"""The options of the data source, checked once."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dedupe_filters.planner import GAP_OFFSETS, Place, Selection
+from dedupe_filters.values import FilterSource, Wanted
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_pipeline.source import COLUMNS
+
+_PROPERTY: Final = "kafka."
+_KNOWN: Final = (
+    "bootstrapServers",
+    "topic",
+    "filter",
+    "matchUnfiltered",
+    "header",
+    "jsonPath",
+    "filterColumn",
+    "pushFilters",
+    "startingOffsets",
+    "endingOffsets",
+    "minPartitions",
+    "maxRecordsPerTrigger",
+    "gapOffsets",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """What is read, and how it is divided.
+
+    `filter_column` is the name of a column with the value, and with `push_filters` conditions on it are taken;
+    `starting` and `ending` are offsets, or names of them; `min_partitions` is how many tasks there should be at least,
+    if there is work for them.
+    """
+
+    selection: Selection
+    filter_column: str | None = None
+    push_filters: bool = False
+    starting: Place = "earliest"
+    ending: Place = "latest"
+    min_partitions: int = 1
+    max_records_per_trigger: int | None = None
+
+
+def read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Check the options of a reader, whose names may be in any case.
+
+    Raises InvalidConfig: one is unknown, missing, or says what can't be.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    _refuse_unknown(given)
+    column = given.get("filtercolumn")
+    if column is not None and (column in COLUMNS or not column):
+        raise InvalidConfig(
+            f"option filterColumn: {column!r} is no name for a column beside {', '.join(COLUMNS)}; choose another"
+        )
+    push_filters = _flag(given, "pushFilters")
+    if push_filters and column is None:
+        raise InvalidConfig("option pushFilters is for conditions on filterColumn: name that, too")
+    return ReadOptions(
+        selection=Selection(
+            bootstrap_servers=_required(given, "bootstrapServers"),
+            topic=_required(given, "topic"),
+            wanted=_wanted(given),
+            source=_source(given),
+            gap_offsets=_number(given, "gapOffsets", GAP_OFFSETS, least=0),
+            properties={
+                name.removeprefix(_PROPERTY): value
+                for name, value in given.items()
+                if name.startswith(_PROPERTY)
+            },
+        ),
+        filter_column=column,
+        push_filters=push_filters,
+        starting=_place(given, "startingOffsets", "earliest"),
+        ending=_place(given, "endingOffsets", "latest"),
+        min_partitions=_number(given, "minPartitions", 1, least=1),
+        max_records_per_trigger=_number(given, "maxRecordsPerTrigger", 0, least=1) or None,
+    )
+
+
+def _refuse_unknown(given: Mapping[str, str]) -> None:
+    known = {name.lower() for name in _KNOWN}
+    for name in given:
+        if name not in known and not name.startswith(_PROPERTY):
+            raise InvalidConfig(
+                f"option {name} is unknown; there are {', '.join(_KNOWN)}, and kafka.PROPERTY for librdkafka's "
+                "client properties"
+            )
+
+
+def _required(given: Mapping[str, str], name: str) -> str:
+    if value := given.get(name.lower()):
+        return value
+    raise InvalidConfig(f"option {name} is missing; set it with .option({name!r}, …)")
+
+
+def _wanted(given: Mapping[str, str]) -> Wanted | None:
+    unfiltered = _flag(given, "matchUnfiltered")
+    text = given.get("filter")
+    if text is None:
+        if unfiltered:
+            raise InvalidConfig(
+                'option matchUnfiltered goes with filter; for records without a value alone, filter is "[]"'
+            )
+        return None
+    return Wanted.of(_values(text), unfiltered=unfiltered)
+
+
+def _values(text: str) -> list[str]:
+    """One value as it is, or several as a JSON array of texts."""
+    if text and not text.startswith("["):
+        return [text]
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, list) or not all(
+        isinstance(value, str) and value for value in values
+    ):
+        raise InvalidConfig(
+            f'option filter: {text!r} is no value and no JSON array of values, such as ["DE", "FR"]'
+        )
+    return values
+
+
+def _source(given: Mapping[str, str]) -> FilterSource | None:
+    header, path = given.get("header"), given.get("jsonpath")
+    if header is not None and path is not None:
+        raise InvalidConfig("options header and jsonPath: a value is in one of both; leave one out")
+    if header is not None:
+        return FilterSource.header(header)
+    return None if path is None else FilterSource.json_path(path, "option jsonPath")
+
+
+def _place(given: Mapping[str, str], name: str, default: Literal["earliest", "latest"]) -> Place:
+    text = given.get(name.lower(), default)
+    if text in {"earliest", "latest"}:
+        return "earliest" if text == "earliest" else "latest"
+    try:
+        offsets = {int(partition): offset for partition, offset in json.loads(text).items()}
+    except (AttributeError, ValueError):
+        offsets = {}
+    if not offsets or not all(type(offset) is int and offset >= 0 for offset in offsets.values()):
+        raise InvalidConfig(
+            f"option {name}: {text!r} is neither earliest nor latest nor offsets by partition, such as "
+            '{"0": 100, "1": 0}'
+        )
+    return offsets
+
+
+def _number(given: Mapping[str, str], name: str, default: int, *, least: int) -> int:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if text.isascii() and text.isdigit() and int(text) >= least:
+        return int(text)
+    raise InvalidConfig(f"option {name}: {text!r} is no whole number from {least} on")
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    text = given.get(name.lower(), "false").lower()
+    if text not in {"true", "false"}:
+        raise InvalidConfig(f"option {name}: {text!r} is neither true nor false")
+    return text == "true"

@@ -1,7 +1,10 @@
 """The API server: what the plugin asks it, and its refusals as errors that say what to do."""
 
 import json
+from base64 import b64decode
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -13,7 +16,7 @@ from pydantic import ValidationError
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.stream import API_VERSION
 from dedupe_crds.worker_status import WorkerStatus
-from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound, PluginError
+from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound, PluginError, WorkerRefused
 from dedupe_kubectl.objects import STREAM_LABEL, Object
 
 FIELD_MANAGER: Final = "kubectl-dedupe"
@@ -122,6 +125,38 @@ class Api:
         except ValidationError:
             return None
 
+    def admin_token(self, namespace: str, stream: str) -> str:
+        """What admin calls to a stream's workers must carry."""
+        name = f"{stream}-admin"
+        path = f"/api/v1/namespaces/{namespace}/secrets/{quote(name, safe='')}"
+        secret = self._json("GET", path, f"get secret {name} {_where(namespace)}")
+        return b64decode(secret["data"]["token"]).decode()
+
+    def ask_worker(
+        self, namespace: str, pod: str, call: str, body: Object, admin_token: str
+    ) -> Object | None:
+        """What a worker answers to an admin call, through the API server; None if it does not answer.
+
+        Raises:
+            WorkerRefused: it does not do what was asked, and says why.
+            Forbidden, NoAccess: the user may not reach pods so.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{_WORKER_PORT}/proxy/{call}"
+        # Not as Authorization: the API server takes that for its own.
+        code, text = self._exchange("POST", path, [], body, {"X-Admin-Token": admin_token})
+        answer = _parsed(text)
+        if code == 200:
+            return answer if isinstance(answer, dict) else None
+        # A worker's errors have a title; the API server's own are of kind Status.
+        if isinstance(answer, dict) and (title := answer.get("title")):
+            description = answer.get("description")
+            raise WorkerRefused(f"{title}: {description}" if description else title)
+        if code == 403:
+            raise Forbidden(f"you may not create pods/proxy {_where(namespace)}")
+        if code == 401:
+            raise refusal(code, answer, f"create pods/proxy {_where(namespace)}")
+        return None
+
     def _items(
         self, path: str, act: str, labels: str | None = None, *, fields: str | None = None
     ) -> list[Object]:
@@ -145,7 +180,12 @@ class Api:
         raise refusal(code, answer, act)
 
     def _exchange(
-        self, method: str, path: str, query: list[tuple[str, str]], body: Object | None
+        self,
+        method: str,
+        path: str,
+        query: list[tuple[str, str]],
+        body: Object | None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[int, bytes]:
         request = self._client.param_serialize(
             method,
@@ -154,6 +194,7 @@ class Api:
             header_params={
                 "Accept": "application/json",
                 "Content-Type": _PATCH if method == "PATCH" else "application/json",
+                **headers,
             },
             body=body,
             auth_settings=["BearerToken"],

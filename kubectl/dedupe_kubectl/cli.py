@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from dedupe_kubectl import recovery
+from dedupe_kubectl import id_commands, recovery
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.change import Change, carry_out, restart_change, suspend_change
 from dedupe_kubectl.options import OUTPUT, STREAM, TIMEOUT, WAIT, on_cluster, terminal
@@ -99,5 +99,5 @@ def _change(change: Change, *, api: Api, namespace: str, wait: bool, timeout: in
     carry_out(api, namespace, change, timeout_seconds=limit, console=terminal())
 
 
-for command in recovery.COMMANDS:
+for command in (*recovery.COMMANDS, *id_commands.COMMANDS):
     main.add_command(command)

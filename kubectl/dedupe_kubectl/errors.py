@@ -13,6 +13,10 @@ class Forbidden(PluginError):
     """The API server knows the user, and does not allow this."""
 
 
+class WorkerRefused(PluginError):
+    """A worker does not do what it was asked; the message is its own."""
+
+
 class NotFound(PluginError):
     """What was asked for does not exist."""
 

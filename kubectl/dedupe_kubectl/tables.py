@@ -19,8 +19,18 @@ from dedupe_kubectl.words import UNKNOWN, count, duration, share, size
 
 _GOOD: Final = {"Running", "True", "Completed"}
 _BAD: Final = {"Failed", "False"}
-_TEXTS: Final = {"PHASE", "POD", "NODE", "VOLUME", "RESTORED FROM", "NOTE"}
-_NAMES: Final = {"NAMESPACE", "NAME", "READY", "STATE", "STREAM", "PROVIDER"}
+_TEXTS: Final = {"PHASE", "POD", "NODE", "VOLUME", "RESTORED FROM", "NOTE", "ID"}
+_NAMES: Final = {
+    "NAMESPACE",
+    "NAME",
+    "READY",
+    "STATE",
+    "STREAM",
+    "PROVIDER",
+    "KNOWN",
+    "SINCE",
+    "GENERATION",
+}
 
 _Number = TypeVar("_Number", int, float)
 

@@ -1,9 +1,11 @@
 """A worker's pod: the restricted Pod Security Standard, one volume, no rights in the cluster."""
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.quantity import MIB
+from dedupe_crds.stream import DedupeStream, Spec
 from dedupe_operator.children import admin_secret, config_map, service_account
 from dedupe_operator.labels import (
     CONFIG_HASH,
@@ -25,8 +27,9 @@ S3_MOUNT: Final = "/etc/dedupestream/s3"
 S3_KEY: Final = "credentials"
 _USER: Final = 65532
 _GRACE_SECONDS: Final = 30
-# What a worker takes with small stores; a user who names any request names all of them.
-_REQUESTS: Final = {"cpu": "50m", "memory": "256Mi"}
+# What a worker takes with small stores.
+_CPU: Final = "50m"
+_MEMORY: Final = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +105,7 @@ def _container(
         "args": _arguments(stream, partition, restore_from),
         **_s3_environment(stream),
         "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
-        "resources": {"requests": _REQUESTS, **resources},
+        "resources": {"requests": _requests(stream.spec), **resources},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -122,6 +125,18 @@ def _container(
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 # the container's own, in memory
         ],
     }
+
+
+def _requests(spec: Spec) -> Object:
+    """What a worker takes, and a table beside it; a user who names any request names all of them.
+
+    No more than a user's limit, or there would be no pod.
+    """
+    memory = f"{ceil((_MEMORY + spec.table_bytes) / MIB)}Mi"
+    limit = spec.worker.resources.memory_limit
+    if limit is not None and limit < _MEMORY + spec.table_bytes:
+        memory = spec.worker.resources.limits["memory"]
+    return {"cpu": _CPU, "memory": memory}
 
 
 def _s3_environment(stream: DedupeStream) -> Object:

@@ -24,7 +24,8 @@ def refused(code: int, message: str, name: str | None = None) -> Answer:
 
 
 class ApiServer:
-    """Answers by path: a status code and a body. `patches` are the changes it was sent, `created` the objects.
+    """Answers by path: a status code and a body. `patches` are the changes it was sent, `created` the objects,
+    `tokens` those for workers.
 
     `then` are the answers that follow, one after another; `after_patch` says what they are once a path was
     changed.
@@ -38,6 +39,7 @@ class ApiServer:
         }
         self.patches: list[tuple[str, str, dict[str, Any]]] = []
         self.created: list[tuple[str, dict[str, Any]]] = []
+        self.tokens: list[str] = []
         self.then: dict[str, list[Answer]] = {}
         self.after_patch: dict[str, Callable[[dict[str, Any]], list[Answer]]] = {}
         self.queries: list[tuple[str, dict[str, list[str]]]] = []
@@ -110,6 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         path = urlsplit(self.path).path
         api.created.append((path, body))
+        api.tokens += self.headers.get_all("X-Admin-Token", [])
         code, answer = api.answers.get(f"POST {path}", (201, body))
         self._reply(code, answer)
 
@@ -125,10 +128,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         path = urlsplit(self.path).path
         api.patches.append((path, self.headers["Content-Type"], body))
-        self._reply(*api.answers.get(path, _ABSENT))
-        if path in api.after_patch:
+        answer = api.answers.get(path, _ABSENT)
+        if path in api.after_patch:  # before the reply: who has it asks for what has come of it
             api.answers[path], *following = api.after_patch[path](body)
             api.then[path] = following
+        self._reply(*answer)
 
     def log_message(self, *_: object) -> None:
         """Keep quiet."""

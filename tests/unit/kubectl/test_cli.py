@@ -19,6 +19,7 @@ from tests.unit.kubectl.api_server import (
     refused,
     write_kubeconfig,
 )
+from tests.unit.kubectl.clock import FakeClock
 from tests.unit.kubectl.documents import condition, partition, pod, stream, worker
 
 
@@ -137,7 +138,11 @@ def test_restarting_sets_the_annotation_to_the_time(api: ApiServer) -> None:
     assert "T" in body["metadata"]["annotations"]["dedupestream.io/restart"]
 
 
-def test_waiting_that_is_in_vain_fails_with_what_is_missing(api: ApiServer) -> None:
+def test_waiting_that_is_in_vain_fails_with_what_is_missing(
+    api: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "time", FakeClock())
+    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.5)
     api.holds(stream(), pods=(pod(),))
     done = run(api, "restart", "orders", "--wait", "--timeout", "1")
     assert done.exit_code == 1

@@ -16,6 +16,7 @@ from dedupe_operator.reconcile import AT_REST_SECONDS, MOVING_SECONDS, TROUBLED_
 from tests.unit.operator.objects import (
     NAMESPACE,
     NODE,
+    NOW,
     STREAM,
     attachment,
     node,
@@ -28,8 +29,9 @@ VOLUMES = ("pv-of-orders-0-1", "pv-of-orders-1-1")
 
 
 @pytest.fixture
-def running(scene: Scene) -> Scene:
-    """Partition 0 on a node of its own, partition 1 on another."""
+def running(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Partition 0 on a node of its own, partition 1 on another; it is NOW until time passes."""
+    pass_time(monkeypatch, 0)
     scene.rest()
     scene.cluster.add(node(OTHER))
     scene.cluster.one("Pod", "orders-1-0")["spec"]["nodeName"] = OTHER
@@ -39,7 +41,7 @@ def running(scene: Scene) -> Scene:
 
 
 def ago(seconds: float) -> datetime:
-    return datetime.now(UTC) - timedelta(seconds=seconds)
+    return NOW - timedelta(seconds=seconds)
 
 
 def fail(scene: Scene, name: str = NODE, *, for_seconds: float, status: str = "Unknown") -> None:
@@ -178,8 +180,8 @@ def test_a_node_that_is_gone_gets_its_time_too(
 
 
 def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """From now on it is later."""
-    later = datetime.now(UTC) + timedelta(seconds=seconds)
+    """From now on it is so much later than NOW."""
+    later = NOW + timedelta(seconds=seconds)
 
     class Later(datetime):
         @classmethod

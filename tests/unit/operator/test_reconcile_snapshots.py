@@ -10,7 +10,7 @@ from dedupe_operator.errors import LostLeadership
 from dedupe_operator.labels import Object
 from dedupe_operator.reconcile import AT_REST_SECONDS, MOVING_SECONDS
 from dedupe_operator.workers import WorkerRefused
-from tests.unit.operator.objects import STREAM
+from tests.unit.operator.objects import NOW, STREAM
 from tests.unit.operator.scene import Scene
 
 CSI: dict[str, Any] = {"spec.snapshots": {"provider": "CSI", "deadline": "1h"}}
@@ -31,6 +31,12 @@ UPLOADED: Object = {
         "outputTopicId": "out",
     },
 }
+
+
+@pytest.fixture(autouse=True)
+def _stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stands still: a time of a schedule comes when a test says so."""
+    _let_pass(monkeypatch, timedelta())
 
 
 @pytest.fixture
@@ -164,7 +170,7 @@ def _let_pass(monkeypatch: pytest.MonkeyPatch, time: timedelta) -> None:
     class Later(datetime):
         @classmethod
         def now(cls, tz: tzinfo | None = None) -> "Later":
-            return cls.fromtimestamp((datetime.now(tz) + time).timestamp(), tz)
+            return cls.fromtimestamp((NOW + time).timestamp(), tz)
 
     monkeypatch.setattr("dedupe_operator.reconcile.datetime", Later)
 
@@ -207,8 +213,6 @@ def test_surplus_is_deleted_with_its_copies_and_what_is_not_ours_stays(
     for hour in range(1, 6):
         _let_pass(monkeypatch, timedelta(hours=hour))
         scene.rest()
-        monkeypatch.undo()
-        monkeypatch.setattr("dedupe_operator.topics.Cluster", scene.kafka)
     names = scene.cluster.names("DedupeSnapshot")
     assert "by-hand" in names
     assert len(names) == 3

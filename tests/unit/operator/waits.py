@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 
-def until(happened: Callable[[], object], *, seconds: float = 10.0) -> None:
+def until(happened: Callable[[], object], *, seconds: float = 60.0) -> None:
     """Return as soon as something has happened. Raises AssertionError if it does not in time."""
     deadline = time.monotonic() + seconds
     while not happened():

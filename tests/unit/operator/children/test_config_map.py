@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from dedupe_crds.manifest import load_manifest, parse_manifest
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.stream import DedupeStream, Spec
 from dedupe_operator.children import config_map
 from tests.unit.crds.manifests import GOOD_CHANGES, changed
 from tests.unit.operator.objects import stream
 
-READ = ("kafka", "input", "output", "id", "store", "duplicates", "mode")
+NOT_READ = {"storage", "snapshots", "failover", "worker", "suspend"}
+"""Fields that are the operator's; what is read of some of them all the same is named where it is tested."""
+READ = Spec.model_fields.keys() - NOT_READ
 
 
 def written(of: DedupeStream, tmp_path: Path) -> DedupeStream:
@@ -48,6 +50,10 @@ def test_texts_outside_ascii_survive(tmp_path: Path) -> None:
         {"spec.id.from": "Content"},
         {"spec.store": {"window": {"maxAge": "7d"}}},
         {"spec.duplicates": {"policy": "Topic", "topic": "again"}},
+        {"spec.conflicts": {"policy": "Topic", "topic": "other"}},
+        {"spec.late": {"maxAge": "1d"}},
+        {"spec.delivery": "AtLeastOnce"},
+        {"spec.output.filter": {"from": "Header", "name": "country"}},
         {"spec.mode": "Observe"},
         {"spec.worker": {"tuning": {"commitInterval": "1s"}}},
         {"spec.snapshots": {"provider": "S3", "s3": {"bucket": "ids"}}},
@@ -71,6 +77,9 @@ def test_the_hash_changes_with_what_a_worker_reads(changes: dict[str, Any]) -> N
         {"metadata.annotations": {"a": "b"}, "metadata.labels": {"c": "d"}},
         {"metadata.generation": 99, "metadata.uid": "other"},
         {"spec.mode": "Enforce"},
+        {"spec.conflicts": {"policy": "Ignore"}},
+        {"spec.late": {"policy": "Pass"}},
+        {"spec.delivery": "ExactlyOnce"},
     ],
     ids=str,
 )

@@ -6,6 +6,7 @@ import pytest
 
 from dedupe_operator.children import pod_template
 from dedupe_operator.labels import Object
+from tests.unit.crds.manifests import CONFLICTS, DUPLICATES
 from tests.unit.operator.objects import RELEASE, stream
 
 SECURED = {"spec.kafka.configSecretRef": {"name": "orders-kafka"}}
@@ -102,6 +103,39 @@ def test_a_user_who_names_requests_names_all_of_them() -> None:
     assert limited["resources"]["requests"] == {"cpu": "50m", "memory": "256Mi"}
     own = container(build({"spec.worker": {"resources": {"requests": {"cpu": "1"}}}}))
     assert own["resources"] == {"requests": {"cpu": "1"}}
+
+
+def table(**size: float | str) -> dict[str, Any]:
+    return {"spec.store": {"type": "InverseBloom", "inverseBloom": size}}
+
+
+TABLE = table(slots=100 * 2**20)
+
+
+@pytest.mark.parametrize(
+    ("changes", "memory"),
+    [
+        ({}, "2656Mi"),
+        (DUPLICATES, "3256Mi"),
+        (CONFLICTS, "3656Mi"),
+        (table(memory="1Gi"), "1280Mi"),
+        (table(messages=3_600_000, retain=0.9), "1037Mi"),
+    ],
+    ids=str,
+)
+def test_a_worker_with_a_table_asks_for_its_memory_too(
+    changes: dict[str, Any], memory: str
+) -> None:
+    requests = container(build(TABLE | changes))["resources"]["requests"]
+    assert requests == {"cpu": "50m", "memory": memory}
+    own = {"spec.worker": {"resources": {"requests": {"memory": "4Gi"}}}}
+    assert container(build(TABLE | changes | own))["resources"]["requests"] == {"memory": "4Gi"}
+
+
+def test_no_more_memory_is_asked_for_than_a_user_allows() -> None:
+    for changes, limit in (({}, "128Mi"), (TABLE, "2.5Gi")):
+        limited = build(changes | {"spec.worker": {"resources": {"limits": {"memory": limit}}}})
+        assert container(limited)["resources"]["requests"]["memory"] == limit
 
 
 def test_a_pod_is_ready_when_its_worker_says_so() -> None:

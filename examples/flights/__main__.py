@@ -17,19 +17,22 @@ from rich.console import Console
 
 from dedupe_kafka.errors import StreamError
 from dedupe_local.errors import LocalError
-from dedupe_pipeline.audit.report import html_page
+from dedupe_pipeline.audit import report
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jars import kafka_broker, spark_kafka
 from dedupe_pipeline.java import find_java
 from examples.flights import data
+from examples.flights.counting import NotCounted
 from examples.flights.demo import Options, run
 from examples.flights.outcome import Outcome
+from examples.flights.page import html_page
 from examples.flights.producer import NotSent
 from examples.flights.recovery import NotRecovered
 from examples.flights.screen import Screen
 from examples.flights.summary import show
 
 _RESULTS = Path(__file__).parents[2] / "build" / "demo"
+_OWN_POSTGRES = "its own"
 _NOT_AS_PROMISED, _COULD_NOT_RUN, _INTERRUPTED = 1, 2, 130
 
 
@@ -52,19 +55,48 @@ _NOT_AS_PROMISED, _COULD_NOT_RUN, _INTERRUPTED = 1, 2, 130
     help="How many repeats the producer sends for each flight, on average.",
 )
 @click.option("--seed", type=int, default=2013, show_default=True, help="Of ids and repeats.")
+@click.option(
+    "--filter",
+    "carrier",
+    metavar="CARRIER",
+    help="Read the flights of one carrier, such as AA, by skipping chunks of the clean topic.",
+)
+@click.option(
+    "--postgres",
+    metavar="[URL]",
+    is_flag=False,
+    flag_value=_OWN_POSTGRES,
+    help="Count in PostgreSQL too, and kill that job; without a URL, one is started for it.",
+)
 @click.option("--keep", is_flag=True, help="Keep the topics, the stores and the Parquet files.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=_RESULTS,
-    help="Where the page with plots and the figures as JSON are left.  [default: build/demo]",
+    help="Where the pages with plots and the figures as JSON are left.  [default: build/demo]",
 )
 def main(
-    *, rows: int, partitions: int, repeats: float, seed: int, keep: bool, output: Path
+    *,
+    rows: int,
+    partitions: int,
+    repeats: float,
+    seed: int,
+    carrier: str | None,
+    postgres: str | None,
+    keep: bool,
+    output: Path,
 ) -> None:
     """Deduplicate real flights, kill a worker in the middle, and read the result with Spark."""
     console = Console()
-    options = Options(rows=rows, partitions=partitions, repeats=repeats, seed=seed)
+    options = Options(
+        rows=rows,
+        partitions=partitions,
+        repeats=repeats,
+        seed=seed,
+        carrier=carrier,
+        counts=postgres is not None,
+        postgres_url=None if postgres == _OWN_POSTGRES else postgres,
+    )
     _interrupt_once(console)
     with _told():
         output.mkdir(parents=True, exist_ok=True)
@@ -80,8 +112,9 @@ def main(
 def _leave(outcome: Outcome, output: Path) -> Path:
     """Write what stays, and return the page."""
     (output / "demo.json").write_text(outcome.to_json(), encoding="utf-8")
-    page = output / "audit.html"
-    page.write_text(html_page(outcome.audit), encoding="utf-8")
+    (output / "audit.html").write_text(report.html_page(outcome.audit), encoding="utf-8")
+    page = output / "index.html"
+    page.write_text(html_page(outcome), encoding="utf-8")
     return page
 
 
@@ -133,7 +166,7 @@ def _told() -> Iterator[None]:
         sys.exit(_INTERRUPTED)
     except (
         *(LocalError, PipelineError, StreamError, OSError),
-        *(data.FlightsMissing, NotSent, NotRecovered),
+        *(data.FlightsMissing, NotSent, NotRecovered, NotCounted),
     ) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(_COULD_NOT_RUN)

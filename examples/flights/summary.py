@@ -1,61 +1,43 @@
 """The end of the demo: the answers and the figures, all taken from what was measured."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from examples.flights.outcome import Answer, Outcome
+from examples.flights.outcome import Outcome
+from examples.flights.sheets import Sheet, counted, question, reads
 
 
 def show(outcome: Outcome, page: Path, console: Console) -> None:
-    """Print the answers and the summary; `page` is where the audit's plots are."""
+    """Print the answers and the summary; `page` is where the plots are."""
+    sheets = [question(outcome)]
+    if outcome.skipping:
+        sheets.append(reads(outcome.skipping))
+    if outcome.counting:
+        sheets.append(counted(outcome.counting))
+    for sheet in sheets:
+        console.print()
+        console.print(_shown(sheet))
     console.print()
-    console.print(_answers(outcome.clean_answer, outcome.raw_answer))
-    console.print()
-    console.print(Group(_verdict(outcome), _figures(outcome, page)))
+    console.print(Group(_verdict(outcome), _grid([*figures(outcome), ("plots", str(page))])))
 
 
-def _answers(clean: Answer, raw: Answer) -> Table:
-    question = "On which day of 2013 did most flights leave New York?"
-    table = Table(
-        title=question, title_justify="left", title_style="bold", box=None, pad_edge=False
-    )
-    table.add_column("", style="dim")
-    table.add_column("clean topic", justify="right", style="green")
-    table.add_column("raw topic, with its repeats", justify="right", style="yellow")
-    for name, shown in (
-        ("busiest day", lambda answer: answer.busiest_day),
-        ("flights that day", lambda answer: f"{answer.flights_that_day:,}"),
-        ("their median delay", lambda answer: f"{answer.median_delay_minutes:+.0f} min"),
-        ("flights in all", lambda answer: f"{answer.flights_in_all:,}"),
-    ):
-        table.add_row(name, shown(clean), shown(raw))
-    return table
-
-
-def _verdict(outcome: Outcome) -> Text:
-    if problems := outcome.problems():
-        return Text("\n".join(["Not as promised:", *problems]), style="bold red")
-    return Text("Each message exactly once, byte for byte, in order", style="bold green")
-
-
-def _figures(outcome: Outcome, page: Path) -> Table:
+def figures(outcome: Outcome) -> list[tuple[str, str]]:
+    """What was measured, by name."""
     sent, found, recovery = outcome.sent, outcome.audit.total, outcome.recovery
     done = outcome.deduplicated
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    for name, text in (
+    rows = [
         (
             "in",
             f"{found.raw_records:,} records = {sent.first:,} flights + {sent.retries:,} retries "
             f"+ {sent.replays:,} replays",
         ),
         ("out", f"{found.clean_records:,} records"),
-        ("removed", f"{found.removed:,} duplicates"),
+        ("removed", f"{found.removed:,} duplicates, each kept with what it repeats"),
         ("lost", f"{found.lost:,}"),
         ("twice", f"{found.duplicated:,}"),
         ("altered", f"{found.altered:,}"),
@@ -70,8 +52,32 @@ def _figures(outcome: Outcome, page: Path) -> Table:
             f"ready {recovery.ready_seconds:.1f} s after SIGKILL, its next record out after "
             f"{recovery.output_seconds:.1f} s",
         ),
-        ("took", f"{outcome.seconds:.0f} s"),
-        ("plots", str(page)),
-    ):
+    ]
+    return [*rows, ("took", f"{outcome.seconds:.0f} s")]
+
+
+def _shown(sheet: Sheet) -> RenderableType:
+    table = Table(
+        title=sheet.title, title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
+    for number, name in enumerate(sheet.columns):
+        colour = sheet.colours[number] if sheet.colours else ""
+        table.add_column(name, justify="right" if number else "left", style=colour)
+    for row in sheet.rows:
+        table.add_row(*map(Text, row))
+    return Group(table, *(Text(line, style="dim") for line in sheet.notes))
+
+
+def _verdict(outcome: Outcome) -> Text:
+    if problems := outcome.problems():
+        return Text("\n".join(["Not as promised:", *problems]), style="bold red")
+    return Text("Each message exactly once, byte for byte, in order", style="bold green")
+
+
+def _grid(rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for name, text in rows:
         table.add_row(name, Text(text))
     return table

@@ -1,5 +1,5 @@
 """What integration tests may ask for."""
 
-from tests.support.fixtures import streams, workers
+from tests.support.fixtures import routing, streams, workers
 
-__all__ = ["streams", "workers"]
+__all__ = ["routing", "streams", "workers"]

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from time import time
 from uuid import UUID
@@ -45,6 +46,15 @@ def local(stream: TestStream, source: Path | str, state: Path, *more: str) -> li
     """A `dedupe bootstrap`."""
     where = ("--bootstrap-servers", stream.bootstrap_servers, "--state-dir", str(state))
     return [*DEDUPE, str(stream.manifest), "--from", str(source), *where, *more]
+
+
+def has_counted(worker: WorkerProcess, duplicates: int, produced: int) -> bool:
+    counts = worker.status().counts
+    return (counts.duplicates, counts.produced) == (duplicates, produced)
+
+
+def covers(worker: WorkerProcess, seconds: float) -> bool:
+    return worker.status().window.seconds >= seconds
 
 
 def orders(numbers: Iterable[int], partitions: int = 1, *, age_ms: int = HOUR_MS) -> list[Message]:
@@ -104,10 +114,9 @@ def test_ids_of_a_file_are_duplicates_to_a_worker(
         state = tmp_path / "state" / f"partition-{number}"
         worker = workers.start(stream, number, state_dir=state)
         worker.wait_until_caught_up()
-        status = worker.status()
-        assert (status.counts.duplicates, status.counts.produced) == (100, 200)
-        assert status.window is not None
-        assert status.window.seconds >= HOUR_MS / 1000
+        # What is committed is told of a moment later.
+        worker.wait_until(partial(has_counted, worker, 100, 200), "it counted them")
+        worker.wait_until(partial(covers, worker, HOUR_MS / 1000), "its window is told")
         assert reconcile_reason(worker) == "Tail"
     assert sorted(passed(stream)) == sorted(keys_of(after[200:]))
 
@@ -214,8 +223,9 @@ def test_a_rebuild_that_loses_ids_of_the_past_says_that_the_window_is_shorter(
     worker.wait_until_ready()
 
     assert reconcile_reason(worker) == "StoreCorrupt"
-    window = worker.wait_until(lambda: worker.status().window, "it tells of the window")
-    assert window.truncated
+    worker.wait_until(
+        lambda: worker.status().window.truncated, "it says that the window is shorter"
+    )
 
 
 def test_the_streams_own_input_counts_as_delivered_only_up_to_a_time(

@@ -10,6 +10,7 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing
 from dedupe_local.broker import EmbeddedBroker
+from tests.support.processes import wait_for
 from tests.support.record import Message
 from tests.support.streams import TestStream
 from tests.support.traffic import produce
@@ -42,6 +43,7 @@ def test_a_topic_made_again_has_another_uuid_and_one_that_is_gone_is_told(
     cluster = Cluster(broker.bootstrap_servers)
     before = cluster.partition_state(stream, 0)
     admin.delete_topics([output])[output].result(15)
+    wait_for(lambda: cluster.topic(output) is None, "the broker has heard that it is gone")
     with pytest.raises(TopicMissing):
         cluster.partition_state(stream, 0)
     cluster.ensure_output(stream)

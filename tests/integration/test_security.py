@@ -35,7 +35,9 @@ def stream(secured: SecuredBroker, tmp_path: Path) -> TestStream:
     name = uuid4().hex[:8]
     raw, clean = f"raw-{name}", f"clean-{name}"
     admin = AdminClient({"bootstrap.servers": secured.bootstrap_servers})
-    for created in admin.create_topics([NewTopic(raw, 1), NewTopic(clean, 1)]).values():
+    keeps_all = {"retention.ms": "-1"}  # what is sent is of another year
+    topics = [NewTopic(topic, 1, config=keeps_all) for topic in (raw, clean)]
+    for created in admin.create_topics(topics).values():
         created.result(30)
     open_stream = stream_manifest(tmp_path, secured.bootstrap_servers, raw, clean)
     secured_text = open_stream.manifest.read_text().replace(

@@ -1,72 +1,16 @@
 """The demo's verdict on itself."""
 
-from dataclasses import replace
-from datetime import UTC, datetime
+import json
+from typing import Any
 
 import pytest
 
-from dedupe_pipeline.audit.result import AuditResult, Distribution, PartitionAudit
-from examples.flights.outcome import Answer, Deduplicated, Outcome, Recovery, Sent
-
-NOTHING = Distribution(unit="ms", bins=(), p50=None, p90=None, p99=None, maximum=None)
-PARTITION = PartitionAudit(
-    partition=0,
-    raw_records=105,
-    clean_records=100,
-    pending=0,
-    unique_ids=100,
-    repeats=5,
-    without_id=0,
-    removed=5,
-    lost=0,
-    duplicated=0,
-    altered=0,
-    reordered=0,
-    foreign=0,
-)
-ANSWER = Answer(
-    busiest_day="2013-01-01", flights_that_day=9, median_delay_minutes=0, flights_in_all=9
-)
-
-
-def outcome(landed_records: int = 100, **found: int) -> Outcome:
-    audit = AuditResult(
-        stream="demo/flights",
-        raw_topic="flights",
-        clean_topic="flights-clean",
-        judged_at=datetime(2026, 1, 1, tzinfo=UTC),
-        seconds=1,
-        partitions=(replace(PARTITION, **found),),
-        delay=NOTHING,
-        distance=NOTHING,
-        timeline=(),
-        examples=(),
-        warnings=(),
-    )
-    return Outcome(
-        partitions=1,
-        seed=1,
-        sent=Sent(first=100, retries=3, replays=2, seconds=1),
-        deduplicated=Deduplicated(records=105, seconds=1),
-        recovery=Recovery(
-            partition=0,
-            killed_pid=1,
-            read_before=50,
-            reconciled_records=1,
-            ready_seconds=1,
-            output_seconds=1,
-        ),
-        landed_records=landed_records,
-        clean_answer=ANSWER,
-        raw_answer=ANSWER,
-        audit=audit,
-        step_seconds={},
-        seconds=1,
-    )
+from tests.unit.examples.outcomes import COUNTING, EXPLAINED, SKIPPING, outcome
 
 
 def test_a_run_without_defects_has_no_problems() -> None:
     assert outcome().problems() == []
+    assert outcome(skipping=SKIPPING, counting=COUNTING).problems() == []
 
 
 @pytest.mark.parametrize(
@@ -79,7 +23,7 @@ def test_a_run_without_defects_has_no_problems() -> None:
         ({"foreign": 5}, "5 records are of no message that was sent."),
     ],
 )
-def test_each_defect_of_the_audit_is_a_problem(found: dict[str, int], said: str) -> None:
+def test_each_defect_of_the_audit_is_a_problem(found: dict[str, Any], said: str) -> None:
     assert outcome(**found).problems() == [said]
 
 
@@ -95,3 +39,41 @@ def test_what_the_topics_cannot_tell_is_held_against_what_was_sent() -> None:
         "99 records are in the clean topic, where 100 should be.",
         "98 records are in Parquet, where 100 should be.",
     ]
+
+
+def test_each_duplicate_has_to_be_in_its_topic_with_the_record_that_it_repeats() -> None:
+    explained = EXPLAINED.model_copy(update={"records": 4, "misattributed": 1})
+
+    assert outcome(explained=explained).problems() == [
+        "4 records are in the topic of duplicates, where 5 should be.",
+        "1 duplicates do not name the record that they repeat.",
+    ]
+
+
+def test_a_read_that_finds_others_is_a_problem() -> None:
+    """Also if they are as many."""
+    everything, skipping = SKIPPING.reads
+    wrong = skipping.model_copy(update={"right": False})
+    found = SKIPPING.model_copy(update={"reads": [everything, wrong]})
+
+    assert outcome(skipping=found).problems() == [
+        "plain reader, skipping found 10 flights of AA that are not the 10 that were sent."
+    ]
+
+
+def test_counts_that_are_not_those_of_the_flights_are_a_problem() -> None:
+    wrong = COUNTING.model_copy(update={"wrong_rows": 2, "records": 101})
+
+    assert outcome(counting=wrong).problems() == [
+        "2 rows of flights_hourly in PostgreSQL are wrong or missing.",
+        "101 records are counted in PostgreSQL, where 100 should be.",
+    ]
+
+
+def test_the_figures_have_what_the_variants_found_and_null_without_them() -> None:
+    plain = json.loads(outcome().to_json())
+    both = json.loads(outcome(skipping=SKIPPING, counting=COUNTING).to_json())
+
+    assert (plain["skipping"], plain["counting"]) == (None, None)
+    assert both["skipping"]["reads"][1]["chunksSkipped"] == 9
+    assert both["counting"]["killedAt"] == 40

@@ -1,0 +1,56 @@
+"""The topic of duplicates against the raw one: does each name what it repeats, and how old was that?"""
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+
+from dedupe_crds.stream import DedupeStream
+from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.offsets import Offsets
+from dedupe_pipeline.source import read_range
+from dedupe_worker.judge import AGE_HEADER, ORIGINAL_HEADER
+from examples.flights.outcome import Explained
+
+
+def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
+    """Look at each duplicate of a stream that routes them to a topic."""
+    connection = KafkaConnection.of(stream)
+    offsets = Offsets(connection)
+
+    def read(topic: str | None) -> DataFrame:
+        return read_range(spark, connection, offsets.final_range(topic or ""))
+
+    spec = stream.spec
+    return explain(read(spec.input.topic), read(spec.duplicates.topic))
+
+
+def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
+    """Hold duplicates against the raw records, both in the columns of `dedupe_pipeline.source`."""
+    firsts = raw.groupBy("key").agg(
+        F.min(F.struct("partition", "offset")).alias("first"),
+    )
+    first = F.format_string("%d:%d", "first.partition", "first.offset")
+    by_age = (
+        duplicates.select(
+            "key",
+            _header(ORIGINAL_HEADER).alias("original"),
+            _header(AGE_HEADER).cast("long").alias("age_ms"),
+        )
+        .join(firsts, "key", "left")
+        .groupBy("age_ms")
+        .agg(
+            F.count(F.lit(1)).alias("records"),
+            F.count_if(~F.col("original").eqNullSafe(first)).alias("misattributed"),
+        )
+        .collect()
+    )
+    return Explained(
+        records=sum(row["records"] for row in by_age),
+        misattributed=sum(row["misattributed"] for row in by_age),
+        ages_ms={row["age_ms"]: row["records"] for row in by_age if row["age_ms"] is not None},
+    )
+
+
+def _header(name: str) -> Column:
+    """The last header of a name, as text; null if there is none."""
+    named = F.filter("headers", lambda header: header["key"] == name)
+    return F.try_element_at(named, F.lit(-1))["value"].cast("string")

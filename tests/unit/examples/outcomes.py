@@ -1,0 +1,131 @@
+"""An outcome of the demo as it should be, to be changed by tests."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from dedupe_pipeline.audit.result import AuditResult, Distribution, PartitionAudit
+from examples.flights.outcome import (
+    Answer,
+    CarrierDelays,
+    Counting,
+    Deduplicated,
+    Explained,
+    Look,
+    Outcome,
+    Read,
+    Recovery,
+    Sent,
+    Skipping,
+    Timeline,
+)
+
+NOTHING = Distribution(unit="ms", bins=(), p50=None, p90=None, p99=None, maximum=None)
+PARTITION = PartitionAudit(
+    partition=0,
+    raw_records=105,
+    clean_records=100,
+    pending=0,
+    unique_ids=100,
+    repeats=5,
+    without_id=0,
+    removed=5,
+    lost=0,
+    duplicated=0,
+    altered=0,
+    reordered=0,
+    foreign=0,
+)
+ANSWER = Answer(
+    busiest_day="2013-01-01", flights_that_day=9, median_delay_minutes=0, flights_in_all=9
+)
+EXPLAINED = Explained(records=5, misattributed=0, ages_ms={0: 3, 1500: 2})
+SKIPPING = Skipping(
+    carrier="AA",
+    flights=10,
+    reads=[
+        Read(reader="plain reader", records=10, right=True, fetched_bytes=1000, seconds=2),
+        Read(
+            reader="plain reader, skipping",
+            records=10,
+            right=True,
+            fetched_bytes=200,
+            seconds=1,
+            chunks=10,
+            chunks_skipped=9,
+        ),
+    ],
+)
+COUNTING = Counting(
+    table="flights_hourly",
+    url="postgresql://localhost/demo",
+    rows=7,
+    wrong_rows=0,
+    records=100,
+    killed_at=40,
+    most_flights=[
+        CarrierDelays(
+            carrier="UA",
+            flights=60,
+            departures=58,
+            mean_delay_minutes=12.5,
+            worst_delay_minutes=99,
+        )
+    ],
+)
+TIMELINE = Timeline(
+    sent=[(0, 0), (2, 60), (4, 105)],
+    looks=[
+        [
+            Look(at_seconds=at, process=process, produced=produced, window_seconds=at)
+            for at, process, produced in ((0, 0, 0), (1.5, 0, 40), (4, 1, 100))
+        ]
+    ],
+)
+
+
+def outcome(
+    landed_records: int = 100,
+    explained: Explained = EXPLAINED,
+    skipping: Skipping | None = None,
+    counting: Counting | None = None,
+    **found: int,
+) -> Outcome:
+    """A run that went well but for what is given; `found` is the audit's."""
+    audit = AuditResult(
+        stream="demo/flights",
+        raw_topic="flights",
+        clean_topic="flights-clean",
+        judged_at=datetime(2026, 1, 1, tzinfo=UTC),
+        seconds=1,
+        partitions=(replace(PARTITION, **found),),
+        delay=NOTHING,
+        distance=NOTHING,
+        timeline=(),
+        examples=(),
+        warnings=(),
+    )
+    return Outcome(
+        partitions=1,
+        seed=1,
+        sent=Sent(first=100, retries=3, replays=2, seconds=1),
+        deduplicated=Deduplicated(records=105, seconds=1),
+        recovery=Recovery(
+            partition=0,
+            killed_pid=1,
+            killed_at_seconds=2,
+            read_before=50,
+            reconciled_records=1,
+            ready_seconds=1,
+            output_seconds=1.5,
+        ),
+        timeline=TIMELINE,
+        landed_records=landed_records,
+        clean_answer=ANSWER,
+        raw_answer=ANSWER,
+        explained=explained,
+        skipping=skipping,
+        counting=counting,
+        audit=audit,
+        step_seconds={},
+        seconds=1,
+    )

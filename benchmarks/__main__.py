@@ -11,15 +11,30 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 
 from benchmarks.ageing import measure_ageing
+from benchmarks.aggregate import measure_aggregate
 from benchmarks.cores import measure_cores
+from benchmarks.extras import measure_extras
+from benchmarks.filters import measure_filters
+from benchmarks.front import front_table, measure_front
+from benchmarks.inverse_bloom import measure_inverse_bloom
 from benchmarks.latency import measure_latency
 from benchmarks.machine import describe_machine
 from benchmarks.memory import measure_memory
-from benchmarks.page import PAGE, PEERS, RECOVERY, SCALE, WORKER, Measured, save, write_page
+from benchmarks.page import (
+    PAGE,
+    PEERS,
+    PIPELINE,
+    RECOVERY,
+    SCALE,
+    WORKER,
+    Measured,
+    save,
+    write_page,
+)
 from benchmarks.processes import BenchmarkFailed
 from benchmarks.reconcile import measure_reconcile
 from benchmarks.recovery import measure_recovery
-from benchmarks.report import Result, show
+from benchmarks.report import Result, machine_text, show, show_tables
 from benchmarks.testbed import Testbed
 from benchmarks.throughput import measure_throughput
 
@@ -78,6 +93,14 @@ def _ageing(messages: int, rounds: int) -> Measure:
     return partial(measure_ageing, messages=messages * _AGEING, rounds=rounds)
 
 
+def _extras(messages: int, rounds: int) -> Measure:
+    return partial(measure_extras, messages=messages, rounds=rounds)
+
+
+def _inverse_bloom(messages: int, rounds: int) -> Measure:
+    return partial(measure_inverse_bloom, messages=messages, rounds=rounds)
+
+
 def _latency(messages: int, seconds: float) -> Measure:
     return partial(measure_latency, rate=_RATE, messages=messages, seconds=seconds)
 
@@ -107,6 +130,8 @@ def everything(messages: int, rounds: int, seconds: float, output: Path, page: P
     _run(_throughput(messages, rounds), output)
     _run(_cores(messages, rounds), output)
     _run(_ageing(messages, rounds), output)
+    _run(_extras(messages, rounds), output)
+    _run(_inverse_bloom(messages, rounds), output)
     _run(_latency(messages, seconds), output)
     _run(_memory(messages), output)
     _run(_reconcile(messages, rounds), output)
@@ -139,6 +164,24 @@ def cores(messages: int, rounds: int, output: Path) -> None:
 def ageing(messages: int, rounds: int, output: Path) -> None:
     """What a window costs that ages all the time."""
     _run(_ageing(messages, rounds), output)
+
+
+@main.command()
+@_messages
+@_rounds
+@_output
+def extras(messages: int, rounds: int, output: Path) -> None:
+    """What routed duplicates, notes, filters and delivery without transactions cost."""
+    _run(_extras(messages, rounds), output)
+
+
+@main.command("inverse-bloom")
+@_messages
+@_rounds
+@_output
+def inverse_bloom(messages: int, rounds: int, output: Path) -> None:
+    """Ids a second into a table of fixed size, and what it retains beside the formula."""
+    _run(_inverse_bloom(messages, rounds), output)
 
 
 @main.command()
@@ -194,11 +237,41 @@ def recovery(
 
 
 @main.command()
+@click.option(
+    "--known", type=click.IntRange(min=200_000), default=5_000_000, help="Ids that are there."
+)
+@_messages
+@_rounds
+@_output
+def front(known: int, messages: int, rounds: int, output: Path) -> None:
+    """Whether a table in memory ahead of RocksDB pays; see docs/decisions/0018."""
+    output.mkdir(parents=True, exist_ok=True)
+    with _console.status("starting") as status:
+        runs = measure_front(
+            known=known, messages=messages, rounds=rounds, directory=output, tell=status.update
+        )
+    show_tables(_console, [front_table(runs)])
+    _console.print(f"[dim]{machine_text(describe_machine())}[/]")
+
+
+@main.command()
+@_messages
+@_rounds
+@_output
+@_page
+def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
+    """Chunk filters, Spark's data source, flights into PostgreSQL; updates docs/performance.md."""
+    _run(partial(measure_filters, messages=messages, rounds=rounds), output)
+    _run(partial(measure_aggregate, records=messages, rounds=rounds), output)
+    write_page(PIPELINE, output, page)
+
+
+@main.command()
 @_output
 @_page
 def write(output: Path, page: Path) -> None:
     """Write docs/performance.md from the results that are there."""
-    for part in (WORKER, PEERS, SCALE, RECOVERY):
+    for part in (WORKER, PEERS, SCALE, PIPELINE, RECOVERY):
         write_page(part, output, page)
 
 

@@ -6,7 +6,11 @@ from typing import Final, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from benchmarks.ageing import Ageing
+from benchmarks.aggregate import Aggregated
 from benchmarks.cores import CoreUse
+from benchmarks.extras import Extras
+from benchmarks.filters import Filters
+from benchmarks.inverse_bloom import FixedTables
 from benchmarks.latency import Latency
 from benchmarks.machine import Machine
 from benchmarks.memory import MemoryUse
@@ -47,6 +51,8 @@ WORKER: Final = Part(
         "throughput": Throughput,
         "cores": CoreUse,
         "ageing": Ageing,
+        "extras": Extras,
+        "inverse_bloom": FixedTables,
         "latency": Latency,
         "memory": MemoryUse,
         "reconcile": Reconcile,
@@ -55,8 +61,15 @@ WORKER: Final = Part(
 RECOVERY: Final = Part("make bench-recovery", {"recovery": Recovery, "failover": Failover})
 PEERS: Final = Part("make bench-peers", {"peers": Peers})
 SCALE: Final = Part("make bench-scale", {"scale": Scale})
+PIPELINE: Final = Part("make bench-pipeline", {"filters": Filters, "aggregate": Aggregated})
 
-_MODELS: Final = {**WORKER.models, **RECOVERY.models, **PEERS.models, **SCALE.models}
+_MODELS: Final = {
+    **WORKER.models,
+    **RECOVERY.models,
+    **PEERS.models,
+    **SCALE.models,
+    **PIPELINE.models,
+}
 
 
 class Measured(BaseModel):
@@ -116,7 +129,7 @@ def _section(found: dict[str, Measured], plots: str) -> str:
     parts = ["\n".join(goals)]
     for name, measured in found.items():
         parts += [
-            f"### {name.capitalize()}",
+            f"### {name.replace('_', ' ').capitalize()}",
             markdown(measured.result),
             f"![{name}]({plots}/{name}.svg)",
             f"Measured {machine_text(measured.machine)}.",

@@ -11,7 +11,14 @@ from matplotlib.figure import Figure
 
 from benchmarks import cores, memory, recovery, rungs, throughput
 from benchmarks.ageing import Ageing
+from benchmarks.aggregate import Aggregated
+from benchmarks.aggregate_report import plot_aggregate
 from benchmarks.cores import CoreUse
+from benchmarks.extras import Extras
+from benchmarks.filters import Filters
+from benchmarks.filters_report import plot_filters
+from benchmarks.inverse_bloom import FixedTables
+from benchmarks.inverse_bloom_report import plot_inverse_bloom
 from benchmarks.latency import (
     GOAL_HALF_LOAD_P99_MS,
     GOAL_P50_MS,
@@ -45,7 +52,7 @@ _SHOWN_QUANTILES: Final = QUANTILES[3:-1]  # from p50 on; the scale has no place
 mpl.rcParams["svg.hashsalt"] = "benchmarks"  # the same figures give the same file
 
 
-def plot(result: Result, path: Path) -> None:  # noqa: C901 (one for each)
+def plot(result: Result, path: Path) -> None:  # noqa: C901, PLR0912 (one for each)
     """Draw a result to `path` (.svg or .png)."""
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     match result:
@@ -57,6 +64,8 @@ def plot(result: Result, path: Path) -> None:  # noqa: C901 (one for each)
             _cores(figure, result)
         case Ageing():
             _ageing(figure.subplots(), result)
+        case Extras():
+            _extras(figure, result)
         case MemoryUse():
             _memory(figure.subplots(), result)
         case Reconcile():
@@ -69,6 +78,12 @@ def plot(result: Result, path: Path) -> None:  # noqa: C901 (one for each)
             plot_peers(figure, result)
         case Scale():
             plot_scale(figure, result)
+        case Filters():
+            plot_filters(figure, result)
+        case FixedTables():
+            plot_inverse_bloom(figure.subplots(), result)
+        case Aggregated():
+            plot_aggregate(figure.subplots(), result)
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -118,6 +133,18 @@ def _ageing(axes: Axes, result: Ageing) -> None:
     names = ("a window that keeps every id", "a window that ages")
     _bars(axes, names, [[1e6 / run.per_cpu_second for run in each] for each in runs])
     axes.set(ylabel="CPU µs / message")
+
+
+def _extras(figure: Figure, result: Extras) -> None:
+    for axes, rate in zip(
+        figure.subplots(1, len(result.rates), sharey=True), result.rates, strict=True
+    ):
+        for place, kind in enumerate(rate.rounds[0].runs):
+            micros = [1e6 / each.runs[kind].per_cpu_second for each in rate.rounds]
+            axes.barh([kind], [float(np.median(micros))], color=_WORKER if place else _BARE)
+            axes.plot(micros, [place] * len(micros), ".", color="black")
+        axes.invert_yaxis()
+        axes.set(xlabel="CPU µs / message", title=f"{rate.repeat_rate:.1%} repeats")
 
 
 def _bars(axes: Axes, names: Sequence[str], values: Sequence[Sequence[float]]) -> None:

@@ -6,14 +6,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, cast
 
 import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.testbed import GroupOffset
+from dedupe_crds.manifest import load_manifest
 from dedupe_crds.worker_status import ReconcileStatus, WorkerStatus
+from dedupe_kafka.beside import notes_topics, routed_topics
+from dedupe_kafka.cluster import Cluster
 from dedupe_local import tether
 
 _REPOSITORY: Final = Path(__file__).parents[1]
@@ -133,6 +136,9 @@ class Worker(Process):
         manifest.write_text(
             _manifest(bootstrap_servers, input_topic, output_topic, {**worker, **(spec or {})})
         )
+        stream = load_manifest(manifest)
+        if notes_topics(stream.spec) or routed_topics(stream.spec):
+            Cluster(bootstrap_servers).ensure_output(stream)
         super().__init__(
             "dedupe_worker",
             *("--config", manifest),
@@ -212,7 +218,8 @@ class Worker(Process):
 def _manifest(
     bootstrap_servers: str, input_topic: str, output_topic: str, spec: dict[str, object]
 ) -> str:
-    """A stream named after its output topic."""
+    """A stream named after its output topic; `spec` may have more fields of its output."""
+    output = cast("dict[str, object]", spec.get("output", {}))
     document = {
         "apiVersion": "dedupestream.io/v1alpha1",
         "kind": "DedupeStream",
@@ -220,9 +227,9 @@ def _manifest(
         "spec": {
             "kafka": {"bootstrapServers": bootstrap_servers},
             "input": {"topic": input_topic},
-            "output": {"topic": output_topic},
             "id": {"from": "Key"},
             **spec,
+            "output": {"topic": output_topic, **output},
         },
     }
     return yaml.safe_dump(document)

@@ -1,5 +1,6 @@
 """The results as tables, and as what was reached of the goals: one form for the terminal and for the page."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from rich.console import Console
@@ -7,7 +8,14 @@ from rich.table import Table as RichTable
 
 from benchmarks import memory, reconcile
 from benchmarks.ageing import Ageing
+from benchmarks.aggregate import Aggregated
+from benchmarks.aggregate_report import aggregate_tables
 from benchmarks.cores import CoreUse
+from benchmarks.extras import Extras
+from benchmarks.filters import Filters
+from benchmarks.filters_report import filters_goals, filters_tables
+from benchmarks.inverse_bloom import FixedTables
+from benchmarks.inverse_bloom_report import inverse_bloom_goals, inverse_bloom_tables
 from benchmarks.latency import Latency
 from benchmarks.machine import Machine
 from benchmarks.memory import MemoryUse
@@ -31,6 +39,8 @@ from benchmarks.worker_report import (
     ageing_tables,
     cores_goals,
     cores_tables,
+    extras_goals,
+    extras_tables,
     latency_goals,
     latency_tables,
     throughput_goals,
@@ -44,6 +54,7 @@ Result = (
     Throughput
     | CoreUse
     | Ageing
+    | Extras
     | Latency
     | MemoryUse
     | Reconcile
@@ -51,10 +62,13 @@ Result = (
     | Failover
     | Peers
     | Scale
+    | Filters
+    | FixedTables
+    | Aggregated
 )
 
 
-def tables_of(result: Result) -> list[Table]:  # noqa: C901, PLR0911 (one for each)
+def tables_of(result: Result) -> list[Table]:  # noqa: C901, PLR0911, PLR0912 (one for each)
     """The tables of any result."""
     match result:
         case Throughput():
@@ -63,6 +77,8 @@ def tables_of(result: Result) -> list[Table]:  # noqa: C901, PLR0911 (one for ea
             return cores_tables(result)
         case Ageing():
             return ageing_tables(result)
+        case Extras():
+            return extras_tables(result)
         case Latency():
             return latency_tables(result)
         case MemoryUse():
@@ -77,9 +93,15 @@ def tables_of(result: Result) -> list[Table]:  # noqa: C901, PLR0911 (one for ea
             return peers_tables(result)
         case Scale():
             return scale_tables(result)
+        case Filters():
+            return filters_tables(result)
+        case FixedTables():
+            return inverse_bloom_tables(result)
+        case Aggregated():
+            return aggregate_tables(result)
 
 
-def goals_of(result: Result) -> list[Goal]:  # noqa: C901, PLR0911 (one for each)
+def goals_of(result: Result) -> list[Goal]:  # noqa: C901, PLR0911, PLR0912 (one for each)
     """The goals that a result speaks to."""
     match result:
         case Throughput():
@@ -88,6 +110,8 @@ def goals_of(result: Result) -> list[Goal]:  # noqa: C901, PLR0911 (one for each
             return cores_goals(result)
         case Ageing():
             return ageing_goals(result)
+        case Extras():
+            return extras_goals(result)
         case Latency():
             return latency_goals(result)
         case MemoryUse():
@@ -107,6 +131,12 @@ def goals_of(result: Result) -> list[Goal]:  # noqa: C901, PLR0911 (one for each
             return peers_goals(result)
         case Scale():
             return scale_goals(result)
+        case Filters():
+            return filters_goals(result)
+        case FixedTables():
+            return inverse_bloom_goals(result)
+        case Aggregated():
+            return []
 
 
 def machine_text(machine: Machine) -> str:
@@ -121,17 +151,22 @@ def machine_text(machine: Machine) -> str:
 
 def show(console: Console, machine: Machine, result: Result) -> None:
     """Print a result."""
-    for table in tables_of(result):
+    show_tables(console, tables_of(result))
+    for goal in goals_of(result):
+        word = "[green]reached[/]" if goal.reached else "[red]missed[/]"
+        console.print(f"{goal.what}: {goal.measured}, wanted {goal.wanted}: {word}")
+    console.print(f"[dim]{machine_text(machine)}[/]")
+
+
+def show_tables(console: Console, tables: Iterable[Table]) -> None:
+    """Print tables."""
+    for table in tables:
         shown = RichTable(title=table.title, title_justify="left", caption=table.note or None)
         for position, column in enumerate(table.columns):
             shown.add_column(column, justify="right" if position else "left")
         for row in table.rows:
             shown.add_row(*row)
         console.print(shown)
-    for goal in goals_of(result):
-        word = "[green]reached[/]" if goal.reached else "[red]missed[/]"
-        console.print(f"{goal.what}: {goal.measured}, wanted {goal.wanted}: {word}")
-    console.print(f"[dim]{machine_text(machine)}[/]")
 
 
 def markdown(result: Result) -> str:

@@ -2,15 +2,20 @@
 
 from typing import Final
 
-from benchmarks import ageing, cores, latency, throughput
+from benchmarks import ageing, cores, extras, latency, throughput
 from benchmarks.ageing import Ageing
 from benchmarks.cores import CoreUse
+from benchmarks.extras import Extras
 from benchmarks.latency import Latency, LatencyRun
 from benchmarks.steady import LoopRun
 from benchmarks.tables import Goal, Table
 from benchmarks.throughput import Size, Throughput
 
 _MIB: Final = 1 << 20
+_EXTRAS_NOTE: Final = (
+    "Cost is in CPU time of the worker for a message, beside the plain stream of the same round. Each adds to the one "
+    "before it where its name begins with *and*."
+)
 _SPEED: Final = ("msgs/CPU s", "msgs/s", "broker cores", "other cores", "peak MiB")
 
 
@@ -104,6 +109,28 @@ def ageing_goals(result: Ageing) -> list[Goal]:
     wanted = f"< {ageing.GOAL_SHARE:.0%}"
     reached = result.cost < ageing.GOAL_SHARE
     return [Goal("cost of ageing, in CPU time", wanted, f"{result.cost:.1%}", reached)]
+
+
+def extras_tables(result: Extras) -> list[Table]:
+    """Every run."""
+    tables = []
+    for rate in result.rates:
+        rows = []
+        for number, each in enumerate(rate.rounds, start=1):
+            for kind, run in each.runs.items():
+                cost = "" if kind == extras.PLAIN else f"{each.cost(kind):+.1%}"
+                rows.append([f"{number}, {kind}", *_speed(run), cost])
+        title = f"What else a stream may ask for: {result.messages:,} messages, {rate.repeat_rate:.1%} of them repeats"
+        tables.append(Table(title, ("round", *_SPEED, "cost"), rows, _EXTRAS_NOTE))
+    return tables
+
+
+def extras_goals(result: Extras) -> list[Goal]:
+    """What owners cost that are right after a rebuild, with few duplicates."""
+    cost = min(result.rates, key=lambda rate: rate.repeat_rate).cost(extras.OWNERS)
+    wanted = f"≤ {extras.GOAL_SHARE:.0%}"
+    what = "duplicates to a topic of their own, and notes about owners, in CPU time"
+    return [Goal(what, wanted, f"{cost:.1%}", cost <= extras.GOAL_SHARE)]
 
 
 def latency_tables(result: Latency) -> list[Table]:

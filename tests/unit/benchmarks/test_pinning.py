@@ -1,6 +1,7 @@
 """Binding processes to cores."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -9,8 +10,11 @@ from benchmarks.pinning import available_cores, pinned
 
 def cores_of_threads() -> set[frozenset[int]]:
     """What the threads of this process may run on."""
-    tasks = Path("/proc/self/task").iterdir()
-    return {frozenset(os.sched_getaffinity(int(task.name))) for task in tasks}
+    cores = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(ProcessLookupError):  # another test's thread that ends just now
+            cores.add(frozenset(os.sched_getaffinity(int(task.name))))
+    return cores
 
 
 def test_all_threads_are_bound_and_those_begun_meanwhile_and_let_go_afterwards() -> None:

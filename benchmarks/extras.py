@@ -1,0 +1,89 @@
+"""What a message costs a worker that also routes duplicates, notes owners, writes filters, or has no transactions.
+
+Each kind of stream takes its turn at the same backlog, which has few duplicates or many.
+"""
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.steady import Backlog, LoopRun, run_workers
+from benchmarks.testbed import Testbed
+from benchmarks.traffic import HEADERS, Sender, traffic
+
+GOAL_SHARE: Final = 0.05
+REPEAT_RATES: Final = (0.006, 0.3)
+PLAIN: Final = "plain"
+OWNERS: Final = "duplicates and owners"
+
+_SIDE: Final = "beside"
+_DUPLICATES: Final = {"duplicates": {"policy": "Topic", "topic": _SIDE}}
+_CONFLICTS: Final = {"conflicts": {"policy": "Topic", "topic": _SIDE}}
+_KINDS: Final[dict[str, dict[str, Any]]] = {
+    PLAIN: {},
+    OWNERS: _DUPLICATES,
+    "and conflicts": {**_DUPLICATES, **_CONFLICTS},
+    "filters": {"output": {"filter": {"from": "Header", "name": HEADERS[0][0]}}},
+    "at least once": {"delivery": "AtLeastOnce"},
+}
+"""Fields of the spec."""
+
+
+class ExtraRound(BaseModel):
+    """A run of each kind, one after another."""
+
+    model_config = ConfigDict(frozen=True)
+
+    runs: dict[str, LoopRun]
+
+    def cost(self, kind: str) -> float:
+        """The CPU time that a message takes more than in a plain stream, as a share of that."""
+        return self.runs[PLAIN].per_cpu_second / self.runs[kind].per_cpu_second - 1
+
+
+class ExtraRate(BaseModel):
+    """All rounds with one share of duplicates."""
+
+    model_config = ConfigDict(frozen=True)
+
+    repeat_rate: float
+    rounds: list[ExtraRound]
+
+    def cost(self, kind: str) -> float:
+        """The median."""
+        return median(each.cost(kind) for each in self.rounds)
+
+
+class Extras(BaseModel):
+    """What was measured."""
+
+    model_config = ConfigDict(frozen=True)
+
+    messages: int
+    rates: list[ExtraRate]
+
+
+def measure_extras(
+    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+) -> Extras:
+    """Measure `rounds` of all kinds for each share of duplicates. Raises BenchmarkFailed."""
+    rates = []
+    for repeat_rate in REPEAT_RATES:
+        tell(f"sending {messages:,} messages, of which {repeat_rate:.1%} are repeats")
+        sent = traffic(messages, repeat_rate=repeat_rate)
+        topic = testbed.create_topic("extras")
+        Sender(testbed.bootstrap_servers, topic).send(sent.numbers, sent.value)
+        backlog = Backlog(testbed, topic, sent)
+        done = []
+        for number in range(1, rounds + 1):
+            runs = {}
+            for kind, spec in _KINDS.items():
+                tell(f"{repeat_rate:.1%} repeats, round {number} of {rounds}: {kind}")
+                runs[kind] = run_workers(backlog, spec=spec)
+            done.append(ExtraRound(runs=runs))
+        testbed.delete_topics(topic)
+        rates.append(ExtraRate(repeat_rate=repeat_rate, rounds=done))
+    testbed.delete_topics(_SIDE)
+    return Extras(messages=messages, rates=rates)

@@ -1,0 +1,116 @@
+"""How many ids a table of fixed size takes, and how many it retains beside the formula.
+
+Batches of ids go through the worker's window into the store, which writes to disk as in a worker; no broker is asked.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from benchmarks.front import BOUNDS, admit_all
+from benchmarks.scale.ids import packed_ids
+from benchmarks.testbed import Testbed
+from dedupe_worker.inverse_bloom.sizing import messages_for, retained, slot_bytes
+from dedupe_worker.inverse_bloom.store import InverseBloomStore
+from dedupe_worker.owner import OWNER_BYTES
+from dedupe_worker.window import Window
+
+GOAL_PER_CPU_SECOND: Final = 500_000
+GOAL_RETAINED: Final = 0.01
+
+SIZES: Final = (1_000_000, 34_168_399)
+"""Slots: of the measured retention, and those that keep 90 % of ids for 3.6 million further messages."""
+RETAINS: Final = (0.9, 0.5, 0.1)
+
+_SAMPLE: Final = 100_000
+
+
+class Taken(BaseModel):
+    """A table of so many slots: ids a second, of all the CPU time that this process took and of the clock."""
+
+    model_config = ConfigDict(frozen=True)
+
+    slots: int
+    per_cpu_second: list[float]
+    per_second: list[float]
+
+    @property
+    def typical(self) -> float:
+        """Ids a CPU second, the median."""
+        return median(self.per_cpu_second)
+
+
+class Retained(BaseModel):
+    """The share of ids that is left after so many later ones."""
+
+    model_config = ConfigDict(frozen=True)
+
+    later: int
+    expected: float
+    measured: float
+
+
+class FixedTables(BaseModel):
+    """What was measured."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ids: int
+    taken: list[Taken]
+    slots: int
+    retained: list[Retained]
+
+
+def measure_inverse_bloom(
+    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+) -> FixedTables:
+    """Measure `rounds` of `messages` ids, after as many that nobody counts, and then what one table retains."""
+    taken = []
+    for slots in SIZES:
+        tell(f"{slots:,} slots")
+        taken.append(_take(testbed.scratch / f"table-{slots}", slots, messages, rounds))
+    slots = SIZES[0]
+    tell(f"what {slots:,} slots retain")
+    kept = _retain(testbed.scratch / "retained", slots)
+    return FixedTables(ids=messages, taken=taken, slots=slots, retained=kept)
+
+
+def table_bytes(slots: int) -> int:
+    """Memory of a table."""
+    return slots * slot_bytes(OWNER_BYTES)
+
+
+def _take(path: Path, slots: int, ids: int, rounds: int) -> Taken:
+    store = InverseBloomStore(path, BOUNDS, slots=slots, value_bytes=OWNER_BYTES)
+    cpu, clock = [], []
+    for number in range(rounds + 1):
+        batch = np.arange(number * ids, (number + 1) * ids)
+        began, began_cpu = time.perf_counter(), time.process_time()
+        admit_all(store, batch)
+        if number:
+            cpu.append(ids / (time.process_time() - began_cpu))
+            clock.append(ids / (time.perf_counter() - began))
+    store.close()
+    return Taken(slots=slots, per_cpu_second=cpu, per_second=clock)
+
+
+def _retain(path: Path, slots: int) -> list[Retained]:
+    """Put ids, then others, and look now and then how many of the first are left."""
+    store = InverseBloomStore(path, BOUNDS, slots=slots, value_bytes=OWNER_BYTES)
+    sample = np.arange(_SAMPLE)
+    admit_all(store, sample)
+    found, done = [], _SAMPLE
+    for share in RETAINS:
+        until = max(done, messages_for(slots, share))
+        admit_all(store, np.arange(done, until))
+        done = until
+        expected = np.mean([retained(slots, done - 1 - number) for number in sample.tolist()])
+        left = len(Window(store).find(packed_ids(sample)))
+        found.append(Retained(later=done, expected=float(expected), measured=left / _SAMPLE))
+    store.close()
+    return found

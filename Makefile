@@ -22,11 +22,11 @@ MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format generate pytest test-e2e soak bench bench-operator \
-	bench-recovery bench-peers bench-scale images cluster-up cluster-env cluster-down lock clean check-python \
+	bench-recovery bench-peers bench-scale bench-pipeline images cluster-up cluster-env cluster-down lock clean check-python \
 	check-java
 
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 demo: setup check-java ## Deduplicate real records, kill a worker in the middle, read the result with Spark
 	@$(BIN)/python -m examples.flights $(ARGS)
@@ -58,8 +58,8 @@ test-e2e: setup check-java ## The tests on Kubernetes: on KUBECONFIG's if it is 
 soak: setup check-java ## Faults that chance picks, on Kubernetes under load, for 30 minutes (test-e2e: 5)
 	SOAK_MINUTES=$(MINUTES) $(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/pytest -s tests/e2e/test_soak.py
 
-images: setup ## Build the images of the worker and the operator
-	@$(BIN)/python -m tests.cluster images
+images: setup ## Build the images of the worker and the operator, or: make images PARTS=pipeline
+	@$(BIN)/python -m tests.cluster images $(PARTS)
 
 cluster-up: setup check-java ## Start Kubernetes (NODES=1) and Kafka on this machine, with our images and chart
 	@$(BIN)/python -m tests.cluster up --nodes $(NODES)
@@ -85,6 +85,9 @@ bench-peers: setup check-java ## Measure other systems that deduplicate, beside 
 
 bench-scale: setup check-java ## Measure one partition's store up to 100 M ids in 1 GiB (root); updates docs/performance.md
 	$(BIN)/python -m benchmarks.scale $(ARGS)
+
+bench-pipeline: setup check-java ## Measure readers that skip by chunk filters, and Spark; updates docs/performance.md
+	$(BIN)/python -m benchmarks pipeline $(ARGS)
 
 format: setup ## Mend style where that can be done by itself
 	$(BIN)/ruff check --fix

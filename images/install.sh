@@ -2,7 +2,8 @@
 # The steps that make our images, each run as root inside of what is to become one.
 #
 #   install.sh base                 on Debian bookworm: Python, certificates, jemalloc, the user
-#   install.sh tools                on base: what the next steps need and the images do not
+#   install.sh java                 on base: what runs Spark, for the pipeline's image
+#   install.sh tools                on either: what the next steps need and the images do not
 #   install.sh dependencies PART    on tools: /opt/dedupestream with what PART needs, as locked
 #   install.sh code PART            on dependencies: our own packages
 #
@@ -24,6 +25,11 @@ base() {
   compile /usr/lib/python3.11
 }
 
+java() {
+  mkdir -p /usr/share/man/man1 # the package insists on its place, which slim images do not have
+  apt_install openjdk-17-jre-headless
+}
+
 tools() {
   apt_install python3.11-venv
   python3.11 -m venv "$TOOLS"
@@ -34,7 +40,8 @@ tools() {
 dependencies() { # PART
   python3.11 -m venv --without-pip "$TARGET"
   python3.11 "$SOURCE/images/locked.py" "$SOURCE" "$1" >/tmp/requirements.txt
-  install_with --require-hashes --requirement /tmp/requirements.txt
+  # pyspark is published as source alone.
+  install_with --no-binary pyspark --require-hashes --requirement /tmp/requirements.txt
   compile "$TARGET/lib"
 }
 

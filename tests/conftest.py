@@ -1,4 +1,4 @@
-"""What every test may ask for: a Kafka broker and topics of its own."""
+"""What every test may ask for: a Kafka broker and topics of its own; and how properties are tried."""
 
 from collections.abc import Callable, Iterator
 from uuid import uuid4
@@ -8,8 +8,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
     AdminClient,
     NewTopic,
 )
+from hypothesis import HealthCheck, settings
 
 from dedupe_local.broker import EmbeddedBroker
+from tests.support.processes import wait_for
+
+# The same examples in every run, so that one that fails does so because of what was changed; others by
+# `pytest --hypothesis-profile=explore`. How long an example takes is the machine's affair.
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", _UNTIMED, derandomize=True)
+settings.register_profile("explore", _UNTIMED, max_examples=5_000)
+settings.load_profile("repeatable")
 
 CreateTopic = Callable[..., str]
 
@@ -21,6 +30,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
     directory = tmp_path_factory.mktemp("broker")
     with EmbeddedBroker(directory, heap="512m", session_seconds=60) as running:
         yield running
+
+
+def is_led(admin: AdminClient, topic: str) -> bool:
+    """Whether the broker, which hears of it from the controller, knows a topic with all its leaders."""
+    found = admin.list_topics(topic, timeout=30).topics[topic]
+    return found.error is None and all(one.leader >= 0 for one in found.partitions.values())
 
 
 @pytest.fixture
@@ -38,6 +53,7 @@ def topics(broker: EmbeddedBroker) -> Iterator[CreateTopic]:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
         admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
         created.append(name)
+        wait_for(lambda: is_led(admin, name), f"the broker has heard of {name}")
         return name
 
     yield create

@@ -12,7 +12,7 @@ import click
 from tests.cluster import chart, environment
 from tests.cluster.environment import Environment
 from tests.cluster.errors import ClusterError
-from tests.cluster.images import image_name
+from tests.cluster.images import PARTS, PIPELINE, image_name
 from tests.cluster.kafka import ensure_broker, stop_broker
 from tests.cluster.paths import STATE
 from tests.cluster.providers import Provider, choose
@@ -55,9 +55,13 @@ def down() -> None:
 
 
 @main.command()
-def images() -> None:
-    """Build our images, with docker if it works, and print what they are."""
-    for part, found in choose().build_images().items():
+@click.argument("parts", nargs=-1, type=click.Choice([*PARTS, PIPELINE]))
+def images(parts: tuple[str, ...]) -> None:
+    """Build the images of PARTS, with docker if it works, and print what they are.
+
+    Without PARTS those that a release needs.
+    """
+    for part, found in choose().build_images(parts or PARTS).items():
         click.echo(f"{image_name(part)}  {found}")
 
 

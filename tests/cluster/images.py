@@ -2,7 +2,8 @@
 
 Each step's result is kept outside the tree under a key of all it is made from, so that a change of
 our own code costs seconds and no change costs nothing. An image has three layers, from below: Debian
-with Python, the dependencies of its part, our code.
+with Python, the dependencies of its part, our code. The pipeline's has two more: Java, and Spark's jars
+for Kafka, which come from this machine's cache of them.
 """
 
 import fcntl
@@ -12,24 +13,30 @@ import os
 import shutil
 import time
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from dedupe_pipeline.jars import cache_dir
+from dedupe_pipeline.jars import cache_dir, spark_kafka
 from images import locked
 from tests.cluster.errors import run
 from tests.cluster.paths import CLUSTER_SH, IMAGE_STEP_SH, REPOSITORY
 
 PARTS = ("worker", "operator")
+"""Those that a release needs."""
+
+PIPELINE = "pipeline"
+"""Large, and asked for by what runs Spark in a pod alone."""
 
 _STEP_SECONDS = 1200.0
 _UNUSED_SECONDS = 7 * 86400
 _CODE = ("pyproject.toml", "README.md", "LICENSE")
-_PACKAGES = ("crds", "kafka", "worker", "operator", "kubectl", "pipeline", "local")
+_TARGET = "opt/dedupestream"
+_JARS = f"{_TARGET}/cache"
+_PACKAGES = ("crds", "kafka", "filters", "worker", "operator", "kubectl", "pipeline", "local")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,40 +78,48 @@ def image_name(part: str) -> str:
     return f"dedupestream/{part}:{version()}"
 
 
-def build_images() -> list[Image]:
+def build_images(parts: Sequence[str] = PARTS) -> list[Image]:
     """Build what is not there yet; needs root. Raises ClusterError."""
     with _locked_cache() as cache:
-        tools = _tools(cache)
-        built = [_image(cache, tools, part) for part in PARTS]
+        base = _base(cache)
+        built = [_image(cache, base, part) for part in parts]
         _forget_unused(cache)
         return built
 
 
-def _image(cache: Path, tools: tuple[_Layer, _Layer], part: str) -> Image:
-    base, on_base = tools
+def _image(cache: Path, base: _Layer, part: str) -> Image:
+    system = [base]
+    if part == PIPELINE:
+        system.append(_step(cache, base, "java", makes="."))
+    tools = _step(cache, system[-1], "tools", made_from=_build_requires())
     wanted = locked.requirements(REPOSITORY, part)
-    dependencies = _step(cache, on_base, "dependencies", part, _digest([wanted]))
-    code = _step(cache, dependencies, "code", part, _digest_of_files([*_CODE, *_PACKAGES]))
+    dependencies = _step(
+        cache, tools, "dependencies", part, made_from=_digest([wanted]), makes=_TARGET
+    )
+    own = _digest_of_files([*_CODE, *_PACKAGES])
+    code = _step(cache, dependencies, "code", part, made_from=own, makes=_TARGET)
+    layers = [*system, dependencies, code]
+    variables = ["PATH=/opt/dedupestream/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"]
+    if part == PIPELINE:
+        layers.append(_jars(cache))
+        variables.append(f"DEDUPESTREAM_CACHE=/{_JARS}")
     config = json.dumps(
         {
-            "Env": [
-                "PATH=/opt/dedupestream/bin:/usr/local/bin:/usr/bin:/bin",
-                "PYTHONUNBUFFERED=1",
-            ],
+            "Env": variables,
             "User": "65532:65532",
             "WorkingDir": "/tmp",  # noqa: S108 # the container's
             "Entrypoint": [f"dedupe-{part}"],
         }
     )
     name = image_name(part)
-    key = _digest([code.key, config, name])
+    key = _digest([*(layer.key for layer in layers), config, name])
     archive = cache / f"image-{part}-{key}.tar"
     if not archive.exists():
         for older in cache.glob(f"image-{part}-*.tar"):
             older.unlink()  # large, and made again from its layers in seconds
-        layers = [base.tar, dependencies.tar, code.tar]
+        tars = [layer.tar for layer in layers]
         run(
-            [CLUSTER_SH, "mkimage", name, archive, config, *layers],
+            [CLUSTER_SH, "mkimage", name, archive, config, *tars],
             what=f"writing image {name}",
             timeout_seconds=_STEP_SECONDS,
         )
@@ -112,8 +127,12 @@ def _image(cache: Path, tools: tuple[_Layer, _Layer], part: str) -> Image:
     return Image(part=part, name=name, archive=archive, key=key)
 
 
-def _tools(cache: Path) -> tuple[_Layer, _Layer]:
-    """The lowest layer of every image, and that with the tools to build the others with."""
+def _build_requires() -> str:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    return _digest(project["build-system"]["requires"])
+
+
+def _debian(cache: Path) -> Path:
     debian = cache / "debian-bookworm"
     if not debian.exists():
         _say("unpacking Debian (once, 30 s)")
@@ -122,42 +141,72 @@ def _tools(cache: Path) -> tuple[_Layer, _Layer]:
         run([CLUSTER_SH, "debian", fresh], what="unpacking Debian", timeout_seconds=_STEP_SECONDS)
         fresh.rename(debian)
     os.utime(debian)
-    base = _base(cache, debian)
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    return base, _step(cache, base, "tools", "", _digest(project["build-system"]["requires"]))
+    return debian
 
 
-def _base(cache: Path, debian: Path) -> _Layer:
+def _base(cache: Path) -> _Layer:
+    """The lowest layer of every image."""
+    debian = _debian(cache)
     key = _digest_of_files(["images/install.sh"])
-    directory = cache / f"base-{key}"
-    layer = _Layer(key=key, directory=directory, below=())
-    if not directory.exists():
-        _say("image step base")
-        with _fresh(directory) as fresh:
+    layer = _Layer(key=key, directory=cache / f"base-{key}", below=())
+    with _made(layer, "image step base") as fresh:
+        if fresh is not None:
             files = fresh / "files"
             run(["cp", "-a", debian, files], what="copying Debian", timeout_seconds=_STEP_SECONDS)
             _run_step(cache, files, "", "base")
             _archive(files, ".", fresh / layer.tar.name)
-    os.utime(directory)
     return layer
 
 
-def _step(cache: Path, below: _Layer, step: str, part: str, made_from: str) -> _Layer:
+def _step(
+    cache: Path, below: _Layer, step: str, part: str = "", *, made_from: str = "", makes: str = ""
+) -> _Layer:
+    """Run a step; `makes` is what of its result goes into an image."""
     key = _digest([below.key, step, part, made_from])
     name = f"{step}-{part}-{key}" if part else f"{step}-{key}"
     layer = _Layer(key=key, directory=cache / name, below=below.stack)
-    if not layer.directory.exists():
-        _say(f"image step {step} {part}".rstrip())
-        with _fresh(layer.directory) as fresh:
+    with _made(layer, f"image step {step} {part}".rstrip()) as fresh:
+        if fresh is not None:
             files = fresh / "files"
             files.mkdir()
             lower = ":".join(map(str, reversed(below.stack)))
             _run_step(cache, files, lower, step, *([part] if part else []))
-            if part:
+            if makes:
                 # When it was built is no part of it: the same files are the same layer.
-                _archive(files, "opt/dedupestream", fresh / layer.tar.name, "--mtime=@0")
-    os.utime(layer.directory)
+                _archive(files, makes, fresh / layer.tar.name, "--mtime=@0")
     return layer
+
+
+def _jars(cache: Path) -> _Layer:
+    jars = spark_kafka()
+    key = _digest([jars[0].parent.name, *(jar.name for jar in jars)])
+    layer = _Layer(key=key, directory=cache / f"jars-{key}", below=())
+    with _made(layer, "image step jars") as fresh:
+        if fresh is not None:
+            to = fresh / "files" / _JARS / "jars" / jars[0].parent.name
+            to.mkdir(parents=True)
+            for jar in jars:
+                shutil.copyfile(jar, to / jar.name)
+            _archive(fresh / "files", _TARGET, fresh / layer.tar.name, "--mtime=@0")
+    return layer
+
+
+@contextmanager
+def _made(layer: _Layer, what: str) -> Iterator[Path | None]:
+    """Yield a directory to fill if the layer is not there, which takes its name when the block ends well."""
+    if layer.directory.exists():
+        yield None
+    else:
+        _say(what)
+        fresh = layer.directory.with_name(f"{layer.directory.name}.new")
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        try:
+            yield fresh
+            fresh.rename(layer.directory)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    os.utime(layer.directory)
 
 
 def _run_step(cache: Path, files: Path, lower: str, *step: str) -> None:
@@ -209,19 +258,6 @@ def _locked_cache() -> Iterator[Path]:
             _say("another process builds images: waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield cache
-
-
-@contextmanager
-def _fresh(directory: Path) -> Iterator[Path]:
-    """A directory to fill, which takes its name when the block ends well."""
-    fresh = directory.with_name(f"{directory.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    try:
-        yield fresh
-        fresh.rename(directory)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _forget_unused(cache: Path) -> None:

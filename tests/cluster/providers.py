@@ -35,10 +35,10 @@ class Provider(Protocol):
     def host(self) -> str:
         """This machine's address as pods see it."""
 
-    def build_images(self) -> dict[str, str]:
+    def build_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
         """Build our images; returns where each part's is, or what it is."""
 
-    def load_images(self) -> dict[str, str]:
+    def load_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
         """Build our images and put them on the nodes; returns a key of each part's content."""
 
 
@@ -68,15 +68,15 @@ class OwnCluster:
         """The address that cluster.sh gives this machine."""
         return f"{os.environ.get('CLUSTER_NET') or '172.30'}.0.1"
 
-    def build_images(self) -> dict[str, str]:
+    def build_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
         """Build them without a container engine, into archives."""
         _run_visibly([CLUSTER_SH, "prerequisites"])
         _run_visibly([CLUSTER_SH, "build"])
-        return {image.part: str(image.archive) for image in build_images()}
+        return {image.part: str(image.archive) for image in build_images(parts)}
 
-    def load_images(self) -> dict[str, str]:
+    def load_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
         """Build them as well; the nodes get those they do not have."""
-        images = build_images()
+        images = build_images(parts)
         loaded = STATE / "loaded.json"
         known: dict[str, str] = json.loads(loaded.read_text()) if loaded.exists() else {}
         for image in images:
@@ -84,7 +84,7 @@ class OwnCluster:
                 self._load(image)
         keys = {image.part: image.key for image in images}
         STATE.mkdir(parents=True, exist_ok=True)
-        loaded.write_text(json.dumps(keys))
+        loaded.write_text(json.dumps(known | keys))
         return keys
 
     def _load(self, image: Image) -> None:
@@ -157,10 +157,10 @@ class Kind:
                 return str(gateway)
         raise ClusterError(f"kind's docker network has no IPv4 gateway: {text.strip()}")
 
-    def build_images(self) -> dict[str, str]:
+    def build_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
         """Build them with docker, which keeps what has not changed."""
         keys = {}
-        for part in PARTS:
+        for part in parts:
             name = image_name(part)
             run(
                 ["docker", "build", "--target", part, "--tag", name, REPOSITORY],
@@ -171,10 +171,10 @@ class Kind:
             keys[part] = run(inspect, what=f"asking for {name}", timeout_seconds=_MINUTE).strip()
         return keys
 
-    def load_images(self) -> dict[str, str]:
+    def load_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
         """Build them, and have kind copy those that the nodes do not have."""
-        keys = self.build_images()
-        for name in map(image_name, PARTS):
+        keys = self.build_images(parts)
+        for name in map(image_name, parts):
             run(
                 [self._kind, "load", "docker-image", name, "--name", _KIND_NAME],
                 what=f"loading {name} into kind",

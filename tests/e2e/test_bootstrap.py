@@ -34,7 +34,13 @@ def test_what_was_delivered_before_is_not_passed_on_again(
     for partition in range(2):
         within.apply(job(stream, partition, delivered))
     for partition in range(2):
-        within("wait", "--for=condition=complete", "--timeout=100s", f"job/bootstrap-{partition}")
+        within(
+            "wait",
+            "--for=condition=complete",
+            "--timeout=200s",
+            f"job/bootstrap-{partition}",
+            timeout_seconds=210,
+        )
 
     stream.patch(suspend=False)
     stream.wait_until_ready()
@@ -43,8 +49,9 @@ def test_what_was_delivered_before_is_not_passed_on_again(
     passed = sorted(record.key or b"" for record in stream.clean())
     assert passed == sorted(message.key or b"" for message in messages(DELIVERED, DELIVERED + 500))
     assert stream.duplicates() == 500
-    window = stream.worker_status(0).window
-    assert window.keys == DELIVERED // 2 + 250
+    stream.wait_until(
+        lambda: stream.worker_status(0).window.keys == DELIVERED // 2 + 250, "the window is shown"
+    )
 
 
 def job(stream: ClusterStream, partition: int, delivered: str) -> dict[str, object]:

@@ -50,7 +50,7 @@ class Life:
         if self.operator.exit_code == STOPPED:
             self.done = self.log.read_text()
             self.operator.start()
-        assert self.operator.exit_code is None, f"the operator of {self.stream.namespace} ended"
+        self.operator.assert_runs()
         [partition] = self.stream.status().partitions
         return partition.ready and partition.node_name not in {node, None}
 
@@ -100,6 +100,8 @@ def test_an_operator_killed_after_any_write_of_a_failover_ends_where_an_undistur
         life.before = Before.of(life.stream)
         assert pod_of(life.stream, 0)["spec"]["nodeName"] == victim
 
+    for life in lives:
+        life.operator.stop()  # none may act before all are to be killed
     with nodes.killed(victim):
         for life in lives:
             life.start()

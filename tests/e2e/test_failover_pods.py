@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from dedupe_crds.status import Condition
 from tests.cluster.environment import Environment
 from tests.e2e.support.faults import Before, evict, is_ready, pod_of, starts_of, use_up_memory
 from tests.e2e.support.kubectl import KubectlFailed
@@ -85,14 +86,26 @@ def test_a_worker_killed_for_its_memory_is_started_again_and_told_of(stream: Clu
         print(f"worker killed for memory: ready {time.monotonic() - began:.1f} s after")
         [container] = pod_of(stream, 0)["status"]["containerStatuses"]
         assert container["lastState"]["terminated"]["reason"] == "OOMKilled"
-        # Started again once more it is made to wait a while: long enough to be seen for sure.
-        use_up_memory(stream.kubectl, stream.pod_name(0))
-        told = stream.wait_for_condition("Degraded", reason="OutOfMemory")
+        # Started again once more it is made to wait a while, and each time longer: long enough to be seen.
+        told = stream.wait_until(
+            lambda: told_of_memory(stream), "it is told of", deadline_seconds=180
+        )
         load.begin("it was killed again")
         stream.wait_until_ready()
         load.wait_until_filled()
     assert "spec.worker.resources.limits.memory" in told.message
+    stream.wait_for_events("OutOfMemory")
     assert "OutOfMemory" in {one["reason"] for one in stream.events() if one["type"] == "Warning"}
     before.assert_same_volumes()
     assert stream.uids("pods") == before.pods
     load.judged()
+
+
+def told_of_memory(stream: ClusterStream) -> Condition | None:
+    """What the operator says of a worker killed for its memory; has it killed once more if it says nothing yet."""
+    degraded = stream.condition("Degraded")
+    if degraded and degraded.reason == "OutOfMemory":
+        return degraded
+    if is_ready(pod_of(stream, 0)):
+        use_up_memory(stream.kubectl, stream.pod_name(0))
+    return None

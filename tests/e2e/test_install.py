@@ -19,8 +19,7 @@ def test_a_stream_that_is_applied_passes_each_message_once(
 
     verdict = stream.judged()
 
-    status = stream.status()
-    assert status.partitions_ready == "3/3"
-    assert [partition.ready for partition in status.partitions] == [True] * PARTITIONS
+    stream.wait_until(lambda: stream.status().partitions_ready == "3/3", "all are ready")
+    assert [one.partition for one in stream.status().partitions] == list(range(PARTITIONS))
     duplicates = sum(stream.worker_status(p).counts.duplicates for p in range(PARTITIONS))
     assert duplicates == 3_000 - verdict.expected

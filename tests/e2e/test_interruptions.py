@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.status import PartitionStatus
+from dedupe_crds.status import PartitionStatus, StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.operators import LocalOperator, chart_at_rest
@@ -56,10 +56,10 @@ class Life:
                 self.stream.apply()
                 self._settle()
                 self.stream.patch(**CHANGE)
-                self._settle()
+                end = self._settle()
                 if stop_after_writes is None:
                     self.writes = int(self.operator.writes())
-                return self._state()
+                return self._state(end)
         finally:
             self._end()
 
@@ -67,30 +67,20 @@ class Life:
         """Remove the namespace, with all that is in it."""
         self._kubectl("delete", "namespace", self.namespace, "--wait=false")
 
-    def _settle(self) -> None:
+    def _settle(self) -> StreamStatus:
         """Wait until all is as the newest spec wants it, whoever has to be started again for it."""
 
-        def settled() -> bool:
+        def settled() -> StreamStatus | None:
             if self.operator.exit_code == STOPPED:
                 self.stopped = True
                 self.operator.start()
-            assert self.operator.exit_code is None, "the operator ended by itself"
-            progressing, ready = (
-                self.stream.condition("Progressing"),
-                self.stream.condition("Ready"),
-            )
-            return (
-                progressing is not None
-                and progressing.reason == "UpToDate"
-                and ready is not None
-                and ready.status == "True"
-            )
+            self.operator.assert_runs()
+            return self.stream.well()
 
-        self.stream.wait_until(settled, "it is ready and up to date", deadline_seconds=150)
+        return self.stream.wait_until(settled, "it is ready and up to date", deadline_seconds=150)
 
-    def _state(self) -> Object:
+    def _state(self, status: StreamStatus) -> Object:
         """All that belongs to the stream, without what differs from one life to another."""
-        status = self.stream.status()
         return {
             "children": sorted(map(_essence, self.stream.children(KINDS)), key=str),
             "partitions": [

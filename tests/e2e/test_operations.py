@@ -82,6 +82,8 @@ def test_the_snapshots_in_a_bucket_serve_a_new_cluster_of_the_same_topics(
 
     # The cluster is gone with all its objects and volumes; topics and bucket are not.
     stream.delete()
+    of_it = "statefulsets,pods,persistentvolumeclaims"
+    stream.wait_until(lambda: not stream.children(of_it), "all of it is gone")
     kept = bucket.objects()
     place.kubectl.patch(SNAPSHOTS, name, {"metadata": {"finalizers": None}})
     place.kubectl("delete", SNAPSHOTS, name)

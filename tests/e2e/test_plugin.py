@@ -5,9 +5,10 @@ import signal
 
 import pytest
 
-from dedupe_crds.status import PartitionPhase
+from dedupe_crds.status import LastSnapshot, PartitionPhase
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
+from tests.e2e.support.kubectl import Object
 from tests.e2e.support.plugin import Plugin, kubeconfig_of
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
@@ -38,6 +39,21 @@ def stream(place: Scene, troubled: ClusterStream) -> ClusterStream:  # noqa: ARG
     return made
 
 
+def well(plugin: Plugin, stream: ClusterStream, *, notes: int = 0) -> list[str]:
+    """The lines of its status once they say that it is well, with so many notes above the table.
+
+    A probe that misses on a busy machine, or a worker that does not answer in time, shows for a moment.
+    """
+
+    def shown() -> list[str]:
+        lines = plugin.run("status", stream.name).stdout.splitlines()
+        heads = lines[0].endswith(", Running, 2/2 partitions ready") if lines else False
+        told = heads and lines[1 + notes].startswith("PARTITION")
+        return lines if told and (notes or "%" in lines[-1]) else []
+
+    return stream.wait_until(shown, "its status says that it is well")
+
+
 @pytest.fixture
 def plugin(release: Environment, place: Scene) -> Plugin:
     return Plugin(release, place.namespace)
@@ -46,9 +62,7 @@ def plugin(release: Environment, place: Scene) -> Plugin:
 def test_status_shows_where_each_partition_runs_and_what_it_has_done(
     plugin: Plugin, stream: ClusterStream
 ) -> None:
-    shown = plugin("status", stream.name)
-
-    head, columns, *rows, total = shown.splitlines()
+    head, columns, *rows, total = well(plugin, stream)
     title = f"{stream.namespace}/{stream.name}: {stream.input_topic} → {stream.output_topic}"
     assert head == f"{title}, Running, 2/2 partitions ready"
     assert columns.split("  ")[0] == "PARTITION"
@@ -67,16 +81,26 @@ def test_status_without_a_name_shows_all_streams_and_what_is_wrong(
     plugin: Plugin, stream: ClusterStream, troubled: ClusterStream
 ) -> None:
     troubled.wait_for_condition("Degraded", reason="TopicMissing")
-    lines = {line.split()[0]: line for line in plugin("status").splitlines()}
+
+    def shown() -> dict[str, str] | None:
+        lines = {line.split()[0]: line for line in plugin("status").splitlines()}
+        is_well = lines[stream.name].split()[1:4] == ["True", "Running", "2/2"]
+        return lines if is_well else None
+
+    lines = stream.wait_until(shown, "the table says that it is well")
     assert lines["NAME"].split()[:4] == ["NAME", "READY", "STATE", "PARTITIONS"]
-    assert lines[stream.name].split()[1:4] == ["True", "Running", "2/2"]
     assert lines[troubled.name].split()[1] == "False"
     assert f"Input topic {troubled.input_topic} does not exist" in lines[troubled.name]
 
 
 def test_status_is_for_programs_too(plugin: Plugin, stream: ClusterStream) -> None:
-    told = json.loads(plugin("status", stream.name, "--output", "json"))
-    assert (told["name"], told["ready"], told["partitionsReady"]) == (stream.name, "True", "2/2")
+    def shown() -> Object | None:
+        told: Object = json.loads(plugin("status", stream.name, "--output", "json"))
+        live = all(one["live"] for one in told["partitions"])
+        return told if live and told["ready"] == "True" else None
+
+    told = stream.wait_until(shown, "it is ready, and all workers answer")
+    assert (told["name"], told["partitionsReady"]) == (stream.name, "2/2")
     assert [one["phase"] for one in told["partitions"]] == ["Running"] * PARTITIONS
     assert sum(one["consumed"] for one in told["partitions"]) == MESSAGES
 
@@ -90,7 +114,7 @@ def test_a_watch_goes_on_until_it_is_interrupted(plugin: Plugin, stream: Cluster
         if heads == 2:
             break
     watching.send_signal(signal.SIGINT)
-    watching.communicate(timeout=10)
+    watching.communicate(timeout=60)  # it may be amid asking
     assert heads == 2
     assert watching.returncode == 0
 
@@ -114,7 +138,7 @@ def test_a_suspended_stream_has_no_workers_and_resumes_on_its_volumes(
 
     assert said[0] == f"{title} resumed"
     assert said[-1] == f"{title}: all partitions are ready"
-    assert stream.status().partitions_ready == "2/2"
+    wait_until_all_are_ready(stream)
     assert {one["metadata"]["uid"] for one in stream.children("persistentvolumeclaims")} == claims
     assert plugin("resume", stream.name) == f"{title} is resumed already\n"
 
@@ -126,7 +150,7 @@ def test_a_restart_replaces_every_worker(plugin: Plugin, stream: ClusterStream) 
     assert said[-1].endswith("all workers were replaced, and all partitions are ready")
     assert len(after) == PARTITIONS
     assert before & after == set()
-    assert stream.status().partitions_ready == "2/2"
+    wait_until_all_are_ready(stream)
 
 
 def test_a_problem_is_described_with_its_cause_and_what_to_do(
@@ -145,8 +169,10 @@ def test_a_problem_is_described_with_its_cause_and_what_to_do(
 def test_a_stream_without_problems_is_said_to_have_none(
     plugin: Plugin, stream: ClusterStream
 ) -> None:
-    said = plugin("describe-problem", stream.name)
-    assert said == f"{stream.namespace}/{stream.name}: nothing is wrong\n"
+    said = f"{stream.namespace}/{stream.name}: nothing is wrong\n"
+    stream.wait_until(
+        lambda: plugin.run("describe-problem", stream.name).stdout == said, "nothing is wrong"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -179,10 +205,14 @@ def test_snapshots_are_listed_with_what_they_hold(
 def test_status_tells_the_age_of_each_partitions_snapshot(
     plugin: Plugin, stream: ClusterStream, copied: str
 ) -> None:
-    known = [one.last_snapshot for one in stream.status().partitions]
-    assert [one.name for one in known if one] == [copied] * PARTITIONS
+    def of_copied() -> list[LastSnapshot]:
+        known = [one.last_snapshot for one in stream.status().partitions]
+        named = [one for one in known if one and one.name == copied]
+        return named if len(named) == PARTITIONS else []
+
+    known = stream.wait_until(of_copied, "its status names the snapshot")
     told = json.loads(plugin("status", stream.name, "--output", "json"))["partitions"]
-    assert [one["lastSnapshot"] for one in told] == [one.time.isoformat() for one in known if one]
+    assert [one["lastSnapshot"] for one in told] == [one.time.isoformat() for one in known]
 
 
 def test_a_partition_is_restored_on_a_new_volume_and_the_old_one_is_kept(
@@ -206,7 +236,10 @@ def test_a_partition_is_restored_on_a_new_volume_and_the_old_one_is_kept(
     assert restored.persistent_volume_claim not in before
     after = {one["metadata"]["name"] for one in stream.children("persistentvolumeclaims")}
     assert after == before | {restored.persistent_volume_claim}
-    _, _, row, *_ = plugin("status", stream.name).splitlines()
+    # Found by its number: what else is to be said of a stream stands above the table.
+    (row,) = (
+        line for line in plugin("status", stream.name).splitlines() if line.split()[:1] == ["0"]
+    )
     assert f"Snapshot {copied}" in row
 
 
@@ -217,7 +250,11 @@ def test_a_full_reconcile_shows_what_it_found(plugin: Plugin, stream: ClusterStr
     assert [row.split()[0] for row in (first, second, total)] == ["0", "1", "total"]
     passed = len({message.key for message in retries(SEED, MESSAGES)})
     assert total.split()[1:] == [str(passed), "0", "0", "0", "0"]
-    assert stream.status().partitions_ready == "2/2"
+    wait_until_all_are_ready(stream)
+
+
+def wait_until_all_are_ready(stream: ClusterStream) -> None:
+    stream.wait_until(lambda: stream.status().partitions_ready == "2/2", "all are ready")
 
 
 @pytest.fixture
@@ -243,10 +280,8 @@ def reader(release: Environment, place: Scene) -> Plugin:
 
 
 def test_who_may_only_get_a_stream_has_a_table_of_it(reader: Plugin, stream: ClusterStream) -> None:
-    head, note, columns, *rows = reader("status", stream.name).splitlines()
-    assert head.endswith("Running, 2/2 partitions ready")
+    _, note, _, *rows = well(reader, stream, notes=1)
     assert note.startswith("Without pods and live figures: you may not list pods")
-    assert columns.startswith("PARTITION")
     assert [row.split()[1] for row in rows[:PARTITIONS]] == ["Running"] * PARTITIONS
 
     for refused in (reader.run("status"), reader.run("suspend", stream.name)):

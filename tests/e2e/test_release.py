@@ -82,11 +82,9 @@ def wait_for_leader(operators: OperatorPods, but: str = "") -> str:
         pods = [pod["metadata"]["name"] for pod in operators.running()]
         return next((pod for pod in pods if pod != but and operators.leads(pod)), None)
 
-    found = wait_for(
+    return wait_for(
         leader, "an operator leads", deadline_seconds=HAND_OVER_SECONDS, poll_seconds=0.5
     )
-    assert found is not None
-    return found
 
 
 def wait_until_observed(stream: ClusterStream, seconds: int) -> None:
@@ -118,6 +116,7 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(
         kubectl.within(namespace)("delete", "pod", first, "--wait=false")
         second = wait_for_leader(operators, but=first)
         wait_until_observed(upgraded.stream, 92)
+        wait_for(lambda: second in watched.led, "the watch has seen it", deadline_seconds=30)
 
     assert second != first
     assert {first, second} <= set(watched.led)

@@ -10,7 +10,7 @@ from tests.e2e.support.plugin import Plugin
 from tests.e2e.support.restores import ask_for_restore, restore_of, restored
 from tests.e2e.support.s3_server import S3Server
 from tests.e2e.support.scene import Scene
-from tests.e2e.support.snapshots import Snapshots, event_reasons, partition_status
+from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
@@ -54,7 +54,7 @@ def test_a_lost_volume_comes_back_from_the_newest_snapshot_and_no_repeat_of_any_
     assert (restore.source, restore.name) == (SOURCES[provider], f"{stream.name}-first")
     assert (lost in restore.reason, restore.refused) == (True, [])
     assert stream.starts()[0] == "Tail"
-    assert f"StoreFrom{SOURCES[provider]}" in event_reasons(stream)
+    stream.wait_for_events(f"StoreFrom{SOURCES[provider]}")
     assert restore_of(stream, 1) == other
 
 
@@ -104,5 +104,5 @@ def test_a_restore_by_hand_from_what_is_not_the_partitions_is_refused_with_the_r
 
     after = partition_status(stream, 1)
     assert after.persistent_volume_claim == before.persistent_volume_claim
-    assert after.ready
-    assert "SnapshotRefused" in event_reasons(stream)
+    stream.wait_until(lambda: partition_status(stream, 1).ready, "it is ready as before")
+    stream.wait_for_events("SnapshotRefused")

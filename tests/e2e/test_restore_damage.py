@@ -10,7 +10,7 @@ from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.restores import restore_of
 from tests.e2e.support.scene import scene
-from tests.e2e.support.snapshots import Snapshots, event_reasons
+from tests.e2e.support.snapshots import Snapshots
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import claim_of, damage_store, digests, swap_volumes, volume_of
 from tests.faults.seed import SEED
@@ -94,4 +94,4 @@ def test_volumes_swapped_with_one_another_are_refused_and_let_alone(
         assert f"{claim} holds the store of another stream or partition" in restore.reason
         assert claim_of(stream, partition) != claim
     assert {claim: digests(stream, claim) for claim in swapped} == swapped
-    assert "VolumeRefused" in event_reasons(stream)
+    stream.wait_for_events("VolumeRefused")

@@ -129,7 +129,7 @@ def test_a_snapshot_deleted_while_a_claim_waits_for_it_gives_way_to_the_output_t
             lambda: restore_of(stream, 0).source is RestoreSource.OUTPUT_TOPIC,
             "another source is chosen",
         )
-        told = [one["message"] for one in stream.events() if one["reason"] == "RestoreFailed"]
+        message = stream.wait_for_events("RestoreFailed")["RestoreFailed"]
         [left] = _waiting(stream)
         stream.kubectl("delete", CLAIMS, left)
         _let_go(stream, f"{name}-0")
@@ -140,7 +140,6 @@ def test_a_snapshot_deleted_while_a_claim_waits_for_it_gives_way_to_the_output_t
     load.judged()
 
     assert restore_of(stream, 0).refused == [f"{name}: its copy {name}-0 is gone"]
-    [message] = told
     assert f"Volume claim {left} got no volume; it can be deleted" in message
 
 

@@ -28,7 +28,7 @@ def test_a_change_rolls_one_partition_at_a_time_each_ready_before_the_next(
 
     with PodsWatched(release, stream) as watched:
         stream.patch(worker={"resources": {"requests": NEW_REQUESTS}})
-        stream.wait_until_rolled_out()
+        stream.wait_until_rolled_out(deadline_seconds=240)
 
     assert watched.replaced == [0, 1, 2]
     assert watched.most_unready == 1
@@ -54,7 +54,10 @@ def test_a_bad_image_stops_at_the_first_partition_and_is_mended_without_a_hand(
     assert (held.reason, "partition 1" in held.message) == ("RolloutHeldBack", True)
     stream.send(order(SEED, number, partitions=2) for number in range(COUNT))
     wait_until_partition_passed(stream, 1)
-    assert [partition.ready for partition in stream.status().partitions] == [False, True]
+    stream.wait_until(
+        lambda: [one.ready for one in stream.status().partitions] == [False, True],
+        "the other partition is ready",
+    )
 
     stream.patch(worker={"image": None})
     stream.wait_until_rolled_out()

@@ -18,7 +18,7 @@ COUNT = 300
 CLAIMS = "persistentvolumeclaims"
 CHILDREN = "statefulsets,pods,services,configmaps,secrets,serviceaccounts,poddisruptionbudgets"
 RETAIN = {"size": "128Mi", "reclaimPolicy": "Retain"}
-GROWN_SECONDS = 150.0  # where a mounted file system can't grow: after a while, with a restart
+GROWN_SECONDS = 300.0  # where a mounted file system can't grow: after a while, with a restart
 STATE = "/var/lib/dedupestream"
 
 
@@ -140,7 +140,7 @@ def test_a_namespace_that_is_deleted_with_streams_in_it_goes_away(
         stream.wait_until_ready()
     suspended.wait_for_condition("Ready", ConditionStatus.FALSE, reason="Suspended")
 
-    kubectl("delete", "namespace", namespace, "--timeout=100s")
+    kubectl("delete", "namespace", namespace, "--timeout=240s", timeout_seconds=250)
 
     assert kubectl.find("namespace", namespace) is None
 

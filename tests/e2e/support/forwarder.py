@@ -3,8 +3,6 @@
 import socket
 from threading import Thread
 
-from dedupe_local.broker import free_ports
-
 _CHUNK_BYTES = 1 << 16
 
 
@@ -17,24 +15,23 @@ class Forwarder:
     def __init__(self, target: str) -> None:
         host, _, port = target.rpartition(":")
         self._target = (host, int(port))
-        self._here = (host, free_ports(1, host)[0])
-        self._listener: socket.socket | None = None
+        self._listener = socket.socket()
+        self._listener.bind((host, 0))  # it does not listen yet, and nobody else may have the port
 
     @property
     def address(self) -> str:
         """HOST:PORT."""
-        host, port = self._here
+        host, port = self._listener.getsockname()
         return f"{host}:{port}"
 
     def open(self) -> None:
         """Take connections from now on."""
-        self._listener = socket.create_server(self._here)
+        self._listener.listen()
         _in_background(self._accept, self._listener)
 
     def close(self) -> None:
         """Take no more connections."""
-        if self._listener is not None:
-            self._listener.close()
+        self._listener.close()
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

@@ -5,6 +5,7 @@ from itertools import combinations
 from threading import Event
 from typing import Self
 
+from tests.e2e.support.kubectl import KubectlFailed
 from tests.e2e.support.operator_pods import OperatorPods
 
 
@@ -33,7 +34,10 @@ class LeadersWatched:
             self._look()
 
     def _look(self) -> None:
-        pods = [pod["metadata"]["name"] for pod in self._operators.all()]
+        try:
+            pods = [pod["metadata"]["name"] for pod in self._operators.all()]
+        except KubectlFailed:
+            return  # the next look tells
         with ThreadPoolExecutor(max(1, len(pods))) as side_by_side:
             leading = [
                 pod

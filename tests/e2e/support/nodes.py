@@ -84,11 +84,9 @@ class Nodes:
             node = self._kubectl.get("node", name)
             return None if _ready(node) == "True" else _since(node)
 
-        found = wait_for(
+        return wait_for(
             noticed, f"{name} is not ready", deadline_seconds=NOT_READY_SECONDS, poll_seconds=0.5
         )
-        assert found is not None
-        return found
 
     def keep_operator_away_from(self, name: str) -> None:
         """Have the chart's operator run on another node, if it is on this one."""

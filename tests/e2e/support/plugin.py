@@ -9,7 +9,7 @@ from tests.cluster.environment import Environment
 from tests.cluster.paths import REPOSITORY
 from tests.e2e.support.kubectl import Kubectl
 
-_SECONDS = 120.0
+_SECONDS = 300.0
 _INSTALLED_IN = REPOSITORY / ".venv" / "bin"
 
 

@@ -27,7 +27,8 @@ class PodsWatched:
     """Watches a stream's pods while its block lasts, and begins with all of them ready.
 
     `replaced` are the partitions whose pods were followed by others, in that order; `most_unready`
-    is the largest number of partitions that were not ready at one moment.
+    is the largest number of partitions that had no pod at one moment, or one that had yet to become
+    ready. A pod whose probe misses later is not counted: on a busy machine that is nobody's doing.
     """
 
     def __init__(self, cluster: Environment, stream: ClusterStream) -> None:
@@ -35,6 +36,7 @@ class PodsWatched:
         self._stream = stream
         self._ready: dict[int, bool] = {}
         self._uids: dict[int, str] = {}
+        self._have_been_ready: set[str] = set()
         self._process: subprocess.Popen[str] | None = None
         self._thread = Thread(target=self._follow, name="pods", daemon=True)
         self.replaced: list[int] = []
@@ -65,15 +67,24 @@ class PodsWatched:
         self.most_unready = 0
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
         assert self._process is not None
+        if failed is None:
+            wait_for(
+                lambda: set(self._uids.values()) == set(self._stream.uids("pods").values()),
+                "the watch has seen all pods",
+                deadline_seconds=30,
+            )
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(_STOP_SECONDS)
         self._thread.join(_STOP_SECONDS)
 
     def _follow(self) -> None:
         for change, partition, uid, leaving, ready in self._changes():
-            self._ready[partition] = change != "DELETED" and not leaving and ready == "True"
+            if ready == "True":
+                self._have_been_ready.add(uid)
+            here = change != "DELETED" and not leaving
+            self._ready[partition] = here and uid in self._have_been_ready
             if self._uids.setdefault(partition, uid) != uid:
                 self._uids[partition] = uid
                 self.replaced.append(partition)

@@ -107,7 +107,10 @@ def _remove(kubectl: Kubectl, namespace: str) -> None:
     """Remove a namespace, its workers first: with pods in it, it waits half of their grace period."""
     within = kubectl.within(namespace)
     within("delete", KIND, "--all", "--wait=false")
-    within("wait", "--for=delete", "pods", "--all", f"--timeout={_DELETE_SECONDS:.0f}s")
+    within(
+        *("wait", "--for=delete", "pods", "--all", f"--timeout={_DELETE_SECONDS:.0f}s"),
+        timeout_seconds=_DELETE_SECONDS + 10,
+    )
     kubectl(
         *("delete", "namespace", namespace, f"--timeout={_DELETE_SECONDS:.0f}s"),
         timeout_seconds=_DELETE_SECONDS + 10,

@@ -64,9 +64,7 @@ class Snapshots:
             return found if found.phase is phase else None
 
         what = f"snapshot {name} is {phase}"
-        found = self._stream.wait_until(reached, what, deadline_seconds=deadline_seconds)
-        assert found is not None
-        return found
+        return self._stream.wait_until(reached, what, deadline_seconds=deadline_seconds)
 
     def status(self, name: str) -> SnapshotStatus:
         """What is said of one; an empty status if nothing is yet. Raises KubectlFailed."""
@@ -104,11 +102,6 @@ def partition_status(stream: ClusterStream, partition: int) -> PartitionStatus:
     """What the operator says of a partition."""
     [found] = [one for one in stream.status().partitions if one.partition == partition]
     return found
-
-
-def event_reasons(stream: ClusterStream) -> set[str]:
-    """The reasons of all events about a stream."""
-    return {event["reason"] for event in stream.events()}
 
 
 def foreign_copy(stream: ClusterStream, name: str) -> str:

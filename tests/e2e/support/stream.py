@@ -22,6 +22,14 @@ READY_SECONDS = 120.0
 
 KIND = f"dedupestreams.{GROUP}"
 
+_WELL = {
+    "Ready": "True",
+    "Progressing": "False",
+    "Degraded": "False",
+    "WindowHealthy": "True",
+    "SnapshotsHealthy": "True",
+    "ReconciliationPaused": "False",
+}
 _POLL_SECONDS = 0.5  # each some reads from the API server
 
 Held = TypeVar("Held")
@@ -73,6 +81,18 @@ class ClusterStream(TestStream):
         """Its status; an empty one if the operator has not written any."""
         return StreamStatus.model_validate(self.get().get("status", {}))
 
+    def well(self) -> StreamStatus | None:
+        """Its status if it is of the newest generation, and there is nothing to warn of or to come.
+
+        Partitions are asked, too: a choice of another volume is on record before the conditions that follow from it.
+        """
+        found = self.get()
+        status = StreamStatus.model_validate(found.get("status", {}))
+        current = status.observed_generation == found["metadata"]["generation"]
+        good = all(one.status.value == _WELL[one.type] for one in status.conditions)
+        ready = all(one.ready for one in status.partitions)
+        return status if current and good and ready else None
+
     def condition(self, name: str) -> Condition | None:
         """One of its conditions, if it judges the newest generation."""
         found = self.get()
@@ -91,6 +111,21 @@ class ClusterStream(TestStream):
             if event["involvedObject"]["name"] == self.name
             and event["involvedObject"]["kind"] == "DedupeStream"
         ]
+
+    def wait_for_events(
+        self, *reasons: str, deadline_seconds: float = READY_SECONDS
+    ) -> dict[str, str]:
+        """Wait until there are events with these reasons, which come after the status that they are about.
+
+        Returns a message of each reason that there is.
+        """
+
+        def messages() -> dict[str, str] | None:
+            found = {one["reason"]: one["message"] for one in self.events()}
+            return found if found.keys() >= set(reasons) else None
+
+        what = f"there is an event {', '.join(reasons)}"
+        return self.wait_until(messages, what, deadline_seconds=deadline_seconds)
 
     # -- its objects -------------------------------------------------------------------------------
 
@@ -139,11 +174,9 @@ class ClusterStream(TestStream):
         return [self._start(partition) for partition in range(self.partitions)]
 
     def _start(self, partition: int) -> str:
-        told = self.wait_until(
+        return self.wait_until(
             lambda: self.worker_status(partition).reconcile, f"partition {partition} is reconciled"
-        )
-        assert told is not None
-        return told.reason
+        ).reason
 
     # -- waiting for it ----------------------------------------------------------------------------
 
@@ -164,9 +197,7 @@ class ClusterStream(TestStream):
             return found
 
         what = f"{name} is {status}{f' because of {reason}' if reason else ''}"
-        found = self.wait_until(holds, what, deadline_seconds=deadline_seconds)
-        assert found is not None
-        return found
+        return self.wait_until(holds, what, deadline_seconds=deadline_seconds)
 
     def wait_until_ready(self, *, deadline_seconds: float = READY_SECONDS) -> None:
         """Wait until all its partitions are ready, as the operator says."""
@@ -205,7 +236,11 @@ class ClusterStream(TestStream):
         self.settle()
 
     def wait_until(
-        self, condition: Callable[[], Held], what: str, *, deadline_seconds: float = READY_SECONDS
+        self,
+        condition: Callable[[], Held | None],
+        what: str,
+        *,
+        deadline_seconds: float = READY_SECONDS,
     ) -> Held:
         """Ask until a condition holds. Raises AssertionError, with the stream's own word, if late."""
         return wait_for(

@@ -12,6 +12,7 @@ from dedupe_crds.snapshot import KIND, SnapshotSpec
 from dedupe_crds.store import SnapshotProvider
 from dedupe_crds.stream import API_VERSION
 from dedupe_crds.stream import KIND as STREAM_KIND
+from dedupe_pipeline.aggregate.job_file import AggregateJob, load_job
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "examples").rglob("*.yaml"))
@@ -26,6 +27,9 @@ def documents(text: str) -> list[dict[str, Any]]:
 def test_every_object_of_an_example_is_one_the_api_server_takes(path: Path) -> None:
     found = documents(path.read_text())
     assert found
+    if path.name == "aggregate.yaml":
+        load_job(path)
+        return
     for each in found:
         if each["kind"] == STREAM_KIND:
             parse_manifest(each, path.name)
@@ -50,6 +54,8 @@ def test_every_stream_in_the_documentation_is_a_good_one(page: Path) -> None:
         for each in documents(text):
             if each.get("kind") == STREAM_KIND:
                 parse_manifest(each, page.name)
+            elif "measures" in each:
+                AggregateJob.model_validate(each, by_alias=True, by_name=False)
             elif "provider" in each.get("snapshots", {}):
                 stream = load_manifest(ROOT / "examples/kubernetes/snapshots-csi.yaml")
                 spec = stream.spec.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -121,7 +121,7 @@ def test_of_two_operators_one_leads_and_the_other_takes_over(
     assert second != first
     assert {first, second} <= set(watched.led)
     assert standby in operators.starts()
-    assert watched.together == []
+    watched.assert_one_at_a_time()
     assert state_of(upgraded.stream) == upgraded.state
 
 

@@ -44,5 +44,6 @@ def read_accounts(database: TestDatabase) -> dict[int, Account]:
 
 def check(database: TestDatabase, job: AggregateJob, expected: Truth) -> None:
     """The database holds exactly what is true."""
-    assert read_accounts(database) == expected.accounts
-    assert read_table(database, job) == expected.table(job)
+    found = read_accounts(database), read_table(database, job)
+    true = expected.accounts, expected.table(job)
+    assert found == true, f"not exactly once: {found}, and true is {true}"

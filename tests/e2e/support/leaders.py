@@ -29,6 +29,10 @@ class LeadersWatched:
         self._thread.shutdown()
         self._following.result()  # what ended the watch ends the test
 
+    def assert_one_at_a_time(self) -> None:
+        """No two led at one time."""
+        assert not self.together, f"led at one time: {self.together}"
+
     def _follow(self) -> None:
         while not self._stop.is_set():
             self._look()

@@ -94,8 +94,9 @@ def _compare(kind: str, expected: Expected, found: Sequence[Record]) -> None:
         for what, difference in (("missing", expected - have), ("too many", have - expected))
         for content, count in difference.items()
     ]
-    assert not wrong, f"{len(wrong)} {kind} differ of {expected.total()}:\n" + "\n".join(
-        wrong[:_EXAMPLES]
+    assert not wrong, (
+        f"not exactly once: {len(wrong)} {kind} differ of {expected.total()}:\n"
+        + "\n".join(wrong[:_EXAMPLES])
     )
 
 

@@ -1,4 +1,4 @@
-"""A broker that lets nobody in without TLS and a password."""
+"""A broker that lets nobody in without TLS and a password, and can tell who may do what."""
 
 import shutil
 import subprocess
@@ -33,7 +33,10 @@ class Certificate:
 
 
 class SecuredBroker(EmbeddedBroker):
-    """Beside the open listener, which the tests use, one that speaks SASL over TLS."""
+    """Beside the open listener, where the tests may do anything, one that speaks SASL over TLS.
+
+    Its user may do anything with what no ACL speaks of.
+    """
 
     def __init__(self, data_dir: Path, certificate: Certificate, *, host: str = HOST) -> None:
         super().__init__(data_dir, host=host)
@@ -75,6 +78,9 @@ listener.name.secured.plain.sasl.jaas.config={login}
 listener.name.secured.ssl.keystore.type=PKCS12
 listener.name.secured.ssl.keystore.location={self._certificate.keystore}
 listener.name.secured.ssl.keystore.password=changeit
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+allow.everyone.if.no.acl.found=true
+super.users=User:ANONYMOUS
 """
             )
         return properties

@@ -24,7 +24,7 @@ from typing import Final
 import structlog
 
 from dedupe_crds.worker_status import Phase, WindowStatus
-from dedupe_kafka.beside import notes_owners, notes_topics, owners_topic, routed_topics
+from dedupe_kafka.beside import notes_owners, owners_topic, routed_topics
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
 from dedupe_worker.admission import Admission
 from dedupe_worker.answer import answer, show_reconcile
@@ -40,7 +40,7 @@ from dedupe_worker.id_store import IdStore
 from dedupe_worker.identity import Identity, id_source_text
 from dedupe_worker.ids import extractor_for
 from dedupe_worker.in_doubt import InDoubt, ids_between, note_of, noted_position
-from dedupe_worker.input import PartitionReader
+from dedupe_worker.input import Committed, PartitionReader
 from dedupe_worker.judge import policy_of
 from dedupe_worker.loop import Loop, LoopConfig
 from dedupe_worker.output import PartitionOutput
@@ -54,6 +54,7 @@ from dedupe_worker.reconcile import (
     plan_start,
     reconcile,
 )
+from dedupe_worker.rights import needed_rights
 from dedupe_worker.stamp import Stamp
 from dedupe_worker.topics import Range, Topic, Topics
 from dedupe_worker.window import Window
@@ -111,11 +112,10 @@ class Session:
         self._config.state.discard_restoring()
         topics = self._parts.topics(self._stop)
         with ExitStack() as cleanup:
-            self._input = topics.describe(spec.input.topic, partition)
-            self._output = topics.describe(spec.output.topic, partition)
-            routed = routed_topics(spec)
-            for beside in (*routed, *notes_topics(spec)):
-                topics.describe(beside, partition)
+            self._input, self._output, *_ = [
+                topics.describe(name, partition, needed)
+                for name, needed in needed_rights(spec).items()
+            ]
             self._identity = Identity(
                 stream=self._config.stream_id,
                 partition=partition,
@@ -125,7 +125,7 @@ class Session:
             )
             self._config.state.check_id_source(recorded, self._identity)
             self._board.calm()
-            written = [self._output.name, *routed]
+            written = [self._output.name, *routed_topics(spec)]
             output = self._parts.output(min(map(topics.max_message_bytes, written)))
             output.fence(self._stop)
             reader = self._parts.reader(spec.input.topic)
@@ -134,7 +134,7 @@ class Session:
             cleanup.push(partial(_close, store))
             window = Window(store, self._policy.layout.dtype)
             same_input = recorded is None or recorded.input_topic_id == self._input.id
-            committed = reader.committed() if same_input else None
+            committed = self._committed(reader, topics) if same_input else None
             available = topics.offsets(spec.input.topic, partition)
             start = plan_start(
                 committed=committed.offset if committed else None,
@@ -168,6 +168,13 @@ class Session:
         from dedupe_worker.s3.restore import Restore  # noqa: PLC0415
 
         Restore(self._config, self._board, snapshot).run(self._stop)
+
+    def _committed(self, reader: PartitionReader, topics: Topics) -> Committed | None:
+        try:
+            return reader.committed()
+        except BrokerUnavailable:
+            topics.check_group(self._config.group)
+            raise
 
     # -- the store -------------------------------------------------------------------------------
 

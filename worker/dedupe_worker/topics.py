@@ -1,6 +1,7 @@
 """What the worker asks Kafka about its two topics."""
 
 import time
+from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # its documented names, not in its __all__
+    AclOperation,
     AdminClient,
     ConfigResource,
     OffsetSpec,
@@ -16,7 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
 )
 
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import BrokerUnavailable, TopicMissing
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
+from dedupe_worker.rights import check_rights
 
 _TIMEOUT_SECONDS: Final = 15.0
 _ANSWER_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own time-out comes first
@@ -49,12 +52,17 @@ class Topics:
         self._admin = admin
         self._stop = stop
 
-    def describe(self, name: str, partition: int) -> Topic:
-        """The topic, which must have the partition."""
+    def describe(
+        self, name: str, partition: int, needed: Collection[AclOperation] = frozenset()
+    ) -> Topic:
+        """The topic, which must have the partition and allow what is needed."""
         asked = self._admin.describe_topics(
-            TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS
+            TopicCollection([name]),
+            include_authorized_operations=bool(needed),
+            request_timeout=_TIMEOUT_SECONDS,
         )
         found = self._answer(asked[name], f"describing topic {name}")
+        check_rights(f"topic {name}", found.authorized_operations, needed)
         topic = Topic(name, str(found.topic_id), len(found.partitions))
         if partition >= topic.partitions:
             raise TopicMissing(
@@ -62,6 +70,16 @@ class Topics:
                 "add partitions, the worker goes on by itself"
             )
         return topic
+
+    def check_group(self, group: str) -> None:
+        """Raise NotAuthorized if the credentials have no right to the group, which its own client would not tell."""
+        asked = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_SECONDS)
+        try:
+            self._answer(asked[group], f"asking for group {group}")
+        except NotAuthorized:
+            raise
+        except StreamError:
+            return  # no more than a group that is not there yet, or what stopped the client as well
 
     def max_message_bytes(self, name: str) -> int:
         """The largest record batch the topic takes, in bytes."""

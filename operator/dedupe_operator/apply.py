@@ -226,8 +226,23 @@ class Applier:
             return  # it can't be kept; the look after it is gone makes another
         if live is not None and not _is_ours(live, look):
             raise NameTaken(wanted)
-        if live is None or not is_as_wanted(live, wanted):
+        if live is None:
             self.api.apply(wanted)
+        elif not is_as_wanted(live, wanted):
+            self._change(live, wanted)
+
+    def _change(self, live: Object, wanted: Object) -> None:
+        """Apply to this very object.
+
+        One that was deleted meanwhile is not made again by it: that is for the look that finds it gone, which may
+        want another. A claim above all: this one would come back with what it was once made from.
+        """
+        this_very = {**wanted["metadata"], "uid": live["metadata"]["uid"]}
+        try:
+            self.api.apply({**wanted, "metadata": this_very})
+        except KubernetesError as error:
+            if error.reason != "Conflict":
+                raise
 
 
 def _bucket_snapshot(restore: Restore) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
+from uuid import uuid4
 
 import pytest
 
@@ -79,7 +80,8 @@ class Lane:
         self.stream.send(order(SEED, one) for one in range(self._sent, self._sent + PER_ROUND))
         self._sent += PER_ROUND
         self.stream.wait_until_passed()
-        name, before = f"{self.stream.name}-{number}", claim_of(self.stream, 0)
+        name = f"{self.stream.name}-{number}-{uuid4().hex[:4]}"
+        before = claim_of(self.stream, 0)
         killed = False
 
         def going_on() -> None:

@@ -120,6 +120,27 @@ def test_an_edited_label_of_our_volume_does_not_make_a_new_one(
     assert scene.cluster.one("PersistentVolumeClaim", "orders-0-1")["metadata"]["labels"] == before
 
 
+def test_a_volume_that_is_deleted_while_it_is_looked_at_is_not_made_again(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.rest()
+    claim = ("PersistentVolumeClaim", "orders-0-1")
+    scene.cluster.one(*claim)["metadata"]["labels"].pop("app.kubernetes.io/name")
+    apply = scene.cluster.apply
+
+    def apply_late(wanted: Object, *, subresource: str | None = None) -> Object:
+        if (wanted["kind"], wanted["metadata"]["name"]) == claim and claim in scene.cluster.objects:
+            scene.cluster.remove(*claim)
+        return apply(wanted, subresource=subresource)
+
+    monkeypatch.setattr(scene.cluster, "apply", apply_late)
+    scene.look()
+    assert claim not in scene.cluster.objects
+    assert scene.cluster.condition("Degraded")["reason"] == "AsExpected"
+    scene.rest()
+    assert scene.cluster.names("PersistentVolumeClaim") == ["orders-0-2", "orders-1-1"]
+
+
 def test_a_volume_that_was_deleted_is_followed_by_another(scene: Scene) -> None:
     scene.rest()
     scene.cluster.remove("PersistentVolumeClaim", "orders-0-1")

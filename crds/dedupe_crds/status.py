@@ -50,9 +50,10 @@ class Condition(Model):
 
 
 class PartitionPhase(StrEnum):
-    """Where a partition is in its life."""
+    """Where a partition is in its life. In the first, its volume claim is still to be made."""
 
     PROVISIONING = "Provisioning"
+    STARTING = "Starting"
     RESTORING = "Restoring"
     RECONCILING = "Reconciling"
     RUNNING = "Running"

@@ -1,11 +1,13 @@
 """An embedded Kafka broker: one KRaft node, for local runs, the demo and the tests."""
 
+import errno
 import socket
 import subprocess
 import time
 from base64 import urlsafe_b64encode
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import IO, Self
 from uuid import uuid4
 
@@ -26,6 +28,8 @@ _SHOWN_LOG_LINES = 8
 # A broker that was killed is not let in again before its session has ended: keep that short.
 _SESSION_SECONDS = 4.0
 _PORT_TAKEN = "Address already in use"
+# Below what Linux (32768) and IANA (49152) have for outgoing connections, and Kubernetes (30000) for services.
+_PORTS = range(20_000, 30_000)
 
 _SERVER_PROPERTIES = """\
 process.roles=broker,controller
@@ -239,10 +243,22 @@ class EmbeddedBroker:
 
 
 def free_ports(count: int, host: str = HOST) -> list[int]:
-    """Return different ports of an address of this machine that nobody listens on now."""
+    """Return different ports of an address of this machine that nobody listens on now.
+
+    They are none of those that systems give to outgoing connections: one of these could be taken before it is used, or
+    while a broker that had it is started again.
+    """
     with ExitStack() as opened:
-        sockets = [opened.enter_context(socket.create_server((host, 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
+        found: list[int] = []
+        for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+            if len(found) == count:
+                return found
+            with suppress(OSError):
+                opened.enter_context(socket.create_server((host, port)))
+                found.append(port)
+    raise OSError(
+        errno.EADDRINUSE, f"no port of {_PORTS.start} to {_PORTS.stop - 1} is free on {host}"
+    )
 
 
 def _tail(log: Path, start: int) -> str:

@@ -22,7 +22,7 @@ from tests.e2e.support.s3_server import S3Server
 from tests.e2e.support.scene import scene
 from tests.e2e.support.snapshots import VOLUME_SNAPSHOTS, Snapshots
 from tests.e2e.support.stopping_operator import STOPPED
-from tests.e2e.support.stream import ClusterStream
+from tests.e2e.support.stream import KIND, ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
 from tests.support.traffic import order
@@ -137,6 +137,7 @@ def lanes(
 ) -> Iterator[list[Lane]]:
     """LANES streams for each provider, each in a namespace of its own."""
     directory = tmp_path_factory.mktemp("lanes")
+    failed_before = request.session.testsfailed
     with ExitStack() as scenes:
         made: list[Lane] = []
         for provider in PROVIDERS * LANES:
@@ -149,6 +150,9 @@ def lanes(
         for lane in made:
             lane.stream.wait_until_ready()
         yield made
+        if request.session.testsfailed == failed_before:  # else what is left is looked at first
+            for lane in made:  # they end side by side
+                lane.stream.kubectl("delete", KIND, "--all", "--wait=false")
 
 
 @dataclass

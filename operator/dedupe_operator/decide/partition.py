@@ -100,7 +100,7 @@ def _phase_of_worker(view: PartitionView) -> PartitionPhase:
     comes_from_snapshot = view.claim.restore.source is RestoreSource.SNAPSHOT
     if phase is Phase.RESTORING or (comes_from_snapshot and not view.bound):
         return PartitionPhase.RESTORING
-    return PartitionPhase.PROVISIONING
+    return PartitionPhase.STARTING
 
 
 def _transfer(worker: WorkerStatus | None) -> Transfer | None:

@@ -152,6 +152,17 @@ def test_a_volume_that_was_deleted_is_followed_by_another(scene: Scene) -> None:
     assert "StoreFromOutputTopic" in scene.cluster.told
 
 
+def test_a_volume_that_is_lost_after_its_pod_is_not_taken_for_one_to_come(scene: Scene) -> None:
+    scene.rest()
+    scene.cluster.remove("Pod", "orders-0-0")
+    scene.look()
+    assert scene.cluster.status["partitions"][0]["phase"] == "Starting"
+    scene.cluster.remove("PersistentVolumeClaim", "orders-0-1")
+    scene.rest()
+    assert scene.cluster.names("PersistentVolumeClaim") == ["orders-0-2", "orders-1-1"]
+    assert scene.cluster.status["partitions"][0]["restore"]["source"] == "OutputTopic"
+
+
 def test_a_namesake_takes_over_the_volumes_that_were_kept(scene: Scene) -> None:
     scene.rest()
     for kind, name in list(scene.cluster.objects):

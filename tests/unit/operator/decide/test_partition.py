@@ -32,9 +32,9 @@ def view(**known: object) -> PartitionView:
         ),
         (
             view(pod=pod(ready=False), worker=worker_status(phase=Phase.STARTING)),
-            PartitionPhase.PROVISIONING,
+            PartitionPhase.STARTING,
         ),
-        (view(), PartitionPhase.PROVISIONING),
+        (view(), PartitionPhase.STARTING),
         (view(provisioned=False, problem=PROBLEM), PartitionPhase.PROVISIONING),
         (view(provisioned=False, suspended=True), PartitionPhase.PROVISIONING),
     ],

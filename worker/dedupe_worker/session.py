@@ -13,7 +13,7 @@ was committed. There is no other error handling to get wrong.
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +23,7 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.worker_status import Phase, WindowStatus
+from dedupe_crds.worker_status import Phase
 from dedupe_kafka.beside import notes_owners, owners_topic, routed_topics
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
 from dedupe_worker.admission import Admission
@@ -57,7 +57,7 @@ from dedupe_worker.reconcile import (
 from dedupe_worker.rights import needed_rights
 from dedupe_worker.stamp import Stamp
 from dedupe_worker.topics import Range, Topic, Topics
-from dedupe_worker.window import Window
+from dedupe_worker.window import Window, window_status
 
 _HOUSEKEEPING_SECONDS: Final = 1.0
 _TOPIC_CHECK_SECONDS: Final = 10.0
@@ -128,8 +128,7 @@ class Session:
             written = [self._output.name, *routed_topics(spec)]
             output = self._parts.output(min(map(topics.max_message_bytes, written)))
             output.fence(self._stop)
-            reader = self._parts.reader(spec.input.topic)
-            cleanup.callback(reader.close)
+            reader = cleanup.enter_context(closing(self._parts.reader(spec.input.topic)))
             plan, store = self._open_store(topics, recorded)
             cleanup.push(partial(_close, store))
             window = Window(store, self._policy.layout.dtype)
@@ -252,8 +251,7 @@ class Session:
             window.store.mark_truncated()
         if plan.start < end:
             with ExitStack() as readers:
-                reader = self._parts.reader(self._output.name)
-                readers.callback(reader.close)
+                reader = readers.enter_context(closing(self._parts.reader(self._output.name)))
                 reader.seek(plan.start)
                 reconcile(
                     reader,
@@ -287,8 +285,7 @@ class Session:
             if stamp and not plan.rebuild:
                 since = datetime.fromtimestamp(stamp.last_seen_ms / 1000, UTC) - EARLIER
                 start = topics.offset_at(topic, partition, since)
-            reader = self._parts.reader(topic)
-            readers.callback(reader.close)
+            reader = readers.enter_context(closing(self._parts.reader(topic)))
             reader.seek(there.end if start is None else start)
             rewind = None if start == there.low else partial(reader.seek, there.low)
             notes = Notes(reader, there.end, self._output.id, rewind=rewind)
@@ -340,6 +337,7 @@ class Session:
         housekeeping = topic_check = refilled = time.monotonic()
         refilling = True
         desk = Desk(self._config, self._identity, store, self._board, self._parts.keeper)
+        bounds = self._config.stream.spec.store.window
         try:
             while not self._stop.is_set() and not self._requests.waiting:
                 loop.step()
@@ -352,7 +350,7 @@ class Session:
                 if now >= housekeeping:
                     if not loop.in_transaction:
                         store.age(int(time.time() * 1000))  # ids grow old without traffic, too
-                    self._show_window(store)
+                    self._board.window = window_status(store, bounds.alert_below)
                     housekeeping = now + _HOUSEKEEPING_SECONDS
                 if now >= topic_check:
                     self._check_output_topic(topics)
@@ -385,20 +383,6 @@ class Session:
             raise OutputTopicReplaced(
                 f"output topic {now.name} was deleted and created again; the store is rebuilt from the new one"
             )
-
-    def _show_window(self, store: IdStore) -> None:
-        generations = store.generations()
-        seconds = store.window_seconds(int(time.time() * 1000))
-        truncated = bool(store.stamp and store.stamp.truncated)
-        alert_below = self._config.stream.spec.store.window.alert_below.total_seconds()
-        self._board.window = WindowStatus(
-            seconds=seconds,
-            bytes=sum(g.size_bytes for g in generations),
-            keys=sum(g.keys for g in generations),
-            generations=len(generations),
-            truncated=truncated,
-            healthy=not truncated or seconds >= alert_below,
-        )
 
 
 def _close(

@@ -36,7 +36,17 @@ _UNUSED_SECONDS = 7 * 86400
 _CODE = ("pyproject.toml", "README.md", "LICENSE")
 _TARGET = "opt/dedupestream"
 _JARS = f"{_TARGET}/cache"
-_PACKAGES = ("crds", "kafka", "filters", "worker", "operator", "kubectl", "pipeline", "local")
+_PACKAGES = (
+    "crds",
+    "kafka",
+    "ids",
+    "filters",
+    "worker",
+    "operator",
+    "kubectl",
+    "pipeline",
+    "local",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

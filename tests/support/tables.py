@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import yaml
 
-from dedupe_worker.ids import pack_id
+from dedupe_ids.extract import pack_id
 from dedupe_worker.inverse_bloom.table import Table
 from dedupe_worker.prefilter import hash_ids
 from tests.support.checker import Verdict, judge

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from confluent_kafka import Message
 
-from dedupe_worker.ids import ID_BYTES, Extractor
+from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_worker.in_doubt import InDoubt
 from dedupe_worker.input import timestamps
 from dedupe_worker.judge import Mask, Policy, Rows, Verdict, judge, judge_late, late_before

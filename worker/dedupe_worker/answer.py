@@ -6,11 +6,11 @@ from threading import Event
 import structlog
 
 from dedupe_crds.worker_status import ComparisonStatus, ReconcileStatus
+from dedupe_ids.extract import Extractor
 from dedupe_worker.board import Board
 from dedupe_worker.comparison import Outcome, compare
 from dedupe_worker.errors import DiskFull, StoreFailed
 from dedupe_worker.id_store import IdStore
-from dedupe_worker.ids import Extractor
 from dedupe_worker.parts import Parts
 from dedupe_worker.reconcile import Progress
 from dedupe_worker.topics import Topics

@@ -20,9 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dedupe_ids.extract import Extractor
 from dedupe_worker.errors import store_errors
 from dedupe_worker.id_store import IdStore
-from dedupe_worker.ids import Extractor
 from dedupe_worker.input import Reader
 from dedupe_worker.reconcile import Progress, read_output
 from dedupe_worker.sorted_ids import (

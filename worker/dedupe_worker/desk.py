@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from dedupe_crds.worker_status import CheckpointStatus, IdOwner, IdStatus, UploadStatus
+from dedupe_ids.extract import pack_id
 from dedupe_worker.board import Board
 from dedupe_worker.checkpoint import make_checkpoint
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.generations import Generation
 from dedupe_worker.id_store import IdStore
 from dedupe_worker.identity import Identity
-from dedupe_worker.ids import pack_id
 from dedupe_worker.owner import OWNER_BYTES, decode_owner, timestamp_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from dedupe_worker.ids import ID_BYTES, Extractor
+from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_worker.input import Committed, PartitionReader
 from dedupe_worker.reconcile import read_output
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import Rdict
 
+from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.generations import Generation
-from dedupe_worker.ids import ID_BYTES
 from dedupe_worker.prefilter import Hashes, Prefilter, hash_ids
 from dedupe_worker.prefilter_file import save_prefilter
 from dedupe_worker.stamp import Stamp

@@ -11,9 +11,9 @@ from enum import Enum, auto
 from threading import Event
 from typing import Final
 
+from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.identity import Identity
-from dedupe_worker.ids import Extractor
 from dedupe_worker.input import Batch, Reader, timestamps
 from dedupe_worker.recall import Recall
 from dedupe_worker.stamp import Stamp

@@ -24,6 +24,7 @@ from typing import Final
 import structlog
 
 from dedupe_crds.worker_status import Phase
+from dedupe_ids.extract import extractor_for
 from dedupe_kafka.beside import notes_owners, owners_topic, routed_topics
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
 from dedupe_worker.admission import Admission
@@ -38,7 +39,6 @@ from dedupe_worker.errors import OutputTopicReplaced, StoreCorrupt
 from dedupe_worker.fallback import fall_back, remove_copy
 from dedupe_worker.id_store import IdStore
 from dedupe_worker.identity import Identity, id_source_text
-from dedupe_worker.ids import extractor_for
 from dedupe_worker.in_doubt import InDoubt, ids_between, note_of, noted_position
 from dedupe_worker.input import Committed, PartitionReader
 from dedupe_worker.judge import policy_of

@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.errors import store_errors
-from dedupe_worker.ids import ID_BYTES
 
 # numpy compares fixed-length texts like memcmp. It strips zero bytes from their ends only when it makes Python
 # objects of them, which `id_bytes` therefore does in another way.

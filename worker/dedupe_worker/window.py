@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dedupe_crds.worker_status import WindowStatus
+from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.id_store import IdStore
-from dedupe_worker.ids import ID_BYTES
 from dedupe_worker.owner import OWNER, Owners
 from dedupe_worker.prefilter import Hashes, hash_ids
 

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Message
 
 from dedupe_crds.flow import Delivery, IdFrom, IdSource, Mode
+from dedupe_ids.extract import extractor_for, pack_id
 from dedupe_worker.admission import Admission
-from dedupe_worker.ids import extractor_for, pack_id
 from dedupe_worker.in_doubt import InDoubt
 from dedupe_worker.judge import Policy, Verdict
 from dedupe_worker.store import Store

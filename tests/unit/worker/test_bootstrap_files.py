@@ -11,12 +11,12 @@ import pytest
 from pyarrow import parquet
 
 from dedupe_crds.flow import IdSource
+from dedupe_ids.extract import pack_id
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.files import FileSource
 from dedupe_worker.bootstrap.options import Columns
 from dedupe_worker.bootstrap.rows import ids_of
-from dedupe_worker.ids import pack_id
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOON_MS = 1_795_262_400_000

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from dedupe_crds.flow import IdSource
+from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.files import FileSource
 from dedupe_worker.bootstrap.job import Job, Step, Summary, Target
@@ -19,7 +20,6 @@ from dedupe_worker.bootstrap.options import Columns
 from dedupe_worker.errors import IdentityRefused, StateLocked
 from dedupe_worker.generations import Bounds
 from dedupe_worker.identity import Identity, StateDirectory
-from dedupe_worker.ids import pack_ids
 from dedupe_worker.reconcile import plan_reconcile
 from dedupe_worker.store import Store
 from dedupe_worker.topics import Range

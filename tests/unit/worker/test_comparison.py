@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rocksdict import Rdict
 
+from dedupe_ids.extract import ID_BYTES, PackedIds
 from dedupe_worker import comparison, reconcile
 from dedupe_worker import store as store_module
 from dedupe_worker.comparison import Outcome, Span, compare, differ, home, plan_spans
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.ids import ID_BYTES, PackedIds
 from dedupe_worker.input import Batch
 from dedupe_worker.prefilter import hash_ids
 from dedupe_worker.reconcile import Progress

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Message
 
 from dedupe_crds.flow import IdSource
+from dedupe_ids.extract import extractor_for, pack_id
 from dedupe_worker.identity import Identity
-from dedupe_worker.ids import extractor_for, pack_id
 from dedupe_worker.input import Batch
 from dedupe_worker.owner import ValueLayout
 from dedupe_worker.recall import Recall

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rocksdict import Options
 
+from dedupe_ids.extract import ID_BYTES
 from dedupe_worker import store as store_module
 from dedupe_worker.errors import StateLocked, StoreCorrupt
-from dedupe_worker.ids import ID_BYTES
 from dedupe_worker.prefilter import hash_ids
 from dedupe_worker.rocksdb_options import TableOptions, table_options
 from tests.support.damage import cut_off, files_of, flip_a_byte

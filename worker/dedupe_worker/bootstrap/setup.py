@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from dedupe_crds.store import StoreType
 from dedupe_crds.stream import DedupeStream
+from dedupe_ids.extract import extractor_for
 from dedupe_kafka.client import client_config, made
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
@@ -23,7 +24,6 @@ from dedupe_worker.bootstrap.topic import TopicSource
 from dedupe_worker.errors import Unsupported, store_errors
 from dedupe_worker.generations import Bounds
 from dedupe_worker.identity import Identity, StateDirectory, id_source_text
-from dedupe_worker.ids import extractor_for
 from dedupe_worker.input import PartitionReader
 from dedupe_worker.kafka_client import consumer_config
 from dedupe_worker.topics import Topics

@@ -10,7 +10,7 @@ from math import ceil, exp, expm1, floor, log, log1p
 from typing import Final
 
 from dedupe_crds.store import InverseBloom
-from dedupe_worker.ids import ID_BYTES
+from dedupe_ids.extract import ID_BYTES
 
 LEAST_SLOTS: Final = 1024
 MOST_SLOTS: Final = 1 << 32

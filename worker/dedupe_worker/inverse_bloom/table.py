@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_worker.ids import ID_BYTES
+from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.inverse_bloom.sizing import LEAST_SLOTS, MOST_SLOTS
 from dedupe_worker.prefilter import Hashes, hash_ids
 

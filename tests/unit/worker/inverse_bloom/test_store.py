@@ -13,8 +13,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.errors import NotComparable, StoreCorrupt
-from dedupe_worker.ids import ID_BYTES
 from dedupe_worker.inverse_bloom.files import MANIFEST
 from dedupe_worker.inverse_bloom.store import InverseBloomStore
 from dedupe_worker.inverse_bloom.table import Table

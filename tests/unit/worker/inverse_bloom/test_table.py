@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dedupe_worker.ids import ID_BYTES
+from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.inverse_bloom.sizing import LEAST_SLOTS, retained
 from dedupe_worker.inverse_bloom.table import ID, Ids, Table, Values
 from dedupe_worker.prefilter import hash_ids

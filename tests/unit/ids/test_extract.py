@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_crds.flow import IdFrom, IdSource
-from dedupe_worker.ids import ID_BYTES, PackedIds, extractor_for, pack_id, pack_ids
+from dedupe_ids.extract import ID_BYTES, PackedIds, extractor_for, pack_id, pack_ids
 from tests.support.id_sources import IdOf, content_id, header_id, key_id
 from tests.support.record import Message
 from tests.unit.worker.strategies import FakeRecord, raw_ids

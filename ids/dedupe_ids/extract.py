@@ -18,7 +18,7 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from dedupe_crds.flow import IdFrom, IdSource
-from dedupe_worker.json_id import JsonId
+from dedupe_ids.json_id import JsonId
 
 ID_BYTES: Final = 16
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dedupe_ids.json_id import JsonId
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.json_id import JsonId
 from tests.support.hostile import VALUES
 from tests.support.id_sources import json_id
 from tests.support.record import Message

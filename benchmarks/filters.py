@@ -31,8 +31,8 @@ from dedupe_filters.planner import GAP_OFFSETS
 from dedupe_filters.reader import FilteredReader
 from dedupe_filters.record import Origin
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.beside import filters_topic
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.side_topics import filters_topic
 
 CHUNKS: Final = (1_000, 10_000, 100_000)  # records in a chunk
 VALUES: Final = 10

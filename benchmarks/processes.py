@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.testbed import GroupOffset
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.worker_status import ReconcileStatus, WorkerStatus
-from dedupe_kafka.beside import notes_topics, routed_topics
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.side_topics import notes_topics, routed_topics
 from dedupe_local import tether
 
 _REPOSITORY: Final = Path(__file__).parents[1]

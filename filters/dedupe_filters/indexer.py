@@ -20,10 +20,10 @@ from dedupe_filters.plan import Span, uncovered
 from dedupe_filters.planner import ask_state
 from dedupe_filters.record import Origin
 from dedupe_filters.values import FilterSource, Wanted
-from dedupe_kafka.beside import filters_topic
 from dedupe_kafka.client import Properties, client_config, kafka_error, made
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.side_topics import filters_topic
 
 _MAX_RECORDS: Final = 10_000
 _STEP_RECORDS: Final = 500

@@ -10,10 +10,10 @@ from rich.console import Console
 from dedupe_crds.stream import DedupeStream
 from dedupe_filters.indexer import OnProgress, index_topic
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.beside import check_notes, filters_topic, notes_config
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing, TopicUnusable
+from dedupe_kafka.side_topics import check_notes, filters_topic, notes_config
 from dedupe_local.bar import progress_bar
 from dedupe_local.broker import EmbeddedBroker
 from dedupe_local.checks import embedded_port, refuse_unsupported

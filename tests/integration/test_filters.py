@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 from dedupe_filters.fetch import RecordsExpired
 from dedupe_filters.reader import FilteredReader
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.beside import filters_topic
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig, TopicMissing, TopicUnusable
+from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.broker import EmbeddedBroker
 from tests.support import history
 from tests.support.chunks import HEADER, ChunkWriter, chosen, filtered, filters_of

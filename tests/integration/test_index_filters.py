@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from dedupe_filters.record import Origin, decode
-from dedupe_kafka.beside import filters_topic
+from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.broker import EmbeddedBroker
 from dedupe_local.cli import main
 from tests.support import history

@@ -11,8 +11,8 @@ from dedupe_filters.collector import Collector
 from dedupe_filters.planner import ask_state
 from dedupe_filters.record import Origin
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.beside import filters_topic
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.broker import EmbeddedBroker
 from tests.support import history
 from tests.support.id_sources import header_id

@@ -17,7 +17,7 @@ from dedupe_crds.stream import Spec
 from dedupe_filters.collector import Collector
 from dedupe_filters.record import Origin
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.beside import filters_topic, notes_owners, owners_topic
+from dedupe_kafka.side_topics import filters_topic, notes_owners, owners_topic
 from dedupe_worker.output import Note, Span
 from dedupe_worker.owner import Offsets
 from dedupe_worker.owner_notes import encode_notes

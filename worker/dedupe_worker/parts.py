@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from dedupe_crds.flow import Delivery
 from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.acknowledged_output import AcknowledgedOutput
 from dedupe_worker.board import Board
@@ -18,7 +19,6 @@ from dedupe_worker.input import PartitionReader
 from dedupe_worker.inverse_bloom.files import MANIFEST
 from dedupe_worker.inverse_bloom.store import check_table, open_table
 from dedupe_worker.judge import policy_of
-from dedupe_worker.kafka_client import consumer_config, producer_config
 from dedupe_worker.output import PartitionOutput, TransactionalOutput
 from dedupe_worker.requests import ReconcileRequests
 from dedupe_worker.store import CURRENT, Store

@@ -8,8 +8,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
 )
 
 from dedupe_crds.stream import Spec
-from dedupe_kafka.beside import notes_owners, notes_topics, owners_topic, routed_topics
 from dedupe_kafka.errors import NotAuthorized
+from dedupe_kafka.side_topics import notes_owners, notes_topics, owners_topic, routed_topics
 
 _READ: Final = frozenset({AclOperation.READ})
 _WRITE: Final = frozenset({AclOperation.WRITE})

@@ -25,8 +25,8 @@ import structlog
 
 from dedupe_crds.worker_status import Phase
 from dedupe_ids.extract import extractor_for
-from dedupe_kafka.beside import notes_owners, owners_topic, routed_topics
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
+from dedupe_kafka.side_topics import notes_owners, owners_topic, routed_topics
 from dedupe_worker.admission import Admission
 from dedupe_worker.answer import answer, show_reconcile
 from dedupe_worker.bootstrap.progress import began_with_past_ids

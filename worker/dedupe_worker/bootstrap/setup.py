@@ -14,6 +14,7 @@ from dedupe_crds.store import StoreType
 from dedupe_crds.stream import DedupeStream
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.client import client_config, made
+from dedupe_kafka.client_config import consumer_config
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.files import FileSource
@@ -25,7 +26,6 @@ from dedupe_worker.errors import Unsupported, store_errors
 from dedupe_worker.generations import Bounds
 from dedupe_worker.identity import Identity, StateDirectory, id_source_text
 from dedupe_worker.input import PartitionReader
-from dedupe_worker.kafka_client import consumer_config
 from dedupe_worker.topics import Topics
 
 _TOPIC: Final = "topic:"

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from dedupe_kafka.beside import check_notes, check_routed, routed_config
+from dedupe_kafka.side_topics import check_notes, check_routed, routed_config
 from dedupe_kafka.topic import Topic, TopicProblem
 from tests.unit.kafka.test_topic import topic
 

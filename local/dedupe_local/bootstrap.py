@@ -19,9 +19,9 @@ from dedupe_local.errors import Refused
 from dedupe_local.fleet import with_bootstrap_servers
 from dedupe_local.state import StateDir
 from dedupe_worker.bootstrap.job import OnProgress, Step
-from dedupe_worker.bootstrap.options import Request
+from dedupe_worker.bootstrap.request import Request
 from dedupe_worker.bootstrap.setup import bootstrap, describe
-from dedupe_worker.identity import StateDirectory
+from dedupe_worker.store.state_dir import StateDirectory
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from dedupe_local.index_filters import IndexOptions, index_filters
 from dedupe_local.run import RunOptions, run_stream
 from dedupe_local.size import size_command
 from dedupe_pipeline.errors import PipelineError
-from dedupe_worker.bootstrap.options import RequestValues, make_request, request_options
+from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
 
 
 class _Duration(click.ParamType[timedelta]):

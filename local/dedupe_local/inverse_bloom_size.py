@@ -10,8 +10,8 @@ import yaml
 from dedupe_crds.quantity import format_size
 from dedupe_local.size_table import Row, as_text, count, size_text
 from dedupe_local.sizing import VOLUME, VOLUME_WITH_CHECKPOINT, round_bytes
-from dedupe_worker.inverse_bloom.files import SEGMENT_SLOTS
-from dedupe_worker.inverse_bloom.sizing import (
+from dedupe_worker.store.inverse_bloom.segments import SEGMENT_SLOTS
+from dedupe_worker.store.inverse_bloom.sizing import (
     LEAST_SLOTS,
     MOST_SLOTS,
     half_life,
@@ -21,7 +21,7 @@ from dedupe_worker.inverse_bloom.sizing import (
     slots_for,
     slots_in,
 )
-from dedupe_worker.owner import ValueLayout
+from dedupe_worker.values import ValueLayout
 
 _RETAINS: Final = (0.99, 0.9, 0.5, 0.1)
 _BESIDE_BYTES: Final = 200 << 20

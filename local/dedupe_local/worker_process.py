@@ -16,7 +16,7 @@ from dedupe_local import tether
 from dedupe_local.errors import WorkerEnded
 from dedupe_local.state import StateDir
 from dedupe_local.supervision import GiveUp, after_exit, describe_exit, last_error
-from dedupe_worker.inverse_bloom.room import WORKERS_HERE
+from dedupe_worker.store.inverse_bloom.capacity import WORKERS_HERE
 
 _ASK_EVERY_SECONDS = 0.5
 _LARGEST_LOG_BYTES = 16 * 2**20  # one that grew beyond is put aside when its worker starts again

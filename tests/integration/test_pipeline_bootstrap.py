@@ -15,9 +15,9 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.bootstrap import BootstrapResult, PastIds, bootstrap
 from dedupe_pipeline.errors import PipelineError
-from dedupe_worker.bootstrap.options import Columns, Request
+from dedupe_worker.bootstrap.request import Columns, Request
 from dedupe_worker.bootstrap.setup import bootstrap as fill
-from dedupe_worker.identity import StateDirectory
+from dedupe_worker.store.state_dir import StateDirectory
 from tests.conftest import CreateTopic
 from tests.support.hostile import hostile
 from tests.support.processes import Workers

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 
 from dedupe_crds.worker_status import ComparisonStatus
+from dedupe_worker.component_factory import Parts
 from dedupe_worker.config import load_config
-from dedupe_worker.id_store import IdStore
-from dedupe_worker.parts import Parts
+from dedupe_worker.store.api import IdStore
 from tests.support.processes import WorkerProcess
 from tests.support.streams import TestStream
 

@@ -15,8 +15,8 @@ from threading import Lock
 from time import sleep
 
 from dedupe_local import tether
-from dedupe_worker import output
 from dedupe_worker import process as worker_process
+from dedupe_worker.kafka import producer as output
 
 STOP_SECONDS = "TEST_STOP_SECONDS"
 """The environment variable that tells a worker how long it may take to stop after SIGTERM, in seconds."""

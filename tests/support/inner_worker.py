@@ -16,12 +16,12 @@ from unittest.mock import patch
 import structlog
 
 from dedupe_worker import cli, process
+from dedupe_worker.component_factory import Parts
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.identity import Identity, StateDirectory
-from dedupe_worker.input import PartitionReader
-from dedupe_worker.output import PartitionOutput
-from dedupe_worker.parts import Parts
-from dedupe_worker.store import Store
+from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.store.rocksdb import Store
+from dedupe_worker.store.state_dir import Identity, StateDirectory
 from tests.support.inner_crashes import MARKER, InnerCrash, Point
 
 _SLOW_SECONDS = 0.5

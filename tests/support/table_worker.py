@@ -13,7 +13,9 @@ from typing import Any
 from unittest.mock import patch
 
 from dedupe_worker import cli
-from dedupe_worker.inverse_bloom import disk, files, open_table
+from dedupe_worker.store.inverse_bloom import flush as disk
+from dedupe_worker.store.inverse_bloom import segments as files
+from dedupe_worker.store.inverse_bloom import table_state as open_table
 from tests.support import crashing_worker
 from tests.support.crashes import VARIABLE
 from tests.support.tables import Act, TableCrash, at

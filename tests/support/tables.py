@@ -11,8 +11,8 @@ import numpy as np
 import yaml
 
 from dedupe_ids.extract import pack_id
-from dedupe_worker.inverse_bloom.table import Table
-from dedupe_worker.prefilter import hash_ids
+from dedupe_worker.store.bloom_filter import hash_ids
+from dedupe_worker.store.inverse_bloom.table import Table
 from tests.support.checker import Verdict, judge
 from tests.support.crashes import Crash
 from tests.support.id_sources import key_id

@@ -8,7 +8,7 @@ from dedupe_crds.stream import DedupeStream
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.identity import StateDirectory
+from dedupe_worker.store.state_dir import StateDirectory
 from tests.unit.crds.manifests import MINIMAL
 
 SECRET = "hunter2-is-the-password"  # noqa: S105 # nobody's

@@ -14,9 +14,9 @@ from dedupe_local.cli import main
 from dedupe_local.inverse_bloom_size import Routes
 from dedupe_local.measured import measured
 from dedupe_local.size_table import PRICES
-from dedupe_worker.inverse_bloom import room
-from dedupe_worker.inverse_bloom.room import check_room
-from dedupe_worker.inverse_bloom.sizing import slots_wanted
+from dedupe_worker.store.inverse_bloom import capacity as room
+from dedupe_worker.store.inverse_bloom.capacity import check_room
+from dedupe_worker.store.inverse_bloom.sizing import slots_wanted
 from tests.unit.crds.manifests import CONFLICTS, DUPLICATES, MINIMAL, changed
 
 

@@ -8,7 +8,7 @@ import httpx
 
 from dedupe_local.state import StateDir
 from dedupe_local.worker_process import WorkerProcess
-from dedupe_worker.inverse_bloom.room import WORKERS_HERE
+from dedupe_worker.store.inverse_bloom.capacity import WORKERS_HERE
 
 
 class Telling(WorkerProcess):

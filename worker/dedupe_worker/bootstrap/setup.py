@@ -19,14 +19,14 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.files import FileSource
 from dedupe_worker.bootstrap.job import Job, OnProgress, Summary, Target
-from dedupe_worker.bootstrap.options import Request
+from dedupe_worker.bootstrap.request import Request
 from dedupe_worker.bootstrap.source import Source
 from dedupe_worker.bootstrap.topic import TopicSource
 from dedupe_worker.errors import Unsupported, store_errors
-from dedupe_worker.generations import Bounds
-from dedupe_worker.identity import Identity, StateDirectory, id_source_text
-from dedupe_worker.input import PartitionReader
-from dedupe_worker.topics import Topics
+from dedupe_worker.kafka.admin import Topics
+from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.state_dir import Identity, StateDirectory, id_source_text
 
 _TOPIC: Final = "topic:"
 

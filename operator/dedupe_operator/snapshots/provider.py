@@ -5,7 +5,7 @@ from typing import Protocol
 
 from dedupe_crds.snapshot import PartitionSnapshot
 from dedupe_crds.stream import DedupeStream
-from dedupe_operator.labels import Object
+from dedupe_operator.kubernetes.names import Object
 
 
 class ProviderError(Exception):

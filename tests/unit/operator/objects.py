@@ -21,8 +21,8 @@ from dedupe_crds.worker_status import (
     WindowStatus,
     WorkerStatus,
 )
-from dedupe_operator.children.pod_template import WorkerRelease
-from dedupe_operator.labels import Object, partition_labels, partition_name
+from dedupe_operator.kubernetes.names import Object, partition_labels, partition_name
+from dedupe_operator.resources.pod_template import WorkerRelease
 from tests.unit.crds.manifests import changed
 
 NAMESPACE: Final = "shop"

@@ -18,7 +18,7 @@ from dedupe_operator.decide.failover import (
     waits_for_its_volume,
     was_fenced,
 )
-from dedupe_operator.labels import Object
+from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import (
     NODE,
     NOW,

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from dedupe_crds.flow import IdSource
+from dedupe_crds.spec.topics import IdSource
 from dedupe_worker.bootstrap.files import FileSource
 from dedupe_worker.bootstrap.job import Job, Target
 from dedupe_worker.bootstrap.request import Columns

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.testbed import GroupOffset
 from dedupe_crds.manifest import load_manifest
-from dedupe_crds.worker_status import ReconcileStatus, WorkerStatus
+from dedupe_crds.status.worker import ReconcileStatus, WorkerStatus
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.side_topics import notes_topics, routed_topics
 from dedupe_local import tether

@@ -24,9 +24,9 @@ from benchmarks.report import show
 from benchmarks.rungs import Climb, Failover, Rung
 from benchmarks.s3_server import S3Server
 from benchmarks.traffic import Sender
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import RestoreSource
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster import environment
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl

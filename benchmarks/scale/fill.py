@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict
 
 from benchmarks.scale.ids import fill_numbers, packed_ids
 from benchmarks.scale.result import Filled
-from dedupe_crds.store import Window as WindowSpec
-from dedupe_crds.worker import Tuning
+from dedupe_crds.spec.store import Window as WindowSpec
+from dedupe_crds.spec.worker import Tuning
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.rocksdb import Store

@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local import tether
 from dedupe_local.postgres import EmbeddedPostgres
 from dedupe_pipeline.aggregate import Postgres, aggregate, load_job

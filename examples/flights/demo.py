@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.broker import EmbeddedBroker
 from dedupe_local.cluster import Cluster
 from dedupe_local.fleet import Fleet, with_bootstrap_servers

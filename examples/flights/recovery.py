@@ -7,7 +7,7 @@ import time
 import httpx
 from confluent_kafka import Consumer, TopicPartition
 
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_local.fleet import Fleet
 from dedupe_local.state import StateDir
 from dedupe_local.worker_process import WorkerView

@@ -16,7 +16,7 @@ from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_filters.reader import FilteredReader
 from dedupe_kafka.cluster import Cluster
 from dedupe_local.broker import EmbeddedBroker

@@ -17,7 +17,7 @@ import numpy as np
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
-from dedupe_crds.flow import IdFrom, IdSource
+from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.json_id import JsonId
 
 ID_BYTES: Final = 16

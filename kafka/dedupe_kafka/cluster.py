@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     ResourceType,
 )
 
-from dedupe_crds.stream import DedupeStream, Spec
+from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
 from dedupe_kafka.side_topics import (

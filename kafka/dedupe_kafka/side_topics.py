@@ -8,8 +8,8 @@ from datetime import timedelta
 from math import inf
 from typing import Final
 
-from dedupe_crds.flow import ConflictPolicy, Delivery, DuplicatePolicy
-from dedupe_crds.stream import Spec
+from dedupe_crds.spec.stream import Spec
+from dedupe_crds.spec.topics import ConflictPolicy, Delivery, DuplicatePolicy
 from dedupe_kafka.topic import Topic, TopicProblem, config_for
 
 _FOR_EVER: Final = "-1"

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from rich.console import Console
 
-from dedupe_crds.ranges import ranges
-from dedupe_crds.status import PartitionPhase
+from dedupe_crds.formatting import ranges
+from dedupe_crds.status.stream import PartitionPhase
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.objects import (
     PAUSED,

@@ -6,9 +6,9 @@ from datetime import datetime
 from rich.console import Console
 from rich.table import Table
 
-from dedupe_crds.ranges import ranges
-from dedupe_crds.requests import RECONCILE, ReconcileRequest
-from dedupe_crds.status import Comparison
+from dedupe_crds.annotations import RECONCILE, ReconcileRequest
+from dedupe_crds.formatting import ranges
+from dedupe_crds.status.stream import Comparison
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.look import Look, look_at

@@ -8,9 +8,9 @@ from typing import Final
 from rich.console import Console
 from rich.markup import escape
 
-from dedupe_crds.flow import IdFrom
-from dedupe_crds.ranges import ranges
-from dedupe_crds.worker_status import IdStatus
+from dedupe_crds.formatting import ranges
+from dedupe_crds.spec.topics import IdFrom
+from dedupe_crds.status.worker import IdStatus
 from dedupe_kubectl.api import PARALLEL_CALLS, Api
 from dedupe_kubectl.errors import PluginError, WorkerRefused
 from dedupe_kubectl.objects import Object, by_partition, is_ready, read_stream

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kubectl.api import PARALLEL_CALLS, Api
 from dedupe_kubectl.errors import Forbidden
 from dedupe_kubectl.objects import Object, Stream, by_partition, read_stream

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dedupe_crds.ranges import ranges
-from dedupe_crds.status import Condition
+from dedupe_crds.formatting import ranges
+from dedupe_crds.status.stream import Condition
 from dedupe_kubectl.api import INSTALL, Api
 from dedupe_kubectl.errors import Forbidden
 from dedupe_kubectl.look import Look, look_at

@@ -6,9 +6,9 @@ from datetime import datetime
 
 from rich.console import Console
 
-from dedupe_crds.requests import OUTPUT_TOPIC, RESTORE, RestoreRequest, restore_request
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import PartitionStatus
+from dedupe_crds.annotations import OUTPUT_TOPIC, RESTORE, RestoreRequest, restore_request
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import PartitionStatus
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream

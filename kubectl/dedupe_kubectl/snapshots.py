@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from dedupe_crds.snapshot import KIND, PartitionSnapshot, SnapshotPhase, SnapshotStatus
-from dedupe_crds.stream import API_VERSION
+from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.status.snapshot import KIND, PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Object, read_status, read_stream

@@ -1,8 +1,8 @@
 """What a local run makes of a manifest: what it refuses, and what it says it leaves out."""
 
 from dedupe_crds.quantity import format_duration, format_size
-from dedupe_crds.store import Store
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.store import Store
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.errors import Refused
 
 _KUBERNETES_ONLY = (

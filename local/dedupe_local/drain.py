@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from dedupe_crds.worker_status import Phase, WorkerStatus
+from dedupe_crds.status.worker import Phase, WorkerStatus
 
 
 class Drain:

@@ -13,8 +13,8 @@ from typing import Self
 
 import httpx
 
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable

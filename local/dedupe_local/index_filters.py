@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_filters.indexer import OnProgress, index_topic
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.client import read_properties

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dedupe_crds.quantity import format_duration
-from dedupe_crds.worker_status import Phase, WorkerStatus
+from dedupe_crds.status.worker import Phase, WorkerStatus
 from dedupe_local.worker_process import WorkerView
 
 _RATE_SECONDS = 5.0

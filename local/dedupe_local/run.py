@@ -9,7 +9,7 @@ from typing import Self
 
 from rich.console import Console
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.broker import EmbeddedBroker
 from dedupe_local.checks import embedded_port, refuse_unsupported, unused_fields
 from dedupe_local.cluster import Cluster

@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.worker import Phase
 from dedupe_local.rows import (
     Rates,
     Row,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from dedupe_crds.quantity import GIB, format_duration, format_size
-from dedupe_crds.store import Window
+from dedupe_crds.spec.store import Window
 from dedupe_local.measured import Measured
 from dedupe_local.sizing import (
     GENERATIONS,

@@ -6,7 +6,7 @@ from math import ceil
 from typing import Final
 
 from dedupe_crds.quantity import GIB, MIB
-from dedupe_crds.store import Window
+from dedupe_crds.spec.store import Window
 from dedupe_local.measured import Measured
 
 GENERATIONS: Final[int] = Window().generations

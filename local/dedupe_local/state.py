@@ -17,7 +17,7 @@ from typing import IO, Self
 
 import yaml
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.errors import StateInUse
 
 

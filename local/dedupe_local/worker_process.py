@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 from pydantic import ValidationError
 
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_local import tether
 from dedupe_local.errors import WorkerEnded
 from dedupe_local.state import StateDir

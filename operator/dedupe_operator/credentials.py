@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import parse_properties
 from dedupe_kafka.errors import StreamError
 from dedupe_operator.decide.diagnosis import Problem

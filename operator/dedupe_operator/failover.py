@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedupe_crds.status import Failover as Record
+from dedupe_crds.status.stream import Failover as Record
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import Findings, Look
 from dedupe_operator.controller.work_queue import Key

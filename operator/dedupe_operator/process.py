@@ -10,7 +10,7 @@ from typing import Final
 import kopf
 
 from dedupe_crds.openapi import PLURAL
-from dedupe_crds.stream import API_VERSION
+from dedupe_crds.spec.stream import API_VERSION
 from dedupe_operator import health as http_api
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.controller.controller import Controller

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from dedupe_crds.requests import ReconcileRequest, reconcile_request
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.annotations import ReconcileRequest, reconcile_request
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.context import Findings, Look
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.stream_status import Notice

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster, PartitionState
 from dedupe_kafka.errors import StreamError
 from dedupe_operator.credentials import CredentialsUnusable, client_properties

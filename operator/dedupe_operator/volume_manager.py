@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from dedupe_crds.requests import RestoreRequest, restore_request
-from dedupe_crds.status import PartitionPhase, PartitionStatus
+from dedupe_crds.annotations import RestoreRequest, restore_request
+from dedupe_crds.status.stream import PartitionPhase, PartitionStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import Findings, Look
 from dedupe_operator.decide import volume_claims as claims

@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 from pydantic import ValidationError
 
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import PORT
 

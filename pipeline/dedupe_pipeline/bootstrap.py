@@ -18,8 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
-from dedupe_crds.flow import IdFrom, IdSource
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError

@@ -31,7 +31,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.publish import check_belongs, check_same_file_system, mark, only_one, publish
 from dedupe_pipeline.source import read_clean_stream

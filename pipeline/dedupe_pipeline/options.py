@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.connection import KafkaConnection, read_properties
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jars import JarsUnavailable

@@ -14,7 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 from pyspark.sql.pandas.functions import arrow_udf
 
-from dedupe_crds.flow import IdFrom, IdSource
+from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_pipeline.audit.identity import json_id
 

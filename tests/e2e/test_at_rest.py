@@ -8,7 +8,7 @@ from math import ceil
 
 import pytest
 
-from dedupe_crds.status import ConditionStatus
+from dedupe_crds.status.stream import ConditionStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.operators import LocalOperator, chart_at_rest

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from dedupe_crds.status import PartitionPhase
+from dedupe_crds.status.stream import PartitionPhase
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.stream import ClusterStream
 from tests.support.record import Message

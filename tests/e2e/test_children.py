@@ -4,8 +4,8 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dedupe_crds.status import ConditionStatus, RestoreSource
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.stream import ConditionStatus, RestoreSource
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster.environment import Environment
 from tests.cluster.paths import REPOSITORY
 from tests.e2e.support.copied import bucket_server, copied_stream

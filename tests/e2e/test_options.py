@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from dedupe_filters.reader import FilteredReader
 from tests.cluster.environment import Environment
 from tests.e2e.support.plugin import Plugin

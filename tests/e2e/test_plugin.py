@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from dedupe_crds.status import LastSnapshot, PartitionPhase
+from dedupe_crds.status.stream import LastSnapshot, PartitionPhase
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.kubectl import Object

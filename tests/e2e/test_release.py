@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from dedupe_crds.openapi import PLURAL
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.api_server import ApiServer
 from tests.e2e.support.kubectl import Kubectl

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.restores import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from dedupe_crds.status import ConditionStatus, PartitionPhase
+from dedupe_crds.status.stream import ConditionStatus, PartitionPhase
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.pods import PodsWatched

@@ -2,10 +2,10 @@
 
 import pytest
 
-from dedupe_crds.requests import RECONCILE, ReconcileRequest
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import RestoreSource
-from dedupe_crds.stream import GROUP
+from dedupe_crds.annotations import RECONCILE, ReconcileRequest
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad

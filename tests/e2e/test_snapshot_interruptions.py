@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import RestoreSource, StreamStatus
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import RestoreSource, StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import PROVIDERS, copied_stream
 from tests.e2e.support.kubectl import Kubectl, Object

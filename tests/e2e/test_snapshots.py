@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import ConditionStatus
-from dedupe_crds.store import SnapshotProvider
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import ConditionStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.plugin import Plugin

@@ -12,8 +12,8 @@ from functools import partial
 
 import pytest
 
-from dedupe_crds.status import Condition, ConditionStatus, StreamStatus
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.stream import Condition, ConditionStatus, StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed
 from tests.e2e.support.operator_pods import OperatorPods

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.status import ConditionStatus, RestoreSource
+from dedupe_crds.status.stream import ConditionStatus, RestoreSource
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.e2e.support.operators import chart_at_rest
 from tests.e2e.support.stream import KIND, ClusterStream

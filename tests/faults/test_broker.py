@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import pytest
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from dedupe_local.broker import EmbeddedBroker
 from tests.faults.seed import SEED
 from tests.support.aftermath import (

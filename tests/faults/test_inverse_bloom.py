@@ -14,7 +14,7 @@ from signal import SIGKILL
 import httpx
 import pytest
 
-from dedupe_crds.worker_status import ExitCode, UploadPhase
+from dedupe_crds.status.worker import ExitCode, UploadPhase
 from tests.faults.seed import SEED
 from tests.support.aftermath import logged, reconciled, wait_until_killed, wait_until_passed
 from tests.support.asked import admin, reconcile

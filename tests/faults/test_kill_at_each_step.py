@@ -10,7 +10,7 @@ from signal import SIGKILL
 import httpx
 import pytest
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from tests.faults.seed import SEED
 from tests.support.aftermath import (
     fault_met,

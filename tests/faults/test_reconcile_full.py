@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.worker_status import CheckpointStatus, ComparisonStatus, ExitCode
+from dedupe_crds.status.worker import CheckpointStatus, ComparisonStatus, ExitCode
 from dedupe_ids.extract import pack_id
 from tests.faults.seed import SEED
 from tests.support.aftermath import (

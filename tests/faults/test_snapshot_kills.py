@@ -9,7 +9,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from dedupe_crds.worker_status import DownloadPhase, UploadPhase
+from dedupe_crds.status.worker import DownloadPhase, UploadPhase
 from tests.faults.seed import SEED
 from tests.support.aftermath import (
     fault_met,

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from dedupe_crds.worker_status import DownloadPhase, ExitCode, UploadPhase
+from dedupe_crds.status.worker import DownloadPhase, ExitCode, UploadPhase
 from tests.faults.seed import SEED
 from tests.support.aftermath import judged, logged, reconciled, wait_until_passed
 from tests.support.bucket_fixtures import bucket, s3_server

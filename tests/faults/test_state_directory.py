@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dedupe_crds.worker_status import CheckpointStatus, ExitCode
+from dedupe_crds.status.worker import CheckpointStatus, ExitCode
 from tests.faults.seed import SEED
 from tests.support.aftermath import finish, judged, logged, reconciled, wait_until_passed
 from tests.support.inner_crashes import FaultWorkers

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # all are publ
     ResourceType,
 )
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from tests.support.checker import judge
 from tests.support.id_sources import IdOf, content_id, json_id, key_id
 from tests.support.processes import Workers

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import yaml
 
-from dedupe_crds.worker_status import ExitCode, WindowStatus
+from dedupe_crds.status.worker import ExitCode, WindowStatus
 from tests.support.aftermath import logged
 from tests.support.processes import Workers
 from tests.support.streams import TestStream

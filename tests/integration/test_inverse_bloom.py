@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from dedupe_crds.worker_status import ExitCode, WorkerStatus
+from dedupe_crds.status.worker import ExitCode, WorkerStatus
 from tests.support.checker import judge
 from tests.support.id_sources import key_id
 from tests.support.processes import WorkerProcess, Workers

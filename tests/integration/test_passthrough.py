@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from tests.support.checker import judge
 from tests.support.hostile import hostile
 from tests.support.id_sources import key_id

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
     ResourceType,
 )
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from tests.support.checker import judge
 from tests.support.id_sources import key_id
 from tests.support.processes import WorkerProcess, Workers

@@ -6,7 +6,7 @@ from typing import Any
 
 import psutil
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from tests.support.checker import Verdict, judge
 from tests.support.history import end_offsets
 from tests.support.id_sources import key_id

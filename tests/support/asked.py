@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx
 
-from dedupe_crds.worker_status import ComparisonStatus
+from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_worker.component_factory import Parts
 from dedupe_worker.config import load_config
 from dedupe_worker.store.api import IdStore

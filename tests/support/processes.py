@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.status.worker import WorkerStatus
 from tests.support.crashes import Crash
 from tests.support.forked import ForkedProcess
 from tests.support.streams import TestStream

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import httpx
 
-from dedupe_crds.worker_status import DownloadStatus, UploadPhase, UploadStatus
+from dedupe_crds.status.worker import DownloadStatus, UploadPhase, UploadStatus
 from tests.support.processes import WorkerProcess
 
 TOKEN = "a token for this test"  # noqa: S105 # it opens nothing else

@@ -7,7 +7,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
-from dedupe_crds.flow import Delivery
+from dedupe_crds.spec.topics import Delivery
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import NotAuthorized

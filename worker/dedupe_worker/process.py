@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 from waitress.server import create_server
 
-from dedupe_crds.worker_status import ExitCode, Phase
+from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.http_api import make_app
 from dedupe_worker.admin.metrics import make_registry

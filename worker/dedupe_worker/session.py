@@ -23,7 +23,7 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
 from dedupe_kafka.side_topics import notes_owners, owners_topic, routed_topics

@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import (
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.worker import (
     CheckpointStatus,
     ComparisonStatus,
     Counts,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dedupe_crds.status import Restore, RestoreSource
+from dedupe_crds.status.stream import Restore, RestoreSource
 from dedupe_operator.controller.context import Findings, Look
 from dedupe_operator.decide import rollout
 from dedupe_operator.decide import volume_expansion as growth

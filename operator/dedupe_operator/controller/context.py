@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedupe_crds.status import Failover, PartitionStatus, StreamStatus
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.stream import Failover, PartitionStatus, StreamStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.observe import Observed
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.stream_status import Notice

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dedupe_crds.status import StreamStatus
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.stream import StreamStatus
 from dedupe_operator.decide.drift import is_stamped
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.kubernetes.api import (

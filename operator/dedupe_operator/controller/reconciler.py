@@ -7,10 +7,10 @@ from hashlib import sha256
 from typing import Final
 
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.status import PartitionPhase, StreamStatus
-from dedupe_crds.store import SnapshotProvider
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.stream import PartitionPhase, StreamStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.apply import Applier
 from dedupe_operator.controller.context import Findings, Look

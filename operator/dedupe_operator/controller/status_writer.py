@@ -7,8 +7,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedupe_crds.status import StreamStatus
-from dedupe_crds.stream import API_VERSION, KIND
+from dedupe_crds.spec.stream import API_VERSION, KIND
+from dedupe_crds.status.stream import StreamStatus
 from dedupe_operator.decide.stream_status import Notice, differs_in_figures_only
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dedupe_crds.ranges import ranges
-from dedupe_crds.status import Condition, ConditionStatus, PartitionStatus
+from dedupe_crds.formatting import ranges
+from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionStatus
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.snapshot_policy import Verdict
 

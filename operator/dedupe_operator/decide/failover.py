@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.decide import rollout
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.kubernetes.names import Object

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dedupe_crds.status import (
+from dedupe_crds.status.stream import (
     Comparison,
     Failover,
     LastSnapshot,
@@ -12,7 +12,7 @@ from dedupe_crds.status import (
     RestoreSource,
     Transfer,
 )
-from dedupe_crds.worker_status import DownloadPhase, Phase, WorkerStatus
+from dedupe_crds.status.worker import DownloadPhase, Phase, WorkerStatus
 from dedupe_operator.decide import rollout
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.rounding import coarse_age, coarse_count

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from cronsim import CronSim, CronSimError
 
-from dedupe_crds.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
-from dedupe_crds.store import Snapshots
+from dedupe_crds.spec.store import Snapshots
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 
 _MACROS = {
     "@hourly": "0 * * * *",

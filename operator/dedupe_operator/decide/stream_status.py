@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dedupe_crds.status import Condition, PartitionStatus, StreamStatus
+from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
 
 _FIGURES = ("window", "duplicates", "lag_messages")
 _TOLD = ("Ready", "Degraded", "WindowHealthy", "SnapshotsHealthy", "ReconciliationPaused")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedupe_crds.requests import RestoreRequest
-from dedupe_crds.status import PartitionPhase, PartitionStatus, Restore, RestoreSource
+from dedupe_crds.annotations import RestoreRequest
+from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
 from dedupe_operator.decide.restore_source import Rung
 from dedupe_operator.kubernetes.names import Object, claim_name
 

@@ -12,8 +12,8 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
-from dedupe_crds.snapshot import KIND as SNAPSHOT_KIND
-from dedupe_crds.stream import API_VERSION, KIND
+from dedupe_crds.spec.stream import API_VERSION, KIND
+from dedupe_crds.status.snapshot import KIND as SNAPSHOT_KIND
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError, Unreachable, refusal_reason
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object

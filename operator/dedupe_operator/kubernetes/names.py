@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 
 Object = dict[str, Any]
 """A Kubernetes object, as JSON."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 import kopf
 
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
-from dedupe_crds.stream import GROUP, VERSION
+from dedupe_crds.spec.stream import GROUP, VERSION
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY, STREAM
 from dedupe_operator.output_conflicts import Rivals

@@ -4,7 +4,7 @@ import secrets
 from base64 import b64decode, b64encode
 from typing import Final
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import metadata
 

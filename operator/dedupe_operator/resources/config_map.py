@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import yaml
 
-from dedupe_crds.store import SnapshotProvider
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import metadata
 

@@ -3,7 +3,7 @@
 The API server's garbage collector deletes what a stream owns.
 """
 
-from dedupe_crds.stream import API_VERSION, KIND, DedupeStream
+from dedupe_crds.spec.stream import API_VERSION, KIND, DedupeStream
 from dedupe_operator.kubernetes.names import Object, partition_labels, partition_name, stream_labels
 
 

@@ -1,9 +1,9 @@
 """The volume a partition's store is on."""
 
 from dedupe_crds.quantity import format_size
-from dedupe_crds.status import Restore, RestoreSource
-from dedupe_crds.store import ReclaimPolicy
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.store import ReclaimPolicy
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.stream import Restore, RestoreSource
 from dedupe_operator.kubernetes.names import Object, partition_labels
 from dedupe_operator.resources import metadata
 

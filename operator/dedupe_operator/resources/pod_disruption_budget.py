@@ -1,6 +1,6 @@
 """A drained node takes one partition of a stream at a time."""
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import STREAM, Object
 from dedupe_operator.resources import metadata
 

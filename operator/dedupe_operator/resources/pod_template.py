@@ -5,7 +5,7 @@ from math import ceil
 from typing import Final
 
 from dedupe_crds.quantity import MIB
-from dedupe_crds.stream import DedupeStream, Spec
+from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_operator.kubernetes.names import (
     CONFIG_HASH,
     RESTART,

@@ -1,6 +1,6 @@
 """A partition's stable address."""
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import PARTITION, STREAM, Object
 from dedupe_operator.resources import metadata
 

@@ -1,6 +1,6 @@
 """The workers' identity: it may do nothing, and its token is not mounted."""
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import metadata
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from dedupe_crds.quantity import parse_size
-from dedupe_crds.snapshot import KIND
-from dedupe_crds.stream import API_VERSION
+from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.status.snapshot import KIND
 from dedupe_operator.decide.stamp import stamp_annotations
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import VOLUME_SNAPSHOTS, KubernetesApi

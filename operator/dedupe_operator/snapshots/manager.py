@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import LastSnapshot
-from dedupe_crds.store import Snapshots
+from dedupe_crds.spec.store import Snapshots
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import LastSnapshot
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import Findings, Look
 from dedupe_operator.decide.diagnosis import with_advice

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from dedupe_crds.snapshot import PartitionSnapshot
-from dedupe_crds.worker_status import CheckpointStatus
+from dedupe_crds.status.snapshot import PartitionSnapshot
+from dedupe_crds.status.worker import CheckpointStatus
 
 
 def stamped(entry: PartitionSnapshot, made: CheckpointStatus) -> PartitionSnapshot:

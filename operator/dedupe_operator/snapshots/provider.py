@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dedupe_crds.snapshot import PartitionSnapshot
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.snapshot import PartitionSnapshot
 from dedupe_operator.kubernetes.names import Object
 
 

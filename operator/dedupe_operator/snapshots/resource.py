@@ -5,8 +5,8 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from dedupe_crds.snapshot import KIND, SnapshotSpec, SnapshotStatus
-from dedupe_crds.stream import API_VERSION, DedupeStream
+from dedupe_crds.spec.stream import API_VERSION, DedupeStream
+from dedupe_crds.status.snapshot import KIND, SnapshotSpec, SnapshotStatus
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import SNAPSHOTS, KubernetesApi

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from dedupe_crds.requests import OUTPUT_TOPIC
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import PartitionStatus, RestoreSource
-from dedupe_crds.store import SnapshotProvider
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.annotations import OUTPUT_TOPIC
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import PartitionStatus, RestoreSource
+from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import StreamError
 from dedupe_operator.controller.context import Look
 from dedupe_operator.credentials import CredentialsUnusable

@@ -11,9 +11,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedupe_crds.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
-from dedupe_crds.store import SnapshotProvider, Snapshots
-from dedupe_crds.worker_status import CheckpointStatus
+from dedupe_crds.spec.store import SnapshotProvider, Snapshots
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
+from dedupe_crds.status.worker import CheckpointStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import Findings, Look
 from dedupe_operator.decide.rounding import rounded_size

@@ -2,7 +2,7 @@
 
 from pydantic import ValidationError
 
-from dedupe_crds.worker_status import DownloadPhase, UploadPhase, UploadStatus, WorkerStatus
+from dedupe_crds.status.worker import DownloadPhase, UploadPhase, UploadStatus, WorkerStatus
 from dedupe_operator.snapshots.metadata import stamped
 from dedupe_operator.snapshots.provider import Copy, Job, ProviderError, Source
 from dedupe_operator.worker_client import WorkerRefused, Workers

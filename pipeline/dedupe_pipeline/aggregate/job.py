@@ -31,7 +31,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no ann
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.aggregate.columns import Shape, shape_of
 from dedupe_pipeline.aggregate.database import Database, Moved
 from dedupe_pipeline.aggregate.increments import Fate, Progress, increments

@@ -31,9 +31,9 @@ from pydantic import (
     field_validator,
 )
 
+from dedupe_crds.base import Model
 from dedupe_crds.errors import explain
 from dedupe_crds.manifest import ManifestError, read_yaml
-from dedupe_crds.model import Model
 from dedupe_crds.quantity import Duration, format_duration
 from dedupe_crds.rules import duration_between, matching, shown
 

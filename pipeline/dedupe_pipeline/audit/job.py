@@ -10,8 +10,8 @@ from operator import attrgetter
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.storagelevel import StorageLevel
 
-from dedupe_crds.flow import Mode
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.audit import judge as j
 from dedupe_pipeline.audit import statistics
 from dedupe_pipeline.audit.identity import with_identity

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from threading import Thread
 from typing import Self
 
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.stream import ClusterStream
 from tests.support.processes import wait_for

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.status import StreamStatus
+from dedupe_crds.status.stream import StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.dump import directory_of, dump
 from tests.e2e.support.kubectl import Kubectl

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from dedupe_crds.status import Condition, ConditionStatus, PartitionPhase, StreamStatus
-from dedupe_crds.stream import GROUP
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionPhase, StreamStatus
+from dedupe_crds.status.worker import WorkerStatus
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.support import aftermath
 from tests.support.checker import Verdict

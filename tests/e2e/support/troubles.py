@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 from tests.e2e.support.forwarder import Forwarder
 from tests.e2e.support.kubectl import KubectlFailed, Object
 from tests.e2e.support.scene import Scene

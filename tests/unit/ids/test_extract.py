@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_crds.flow import IdFrom, IdSource
+from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.extract import ID_BYTES, PackedIds, extractor_for, pack_id, pack_ids
 from tests.support.id_sources import IdOf, content_id, header_id, key_id
 from tests.support.record import Message

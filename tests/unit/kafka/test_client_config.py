@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.config import WorkerConfig

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dedupe_crds.worker_status import (
+from dedupe_crds.status.worker import (
     Counts,
     InputStatus,
     OutputStatus,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from dedupe_crds.worker_status import Phase, WorkerStatus
+from dedupe_crds.status.worker import Phase, WorkerStatus
 from dedupe_kubectl import status, waiting
 from dedupe_kubectl.cli import main
 from tests.unit.kubectl.api_server import (

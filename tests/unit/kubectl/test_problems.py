@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from dedupe_kubectl.look import Look
 from dedupe_kubectl.objects import Object, read_stream
 from dedupe_kubectl.problems import Facts, Problem, find, lines

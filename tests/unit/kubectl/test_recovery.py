@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from dedupe_crds.requests import RECONCILE, RESTORE
-from dedupe_crds.worker_status import ReconcileStatus
+from dedupe_crds.annotations import RECONCILE, RESTORE
+from dedupe_crds.status.worker import ReconcileStatus
 from dedupe_kubectl import waiting
 from dedupe_kubectl.cli import main
 from tests.unit.kubectl.api_server import SNAPSHOTS, STREAMS, Answer, ApiServer, api_server, refused

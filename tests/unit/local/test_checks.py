@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.checks import embedded_port, refuse_unsupported, summary, unused_fields
 from dedupe_local.errors import Refused
 

@@ -1,6 +1,6 @@
 """When a fleet has drained its input, and when it never will."""
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from dedupe_local.drain import Drain
 from tests.unit.local.views import status
 

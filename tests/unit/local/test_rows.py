@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from dedupe_local.rows import Rates, changes, row, share, short, summary
 from dedupe_local.screen import table
 from tests.unit.local.views import status, view

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from dedupe_local.supervision import GiveUp, StartAgain, after_exit, describe_exit, last_error
 
 SIGKILLED = -9

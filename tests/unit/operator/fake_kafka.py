@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import PartitionState, StreamTopics
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.topic import TopicProblem

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from dedupe_crds.stream import API_VERSION
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.names import Object, partition_of

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from dedupe_operator import metrics
 from dedupe_operator.controller.reconciler import AT_REST_SECONDS, MOVING_SECONDS, TROUBLED_SECONDS
 from dedupe_operator.errors import KubernetesError

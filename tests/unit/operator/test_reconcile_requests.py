@@ -2,7 +2,7 @@
 
 import pytest
 
-from dedupe_crds.worker_status import ComparisonStatus
+from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_operator.controller.reconciler import MOVING_SECONDS
 from dedupe_operator.worker_client import WorkerRefused
 from tests.unit.operator.objects import worker_status

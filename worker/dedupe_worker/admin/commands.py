@@ -6,7 +6,7 @@ from queue import Empty, SimpleQueue
 from threading import BoundedSemaphore
 from typing import Any, Final, Protocol
 
-from dedupe_crds.worker_status import CheckpointStatus, IdStatus, UploadStatus
+from dedupe_crds.status.worker import CheckpointStatus, IdStatus, UploadStatus
 
 
 class StoreCommands(Protocol):

@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dedupe_crds.worker_status import CheckpointStatus, IdOwner, IdStatus, UploadStatus
+from dedupe_crds.status.worker import CheckpointStatus, IdOwner, IdStatus, UploadStatus
 from dedupe_ids.extract import pack_id
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.status import Board

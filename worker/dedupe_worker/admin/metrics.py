@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from dedupe_crds.worker_status import Phase, UploadPhase, WorkerStatus
+from dedupe_crds.status.worker import Phase, UploadPhase, WorkerStatus
 from dedupe_worker.status import Board
 
 _COUNTERS: Final = {

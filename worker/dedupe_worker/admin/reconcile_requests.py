@@ -9,7 +9,7 @@ from threading import Lock
 
 from pydantic import ValidationError
 
-from dedupe_crds.worker_status import ComparisonStatus
+from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_worker.status import Board
 from dedupe_worker.store.state_dir import write_atomically
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from dedupe_crds.flow import IdFrom, IdSource
+from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.extract import ID_BYTES
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.request import Columns

@@ -10,8 +10,8 @@ from typing import Final
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from dedupe_crds.store import StoreType
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.store import StoreType
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.client import client_config, made
 from dedupe_kafka.client_config import consumer_config

@@ -12,8 +12,8 @@ import numpy as np
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
-from dedupe_crds.flow import ConflictPolicy, Delivery, DuplicatePolicy, LatePolicy, Mode
-from dedupe_crds.stream import Spec
+from dedupe_crds.spec.stream import Spec
+from dedupe_crds.spec.topics import ConflictPolicy, Delivery, DuplicatePolicy, LatePolicy, Mode
 from dedupe_worker.values import (
     OWNER_BYTES,
     Owners,

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_crds.worker_status import WindowStatus
+from dedupe_crds.status.worker import WindowStatus
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids

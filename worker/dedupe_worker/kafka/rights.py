@@ -7,7 +7,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
     AclOperation,
 )
 
-from dedupe_crds.stream import Spec
+from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_kafka.side_topics import notes_owners, notes_topics, owners_topic, routed_topics
 

@@ -5,7 +5,7 @@ from threading import Event
 
 import structlog
 
-from dedupe_crds.worker_status import ComparisonStatus, ReconcileStatus
+from dedupe_crds.status.worker import ComparisonStatus, ReconcileStatus
 from dedupe_ids.extract import Extractor
 from dedupe_worker.component_factory import Parts
 from dedupe_worker.errors import DiskFull, StoreFailed

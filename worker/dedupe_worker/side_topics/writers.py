@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 from confluent_kafka import Message
 
-from dedupe_crds.flow import Delivery
-from dedupe_crds.stream import Spec
+from dedupe_crds.spec.stream import Spec
+from dedupe_crds.spec.topics import Delivery
 from dedupe_filters.collector import Collector
 from dedupe_filters.record import Origin
 from dedupe_filters.values import FilterSource

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.store import S3Snapshots
-from dedupe_crds.worker_status import CheckpointStatus, UploadPhase, UploadStatus
+from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.status.worker import CheckpointStatus, UploadPhase, UploadStatus
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.errors import UploadRunning
 from dedupe_worker.snapshots.bucket import Bucket, Folder

@@ -16,7 +16,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from dedupe_crds.worker_status import CheckpointStatus
+from dedupe_crds.status.worker import CheckpointStatus
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.state_dir import Identity, StateDirectory, sync_to_disk, write_atomically
 

@@ -20,7 +20,7 @@ from typing import IO, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from dedupe_crds.flow import IdSource
+from dedupe_crds.spec.topics import IdSource
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
 

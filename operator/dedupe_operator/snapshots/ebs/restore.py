@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import ClientError
 
 from dedupe_crds.quantity import GIB, parse_size
-from dedupe_crds.store import ReclaimPolicy
+from dedupe_crds.spec.store import ReclaimPolicy
 from dedupe_operator.kubernetes.api import (
     CLAIMS,
     NODES,

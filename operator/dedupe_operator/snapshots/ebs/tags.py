@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from dedupe_crds.store import EbsSnapshots
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.store import EbsSnapshots
+from dedupe_crds.spec.stream import GROUP
 from dedupe_operator.snapshots.provider import Job
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dedupe_crds.worker_status import DownloadPhase, DownloadStatus
+from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
 from dedupe_kafka.cluster import PartitionState
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_operator.errors import LostLeadership

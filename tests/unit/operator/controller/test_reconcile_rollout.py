@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from dedupe_operator.controller.reconciler import AT_REST_SECONDS, MOVING_SECONDS, TROUBLED_SECONDS
 from dedupe_operator.errors import KubernetesError
 from tests.unit.operator.objects import RELEASE, worker_status

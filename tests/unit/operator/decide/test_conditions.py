@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds.status import Condition
+from dedupe_crds.status.stream import Condition
 from dedupe_operator.decide import conditions
 from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.diagnosis import Problem

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dedupe_crds.worker_status import ExitCode, Phase
+from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_operator.decide import diagnosis as trouble
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from dedupe_operator.decide.failover import (
     Outage,
     detachments,

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from dedupe_crds.status import PartitionPhase
-from dedupe_crds.worker_status import Phase, ReconcileStatus
+from dedupe_crds.status.stream import PartitionPhase
+from dedupe_crds.status.worker import Phase, ReconcileStatus
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.partition_status import PartitionView, status_of
 from dedupe_operator.decide.volume_claims import ClaimChoice

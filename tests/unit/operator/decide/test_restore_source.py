@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_crds.snapshot import PartitionSnapshot, SnapshotPhase
-from dedupe_crds.status import RestoreSource
-from dedupe_crds.store import SnapshotProvider
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
+from dedupe_crds.status.stream import RestoreSource
 from dedupe_kafka.cluster import PartitionState
 from dedupe_operator.decide.restore_source import Candidate, climb, refusal
 from tests.unit.operator.objects import NOW

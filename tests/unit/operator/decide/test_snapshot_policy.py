@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_crds.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
-from dedupe_crds.store import SnapshotProvider, Snapshots
+from dedupe_crds.spec.store import SnapshotProvider, Snapshots
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_operator.decide.snapshot_policy import (
     InvalidSchedule,
     Snapshot,

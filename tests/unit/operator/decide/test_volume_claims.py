@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds.requests import RestoreRequest
-from dedupe_crds.status import PartitionPhase, PartitionStatus, Restore, RestoreSource
+from dedupe_crds.annotations import RestoreRequest
+from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
 from dedupe_operator.decide import volume_claims as claims
 from dedupe_operator.decide.restore_source import Rung
 from dedupe_operator.decide.volume_claims import ClaimChoice, Trouble, Vacancy, waits_elsewhere

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dedupe_crds.manifest import load_manifest, parse_manifest
-from dedupe_crds.stream import DedupeStream, Spec
+from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_operator.resources import config_map
 from tests.unit.crds.manifests import GOOD_CHANGES, changed
 from tests.unit.operator.objects import stream

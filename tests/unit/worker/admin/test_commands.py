@@ -6,7 +6,7 @@ from threading import get_ident
 
 import pytest
 
-from dedupe_crds.worker_status import CheckpointStatus, IdStatus, UploadStatus
+from dedupe_crds.status.worker import CheckpointStatus, IdStatus, UploadStatus
 from dedupe_worker.admin.commands import Command, CommandQueue
 from dedupe_worker.errors import DiskFull
 

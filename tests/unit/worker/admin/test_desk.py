@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_worker.admin import desk as module
 from dedupe_worker.admin.desk import Desk
 from dedupe_worker.config import WorkerConfig

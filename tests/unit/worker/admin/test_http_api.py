@@ -11,8 +11,8 @@ import pytest
 from falcon import testing
 from prometheus_client.parser import text_string_to_metric_families
 
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import (
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.worker import (
     CheckpointStatus,
     ComparisonStatus,
     IdStatus,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests, ReconcileRunning
 from dedupe_worker.status import Board
 from tests.unit.crds.manifests import MINIMAL

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dedupe_crds.flow import IdSource
+from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import pack_id
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of

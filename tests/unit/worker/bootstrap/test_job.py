@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from dedupe_crds.flow import IdSource
+from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.files import FileSource

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message
 
-from dedupe_crds.flow import Delivery, IdFrom, IdSource, Mode
+from dedupe_crds.spec.topics import Delivery, IdFrom, IdSource, Mode
 from dedupe_ids.extract import extractor_for, pack_id
 from dedupe_worker.dedup.classify import Admission
 from dedupe_worker.dedup.judge import Policy, Verdict

@@ -5,7 +5,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from dedupe_crds.flow import Delivery, Mode
+from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_worker.dedup.judge import (
     AGE_HEADER,
     LATE_HEADER,

@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 from confluent_kafka import Message
 
-from dedupe_crds.flow import IdSource
+from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import extractor_for, pack_id
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Range

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
-from dedupe_crds.store import S3Snapshots
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.snapshots.bucket import Bucket, Folder
 from dedupe_worker.snapshots.digest_cache import Digests

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds.worker_status import DownloadPhase
+from dedupe_crds.status.worker import DownloadPhase
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.errors import BucketUnavailable, DiskFull, RestoreFailed
 from dedupe_worker.snapshots import download as restore

@@ -9,8 +9,8 @@ import falcon
 import pytest
 from falcon import testing
 
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import UploadPhase, UploadStatus, WorkerStatus
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.worker import UploadPhase, UploadStatus, WorkerStatus
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.desk import Desk
 from dedupe_worker.admin.http_api import make_app

@@ -9,7 +9,7 @@ import boto3
 import pytest
 from moto.backends import get_backend
 
-from dedupe_crds.snapshot import PartitionSnapshot, SnapshotPhase
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.ebs.provider import EbsProvider
 from dedupe_operator.snapshots.provider import Job, ProviderError

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from dedupe_crds.model import Model
+from dedupe_crds.base import Model
 from dedupe_crds.names import BootstrapServers, HeaderName, JsonPath, ObjectName, TopicName
 from dedupe_crds.quantity import Duration
 from dedupe_crds.rules import duration_between, never_changes, rule

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt
 
-from dedupe_crds.model import Model
+from dedupe_crds.base import Model
 from dedupe_crds.names import StreamName
 from dedupe_crds.quantity import ByteSize, Duration
 from dedupe_crds.rules import never_changes
-from dedupe_crds.status import Count, keyed_by
-from dedupe_crds.store import SnapshotProvider
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.status.stream import Count, keyed_by
 
 KIND = "DedupeSnapshot"
 

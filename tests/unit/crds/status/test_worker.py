@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dedupe_crds.worker_status import (
+from dedupe_crds.status.worker import (
     Counts,
     ExitCode,
     InputStatus,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
 
-from dedupe_crds.model import Model
+from dedupe_crds.base import Model
 from dedupe_crds.quantity import ByteSize, Duration
 
 Count = Annotated[StrictInt, Field(ge=0)]

@@ -8,7 +8,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
-from dedupe_crds.flow import (
+from dedupe_crds.base import Model
+from dedupe_crds.names import StreamName
+from dedupe_crds.quantity import MIB
+from dedupe_crds.rules import never_changes, rule
+from dedupe_crds.spec.store import (
+    TABLE_BYTES_CEL,
+    Snapshots,
+    Storage,
+    Store,
+    slot_bytes,
+)
+from dedupe_crds.spec.topics import (
     Conflicts,
     Delivery,
     Duplicates,
@@ -19,18 +30,7 @@ from dedupe_crds.flow import (
     Mode,
     Output,
 )
-from dedupe_crds.model import Model
-from dedupe_crds.names import StreamName
-from dedupe_crds.quantity import MIB
-from dedupe_crds.rules import never_changes, rule
-from dedupe_crds.store import (
-    TABLE_BYTES_CEL,
-    Snapshots,
-    Storage,
-    Store,
-    slot_bytes,
-)
-from dedupe_crds.worker import Failover, Worker
+from dedupe_crds.spec.worker import Failover, Worker
 
 GROUP = "dedupestream.io"
 VERSION = "v1alpha1"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictInt
 
-from dedupe_crds.model import Model
+from dedupe_crds.base import Model
 from dedupe_crds.names import ImageName
 from dedupe_crds.quantity import MIB, ByteSize, Duration, ResourceQuantity, parse_size
 from dedupe_crds.rules import duration_between, rule, size_between

@@ -5,7 +5,8 @@ import pytest
 from pydantic import ValidationError
 
 from dedupe_crds.quantity import GIB
-from dedupe_crds.snapshot import (
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.status.snapshot import (
     DedupeSnapshot,
     PartitionSnapshot,
     SnapshotPhase,
@@ -13,7 +14,6 @@ from dedupe_crds.snapshot import (
     SnapshotStatus,
     StreamRef,
 )
-from dedupe_crds.store import SnapshotProvider
 
 DOCUMENT: dict[str, Any] = {
     "apiVersion": "dedupestream.io/v1alpha1",

@@ -6,11 +6,17 @@ from typing import Annotated
 
 from pydantic import Field, StrictFloat, StrictInt
 
-from dedupe_crds.flow import ConflictPolicy, Conflicts, DuplicatePolicy, Duplicates, SecretRef
-from dedupe_crds.model import Model
+from dedupe_crds.base import Model
 from dedupe_crds.names import BucketName, EndpointUrl, ObjectName, Schedule
 from dedupe_crds.quantity import GIB, MIB, ByteSize, Duration
 from dedupe_crds.rules import FieldRule, duration_between, matching, rule, size_between
+from dedupe_crds.spec.topics import (
+    ConflictPolicy,
+    Conflicts,
+    DuplicatePolicy,
+    Duplicates,
+    SecretRef,
+)
 
 
 class StoreType(StrEnum):

@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import Field, StrictBool, StrictInt, ValidationError
 
-from dedupe_crds.model import Model
+from dedupe_crds.base import Model
 from dedupe_crds.names import ObjectName
 
 RECONCILE: Final = "dedupestream.io/reconcile"

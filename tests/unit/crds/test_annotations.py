@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds.requests import (
+from dedupe_crds.annotations import (
     OUTPUT_TOPIC,
     RECONCILE,
     RESTORE,

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_filters.indexer import OnProgress, index_topic
+from dedupe_filters.backfill import OnProgress, index_topic
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster

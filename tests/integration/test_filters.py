@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from dedupe_filters.fetch import RecordsExpired
+from dedupe_filters.range_consumer import RecordsExpired
 from dedupe_filters.reader import FilteredReader
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.cluster import Cluster

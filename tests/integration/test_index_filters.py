@@ -12,7 +12,7 @@ from threading import Event, Thread
 import yaml
 from click.testing import CliRunner
 
-from dedupe_filters.record import Origin, decode
+from dedupe_filters.wire_format import Origin, decode
 from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.broker import EmbeddedBroker
 from dedupe_local.cli import main

@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from dedupe_filters.collector import Collector
+from dedupe_filters.builder import Collector
 from dedupe_filters.planner import ask_state
-from dedupe_filters.record import Origin
 from dedupe_filters.values import FilterSource
+from dedupe_filters.wire_format import Origin
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.broker import EmbeddedBroker

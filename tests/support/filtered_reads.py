@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from dedupe_filters.bloom import may_contain
 from dedupe_filters.reader import FilteredReader, ReadStatistics
-from dedupe_filters.record import decode
+from dedupe_filters.wire_format import decode
 from dedupe_local.cli import main
 from tests.support.chunks import HEADER, as_records
 from tests.support.id_sources import header_id

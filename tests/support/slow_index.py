@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dedupe_filters import indexer
+from dedupe_filters import backfill as indexer
 from dedupe_local.cli import main
 
 _PAUSE_SECONDS = 1.5  # longer than a reader waits at what it takes for the end

@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from dedupe_filters.fetch import BULK, SPARSE, SpanFetcher, consumer_config
-from dedupe_filters.plan import Span
 from dedupe_filters.planner import Planner
+from dedupe_filters.range_consumer import BULK, SPARSE, SpanFetcher, consumer_config
+from dedupe_filters.range_plan import Span
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.cluster import TopicState
 from dedupe_pipeline.datasource.arrow import to_arrow

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dedupe_filters.plan import Span
+from dedupe_filters.range_plan import Span
 
 
 def split(spans: Mapping[int, Sequence[Span]], tasks: int) -> list[tuple[int, tuple[Span, ...]]]:

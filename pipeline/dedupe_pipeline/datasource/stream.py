@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from dedupe_filters.plan import Plan, Span
 from dedupe_filters.planner import Planner, offsets_at
+from dedupe_filters.range_plan import Plan, Span
 from dedupe_kafka.cluster import TopicState
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_pipeline.datasource.options import ReadOptions

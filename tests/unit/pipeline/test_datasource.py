@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, In, StringContains
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from dedupe_filters.plan import Span
+from dedupe_filters.range_plan import Span
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_pipeline.datasource.arrow import spark_schema, to_arrow

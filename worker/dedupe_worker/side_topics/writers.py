@@ -14,9 +14,9 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.stream import Spec
 from dedupe_crds.spec.topics import Delivery
-from dedupe_filters.collector import Collector
-from dedupe_filters.record import Origin
+from dedupe_filters.builder import Collector
 from dedupe_filters.values import FilterSource
+from dedupe_filters.wire_format import Origin
 from dedupe_kafka.side_topics import filters_topic, notes_owners, owners_topic
 from dedupe_worker.kafka.producer import Note, Span
 from dedupe_worker.side_topics.owner_notes import encode_notes

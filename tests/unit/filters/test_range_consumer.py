@@ -4,8 +4,8 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_filters.fetch import Progress
-from dedupe_filters.plan import Span
+from dedupe_filters.range_consumer import Progress
+from dedupe_filters.range_plan import Span
 
 END = 60
 

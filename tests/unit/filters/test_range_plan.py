@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_filters.plan import Claims, Plan, Span, plan, uncovered
+from dedupe_filters.range_plan import Claims, Plan, Span, plan, uncovered
 
 WANTED = "wanted"
 MARKER = None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from dedupe_filters.plan import Span
+from dedupe_filters.range_plan import Span
 from dedupe_kafka.client import Properties, client_config, kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, StreamError
 

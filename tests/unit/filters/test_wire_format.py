@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_filters.bloom import Bloom, build
-from dedupe_filters.record import ChunkFilter, Origin, decode, encode
 from dedupe_filters.values import FilterSource
+from dedupe_filters.wire_format import ChunkFilter, Origin, decode, encode
 
 OFFSETS = st.integers(0, 2**63 - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)

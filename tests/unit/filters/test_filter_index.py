@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_filters.bloom import build, may_contain
-from dedupe_filters.fetch import SpanFetcher
-from dedupe_filters.index import FilterIndex, newest_sources
-from dedupe_filters.plan import Span
-from dedupe_filters.record import ChunkFilter, Origin, encode
+from dedupe_filters.filter_index import FilterIndex, newest_sources
+from dedupe_filters.range_consumer import SpanFetcher
+from dedupe_filters.range_plan import Span
 from dedupe_filters.values import FilterSource, Wanted
+from dedupe_filters.wire_format import ChunkFilter, Origin, encode
 from dedupe_kafka.cluster import TopicState
 
 SOURCE = FilterSource.header("v")

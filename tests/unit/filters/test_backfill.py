@@ -4,12 +4,12 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedupe_filters.backfill import Cutter
 from dedupe_filters.bloom import may_contain
-from dedupe_filters.collector import Collector
-from dedupe_filters.indexer import Cutter
-from dedupe_filters.plan import Span
-from dedupe_filters.record import ChunkFilter, Origin, decode
+from dedupe_filters.builder import Collector
+from dedupe_filters.range_plan import Span
 from dedupe_filters.values import FilterSource
+from dedupe_filters.wire_format import ChunkFilter, Origin, decode
 
 SIZE = 16
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from dedupe_filters.bloom import build, full
-from dedupe_filters.record import ChunkFilter, Origin, encode
 from dedupe_filters.values import FilterSource, Record
+from dedupe_filters.wire_format import ChunkFilter, Origin, encode
 
 _NOW: Final = 0  # what librdkafka takes for the time of sending
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_filters.bloom import full, may_contain
-from dedupe_filters.collector import Collector
-from dedupe_filters.record import ChunkFilter, Origin, decode
+from dedupe_filters.builder import Collector
 from dedupe_filters.values import FilterSource
+from dedupe_filters.wire_format import ChunkFilter, Origin, decode
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 VALUES = st.lists(st.none() | st.binary(min_size=1, max_size=3), max_size=40)

@@ -8,10 +8,10 @@ import numpy as np
 from confluent_kafka import Message
 
 from dedupe_filters.bloom import may_contain_any
-from dedupe_filters.fetch import SpanFetcher
-from dedupe_filters.plan import Claims, Span
-from dedupe_filters.record import ChunkFilter, Origin, decode
+from dedupe_filters.range_consumer import SpanFetcher
+from dedupe_filters.range_plan import Claims, Span
 from dedupe_filters.values import FilterSource, Wanted
+from dedupe_filters.wire_format import ChunkFilter, Origin, decode
 from dedupe_kafka.cluster import TopicState
 
 _BATCH = 50_000

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from dedupe_filters.collector import Collector, FilterRecord
-from dedupe_filters.fetch import BULK, RecordsExpired, SpanFetcher, consumer_config
-from dedupe_filters.index import FilterIndex
-from dedupe_filters.plan import Span, uncovered
+from dedupe_filters.builder import Collector, FilterRecord
+from dedupe_filters.filter_index import FilterIndex
 from dedupe_filters.planner import ask_state
-from dedupe_filters.record import Origin
+from dedupe_filters.range_consumer import BULK, RecordsExpired, SpanFetcher, consumer_config
+from dedupe_filters.range_plan import Span, uncovered
 from dedupe_filters.values import FilterSource, Wanted
+from dedupe_filters.wire_format import Origin
 from dedupe_kafka.client import Properties, client_config, kafka_error, made
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable

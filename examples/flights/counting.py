@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local import tether
 from dedupe_local.postgres import EmbeddedPostgres
-from dedupe_pipeline.aggregate import Postgres, aggregate, load_job
+from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from examples.flights.data import Message
 from examples.flights.outcome import CarrierDelays, Counting
 from examples.flights.screen import Step

@@ -15,8 +15,8 @@ from dedupe_local.broker import EmbeddedBroker
 from dedupe_local.cluster import Cluster
 from dedupe_local.fleet import Fleet, with_bootstrap_servers
 from dedupe_local.state import StateDir
-from dedupe_pipeline.audit import AuditResult, audit
-from dedupe_pipeline.land import land
+from dedupe_pipeline.jobs.audit import AuditResult, audit
+from dedupe_pipeline.jobs.land.job import land
 from dedupe_pipeline.session import spark_session
 from examples.flights import skipping
 from examples.flights.counting import Counter, database

@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 
 from dedupe_local import tether
 from dedupe_local.errors import BrokerFailed
-from dedupe_pipeline.jars import kafka_broker
-from dedupe_pipeline.java import find_java
+from dedupe_pipeline.runtime.jars import kafka_broker
+from dedupe_pipeline.runtime.java import find_java
 
 HOST = "127.0.0.1"
 

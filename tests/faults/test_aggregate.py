@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dedupe_pipeline.aggregate import AggregateJob
+from dedupe_pipeline.jobs.aggregate import AggregateJob
 from tests.faults.seed import SEED
 from tests.support.aggregate_truth import Truth, job, messages, truth
 from tests.support.aggregated import check, read_table

@@ -20,7 +20,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from dedupe_pipeline import jars
+from dedupe_pipeline.runtime import jars
 from examples.flights import counting
 from examples.flights.counting import NotCounted
 from tests.support.postgres import TestDatabase, database, postgres_server

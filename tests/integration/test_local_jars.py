@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_pipeline import jars
+from dedupe_pipeline.runtime import jars
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_of_two_processes_at_once_one_fetches_and_both_have_the_jars(empty_cache: Path) -> None:
     command = [
         *(sys.executable, "-c"),
-        "from dedupe_pipeline.jars import kafka_broker; print(*kafka_broker(), sep='\\n')",
+        "from dedupe_pipeline.runtime.jars import kafka_broker; print(*kafka_broker(), sep='\\n')",
     ]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 
 import dedupe_pipeline
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline.aggregate import AggregateJob, AggregateResult, Postgres, aggregate
-from dedupe_pipeline.aggregate.columns import shape_of
-from dedupe_pipeline.aggregate.database import Database
-from dedupe_pipeline.aggregate.layout import Layout
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, RecordsExpired
-from dedupe_pipeline.jars import spark_kafka
-from dedupe_pipeline.java import find_java
+from dedupe_pipeline.jobs.aggregate import AggregateJob, AggregateResult, Postgres, aggregate
+from dedupe_pipeline.jobs.aggregate.columns import shape_of
+from dedupe_pipeline.jobs.aggregate.database import Database
+from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.runtime.jars import spark_kafka
+from dedupe_pipeline.runtime.java import find_java
 from tests.support.aggregate_truth import job, messages, truth
 from tests.support.aggregated import check, read_table
 from tests.support.fixtures import HOLDS_ANYTHING, CreateStream

@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline.audit import AuditResult, audit
-from dedupe_pipeline.audit.judge import DEFECTS
-from dedupe_pipeline.audit.result import PartitionAudit
 from dedupe_pipeline.errors import KafkaUnreachable, TopicMissing
+from dedupe_pipeline.jobs.audit import AuditResult, audit
+from dedupe_pipeline.jobs.audit.result import PartitionAudit
+from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.support import hostile, id_sources
 from tests.support.fixtures import CreateStream
 from tests.support.record import Message

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.partitioners import Partitioner
-from dedupe_pipeline.bootstrap import BootstrapResult, PastIds, bootstrap
 from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.jobs.bootstrap.job import BootstrapResult, PastIds, bootstrap
 from dedupe_worker.bootstrap.request import Columns, Request
 from dedupe_worker.bootstrap.setup import bootstrap as fill
 from dedupe_worker.store.state_dir import StateDirectory

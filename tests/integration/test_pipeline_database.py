@@ -8,13 +8,13 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from dedupe_pipeline.aggregate import Postgres
-from dedupe_pipeline.aggregate.columns import Shape
-from dedupe_pipeline.aggregate.database import Database
-from dedupe_pipeline.aggregate.increments import Progress
-from dedupe_pipeline.aggregate.layout import Layout
-from dedupe_pipeline.aggregate.ledger import Source
 from dedupe_pipeline.errors import JobRefused, RecordsExpired
+from dedupe_pipeline.jobs.aggregate import Postgres
+from dedupe_pipeline.jobs.aggregate.columns import Shape
+from dedupe_pipeline.jobs.aggregate.database import Database
+from dedupe_pipeline.jobs.aggregate.increments import Progress
+from dedupe_pipeline.jobs.aggregate.metadata_table import Source
+from dedupe_pipeline.jobs.aggregate.sql import Layout
 from dedupe_pipeline.offsets import TopicRange
 from tests.support.aggregate_truth import job
 from tests.support.postgres import TestDatabase, database, postgres_server

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from dedupe_pipeline.aggregate import AggregateJob
-from dedupe_pipeline.aggregate.columns import shape_of
-from dedupe_pipeline.aggregate.increments import Progress, increments
 from dedupe_pipeline.errors import JobRefused
+from dedupe_pipeline.jobs.aggregate import AggregateJob
+from dedupe_pipeline.jobs.aggregate.columns import shape_of
+from dedupe_pipeline.jobs.aggregate.increments import Progress, increments
 from dedupe_pipeline.source import SCHEMA
 from tests.support.aggregate_truth import Account, Key, job, messages, truth
 from tests.support.record import Record, TimestampType

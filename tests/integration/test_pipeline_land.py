@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_pipeline.errors import LandingRefused, PipelineError
-from dedupe_pipeline.land import LandResult, land
-from dedupe_pipeline.publish import only_one
+from dedupe_pipeline.jobs.land.job import LandResult, land
+from dedupe_pipeline.jobs.land.parquet_sink import only_one
 from tests.support import hostile, landing
 from tests.support.fixtures import CreateStream
 from tests.support.process_group import process_group

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dedupe_pipeline.aggregate import AggregateJob
+from dedupe_pipeline.jobs.aggregate import AggregateJob
 from tests.support.record import Message, Record
 
 START = datetime(2013, 1, 1, tzinfo=UTC)

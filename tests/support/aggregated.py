@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from dedupe_pipeline.aggregate import AggregateJob
+from dedupe_pipeline.jobs.aggregate import AggregateJob
 from tests.support.aggregate_truth import Account, Key, Truth
 from tests.support.postgres import TestDatabase
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline.aggregate import Postgres, aggregate, load_job
-from dedupe_pipeline.aggregate.database import Database
+from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
+from dedupe_pipeline.jobs.aggregate.database import Database
 from dedupe_pipeline.session import spark_session
 from tests.support.spark import SMALL
 

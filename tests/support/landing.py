@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline import land as job
+from dedupe_pipeline.jobs.land import job
 from dedupe_pipeline.session import spark_session
 from tests.support.spark import SMALL
 

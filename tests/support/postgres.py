@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from dedupe_local.postgres import EmbeddedPostgres
-from dedupe_pipeline.aggregate import Postgres
+from dedupe_pipeline.jobs.aggregate import Postgres
 
 
 @dataclass(frozen=True, kw_only=True)

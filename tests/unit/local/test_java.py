@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_pipeline.java import JavaMissing, find_java, parse_version
+from dedupe_pipeline.runtime.java import JavaMissing, find_java, parse_version
 
 
 @pytest.fixture(autouse=True)

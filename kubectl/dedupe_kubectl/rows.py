@@ -8,8 +8,8 @@ from typing import Final
 
 from dedupe_crds.status.stream import ConditionStatus, PartitionStatus
 from dedupe_crds.status.worker import DownloadStatus, Phase, WorkerStatus
-from dedupe_kubectl.look import Look
 from dedupe_kubectl.objects import Object, Stream
+from dedupe_kubectl.stream_view import Look
 from dedupe_kubectl.words import duration, size
 
 _RATE_SECONDS: Final = 10.0

@@ -7,11 +7,11 @@ from typing import Final
 import click
 from rich.markup import escape
 
-from dedupe_kubectl import comparison
-from dedupe_kubectl import restore as restoring
 from dedupe_kubectl.api import Api
+from dedupe_kubectl.commands import reconcile as comparison
+from dedupe_kubectl.commands import restore as restoring
+from dedupe_kubectl.commands.snapshots import find_snapshots, new_name, snapshot_json, take
 from dedupe_kubectl.options import OUTPUT, PARTITIONS, STREAM, TIMEOUT, WAIT, on_cluster, terminal
-from dedupe_kubectl.snapshots import find_snapshots, new_name, snapshot_json, take
 from dedupe_kubectl.tables import as_json, print_table, snapshots_table
 
 

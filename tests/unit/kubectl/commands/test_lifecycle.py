@@ -3,7 +3,7 @@
 import pytest
 
 from dedupe_kubectl import waiting
-from dedupe_kubectl.change import to_restart, to_run, to_suspend
+from dedupe_kubectl.commands.lifecycle import to_restart, to_run, to_suspend
 from dedupe_kubectl.errors import TimedOut
 from dedupe_kubectl.objects import by_partition, read_stream
 from dedupe_kubectl.waiting import until

@@ -28,7 +28,7 @@ from tests.unit.kubectl.documents import (
 )
 
 ORDERS = f"{STREAMS}/orders"
-PLUGIN = Path(__file__).parents[3] / ".venv/bin/kubectl-dedupe"
+PLUGIN = Path(__file__).parents[4] / ".venv/bin/kubectl-dedupe"
 WITH_SNAPSHOTS = {"snapshots": {"provider": "CSI"}}
 
 

@@ -15,8 +15,8 @@ from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition
 from dedupe_kubectl.api import INSTALL, Api
 from dedupe_kubectl.errors import Forbidden
-from dedupe_kubectl.look import Look, look_at
 from dedupe_kubectl.objects import PAUSE, Object, Stream, is_ready
+from dedupe_kubectl.stream_view import Look, look_at
 
 _PATIENCE: Final = timedelta(minutes=1)
 _DELETION_PATIENCE: Final = timedelta(minutes=5)

@@ -11,8 +11,8 @@ from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Comparison
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
-from dedupe_kubectl.look import Look, look_at
 from dedupe_kubectl.objects import Stream, read_stream
+from dedupe_kubectl.stream_view import Look, look_at
 from dedupe_kubectl.tables import print_table, table
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
 from dedupe_kubectl.words import count

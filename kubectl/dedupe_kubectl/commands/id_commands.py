@@ -4,8 +4,8 @@ from typing import Final
 
 import click
 
-from dedupe_kubectl import ids as asking
 from dedupe_kubectl.api import Api
+from dedupe_kubectl.commands import ids as asking
 from dedupe_kubectl.options import OUTPUT, STREAM, on_cluster, terminal
 
 _IDS: Final = click.argument("ids", nargs=-1, required=True, metavar="ID...")

@@ -10,10 +10,10 @@ from dedupe_crds.annotations import OUTPUT_TOPIC, RESTORE, RestoreRequest, resto
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import PartitionStatus
 from dedupe_kubectl.api import Api
+from dedupe_kubectl.commands.snapshots import Snapshot, read_snapshot
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream
 from dedupe_kubectl.rows import arrived, seconds
-from dedupe_kubectl.snapshots import Snapshot, read_snapshot
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
 from dedupe_kubectl.words import count, duration
 

@@ -19,7 +19,7 @@ from benchmarks.processes import BenchmarkFailed
 from benchmarks.testbed import Testbed, client
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_local.postgres import EmbeddedPostgres
+from dedupe_local.servers.postgres import EmbeddedPostgres
 from dedupe_pipeline.jobs.aggregate import AggregateJob, Postgres, aggregate, load_job
 from dedupe_pipeline.session import spark_session
 from examples.flights.data import ROWS, messages

@@ -17,7 +17,7 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_crds.status.worker import ReconcileStatus, WorkerStatus
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.side_topics import notes_topics, routed_topics
-from dedupe_local import tether
+from dedupe_local.run import child_process as tether
 
 _REPOSITORY: Final = Path(__file__).parents[1]
 _POLL_SECONDS: Final = 0.05

@@ -10,7 +10,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 )
 from hypothesis import HealthCheck, settings
 
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.processes import wait_for
 
 # The same examples in every run, so that one that fails does so because of what was changed; others by

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from dedupe_crds.status.worker import WorkerStatus
-from dedupe_local.fleet import Fleet
+from dedupe_local.run.fleet import Fleet
 from examples.flights.outcome import Look, Timeline
 
 _LOOK_SECONDS = 0.1

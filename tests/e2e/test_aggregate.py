@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dedupe_local.postgres import EmbeddedPostgres
+from dedupe_local.servers.postgres import EmbeddedPostgres
 from tests.cluster import environment
 from tests.cluster.environment import Environment
 from tests.cluster.errors import ClusterError

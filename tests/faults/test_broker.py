@@ -9,7 +9,7 @@ from http import HTTPStatus
 import pytest
 
 from dedupe_crds.status.worker import ExitCode
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.faults.seed import SEED
 from tests.support.aftermath import (
     fault_met,

@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.partitioners import Partitioner, partitions_of
-from dedupe_local import tether
+from dedupe_local.run import child_process as tether
 from tests.conftest import CreateTopic
 from tests.support.damage import cut_off, files_of
 from tests.support.history import read_topic

@@ -16,7 +16,7 @@ from dedupe_filters.values import FilterSource
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig, TopicMissing, TopicUnusable
 from dedupe_kafka.side_topics import filters_topic
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support import history
 from tests.support.chunks import HEADER, ChunkWriter, chosen, filtered, filters_of
 from tests.support.filtered_reads import assert_true, index, read

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from dedupe_filters.wire_format import Origin, decode
 from dedupe_kafka.side_topics import filters_topic
-from dedupe_local.broker import EmbeddedBroker
 from dedupe_local.cli import main
+from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support import history
 from tests.support.chunks import ChunkWriter, chosen, filtered, filters_of
 from tests.support.filtered_reads import assert_true, index, manifest, read

@@ -6,9 +6,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dedupe_local.broker import HOST, EmbeddedBroker
 from dedupe_local.cluster import Cluster
 from dedupe_local.errors import BrokerFailed
+from dedupe_local.servers.kafka import HOST, EmbeddedBroker
 
 
 def test_a_broker_that_was_killed_has_its_topics_again_on_the_same_port(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.status.worker import ExitCode
 from dedupe_local.errors import NotDrained, WorkerEnded
-from dedupe_local.fleet import Fleet
-from dedupe_local.state import StateDir
+from dedupe_local.run.fleet import Fleet
+from dedupe_local.state_dir import StateDir
 from tests.support.checker import judge
 from tests.support.id_sources import key_id
 from tests.support.processes import wait_for

@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dedupe_local import postgres
 from dedupe_local.errors import PostgresFailed
-from dedupe_local.postgres import EmbeddedPostgres
+from dedupe_local.servers import postgres
+from dedupe_local.servers.postgres import EmbeddedPostgres
 
 
 @pytest.fixture

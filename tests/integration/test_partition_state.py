@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.processes import wait_for
 from tests.support.record import Message
 from tests.support.streams import TestStream

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_pipeline.datasource.options import read_options
 from dedupe_pipeline.datasource.stream import StreamReader
 from dedupe_pipeline.source import COLUMNS, read_clean

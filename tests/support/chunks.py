@@ -13,7 +13,7 @@ from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.side_topics import filters_topic
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support import history
 from tests.support.id_sources import header_id
 from tests.support.record import Record

@@ -14,7 +14,7 @@ from signal import SIGKILL, SIGTERM
 from threading import Lock
 from time import sleep
 
-from dedupe_local import tether
+from dedupe_local.run import child_process as tether
 from dedupe_worker import process as worker_process
 from dedupe_worker.kafka import producer as output
 

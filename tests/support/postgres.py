@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from dedupe_local.postgres import EmbeddedPostgres
+from dedupe_local.servers.postgres import EmbeddedPostgres
 from dedupe_pipeline.jobs.aggregate import Postgres
 
 

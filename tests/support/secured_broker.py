@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dedupe_local.broker import HOST, EmbeddedBroker, free_ports
+from dedupe_local.servers.kafka import HOST, EmbeddedBroker, free_ports
 
 USER = "worker"
 PASSWORD = "s3cret-of-the-worker"  # noqa: S105 # of a broker that lives as long as its test

@@ -34,7 +34,7 @@ from tests.e2e.support.namespaces import make_namespace
 from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.topics import Topics
-from tests.support.streams import stream_manifest
+from tests.support.traffic.streams import stream_manifest
 
 SIZES: Final = (1_000_000, 10_000_000)
 

@@ -15,7 +15,7 @@ from tests.e2e.support.operators import LocalOperator, chart_at_rest
 from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import PacedProducer, retries
+from tests.support.traffic.traffic import PacedProducer, retries
 
 pytestmark = pytest.mark.alone
 

@@ -9,7 +9,7 @@ from dedupe_crds.status.stream import ConditionStatus, RestoreSource
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 

@@ -19,8 +19,8 @@ from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.undisturbed import state_of
 from tests.faults.seed import SEED
-from tests.support.processes import wait_for
-from tests.support.traffic import retries
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.traffic import retries
 
 pytestmark = pytest.mark.alone
 

@@ -21,10 +21,10 @@ from tests.e2e.support.snapshots import VOLUME_SNAPSHOTS, Snapshots, partition_s
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
-from tests.support.history import end_offsets
-from tests.support.meddling import create_topic, delete_records, delete_topic
-from tests.support.record import Message
-from tests.support.traffic import order
+from tests.support.checker.history import end_offsets
+from tests.support.checker.record import Message
+from tests.support.traffic.meddling import create_topic, delete_records, delete_topic
+from tests.support.traffic.traffic import order
 
 COUNT = 400
 MORE_THAN_ANY_NODE_HAS = {"requests": {"cpu": "500"}}

@@ -8,7 +8,7 @@ from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.pods import PodsWatched
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import order, retries
+from tests.support.traffic.traffic import order, retries
 
 CreateStream = Callable[..., ClusterStream]
 

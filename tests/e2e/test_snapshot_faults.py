@@ -17,7 +17,7 @@ from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import lose_volume
 from tests.faults.seed import SEED
-from tests.support.traffic import order
+from tests.support.traffic.traffic import order
 
 OBJECTS = "/objects/"
 HELD_SECONDS = 120.0

@@ -25,7 +25,7 @@ from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
-from tests.support.traffic import order
+from tests.support.traffic.traffic import order
 
 LANES = 3  # for each provider, side by side
 FEWEST_ACTS, MOST_ACTS = 8, 60

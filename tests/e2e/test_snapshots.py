@@ -25,8 +25,8 @@ from tests.e2e.support.snapshots import (
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import claim_of
 from tests.faults.seed import SEED
-from tests.support.processes import wait_for
-from tests.support.traffic import retries
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.traffic import retries
 
 VOLUME_SNAPSHOT_CLASSES = "volumesnapshotclasses.snapshot.storage.k8s.io"
 VOLUME_SNAPSHOT_CONTENTS = "volumesnapshotcontents.snapshot.storage.k8s.io"

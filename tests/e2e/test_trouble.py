@@ -31,9 +31,9 @@ from tests.e2e.support.troubles import (
 )
 from tests.e2e.support.undisturbed import state_of
 from tests.faults.seed import SEED
-from tests.support.processes import wait_for
-from tests.support.secured_broker import PASSWORD, Certificate, SecuredBroker
-from tests.support.traffic import PacedProducer, retries
+from tests.support.processes.processes import wait_for
+from tests.support.processes.secured_broker import PASSWORD, Certificate, SecuredBroker
+from tests.support.traffic.traffic import PacedProducer, retries
 
 TOLD_SECONDS = 180.0
 MENDED_SECONDS = 240.0

@@ -10,7 +10,7 @@ from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.e2e.support.operators import chart_at_rest
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 

@@ -16,7 +16,7 @@ from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.namespaces import SMALL, make_namespace
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.e2e.support.topics import Topics
-from tests.support.streams import stream_manifest
+from tests.support.traffic.streams import stream_manifest
 
 _DELETE_SECONDS = 180.0
 

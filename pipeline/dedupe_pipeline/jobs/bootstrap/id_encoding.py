@@ -1,7 +1,7 @@
 """The keys of the worker's store, 16 bytes for each id, and partitions as producers choose them.
 
 Written from the description of the store's format, since neither package imports the other;
-tests/integration/test_pipeline_bootstrap.py holds the two together.
+tests/component/spark/test_bootstrap.py holds the two together.
 """
 
 import binascii

@@ -32,7 +32,7 @@ POSITION = 17
 
 
 class Interrupted(Exception):
-    """Instead of a kill, which tests/integration/test_bootstrap.py has."""
+    """Instead of a kill, which tests/component/local/test_bootstrap.py has."""
 
 
 def now_ms() -> int:

@@ -28,7 +28,7 @@ from dedupe_worker.store.external_sort import id_bytes, make_entries, sort_entri
 from dedupe_worker.store.metadata import STAMP_KEY, Stamp, encode_stamp
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
-from tests.support.volumes import small_volume
+from tests.support.snapshots.volumes import small_volume
 from tests.unit.worker.stores import MIB, OWNER, open_store, remember
 
 GENERATION_MS = 6 * 24 * 3600 * 1000  # a fifth of the window's age, and a little more: seals

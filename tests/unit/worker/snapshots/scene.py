@@ -20,7 +20,7 @@ from dedupe_worker.status import Board
 from dedupe_worker.store.checkpoint import CheckpointRecord, make_checkpoint
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
-from tests.support.buckets import TestBucket
+from tests.support.snapshots.buckets import TestBucket
 from tests.unit.crds.manifests import MINIMAL
 from tests.unit.worker.stores import MIB, open_store, random_ids, remember
 

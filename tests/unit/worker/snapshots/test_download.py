@@ -14,8 +14,16 @@ from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.errors import BucketUnavailable, DiskFull, RestoreFailed
 from dedupe_worker.snapshots import download as restore
 from dedupe_worker.snapshots import s3_client as client
-from tests.support.bucket_fixtures import bucket, s3_server
-from tests.support.buckets import (
+from tests.support.processes.faulty_proxy import (
+    Answer,
+    Fault,
+    Forward,
+    Request,
+    changing,
+    cut,
+)
+from tests.support.snapshots.bucket_fixtures import bucket, s3_server
+from tests.support.snapshots.buckets import (
     ACCESS_DENIED,
     ALWAYS,
     NO_SUCH_BUCKET,
@@ -25,15 +33,7 @@ from tests.support.buckets import (
     is_content,
     refusal,
 )
-from tests.support.faulty_proxy import (
-    Answer,
-    Fault,
-    Forward,
-    Request,
-    changing,
-    cut,
-)
-from tests.support.volumes import small_volume
+from tests.support.snapshots.volumes import small_volume
 from tests.unit.worker.snapshots.scene import FOLDER, IDENTITY, LARGE, Scene
 from tests.unit.worker.stores import MIB, count_known, open_store, random_ids
 

@@ -12,9 +12,22 @@ import pytest
 from dedupe_worker.errors import BucketRefused
 from dedupe_worker.snapshots import garbage_collection as garbage
 from dedupe_worker.snapshots.garbage_collection import delete_snapshots
-from tests.support.bucket_fixtures import bucket, s3_server
-from tests.support.buckets import ACCESS_DENIED, ALWAYS, SERVER_ERROR, SLOW_DOWN, TestBucket
-from tests.support.faulty_proxy import Answer, Fault, Forward, Request, changing, cut_after_the_act
+from tests.support.processes.faulty_proxy import (
+    Answer,
+    Fault,
+    Forward,
+    Request,
+    changing,
+    cut_after_the_act,
+)
+from tests.support.snapshots.bucket_fixtures import bucket, s3_server
+from tests.support.snapshots.buckets import (
+    ACCESS_DENIED,
+    ALWAYS,
+    SERVER_ERROR,
+    SLOW_DOWN,
+    TestBucket,
+)
 from tests.unit.worker.snapshots.scene import FOLDER, Scene
 
 __all__ = ["bucket", "s3_server"]

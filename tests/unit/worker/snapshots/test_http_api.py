@@ -22,10 +22,10 @@ from dedupe_worker.snapshots import upload_manager as keeper_module
 from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
 from dedupe_worker.status import Board
 from dedupe_worker.store.checkpoint import CheckpointRecord
-from tests.support.bucket_fixtures import bucket, s3_server
-from tests.support.buckets import ACCESS_DENIED, ALWAYS, SECRET, TestBucket, is_content
-from tests.support.faulty_proxy import Answer, Forward, Request
-from tests.support.processes import wait_for
+from tests.support.processes.faulty_proxy import Answer, Forward, Request
+from tests.support.processes.processes import wait_for
+from tests.support.snapshots.bucket_fixtures import bucket, s3_server
+from tests.support.snapshots.buckets import ACCESS_DENIED, ALWAYS, SECRET, TestBucket, is_content
 from tests.unit.crds.manifests import MINIMAL
 from tests.unit.worker.snapshots.scene import FOLDER, IDENTITY, PARTITION, Scene
 from tests.unit.worker.stores import random_ids, remember

@@ -12,8 +12,16 @@ from dedupe_worker.errors import BucketRefused, BucketUnavailable, SnapshotFaile
 from dedupe_worker.snapshots import digest_cache as digests
 from dedupe_worker.snapshots import s3_client as client
 from dedupe_worker.snapshots.manifest import Manifest
-from tests.support.bucket_fixtures import bucket, s3_server
-from tests.support.buckets import (
+from tests.support.processes.faulty_proxy import (
+    Answer,
+    Fault,
+    Forward,
+    Request,
+    cut,
+    cut_after_the_act,
+)
+from tests.support.snapshots.bucket_fixtures import bucket, s3_server
+from tests.support.snapshots.buckets import (
     ACCESS_DENIED,
     ALWAYS,
     NO_SUCH_BUCKET,
@@ -24,7 +32,6 @@ from tests.support.buckets import (
     is_content,
     refusal,
 )
-from tests.support.faulty_proxy import Answer, Fault, Forward, Request, cut, cut_after_the_act
 from tests.unit.worker.snapshots.scene import FOLDER, LARGE, Scene
 
 __all__ = ["bucket", "s3_server"]

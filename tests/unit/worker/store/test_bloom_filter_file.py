@@ -11,7 +11,7 @@ from dedupe_worker.store import generation as open_generation
 from dedupe_worker.store import rocksdb as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.rocksdb import UNTRUSTED, Store
-from tests.support.damage import cut_off, files_of, flip_a_byte
+from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.unit.worker.stores import count_known, open_store, random_ids, remember
 
 DAY_MS = 24 * 3600 * 1000

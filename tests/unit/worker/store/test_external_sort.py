@@ -20,7 +20,7 @@ from dedupe_worker.store.external_sort import (
     side_by_side,
     sort_entries,
 )
-from tests.support.volumes import small_volume
+from tests.support.snapshots.volumes import small_volume
 from tests.unit.worker.strategies import packed_id
 
 positioned = st.lists(st.tuples(packed_id, st.integers(0, 1 << 40)), max_size=60)

@@ -11,7 +11,7 @@ from dedupe_worker.kafka.admin import Range
 from dedupe_worker.store.checkpoint import make_checkpoint
 from dedupe_worker.store.fallback import fall_back
 from dedupe_worker.store.state_dir import Identity, StateDirectory
-from tests.support.volumes import small_volume
+from tests.support.snapshots.volumes import small_volume
 from tests.unit.worker.stores import count_known, open_store, random_ids, remember
 
 IDENTITY = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")

@@ -13,7 +13,7 @@ from dedupe_worker.errors import StateLocked, StoreCorrupt
 from dedupe_worker.store import rocksdb as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
-from tests.support.damage import cut_off, files_of, flip_a_byte
+from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.unit.worker.stores import MIB, count_known, open_store, random_ids, remember
 
 Count = Callable[[str], int]

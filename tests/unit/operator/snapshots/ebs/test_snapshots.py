@@ -10,7 +10,7 @@ from dedupe_crds.quantity import GIB
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.ebs.tags import as_list
 from dedupe_operator.snapshots.provider import Copy, Job, Provider, ProviderError
-from tests.support.faulty_proxy import answering, changing, cut_after_the_act
+from tests.support.processes.faulty_proxy import answering, changing, cut_after_the_act
 from tests.unit.operator.snapshots.ebs.scene import (
     SNAPSHOT_UID,
     AwsScene,

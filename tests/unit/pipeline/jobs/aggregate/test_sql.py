@@ -4,7 +4,7 @@ from psycopg import sql
 
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.sql import Layout
-from tests.support.aggregate_truth import job
+from tests.support.postgres.aggregate_truth import job
 
 SHAPE = Shape(
     schema=None,

@@ -22,7 +22,7 @@ from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
 from dedupe_worker.store.inverse_bloom.table import Table
 from dedupe_worker.store.rocksdb import UNTRUSTED
 from dedupe_worker.values import encode_owner
-from tests.support.damage import cut_off, files_of, flip_a_byte
+from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.unit.worker.store.inverse_bloom.scene import DAY_MS, SLOTS, open_store, small_segments
 from tests.unit.worker.stores import count_known, random_ids, remember
 from tests.unit.worker.strategies import packed_id

@@ -15,7 +15,7 @@ from waitress.server import create_server
 
 from dedupe_operator import metrics
 
-_HEALTHY_SECONDS: Final = 180.0  # longer than any look: each of its calls is bounded
+_HEALTHY_SECONDS: Final = 180.0  # longer than any context: each of its calls is bounded
 
 
 def serve(host: str, port: int, idle_seconds: Callable[[], float]) -> None:

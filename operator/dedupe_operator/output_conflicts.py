@@ -20,7 +20,7 @@ class _Output:
     servers: frozenset[str]
 
 
-class Rivals:
+class OutputConflicts:
     """The outputs of all streams that are watched. Safe to use from any thread.
 
     The same cluster under different addresses is not recognised.
@@ -30,7 +30,7 @@ class Rivals:
         self._outputs: dict[Key, _Output] = {}
         self._lock = Lock()
 
-    def note(self, key: Key, stream: Mapping[str, Any]) -> None:
+    def record(self, key: Key, stream: Mapping[str, Any]) -> None:
         """A stream is there, or has changed."""
         spec = stream.get("spec") or {}
         servers = str((spec.get("kafka") or {}).get("bootstrapServers", ""))
@@ -46,7 +46,7 @@ class Rivals:
 
     def problem(self, key: Key, stream: Object) -> Problem | None:
         """Why a stream must not start, if an older one writes to its output topic."""
-        self.note(key, stream)
+        self.record(key, stream)
         with self._lock:
             ours = self._outputs[key]
             older = [one for one in self._outputs.values() if one < ours and _same(one, ours)]

@@ -11,7 +11,7 @@ import kopf
 
 from dedupe_crds.openapi import PLURAL
 from dedupe_crds.spec.stream import API_VERSION
-from dedupe_operator import health as http_api
+from dedupe_operator import health
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.controller.controller import Controller
 from dedupe_operator.controller.reconciler import Reconciler
@@ -20,8 +20,8 @@ from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import STREAMS, KubernetesApi, load_client
 from dedupe_operator.kubernetes.leader_election import Leadership
 from dedupe_operator.kubernetes.watches import make_registry
-from dedupe_operator.output_conflicts import Rivals
-from dedupe_operator.worker_client import Workers
+from dedupe_operator.output_conflicts import OutputConflicts
+from dedupe_operator.worker_client import WorkerClient
 
 _THREADS: Final = 8
 _POLL_SECONDS: Final = 0.5
@@ -43,21 +43,21 @@ def run_operator(config: OperatorConfig) -> None:
     leadership = Leadership(config, client.configuration, _end)
     api = KubernetesApi(client, before_write=leadership.check)
     _check_installed(api)
-    workers = Workers()
-    rivals = Rivals()
-    reconciler = Reconciler(api, config.release, workers, rivals, time.monotonic)
-    controller = Controller(reconciler.look, threads=_THREADS, lost=_end)
-    http_api.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)
+    workers = WorkerClient()
+    output_conflicts = OutputConflicts()
+    reconciler = Reconciler(api, config.release, workers, output_conflicts, time.monotonic)
+    controller = Controller(reconciler.reconcile, threads=_THREADS, lost=_end)
+    health.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)
     leadership.start()
     log.info("%s stands by", config.identity)
     while not leadership.acquired.wait(_POLL_SECONDS):
         if stop.is_set():
             return
     log.info("%s leads", config.identity)
-    _note_streams(api, rivals, config)
+    _record_outputs(api, output_conflicts, config)
     controller.start()
     kopf.run(
-        registry=make_registry(controller.due, rivals),
+        registry=make_registry(controller.due, output_conflicts),
         standalone=True,  # the Lease decides who acts, not kopf's peering
         clusterwide=not config.namespaces,
         namespaces=config.namespaces,
@@ -67,12 +67,14 @@ def run_operator(config: OperatorConfig) -> None:
     leadership.release()
 
 
-def _note_streams(api: KubernetesApi, rivals: Rivals, config: OperatorConfig) -> None:
+def _record_outputs(
+    api: KubernetesApi, output_conflicts: OutputConflicts, config: OperatorConfig
+) -> None:
     """Know all outputs ahead of the first look, or a younger stream could be looked at too early."""
     for namespace in config.namespaces or (None,):
         for stream in api.find(STREAMS, namespace):
             metadata = stream["metadata"]
-            rivals.note(Key(metadata["namespace"], metadata["name"]), stream)
+            output_conflicts.record(Key(metadata["namespace"], metadata["name"]), stream)
 
 
 def _check_installed(api: KubernetesApi) -> None:

@@ -37,13 +37,13 @@ class _Seen:
 
 
 @dataclass(slots=True)
-class TopicsWatch:
+class TopicWatch:
     """Asks about one stream's topics now and then, less often the longer nobody answers."""
 
     clock: Callable[[], float]
     _seen: _Seen | None = field(default=None, init=False)
 
-    def look(self, stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
+    def get(self, stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
         """How the topics are, as far as that is known lately. Creates an absent output topic."""
         asked_as = _fingerprint(stream, secret)
         seen = self._seen

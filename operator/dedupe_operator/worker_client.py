@@ -26,7 +26,7 @@ class WorkerRefused(Exception):  # a fact about a request, as the errors of the 
         self.final = final
 
 
-class Workers:
+class WorkerClient:
     """A worker that does not answer in time is None among the answers."""
 
     def __init__(self) -> None:

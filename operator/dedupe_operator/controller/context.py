@@ -9,13 +9,13 @@ from dedupe_crds.status.stream import Failover, PartitionStatus, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.observe import Observed
 from dedupe_operator.decide.diagnosis import Problem
-from dedupe_operator.decide.stream_status import Notice
+from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice
 from dedupe_operator.topic_watch import TopicsView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ReconcileContext:
     """A stream as it was found. `recorded` is the status as it stands; `secrets_hash` is None if the
     Kafka credentials can't be read, and then no worker is started or changed. `workers` are the
     answers of those that have an address."""
@@ -50,21 +50,21 @@ class Look:
 
 
 @dataclass(slots=True)
-class Findings:
-    """What a look found wrong, and did. Filled by its steps. `look_within` are the seconds after which
+class ReconcileResult:
+    """What a look found wrong, and did. Filled by its steps. `requeue_seconds` are the seconds after which
     there is something to do at the latest."""
 
     stream_problems: list[Problem] = field(default_factory=list)
     partition_problems: dict[int, Problem] = field(default_factory=dict)
-    notices: list[Notice] = field(default_factory=list)
+    events: list[StreamEvent] = field(default_factory=list)
     waiting: Sequence[int] = ()
-    unsettled: Sequence[int] = ()
+    starting: Sequence[int] = ()
     claims: dict[int, ClaimChoice] = field(default_factory=dict)
     # Partitions whose store can't be told a source yet: they stay as they are.
     undecided: set[int] = field(default_factory=set)
     failovers: dict[int, Failover] = field(default_factory=dict)
-    look_within: float | None = None
+    requeue_seconds: float | None = None
 
-    def look_again_within(self, seconds: float) -> None:
+    def requeue_within(self, seconds: float) -> None:
         """There is something to do after so long, if not before."""
-        self.look_within = min(self.look_within or seconds, seconds)
+        self.requeue_seconds = min(self.requeue_seconds or seconds, seconds)

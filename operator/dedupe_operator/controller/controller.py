@@ -11,7 +11,7 @@ from dedupe_operator import metrics
 from dedupe_operator.controller.work_queue import Key, WorkQueue
 from dedupe_operator.errors import KubernetesError, LostLeadership
 
-_SETTLE_SECONDS: Final = 0.1  # what changes together is looked at once
+_DEBOUNCE_SECONDS: Final = 0.1  # what changes together is looked at once
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _FIRST_RETRY_SECONDS: Final = 1.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
@@ -20,15 +20,15 @@ _STOP_SECONDS: Final = 10.0
 
 log = logging.getLogger(__name__)
 
-Look = Callable[[Key], float | None]
+Reconcile = Callable[[Key], float | None]
 
 
 class Controller:
     """Threads that share a queue. `look` brings a stream nearer to what is wanted, and says when
     to look again; what it raises is logged and tried again, ever more slowly."""
 
-    def __init__(self, look: Look, *, threads: int, lost: Callable[[], None]) -> None:
-        self._look = look
+    def __init__(self, reconcile: Reconcile, *, threads: int, lost: Callable[[], None]) -> None:
+        self._reconcile = reconcile
         self._lost = lost
         self._queue = WorkQueue()
         self._stop = Event()
@@ -53,7 +53,7 @@ class Controller:
 
     def due(self, key: Key) -> None:
         """A stream, or what belongs to it, has changed."""
-        self._queue.add(key, time.monotonic() + _SETTLE_SECONDS)
+        self._queue.add(key, time.monotonic() + _DEBOUNCE_SECONDS)
 
     @property
     def idle_seconds(self) -> float:
@@ -66,13 +66,13 @@ class Controller:
             if key is None:
                 self._queue.wait(time.monotonic(), _LONGEST_WAIT_SECONDS)
                 continue
-            self._take_a_look(key)
+            self._reconcile_one(key)
 
-    def _take_a_look(self, key: Key) -> None:
+    def _reconcile_one(self, key: Key) -> None:
         result, wait = "failed", None
         try:
             with metrics.RECONCILE_SECONDS.time():
-                wait = self._look(key)
+                wait = self._reconcile(key)
             result = "ok"
         except LostLeadership as error:
             log.error("no longer the leader: %s", error)  # expected, and explained

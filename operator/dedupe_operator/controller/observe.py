@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import StreamStatus
-from dedupe_operator.decide.drift import is_stamped
+from dedupe_operator.decide.drift import has_wanted_hash
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.kubernetes.api import (
     BUDGETS,
@@ -115,7 +115,7 @@ def _claims(
         if partition is not None:
             claims.setdefault(partition, []).append(claim)
     for name, partition in recorded_for.items():
-        if (found := api.get(CLAIMS, namespace, name)) and is_stamped(found):
+        if (found := api.get(CLAIMS, namespace, name)) and has_wanted_hash(found):
             claims.setdefault(partition, []).append(found)
     return claims
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from dedupe_crds.spec.stream import API_VERSION, KIND
 from dedupe_crds.status.stream import StreamStatus
-from dedupe_operator.decide.stream_status import Notice, differs_in_figures_only
+from dedupe_operator.decide.stream_status import StreamEvent, differs_only_in_numbers
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
@@ -37,7 +37,7 @@ class StatusWriter:
         if new == old:
             return
         now = time.monotonic()
-        if differs_in_figures_only(old, new) and now - self._figures_at < _FIGURES_EVERY_SECONDS:
+        if differs_only_in_numbers(old, new) and now - self._figures_at < _FIGURES_EVERY_SECONDS:
             return
         self._figures_at = now
         metadata = raw["metadata"]
@@ -52,16 +52,16 @@ class StatusWriter:
             subresource="status",
         )
 
-    def tell(self, raw: Object, notices: Sequence[Notice]) -> None:
+    def emit(self, raw: Object, events: Sequence[StreamEvent]) -> None:
         """Send events. One that can't be sent is no reason to stop: the status says the same."""
-        for notice in notices:
+        for event in events:
             try:
-                self._api.create(_event(raw, notice))
+                self._api.create(_event(raw, event))
             except KubernetesError:
                 return
 
 
-def _event(raw: Object, notice: Notice) -> Object:
+def _event(raw: Object, event: StreamEvent) -> Object:
     metadata = raw["metadata"]
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
@@ -75,9 +75,9 @@ def _event(raw: Object, notice: Notice) -> Object:
             "namespace": metadata["namespace"],
             "uid": metadata["uid"],
         },
-        "type": "Warning" if notice.warning else "Normal",
-        "reason": notice.reason,
-        "message": notice.message[:1024],
+        "type": "Warning" if event.warning else "Normal",
+        "reason": event.reason,
+        "message": event.message[:1024],
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": FIELD_MANAGER,
         "reportingInstance": FIELD_MANAGER,

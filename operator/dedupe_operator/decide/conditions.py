@@ -19,14 +19,14 @@ class Health:
     """What conditions are judged by.
 
     `problems` come with the gravest first. `waiting` are partitions that are not yet as wanted,
-    `unsettled` those whose workers are on their way. `unhealthy_windows` is None while no worker tells, `snapshots`
+    `starting` those whose workers are on their way. `unhealthy_windows` is None while no worker tells, `snapshots`
     where none are wanted.
     """
 
     partitions: Sequence[PartitionStatus]
     problems: Sequence[Problem]
     waiting: Sequence[int] = ()
-    unsettled: Sequence[int] = ()
+    starting: Sequence[int] = ()
     unhealthy_windows: Sequence[int] | None = None
     suspended: bool = False
     snapshots: Verdict | None = None
@@ -94,18 +94,18 @@ def _ready(health: Health) -> _Verdict:
 
 
 def _progressing(health: Health) -> _Verdict:
-    waiting, unsettled = _which(health.waiting), _which(health.unsettled)
+    waiting, starting = _which(health.waiting), _which(health.starting)
     if health.problems and waiting:
         message = f"Held back before {waiting}. {_sentence(health.problems[0].message)}"
         return _Verdict("Progressing", False, "RolloutHeldBack", message)
-    if health.problems and unsettled:
+    if health.problems and starting:
         reason = health.problems[0].reason
-        return _Verdict("Progressing", False, reason, f"Waiting for {unsettled}.")
+        return _Verdict("Progressing", False, reason, f"Waiting for {starting}.")
     if waiting:
         message = f"One after another: {waiting} to come."
         return _Verdict("Progressing", True, "RollingOut", message)
-    if unsettled:
-        return _Verdict("Progressing", True, "Starting", f"Waiting for {unsettled} to be ready.")
+    if starting:
+        return _Verdict("Progressing", True, "Starting", f"Waiting for {starting} to be ready.")
     return _Verdict("Progressing", False, "UpToDate", "All workers are as the spec wants them.")
 
 

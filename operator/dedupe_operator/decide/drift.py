@@ -10,7 +10,7 @@ from kubernetes.utils.quantity import parse_quantity
 from dedupe_operator.kubernetes.names import WANTED_HASH, Object
 
 
-def stamped(wanted: Object) -> Object:
+def with_wanted_hash(wanted: Object) -> Object:
     """A wanted object with a hash of itself: a field that is no longer wanted shows by it."""
     text = json.dumps(wanted, sort_keys=True)
     annotations = {
@@ -20,7 +20,7 @@ def stamped(wanted: Object) -> Object:
     return {**wanted, "metadata": {**wanted["metadata"], "annotations": annotations}}
 
 
-def is_stamped(live: Object) -> bool:
+def has_wanted_hash(live: Object) -> bool:
     """Whether an object was made by the operator, whatever its labels say by now."""
     return WANTED_HASH in (live["metadata"].get("annotations") or {})
 
@@ -28,7 +28,7 @@ def is_stamped(live: Object) -> bool:
 def is_as_wanted(live: Object, wanted: Object) -> bool:
     """Whether a live object has every field of a stamped one. What others set beside them is theirs.
 
-    >>> wanted = stamped({"metadata": {"name": "a"}, "spec": {"cpu": "1000m"}})
+    >>> wanted = with_wanted_hash({"metadata": {"name": "a"}, "spec": {"cpu": "1000m"}})
     >>> is_as_wanted({**wanted, "spec": {"cpu": "1", "theirs": True}}, wanted)
     True
     >>> is_as_wanted({**wanted, "spec": {"cpu": "2"}}, wanted)

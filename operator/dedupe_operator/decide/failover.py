@@ -27,7 +27,7 @@ class Outage:
     since: datetime
     what: str
 
-    def ends_patience(self, patience: timedelta) -> datetime:
+    def failover_time(self, patience: timedelta) -> datetime:
         """When its workers are moved."""
         return self.since + patience
 
@@ -50,7 +50,7 @@ class Detachment:
     outage: Outage
 
 
-def in_doubt(pods: Mapping[int, Object]) -> dict[int, Object]:
+def unready_on_nodes(pods: Mapping[int, Object]) -> dict[int, Object]:
     """The pods whose nodes may be out: a ready one's is not."""
     return {
         partition: pod
@@ -84,13 +84,16 @@ def moves(
     patience: timedelta,
     now: datetime,
 ) -> Moves:
-    """Choose among pods `in_doubt` those whose node has been out for `patience`, spec.failover.nodeNotReadyAfter."""
+    """Choose the pods whose node has been out for `patience` (spec.failover.nodeNotReadyAfter).
+
+    `pods` are those that `unready_on_nodes` returns.
+    """
     concerned = {
         partition: outages[name]
         for partition, pod in pods.items()
         if (name := node_of(pod)) is not None and name in outages
     }
-    due = {p: one for p, one in concerned.items() if one.ends_patience(patience) <= now}
+    due = {p: one for p, one in concerned.items() if one.failover_time(patience) <= now}
     return Moves(due=due, later={p: one for p, one in concerned.items() if p not in due})
 
 
@@ -108,7 +111,7 @@ def was_fenced(pod: Object, worker: WorkerStatus | None, now: datetime) -> bool:
     return False
 
 
-def waits_for_its_volume(pod: Object, now: datetime) -> bool:
+def waits_for_volume(pod: Object, now: datetime) -> bool:
     """Whether a pod has a node for a while, and its container is still not made there."""
     if rollout.is_ready(pod) or pod["metadata"].get("deletionTimestamp") or not node_of(pod):
         return False
@@ -154,14 +157,14 @@ def detachments(
     chosen = []
     for partition, attachment in candidates:
         out = outages.get(attachment["spec"]["nodeName"])
-        if out is not None and out.ends_patience(patience) <= now:
+        if out is not None and out.failover_time(patience) <= now:
             chosen.append(Detachment(partition=partition, attachment=attachment, outage=out))
     return chosen
 
 
 def problem(out: Outage, patience: timedelta) -> Problem:
     """What a user is told of a worker that is left on its node for now."""
-    moved = out.ends_patience(patience)
+    moved = out.failover_time(patience)
     return Problem(
         reason="NodeNotReady",
         message=f"node {out.node} {out.what} since {out.since:%H:%M:%SZ}; its worker is moved to another node "

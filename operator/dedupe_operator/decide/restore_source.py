@@ -24,7 +24,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
+class RestoreChoice:
     """The source that was chosen. `refused` are the better ones, each with the reason."""
 
     source: RestoreSource
@@ -34,7 +34,9 @@ class Rung:
     refused: tuple[str, ...] = ()
 
 
-def climb(candidates: Sequence[Candidate], *, stream: str, now: PartitionState) -> Rung:
+def choose_source(
+    candidates: Sequence[Candidate], *, stream: str, now: PartitionState
+) -> RestoreChoice:
     """Choose the newest copy that may be used, else the output topic."""
     refused: list[str] = []
     for candidate in sorted(candidates, key=_taken, reverse=True):
@@ -46,14 +48,14 @@ def climb(candidates: Sequence[Candidate], *, stream: str, now: PartitionState) 
             if candidate.provider is SnapshotProvider.S3
             else RestoreSource.SNAPSHOT
         )
-        return Rung(
+        return RestoreChoice(
             source=source,
             name=candidate.name,
             provider=candidate.provider,
             entry=candidate.entry,
             refused=tuple(refused),
         )
-    return Rung(source=RestoreSource.OUTPUT_TOPIC, refused=tuple(refused))
+    return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC, refused=tuple(refused))
 
 
 def refusal(candidate: Candidate, *, stream: str, now: PartitionState) -> str | None:

@@ -11,22 +11,22 @@ from dedupe_operator.kubernetes.names import Object
 class WorkerState:
     """A partition's worker as far as a rollout is concerned.
 
-    `current`: its StatefulSet is there, as wanted. `settled`: its pod is of that StatefulSet's newest
+    `current`: its StatefulSet is there, as wanted. `rolled_out`: its pod is of that StatefulSet's newest
     revision and ready, or there is none and none is wanted. `idle`: it is stopped, or shall be.
     """
 
     current: bool
-    settled: bool
+    rolled_out: bool
     idle: bool
 
 
 def worker_state(live: Object | None, pod: Object | None, wanted: Object) -> WorkerState:
     """Judge one partition."""
     if live is None:
-        return WorkerState(current=False, settled=False, idle=True)
+        return WorkerState(current=False, rolled_out=False, idle=True)
     return WorkerState(
         current=is_as_wanted(live, wanted),
-        settled=_is_settled(live, pod),
+        rolled_out=_is_rolled_out(live, pod),
         idle=0 in (live["spec"].get("replicas"), wanted["spec"]["replicas"]),
     )
 
@@ -40,10 +40,10 @@ def may_change(workers: Mapping[int, WorkerState]) -> set[int]:
     """
     outdated = {partition: worker for partition, worker in workers.items() if not worker.current}
     at_once = {
-        partition for partition, worker in outdated.items() if worker.idle or not worker.settled
+        partition for partition, worker in outdated.items() if worker.idle or not worker.rolled_out
     }
     waiting = sorted(outdated.keys() - at_once)
-    if waiting and all(worker.settled for worker in workers.values()):
+    if waiting and all(worker.rolled_out for worker in workers.values()):
         return {waiting[0]}
     return at_once
 
@@ -69,7 +69,7 @@ def is_ready(pod: Object | None) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def _is_settled(live: Object, pod: Object | None) -> bool:
+def _is_rolled_out(live: Object, pod: Object | None) -> bool:
     if not _is_observed(live):
         return False
     if live["spec"].get("replicas") == 0:

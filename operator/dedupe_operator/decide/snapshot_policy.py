@@ -51,12 +51,12 @@ class Snapshot:
         return not self.deleting and entry is not None and entry.phase is SnapshotPhase.COMPLETED
 
 
-def last_due(schedule: str, now: datetime) -> datetime | None:
+def last_scheduled_time(schedule: str, now: datetime) -> datetime | None:
     """The last time of a cron schedule that is not after `now`; None if there never was one.
 
     Raises InvalidSchedule.
 
-    >>> last_due("*/15 * * * *", datetime(2026, 1, 1, 10, 7, tzinfo=UTC)).isoformat()
+    >>> last_scheduled_time("*/15 * * * *", datetime(2026, 1, 1, 10, 7, tzinfo=UTC)).isoformat()
     '2026-01-01T10:00:00+00:00'
     """
     try:
@@ -67,13 +67,13 @@ def last_due(schedule: str, now: datetime) -> datetime | None:
         raise InvalidSchedule(f"spec.snapshots.schedule {schedule!r}: {error}") from error
 
 
-def is_due(schedule: str, *, last: datetime | None, now: datetime) -> datetime | None:
+def due_time(schedule: str, *, last: datetime | None, now: datetime) -> datetime | None:
     """The time of the schedule a snapshot is to be made for now.
 
     `last` is the time that was seen to last. However many were missed, the newest is made up for, and no other.
     Raises InvalidSchedule.
     """
-    due = last_due(schedule, now)
+    due = last_scheduled_time(schedule, now)
     return due if due and last and due > last else None
 
 
@@ -86,7 +86,7 @@ def scheduled_name(stream: str, due: datetime) -> str:
     return f"{stream}-{due.astimezone(UTC):%Y%m%d-%H%M}"
 
 
-def next_up(snapshots: Sequence[Snapshot]) -> Snapshot | None:
+def next_snapshot(snapshots: Sequence[Snapshot]) -> Snapshot | None:
     """The snapshot to go on with: the one that runs, else the oldest that waits."""
     open_ones = [one for one in snapshots if not one.deleting and not one.status.phase.is_final]
     running = [one for one in open_ones if one.status.phase is SnapshotPhase.RUNNING]
@@ -132,7 +132,7 @@ def judge(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> Ve
     overdue_since = None
     if wanted.schedule:
         try:
-            overdue_since = last_due(wanted.schedule, now - wanted.deadline)
+            overdue_since = last_scheduled_time(wanted.schedule, now - wanted.deadline)
         except InvalidSchedule as error:
             return Verdict(holds=False, reason="InvalidSchedule", message=f"{error}.")
     final = [one for one in snapshots if one.status.phase.is_final and not one.deleting]

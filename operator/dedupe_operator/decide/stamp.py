@@ -4,7 +4,7 @@ from dedupe_crds.spec.stream import GROUP
 from dedupe_crds.status.snapshot import PartitionSnapshot
 
 
-def stamp_annotations(entry: PartitionSnapshot) -> dict[str, str]:
+def checkpoint_annotations(entry: PartitionSnapshot) -> dict[str, str]:
     """The stamp as names and texts; what is not known is left out."""
     given = {
         "partition": entry.partition,

@@ -19,7 +19,7 @@ _UNREMARKABLE = {"PartitionsNotReady", "NoWorkerAnswers", "NoSnapshotYet", "Susp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class StreamEvent:
     """An event about a stream."""
 
     reason: str
@@ -46,7 +46,7 @@ def assemble(
     )
 
 
-def differs_in_figures_only(old: StreamStatus, new: StreamStatus) -> bool:
+def differs_only_in_numbers(old: StreamStatus, new: StreamStatus) -> bool:
     """Whether nothing changed but what changes all the time. The first figure of its kind is news."""
     if _without_figures(old) != _without_figures(new):
         return False
@@ -65,16 +65,16 @@ def _known(status: StreamStatus) -> list[bool]:
     return [getattr(part, figure) is not None for part in parts for figure in _FIGURES]
 
 
-def notices(old: Sequence[Condition], new: Sequence[Condition]) -> list[Notice]:
+def condition_events(old: Sequence[Condition], new: Sequence[Condition]) -> list[StreamEvent]:
     """The events that tell how conditions changed."""
     before = {one.type: (one.status, one.reason) for one in old}
     changed = (one for one in new if one.type in _TOLD and _is_news(before.get(one.type), one))
-    told: dict[str, Notice] = {}
+    told: dict[str, StreamEvent] = {}
     for one in changed:
         bad = one.status != _GOOD[one.type] and one.reason not in _UNREMARKABLE
-        notice = Notice(reason=one.reason, message=one.message, warning=bad)
+        event = StreamEvent(reason=one.reason, message=one.message, warning=bad)
         # A cause that shows in several conditions is told once.
-        told.setdefault(one.reason, notice)
+        told.setdefault(one.reason, event)
     return list(told.values())
 
 

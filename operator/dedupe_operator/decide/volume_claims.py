@@ -6,7 +6,7 @@ from datetime import datetime
 
 from dedupe_crds.annotations import RestoreRequest
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
-from dedupe_operator.decide.restore_source import Rung
+from dedupe_operator.decide.restore_source import RestoreChoice
 from dedupe_operator.kubernetes.names import Object, claim_name
 
 
@@ -21,7 +21,7 @@ class ClaimChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vacancy:
+class RestoreNeed:
     """A partition whose store has to come from somewhere. `fill` makes a choice of it.
 
     `name` is the claim it will have: a new one, or one that is still empty. `tried` are the snapshots that came to
@@ -38,7 +38,7 @@ class Vacancy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class ClaimProblem:
     """What is wrong with the recorded claim, as its worker or the provider of its source found.
 
     `unusable`: the volume itself, such as one that holds another partition's store. `source`: what it was to be
@@ -60,8 +60,8 @@ def settle(
     output_created: bool,
     now: datetime,
     request: RestoreRequest | None = None,
-    trouble: Trouble | None = None,
-) -> ClaimChoice | Vacancy:
+    trouble: ClaimProblem | None = None,
+) -> ClaimChoice | RestoreNeed:
     """Keep a partition's claim, take over one that was kept, or say that its store has to come from elsewhere.
 
     `recorded` is what the status says, `live` are the claims that carry the partition's labels;
@@ -72,10 +72,10 @@ def settle(
     does. Nor can one whose volume is lost, or that waits for another storage class than `class_name`, the one the
     stream names.
     """
-    trouble = trouble or Trouble()
+    trouble = trouble or ClaimProblem()
     dying = {one["metadata"]["name"] for one in live if one["metadata"].get("deletionTimestamp")}
     lost = {one["metadata"]["name"] for one in live if _phase(one) == "Lost"}
-    homeless = {one["metadata"]["name"] for one in live if waits_elsewhere(one, class_name)}
+    homeless = {one["metadata"]["name"] for one in live if waits_for_other_class(one, class_name)}
     names = {one["metadata"]["name"] for one in live}
     usable = names - dying - lost - homeless
     known = recorded.persistent_volume_claim if recorded else None
@@ -84,17 +84,19 @@ def settle(
 
     answered = recorded.restore.request if recorded and recorded.restore else None
     if request and recorded and recorded.restore and answered != request.request:
-        return Vacancy(name=fresh, reason="it was asked for", request=request, answered=answered)
+        return RestoreNeed(
+            name=fresh, reason="it was asked for", request=request, answered=answered
+        )
     if recorded and recorded.restore and known:
         stays = known in usable or _is_to_come(recorded, dying | lost | homeless)
         if stays and trouble.source:
             name = known if trouble.keep_claim or known not in names else fresh
             tried = _tried(recorded.restore, trouble.source)
             why = recorded.restore.reason
-            return Vacancy(name=name, reason=why, tried=tried, answered=answered)
+            return RestoreNeed(name=name, reason=why, tried=tried, answered=answered)
         if stays and trouble.unusable:
             why = f"volume claim {known} {trouble.unusable}"
-            return Vacancy(name=fresh, reason=why, answered=answered)
+            return RestoreNeed(name=fresh, reason=why, answered=answered)
         if stays:
             return ClaimChoice(name=known, restore=recorded.restore, is_new=False)
     later = [one for one in usable if known is None or _is_later(stream, partition, one, known)]
@@ -106,10 +108,10 @@ def settle(
     gone = known if known and known not in homeless else None
     reason = _why_vacant(gone, homeless, lost=gone in lost, output_created=output_created)
     nothing_before = output_created and not gone
-    return Vacancy(name=fresh, reason=reason, answered=answered, nothing_before=nothing_before)
+    return RestoreNeed(name=fresh, reason=reason, answered=answered, nothing_before=nothing_before)
 
 
-def fill(vacancy: Vacancy, rung: Rung, now: datetime) -> ClaimChoice:
+def fill(vacancy: RestoreNeed, rung: RestoreChoice, now: datetime) -> ClaimChoice:
     """The choice for a vacancy, from the source that was found for it."""
     source = rung.source
     if source is RestoreSource.OUTPUT_TOPIC and vacancy.nothing_before:
@@ -133,7 +135,7 @@ def refuse(recorded: PartitionStatus, request: RestoreRequest, reason: str) -> C
     return ClaimChoice(name=name, restore=restore, is_new=False)
 
 
-def waits_elsewhere(claim: Object, class_name: str | None) -> bool:
+def waits_for_other_class(claim: Object, class_name: str | None) -> bool:
     """Whether a claim has no volume yet, and is to get it from a class the stream no longer names."""
     if class_name is None or claim["spec"].get("volumeName"):
         return False

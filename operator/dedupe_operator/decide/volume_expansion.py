@@ -12,7 +12,7 @@ from dedupe_operator.kubernetes.names import Object
 _PATIENCE: Final = timedelta(seconds=30)
 
 
-def is_to_grow(live: Object | None, size: int) -> bool:
+def needs_expansion(live: Object | None, size: int) -> bool:
     """Whether a claim that has its volume asks for less than `size` bytes."""
     return is_bound(live) and requested(live) < size
 
@@ -47,7 +47,7 @@ def failure(live: Object | None) -> Problem | None:
     )
 
 
-def waits_for_restart(live: Object | None, pod: Object, now: datetime) -> bool:
+def needs_restart(live: Object | None, pod: Object, now: datetime) -> bool:
     """Whether a volume has grown, and its file system does so only when its pod starts again.
 
     A pod that was made since then has started again: its file system grows before its container is made.

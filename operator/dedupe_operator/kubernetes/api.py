@@ -187,11 +187,11 @@ class KubernetesApi:
         self._call("PATCH", resource, path, body=body, content_type=_MERGE)
 
     def delete(
-        self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False
+        self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
     ) -> None:
         """Delete this very object, not one that has its name since. Raises KubernetesError.
 
-        `orphan` leaves what it owns. `by_force` does not wait for a pod's node to say that it has ended.
+        `orphan` leaves what it owns. `force` does not wait for a pod's node to say that it has ended.
         """
         metadata = live["metadata"]
         namespace, name = metadata.get("namespace"), metadata["name"]
@@ -199,7 +199,7 @@ class KubernetesApi:
             "preconditions": {"uid": metadata["uid"]},
             "propagationPolicy": "Orphan" if orphan else "Background",
         }
-        if by_force:
+        if force:
             options["gracePeriodSeconds"] = 0
         self._before_write()
         log.info("delete %s %s%s", resource.kind, f"{namespace}/" if namespace else "", name)

@@ -9,14 +9,16 @@ from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import GROUP, VERSION
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY, STREAM
-from dedupe_operator.output_conflicts import Rivals
+from dedupe_operator.output_conflicts import OutputConflicts
 
 # A watch that died without a word is opened anew after this long; until then streams are looked at by the clock.
 _WATCH_SECONDS: Final = 240
 _CONNECT_SECONDS: Final = 10.0
 
 
-def make_registry(due: Callable[[Key], None], rivals: Rivals) -> kopf.OperatorRegistry:
+def make_registry(
+    due: Callable[[Key], None], output_conflicts: OutputConflicts
+) -> kopf.OperatorRegistry:
     """kopf's handlers. They keep no state in the objects, so kopf itself writes nothing to the cluster."""
     registry = kopf.OperatorRegistry()
 
@@ -44,9 +46,9 @@ def make_registry(due: Callable[[Key], None], rivals: Rivals) -> kopf.OperatorRe
     ) -> None:
         key = Key(namespace or "", name or "")
         if type == "DELETED":
-            rivals.forget(key)
+            output_conflicts.forget(key)
         else:
-            rivals.note(key, body)
+            output_conflicts.record(key, body)
         due(key)
 
     @kopf.on.event(GROUP, VERSION, SNAPSHOT_PLURAL, registry=registry)

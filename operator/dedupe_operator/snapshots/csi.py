@@ -5,11 +5,11 @@ from typing import Final
 from dedupe_crds.quantity import parse_size
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.snapshot import KIND
-from dedupe_operator.decide.stamp import stamp_annotations
+from dedupe_operator.decide.stamp import checkpoint_annotations
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import VOLUME_SNAPSHOTS, KubernetesApi
 from dedupe_operator.kubernetes.names import Object, partition_labels
-from dedupe_operator.snapshots.provider import Copy, Job, ProviderError, Source
+from dedupe_operator.snapshots.provider import ClaimSource, CopyStatus, Job, ProviderError
 
 SNAPSHOT_UID: Final = "dedupestream.io/snapshot-uid"
 
@@ -41,7 +41,7 @@ class CsiProvider:
             self._find(job, name)  # ours, from before a crash, or somebody else's
         return name
 
-    def look(self, job: Job) -> Copy:
+    def status(self, job: Job) -> CopyStatus:
         """Whether the driver says that it can be used."""
         found = self._find(job, job.entry.handle or _name(job))
         if found is None:
@@ -51,11 +51,11 @@ class CsiProvider:
         status = found.get("status") or {}
         if status.get("readyToUse"):
             size = status.get("restoreSize")
-            return Copy(usable=True, volume_size=parse_size(size) if size else None)
+            return CopyStatus(usable=True, volume_size=parse_size(size) if size else None)
         if message := (status.get("error") or {}).get("message"):
             # The driver tries again by itself, until the snapshot's deadline.
             raise ProviderError("VolumeSnapshotFailed", str(message), final=False)
-        return Copy(usable=False)
+        return CopyStatus(usable=False)
 
     def remove(self, job: Job) -> None:
         """Delete the VolumeSnapshot; what becomes of the copy is up to its class's deletionPolicy."""
@@ -69,7 +69,7 @@ class CsiProvider:
         except KubernetesError as error:
             raise _unable(error) from error
 
-    def is_there(self, job: Job) -> bool:
+    def exists(self, job: Job) -> bool:
         """Whether the VolumeSnapshot is there, and not about to go."""
         try:
             found = self._find(job, job.entry.handle or _name(job))
@@ -81,11 +81,11 @@ class CsiProvider:
             return False
         return bool((found.get("status") or {}).get("readyToUse"))
 
-    def source(self, job: Job, claim_name: str) -> Source:  # noqa: ARG002 # the driver makes the volume itself
+    def source(self, job: Job, claim_name: str) -> ClaimSource:  # noqa: ARG002 # the driver makes the volume itself
         """What the claim's spec says; the driver makes the volume."""
         group, _, _ = VOLUME_SNAPSHOTS.api_version.partition("/")
         name = job.entry.handle or _name(job)
-        return Source(
+        return ClaimSource(
             least_size=job.entry.volume_size or 0,
             claim_spec={
                 "dataSource": {"apiGroup": group, "kind": VOLUME_SNAPSHOTS.kind, "name": name}
@@ -133,7 +133,7 @@ def _build(job: Job) -> Object:
             "name": _name(job),
             "namespace": job.stream.metadata.namespace,
             "labels": partition_labels(job.stream.metadata.name, job.partition),
-            "annotations": {SNAPSHOT_UID: job.snapshot_uid, **stamp_annotations(job.entry)},
+            "annotations": {SNAPSHOT_UID: job.snapshot_uid, **checkpoint_annotations(job.entry)},
             "ownerReferences": [owner],
         },
         "spec": spec,

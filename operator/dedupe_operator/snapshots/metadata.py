@@ -6,7 +6,7 @@ from dedupe_crds.status.snapshot import PartitionSnapshot
 from dedupe_crds.status.worker import CheckpointStatus
 
 
-def stamped(entry: PartitionSnapshot, made: CheckpointStatus) -> PartitionSnapshot:
+def with_checkpoint(entry: PartitionSnapshot, made: CheckpointStatus) -> PartitionSnapshot:
     """The entry of a partition with what its checkpoint says of itself."""
     return entry.model_copy(
         update={

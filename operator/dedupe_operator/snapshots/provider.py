@@ -40,7 +40,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class CopyStatus:
     """How a copy stands. `usable`: complete, verified, and a volume can be made from it."""
 
     usable: bool
@@ -50,7 +50,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ClaimSource:
     """What a new claim is made from: fields of its spec. Without any, it begins empty."""
 
     claim_spec: Object = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Provider(Protocol):
         """Begin the copy, or adopt the one begun before; returns its handle."""
         ...
 
-    def look(self, job: Job) -> Copy:
+    def status(self, job: Job) -> CopyStatus:
         """How the copy with `job.entry.handle` stands. A copy that failed or is gone is a final error."""
         ...
 
@@ -78,10 +78,10 @@ class Provider(Protocol):
         """Delete the copy with `job.entry.handle`; one that is gone, or not ours, is left alone."""
         ...
 
-    def is_there(self, job: Job) -> bool:
+    def exists(self, job: Job) -> bool:
         """Whether the copy can still be restored from, as far as the provider can tell now."""
         ...
 
-    def source(self, job: Job, claim_name: str) -> Source:
+    def source(self, job: Job, claim_name: str) -> ClaimSource:
         """Prepare a volume of the copy for the new claim `claim_name`, and say how the claim is made from it."""
         ...

@@ -39,7 +39,7 @@ def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
     return tuple(found)
 
 
-class SnapshotRecords:
+class SnapshotWriter:
     """Writes the DedupeSnapshots of one namespace. Raises KubernetesError from any method."""
 
     def __init__(self, api: KubernetesApi, namespace: str) -> None:

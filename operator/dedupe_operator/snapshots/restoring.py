@@ -10,15 +10,15 @@ from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import PartitionStatus, RestoreSource
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import StreamError
-from dedupe_operator.controller.context import Look
+from dedupe_operator.controller.context import ReconcileContext
 from dedupe_operator.credentials import CredentialsUnusable
 from dedupe_operator.decide import diagnosis as trouble
 from dedupe_operator.decide import volume_claims as claims
-from dedupe_operator.decide.restore_source import Candidate, Rung, climb
+from dedupe_operator.decide.restore_source import Candidate, RestoreChoice, choose_source
 from dedupe_operator.decide.snapshot_policy import Snapshot
-from dedupe_operator.decide.volume_claims import ClaimChoice, Trouble, Vacancy
+from dedupe_operator.decide.volume_claims import ClaimChoice, ClaimProblem, RestoreNeed
 from dedupe_operator.kubernetes.api import CLAIMS
-from dedupe_operator.snapshots.provider import Provider, ProviderError, Source
+from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError
 from dedupe_operator.snapshots.runner import job_for
 from dedupe_operator.snapshots.s3 import failed_restore
 from dedupe_operator.topic_watch import partition_state
@@ -33,60 +33,66 @@ class Restorer:
         self._providers = providers
         self._failed: dict[tuple[str | None, int, str], str] = {}
 
-    def trouble(self, look: Look, partition: int) -> Trouble:
+    def trouble(self, context: ReconcileContext, partition: int) -> ClaimProblem:
         """What is wrong with a partition's claim, or with what it is to be made from. Raises ProviderError."""
-        recorded = look.recorded_partition(partition)
+        recorded = context.recorded_partition(partition)
         if recorded is None or recorded.restore is None:
-            return Trouble()
+            return ClaimProblem()
         restore, name = recorded.restore, recorded.restore.name or ""
         if restore.source is RestoreSource.CHECKPOINT:
-            why = failed_restore(name, look.workers.get(partition))
+            why = failed_restore(name, context.workers.get(partition))
             if why:
-                return Trouble(source=why, keep_claim=True)
-        if restore.source is RestoreSource.SNAPSHOT and not _is_bound(look, recorded):
-            return Trouble(source=self._why_gone(look, partition, name))
-        if _refused_by_its_worker(look, recorded):
-            return Trouble(unusable=_NOT_OURS)
-        return Trouble()
+                return ClaimProblem(source=why, keep_claim=True)
+        if restore.source is RestoreSource.SNAPSHOT and not _is_bound(context, recorded):
+            return ClaimProblem(source=self._why_gone(context, partition, name))
+        if _refused_by_its_worker(context, recorded):
+            return ClaimProblem(unusable=_NOT_OURS)
+        return ClaimProblem()
 
-    def choose(self, look: Look, partition: int, vacancy: Vacancy) -> ClaimChoice:
+    def choose(
+        self, context: ReconcileContext, partition: int, vacancy: RestoreNeed
+    ) -> ClaimChoice:
         """Choose the source of a partition's store. Raises ProviderError while it can't be told."""
-        request, recorded = vacancy.request, look.recorded_partition(partition)
-        candidates = self._candidates(look, partition, vacancy)
+        request, recorded = vacancy.request, context.recorded_partition(partition)
+        candidates = self._candidates(context, partition, vacancy)
         if request and request.source == OUTPUT_TOPIC:
-            return claims.fill(vacancy, Rung(source=RestoreSource.OUTPUT_TOPIC), look.now)
+            return claims.fill(
+                vacancy, RestoreChoice(source=RestoreSource.OUTPUT_TOPIC), context.now
+            )
         if request and recorded and not candidates:
             reason = f"{request.source}: there is no such DedupeSnapshot"
             return claims.refuse(recorded, request, reason)
-        rung = self._climb(look, partition, candidates)
+        rung = self._climb(context, partition, candidates)
         if request and recorded and rung.source is RestoreSource.OUTPUT_TOPIC:
             return claims.refuse(recorded, request, rung.refused[0])
-        return claims.fill(vacancy, rung, look.now)
+        return claims.fill(vacancy, rung, context.now)
 
-    def source(self, look: Look, partition: int, choice: ClaimChoice) -> Source:
+    def source(self, context: ReconcileContext, partition: int, choice: ClaimChoice) -> ClaimSource:
         """What a new claim is made from. Raises ProviderError; a final one moves the next look to another rung."""
         restore = choice.restore
-        found = _named(look, restore.name)
+        found = _named(context, restore.name)
         entry = found.entry(partition) if found else None
         if restore.source is not RestoreSource.SNAPSHOT:
-            return Source()
+            return ClaimSource()
         if found is None or entry is None or found.status.provider is None:
             raise ProviderError("SnapshotGone", f"{restore.name} was deleted", final=True)
-        job = job_for(look, found, entry)
+        job = job_for(context, found, entry)
         try:
             return self._providers[found.status.provider].source(job, choice.name)
         except ProviderError as error:
             if error.final:
-                self._failed[look.stream.metadata.uid, partition, found.name] = str(error)
+                self._failed[context.stream.metadata.uid, partition, found.name] = str(error)
             raise
 
-    def _candidates(self, look: Look, partition: int, vacancy: Vacancy) -> list[Candidate]:
+    def _candidates(
+        self, context: ReconcileContext, partition: int, vacancy: RestoreNeed
+    ) -> list[Candidate]:
         """The copies to choose from: the one that was asked for, or all that were made of this partition."""
         wanted = vacancy.request.source if vacancy.request else None
         found = [
             one
-            for one in look.observed.snapshots
-            if (one.name == wanted if wanted else self._is_of(look, one, partition))
+            for one in context.observed.snapshots
+            if (one.name == wanted if wanted else self._is_of(context, one, partition))
         ]
         return [
             Candidate(
@@ -101,55 +107,57 @@ class Restorer:
         ]
 
     @staticmethod
-    def _is_of(look: Look, snapshot: Snapshot, partition: int) -> bool:
+    def _is_of(context: ReconcileContext, snapshot: Snapshot, partition: int) -> bool:
         entry = snapshot.entry(partition)
-        ours = snapshot.stream == look.stream.metadata.name
+        ours = snapshot.stream == context.stream.metadata.name
         return ours and entry is not None and entry.phase is SnapshotPhase.COMPLETED
 
-    def _climb(self, look: Look, partition: int, candidates: list[Candidate]) -> Rung:
+    def _climb(
+        self, context: ReconcileContext, partition: int, candidates: list[Candidate]
+    ) -> RestoreChoice:
         """Choose, asking the providers only for what would be chosen."""
         if not candidates:
-            return Rung(source=RestoreSource.OUTPUT_TOPIC)
+            return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC)
         try:
-            now = partition_state(look.stream, look.kafka_secret, partition)
+            now = partition_state(context.stream, context.kafka_secret, partition)
         except StreamError as error:
             raise ProviderError(error.reason, str(error), final=False) from error
         except CredentialsUnusable as error:
             problem = error.problem
             raise ProviderError(problem.reason, problem.message, final=False) from error
-        name = look.stream.metadata.name
+        name = context.stream.metadata.name
         known = {one.name: one for one in candidates}
-        while (rung := climb(list(known.values()), stream=name, now=now)).name:
-            why = self._why_gone(look, partition, rung.name)
+        while (rung := choose_source(list(known.values()), stream=name, now=now)).name:
+            why = self._why_gone(context, partition, rung.name)
             if why is None:
                 return rung
             known[rung.name] = replace(known[rung.name], gone=why)
         return rung
 
-    def _why_gone(self, look: Look, partition: int, name: str) -> str | None:
+    def _why_gone(self, context: ReconcileContext, partition: int, name: str) -> str | None:
         """Why a copy can't be restored from, as its provider says; None if it can."""
-        if failed := self._failed.get((look.stream.metadata.uid, partition, name)):
+        if failed := self._failed.get((context.stream.metadata.uid, partition, name)):
             return failed
-        found = _named(look, name)
+        found = _named(context, name)
         entry = found.entry(partition) if found else None
         if found is None or found.deleting or entry is None or found.status.provider is None:
             return "it was deleted"
-        job = job_for(look, found, entry)
-        there = self._providers[found.status.provider].is_there(job)
+        job = job_for(context, found, entry)
+        there = self._providers[found.status.provider].exists(job)
         return None if there else f"its copy {entry.handle} is gone"
 
 
-def _named(look: Look, name: str | None) -> Snapshot | None:
-    return next((one for one in look.observed.snapshots if one.name == name), None)
+def _named(context: ReconcileContext, name: str | None) -> Snapshot | None:
+    return next((one for one in context.observed.snapshots if one.name == name), None)
 
 
-def _is_bound(look: Look, recorded: PartitionStatus) -> bool:
-    claim = look.observed.children.get((CLAIMS.kind, recorded.persistent_volume_claim or ""))
+def _is_bound(context: ReconcileContext, recorded: PartitionStatus) -> bool:
+    claim = context.observed.children.get((CLAIMS.kind, recorded.persistent_volume_claim or ""))
     return claims.is_bound(claim)
 
 
-def _refused_by_its_worker(look: Look, recorded: PartitionStatus) -> bool:
+def _refused_by_its_worker(context: ReconcileContext, recorded: PartitionStatus) -> bool:
     """Whether the worker on the recorded volume ended because that is another's."""
-    pod = look.observed.pods.get(recorded.partition)
+    pod = context.observed.pods.get(recorded.partition)
     mounted = trouble.mounted_claim(pod) == recorded.persistent_volume_claim
     return mounted and trouble.exit_code(pod) == ExitCode.IDENTITY_REFUSED

@@ -3,9 +3,9 @@
 from pydantic import ValidationError
 
 from dedupe_crds.status.worker import DownloadPhase, UploadPhase, UploadStatus, WorkerStatus
-from dedupe_operator.snapshots.metadata import stamped
-from dedupe_operator.snapshots.provider import Copy, Job, ProviderError, Source
-from dedupe_operator.worker_client import WorkerRefused, Workers
+from dedupe_operator.snapshots.metadata import with_checkpoint
+from dedupe_operator.snapshots.provider import ClaimSource, CopyStatus, Job, ProviderError
+from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 
 
 class S3Provider:
@@ -13,7 +13,7 @@ class S3Provider:
 
     takes_checkpoint = True
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: WorkerClient) -> None:
         self._workers = workers
 
     def start(self, job: Job) -> str:
@@ -21,29 +21,29 @@ class S3Provider:
         status = self._begin(job)
         return status.handle or job.snapshot
 
-    def look(self, job: Job) -> Copy:
+    def status(self, job: Job) -> CopyStatus:
         """How the upload stands; a worker that has started since is asked to go on with it."""
         status = self._begin(job)
         if status.phase is UploadPhase.FAILED:
             raise ProviderError("UploadFailed", status.error or "the upload failed", final=False)
-        entry = stamped(job.entry, status.checkpoint) if status.checkpoint else job.entry
+        entry = with_checkpoint(job.entry, status.checkpoint) if status.checkpoint else job.entry
         entry = entry.model_copy(
             update={"handle": status.handle or job.entry.handle, "uploaded_bytes": status.new_bytes}
         )
         usable = status.phase is UploadPhase.COMPLETED
-        return Copy(usable=usable, bytes=status.total_bytes, entry=entry)
+        return CopyStatus(usable=usable, bytes=status.total_bytes, entry=entry)
 
     def remove(self, job: Job) -> None:
         """Have the worker delete the copy, and what no other copy needs."""
         self._post(job, "/snapshots/delete", {"names": [job.snapshot]})
 
-    def is_there(self, job: Job) -> bool:  # noqa: ARG002 # only the worker that restores can tell
+    def exists(self, job: Job) -> bool:  # noqa: ARG002 # only the worker that restores can tell
         """Not known before the worker of the new volume tries."""
         return True
 
-    def source(self, job: Job, claim_name: str) -> Source:  # noqa: ARG002 # any empty volume will do
+    def source(self, job: Job, claim_name: str) -> ClaimSource:  # noqa: ARG002 # any empty volume will do
         """An empty volume, which its worker fills (see children/pod_template.py)."""
-        return Source()
+        return ClaimSource()
 
     def _begin(self, job: Job) -> UploadStatus:
         answer = self._post(job, "/snapshots", {"name": job.snapshot})

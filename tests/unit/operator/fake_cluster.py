@@ -162,10 +162,10 @@ class FakeCluster(KubernetesApi):
             self.remove(resource.kind, name)
 
     def delete(
-        self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False
+        self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
     ) -> None:
         name = live["metadata"]["name"]
-        how = "orphan" if orphan else "force" if by_force else "delete"
+        how = "orphan" if orphan else "force" if force else "delete"
         self.writes.append((how, resource.kind, name))
         if error := self.keeps.get((resource.kind, name)):
             raise error

@@ -8,7 +8,7 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import PartitionState, StreamTopics
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.topic import TopicProblem
-from dedupe_operator.topic_watch import TopicsWatch
+from dedupe_operator.topic_watch import TopicWatch
 
 _STATE = PartitionState(input_topic_id="in", output_topic_id="out", low=0, end=1000)
 
@@ -63,5 +63,5 @@ class FakeClock:
         return self.now
 
 
-def watch(clock: FakeClock) -> TopicsWatch:
-    return TopicsWatch(clock)
+def watch(clock: FakeClock) -> TopicWatch:
+    return TopicWatch(clock)

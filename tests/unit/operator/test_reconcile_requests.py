@@ -3,7 +3,7 @@
 import pytest
 
 from dedupe_crds.status.worker import ComparisonStatus
-from dedupe_operator.controller.reconciler import MOVING_SECONDS
+from dedupe_operator.controller.reconciler import ROLLOUT_POLL_SECONDS
 from dedupe_operator.worker_client import WorkerRefused
 from tests.unit.operator.objects import worker_status
 from tests.unit.operator.scene import Scene
@@ -33,7 +33,7 @@ def asked(scene: Scene) -> list[int]:
 
 def test_one_partition_after_another_is_asked_and_the_counts_are_kept(running: Scene) -> None:
     ask(running)
-    assert running.look() == MOVING_SECONDS
+    assert running.look() == ROLLOUT_POLL_SECONDS
     assert running.workers.asked == [(0, "/reconcile", {"request": "1", "full": True})]
     answer(running, 0, done=False)
     running.look()

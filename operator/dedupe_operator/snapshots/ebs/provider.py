@@ -12,8 +12,8 @@ from dedupe_operator.kubernetes.api import PERSISTENT_VOLUMES, KubernetesApi
 from dedupe_operator.snapshots.ebs import tags as ebs_tags
 from dedupe_operator.snapshots.ebs import volumes as ebs_volumes
 from dedupe_operator.snapshots.ebs.client import Ec2, code_of, may_have_acted, provider_errors
-from dedupe_operator.snapshots.ebs.restore import Restoring
-from dedupe_operator.snapshots.provider import Copy, Job, ProviderError, Source
+from dedupe_operator.snapshots.ebs.restore import VolumeRestore
+from dedupe_operator.snapshots.provider import ClaimSource, CopyStatus, Job, ProviderError
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -33,18 +33,22 @@ class EbsProvider:
 
     CreateSnapshot can't be repeated safely, so every snapshot carries the UID of its DedupeSnapshot
     and its partition as tags, and is looked for by them before one is made. After a call whose answer
-    was lost none is made for `settle_seconds`, until AWS surely shows what came of it. An attempt of a
+    was lost none is made for `eventual_consistency_seconds`, until AWS surely shows what came of it. An attempt of a
     call takes at most `answer_seconds`, and each call a few attempts.
     """
 
     takes_checkpoint = False
 
     def __init__(
-        self, api: KubernetesApi, *, answer_seconds: float = 6.0, settle_seconds: float = 30.0
+        self,
+        api: KubernetesApi,
+        *,
+        answer_seconds: float = 6.0,
+        eventual_consistency_seconds: float = 30.0,
     ) -> None:
         self._api = api
         self._ec2 = Ec2(answer_seconds=answer_seconds)
-        self._settle_seconds = settle_seconds
+        self._settle_seconds = eventual_consistency_seconds
         self._asked: dict[tuple[str, int], float] = {}  # when, by the clock that never jumps
 
     @provider_errors()
@@ -61,22 +65,22 @@ class EbsProvider:
         return self._create(job, volume_id)
 
     @provider_errors()
-    def look(self, job: Job) -> Copy:
+    def status(self, job: Job) -> CopyStatus:
         """How the snapshot stands. Once it is complete, one that was made twice is gone, too."""
         client = self._client(job)
         found = self._one(client, job.entry.handle)
         if found is None:
             if self._may_not_be_shown_yet(job):
-                return Copy(usable=False)
+                return CopyStatus(usable=False)
             raise _gone(job)
         if found["State"] == "error":
             message = f"snapshot {job.entry.handle} failed: {found.get('StateMessage') or 'AWS does not say why'}"
             raise ProviderError("SnapshotFailed", message, final=True)
         if found["State"] != "completed":
-            return Copy(usable=False)
+            return CopyStatus(usable=False)
         others = (one["SnapshotId"] for one in self._all(client, job))
         self._delete(client, job, [one for one in others if one != job.entry.handle])
-        return Copy(
+        return CopyStatus(
             usable=True,
             bytes=found.get("FullSnapshotSizeInBytes"),
             volume_size=found["VolumeSize"] * GIB,
@@ -102,20 +106,20 @@ class EbsProvider:
         self._delete(client, job, ours)
 
     @provider_errors()
-    def is_there(self, job: Job) -> bool:
+    def exists(self, job: Job) -> bool:
         """Whether it is complete, and not in the archive, from where no volume can be made at once."""
         found = self._one(self._client(job), job.entry.handle)
         return found is not None and found["State"] == "completed" and not _is_archived(found)
 
     @provider_errors()
-    def source(self, job: Job, claim_name: str) -> Source:
+    def source(self, job: Job, claim_name: str) -> ClaimSource:
         """Make a volume of the snapshot, and a PersistentVolume that is the new claim's alone.
 
         Raises ProviderError, not final, for as long as the volume is being made.
         """
         client = self._client(job)
-        restoring = Restoring(self._api, client, job, claim_name)
-        if made := restoring.made():
+        restore = VolumeRestore(self._api, client, job, claim_name)
+        if made := restore.existing():
             return made
         found = self._one(client, job.entry.handle)
         if found is None:
@@ -123,7 +127,7 @@ class EbsProvider:
         if _is_archived(found):
             message = f"snapshot {job.entry.handle} is in the archive: restore it from there first"
             raise ProviderError("SnapshotArchived", message, final=True)
-        return restoring.make(found)
+        return restore.create(found)
 
     def _client(self, job: Job) -> "EC2Client":
         return self._ec2.client(ebs_tags.settings(job).region)

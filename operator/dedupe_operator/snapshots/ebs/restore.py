@@ -30,7 +30,7 @@ from dedupe_operator.kubernetes.names import (
 from dedupe_operator.snapshots.ebs import tags as ebs_tags
 from dedupe_operator.snapshots.ebs import volumes as ebs_volumes
 from dedupe_operator.snapshots.ebs.client import code_of
-from dedupe_operator.snapshots.provider import Job, ProviderError, Source
+from dedupe_operator.snapshots.provider import ClaimSource, Job, ProviderError
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -50,7 +50,7 @@ _DEFAULT_TYPE: Final = "gp3"
 log = logging.getLogger(__name__)
 
 
-class Restoring:
+class VolumeRestore:
     """One volume on its way from a snapshot to a claim. Each step finds what an earlier call did."""
 
     def __init__(self, api: KubernetesApi, client: "EC2Client", job: Job, claim_name: str) -> None:
@@ -64,12 +64,12 @@ class Restoring:
         of = f"{metadata.namespace}/{claim_name}/{metadata.uid}/{job.entry.handle}/{size}"
         self._name = f"{claim_name}-{sha256(of.encode()).hexdigest()[:12]}"
 
-    def made(self) -> Source | None:
+    def existing(self) -> ClaimSource | None:
         """What an earlier call made, if it came to an end. Raises KubernetesError."""
         volume = self._api.get(PERSISTENT_VOLUMES, None, self._name)
         return _source(volume) if volume else None
 
-    def make(self, snapshot: "SnapshotTypeDef") -> Source:
+    def create(self, snapshot: "SnapshotTypeDef") -> ClaimSource:
         """Raises ProviderError, ClientError, BotoCoreError, KubernetesError."""
         return _source(self._api.apply(self._persistent_volume(self._volume(snapshot))))
 
@@ -221,9 +221,9 @@ class Restoring:
         }
 
 
-def _source(volume: Object) -> Source:
+def _source(volume: Object) -> ClaimSource:
     spec = volume["spec"]
-    return Source(
+    return ClaimSource(
         claim_spec={
             "volumeName": volume["metadata"]["name"],
             "storageClassName": spec.get("storageClassName", ""),

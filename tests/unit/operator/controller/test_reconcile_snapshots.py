@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dedupe_operator import metrics
-from dedupe_operator.controller.reconciler import AT_REST_SECONDS, MOVING_SECONDS
+from dedupe_operator.controller.reconciler import RESYNC_SECONDS, ROLLOUT_POLL_SECONDS
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.worker_client import WorkerRefused
@@ -82,7 +82,7 @@ def test_the_intent_is_on_record_before_the_worker_is_asked(csi: Scene) -> None:
     assert [one["phase"] for one in entries(csi, "s")] == ["Running", "Running"]
     assert entries(csi, "s")[0]["error"] == "later"
     assert csi.cluster.names("VolumeSnapshot") == []
-    assert csi.look() == MOVING_SECONDS
+    assert csi.look() == ROLLOUT_POLL_SECONDS
 
 
 def test_an_operator_killed_after_any_write_comes_to_the_same_end(csi: Scene) -> None:
@@ -285,7 +285,7 @@ def test_of_one_partition_only_that_is_copied(csi: Scene) -> None:
 def test_a_suspended_stream_waits(csi: Scene) -> None:
     csi.cluster.add_stream({**CSI, "spec.suspend": True})
     csi.add_snapshot("s")
-    assert csi.rest() == AT_REST_SECONDS
+    assert csi.rest() == RESYNC_SECONDS
     assert "status" not in csi.snapshot("s")
     csi.cluster.add_stream(CSI)
     csi.rest()

@@ -11,11 +11,11 @@ from dedupe_operator.decide.failover import (
     Outage,
     detachments,
     elsewhere,
-    in_doubt,
     moves,
     outage,
     problem,
-    waits_for_its_volume,
+    unready_on_nodes,
+    waits_for_volume,
     was_fenced,
 )
 from dedupe_operator.kubernetes.names import Object
@@ -69,7 +69,7 @@ def test_a_node_that_is_gone_is_out_since_it_was_missed() -> None:
 def test_only_pods_that_are_not_ready_and_have_a_node_are_in_doubt() -> None:
     pods = {0: pod(0), 1: pod(1, ready=False), 2: pod(2, dying=True)}
     pods[3] = on(None, pod(3, ready=False))
-    assert set(in_doubt(pods)) == {1, 2}
+    assert set(unready_on_nodes(pods)) == {1, 2}
 
 
 def test_a_worker_is_moved_once_its_node_was_out_for_long_enough() -> None:
@@ -120,13 +120,13 @@ def test_a_pod_on_its_way_out_is_moved_as_well() -> None:
 def test_a_pod_waits_for_its_volume_when_its_container_is_not_made(
     one: Object, *, waits: bool
 ) -> None:
-    assert waits_for_its_volume(one, NOW) is waits
+    assert waits_for_volume(one, NOW) is waits
 
 
 def test_a_pod_whose_node_has_not_said_a_word_may_wait_for_its_volume() -> None:
     silent = pod(0, ready=False)
     del silent["status"]["containerStatuses"]
-    assert waits_for_its_volume(silent, NOW)
+    assert waits_for_volume(silent, NOW)
 
 
 def test_volumes_attached_where_their_partition_has_no_pod_are_found() -> None:

@@ -7,8 +7,13 @@ import pytest
 from dedupe_crds.annotations import RestoreRequest
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
 from dedupe_operator.decide import volume_claims as claims
-from dedupe_operator.decide.restore_source import Rung
-from dedupe_operator.decide.volume_claims import ClaimChoice, Trouble, Vacancy, waits_elsewhere
+from dedupe_operator.decide.restore_source import RestoreChoice
+from dedupe_operator.decide.volume_claims import (
+    ClaimChoice,
+    ClaimProblem,
+    RestoreNeed,
+    waits_for_other_class,
+)
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import EARLIER, NOW, claim, partition_status, restore
 
@@ -30,7 +35,7 @@ def choose(
     )
     if isinstance(settled, ClaimChoice):
         return settled
-    return claims.fill(settled, Rung(source=RestoreSource.OUTPUT_TOPIC), NOW)
+    return claims.fill(settled, RestoreChoice(source=RestoreSource.OUTPUT_TOPIC), NOW)
 
 
 def test_a_new_partition_of_a_new_stream_begins_with_nothing() -> None:
@@ -118,15 +123,15 @@ def test_a_claim_that_waits_for_a_class_no_longer_named_is_followed_by_a_new_one
 
 def test_only_a_claim_without_a_volume_and_of_another_class_waits_elsewhere() -> None:
     pending = claim(phase="Pending", class_name="slow")
-    assert waits_elsewhere(pending, "fast")
-    assert not waits_elsewhere(pending, "slow")
-    assert not waits_elsewhere(pending, None)
-    assert not waits_elsewhere(claim(phase="Bound", class_name="slow"), "fast")
+    assert waits_for_other_class(pending, "fast")
+    assert not waits_for_other_class(pending, "slow")
+    assert not waits_for_other_class(pending, None)
+    assert not waits_for_other_class(claim(phase="Bound", class_name="slow"), "fast")
 
 
 def settle(
     *live: Object, recorded: PartitionStatus | None = None, **known: object
-) -> ClaimChoice | Vacancy:
+) -> ClaimChoice | RestoreNeed:
     given: dict[str, Any] = {"class_name": None, "output_created": False, "now": NOW, **known}
     recorded = recorded or partition_status()
     return claims.settle("orders", 0, recorded=recorded, live=live, **given)
@@ -136,8 +141,8 @@ def asked(source: str = "snap", request: str = "1") -> RestoreRequest:
     return RestoreRequest(request=request, partition=0, source=source)
 
 
-def vacancy(settled: ClaimChoice | Vacancy) -> Vacancy:
-    assert isinstance(settled, Vacancy)
+def vacancy(settled: ClaimChoice | RestoreNeed) -> RestoreNeed:
+    assert isinstance(settled, RestoreNeed)
     return settled
 
 
@@ -151,7 +156,7 @@ def test_a_request_is_answered_once_and_stays_answered_by_later_choices() -> Non
     recorded = partition_status(restore=known)
     assert isinstance(settle(claim("orders-0-1"), recorded=recorded, request=asked()), ClaimChoice)
     found = vacancy(settle(recorded=recorded, request=asked()))
-    filled = claims.fill(found, Rung(source=RestoreSource.SNAPSHOT, name="snap"), NOW)
+    filled = claims.fill(found, RestoreChoice(source=RestoreSource.SNAPSHOT, name="snap"), NOW)
     assert filled.restore.request == "1"
     taken = settle(claim("orders-0-2"), recorded=recorded, request=asked())
     assert isinstance(taken, ClaimChoice)
@@ -177,7 +182,7 @@ def test_a_volume_that_a_restore_replaced_is_not_gone_back_to() -> None:
 
 
 def test_an_unusable_volume_is_left_and_its_reason_told() -> None:
-    trouble = Trouble(unusable="is another's")
+    trouble = ClaimProblem(unusable="is another's")
     found = vacancy(settle(claim("orders-0-1"), trouble=trouble))
     assert (found.name, found.reason) == ("orders-0-2", "volume claim orders-0-1 is another's")
 
@@ -201,7 +206,7 @@ def test_a_source_that_failed_is_not_tried_again(
     live: list[Object], name: str, *, keep: bool
 ) -> None:
     recorded = from_snapshot("newest: gone: for good", phase=PartitionPhase.PROVISIONING)
-    trouble = Trouble(source="it is gone", keep_claim=keep)
+    trouble = ClaimProblem(source="it is gone", keep_claim=keep)
     found = vacancy(settle(*live, recorded=recorded, trouble=trouble))
     assert found.name == name
     assert found.reason == "lost"
@@ -214,6 +219,6 @@ def test_a_new_output_topic_holds_nothing_to_rebuild_from() -> None:
             "orders", 0, recorded=None, live=(), class_name=None, output_created=True, now=NOW
         )
     )
-    assert claims.fill(found, Rung(source=RestoreSource.OUTPUT_TOPIC), NOW).restore.source is (
-        RestoreSource.NOTHING
-    )
+    assert claims.fill(
+        found, RestoreChoice(source=RestoreSource.OUTPUT_TOPIC), NOW
+    ).restore.source is (RestoreSource.NOTHING)

@@ -140,7 +140,7 @@ class AwsScene:
     def taken(self, partition: int = 0, **known: object) -> Job:
         """The job of a snapshot that was made and found usable."""
         handle = self.provider.start(self.job(partition))
-        assert self.provider.look(self.job(partition, handle=handle)).usable
+        assert self.provider.status(self.job(partition, handle=handle)).usable
         now = datetime.now(UTC)
         known = {"phase": SnapshotPhase.COMPLETED, "completed": now, "handle": handle, **known}
         return self.job(partition, SNAPSHOT_UID, **known)

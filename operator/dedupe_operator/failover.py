@@ -13,7 +13,8 @@ from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.failover import Detachment, Outage
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import ATTACHMENTS, CLAIMS, NODES, PODS, KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.resources import ATTACHMENTS, CLAIMS, NODES, PODS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

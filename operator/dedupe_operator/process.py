@@ -17,8 +17,9 @@ from dedupe_operator.controller.controller import Controller
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import STREAMS, KubernetesApi, load_client
+from dedupe_operator.kubernetes.api import KubernetesApi, load_client
 from dedupe_operator.kubernetes.leader_election import Leadership
+from dedupe_operator.kubernetes.resources import STREAMS
 from dedupe_operator.kubernetes.watches import make_registry
 from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.worker_client import WorkerClient

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.status.stream import Restore, RestoreSource
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import rollout, volume_expansion
@@ -10,15 +11,15 @@ from dedupe_operator.decide.drift import has_wanted_hash, is_as_wanted, with_wan
 from dedupe_operator.decide.rollout import WorkerState
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import (
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
+from dedupe_operator.kubernetes.resources import (
     CLAIMS,
     PODS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
-    KubernetesApi,
     resource_of,
 )
-from dedupe_operator.kubernetes.names import CONFIG_HASH, STREAM, Object
 from dedupe_operator.resources import (
     admin_secret,
     config_map,

@@ -3,11 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import StreamStatus
 from dedupe_operator.decide.drift import has_wanted_hash
 from dedupe_operator.decide.snapshot_policy import Snapshot
-from dedupe_operator.kubernetes.api import (
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import (
+    FIELD_MANAGER,
+    MANAGED_BY,
+    Object,
+    partition_name,
+    partition_of,
+)
+from dedupe_operator.kubernetes.resources import (
     BUDGETS,
     CLAIMS,
     CONFIG_MAPS,
@@ -18,16 +27,7 @@ from dedupe_operator.kubernetes.api import (
     SERVICES,
     SNAPSHOTS,
     STATEFUL_SETS,
-    KubernetesApi,
     Resource,
-)
-from dedupe_operator.kubernetes.names import (
-    FIELD_MANAGER,
-    MANAGED_BY,
-    STREAM,
-    Object,
-    partition_name,
-    partition_of,
 )
 from dedupe_operator.resources import admin_secret
 from dedupe_operator.snapshots.resource import read_snapshots

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final
 
+from dedupe_crds.annotations import PAUSE
 from dedupe_crds.manifest import ManifestError, parse_manifest
 from dedupe_crds.spec.store import SnapshotProvider
 from dedupe_crds.spec.stream import DedupeStream
@@ -24,8 +25,9 @@ from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.partition_status import PartitionView, status_of
 from dedupe_operator.decide.stream_status import assemble, condition_events
 from dedupe_operator.failover import Failover
-from dedupe_operator.kubernetes.api import CLAIMS, STREAMS, KubernetesApi
-from dedupe_operator.kubernetes.names import PAUSE, Object
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import CLAIMS, STREAMS
 from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.reconcile_requests import ReconcileRequests
 from dedupe_operator.resources import admin_secret

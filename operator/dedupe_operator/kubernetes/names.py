@@ -3,20 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import GROUP
 
 Object = dict[str, Any]
 """A Kubernetes object, as JSON."""
 
 FIELD_MANAGER: Final = "dedupestream-operator"
-STREAM: Final = f"{GROUP}/stream"
-PARTITION: Final = f"{GROUP}/partition"
-
-PAUSE: Final = f"{GROUP}/pause-reconciliation"
-RESTART: Final = f"{GROUP}/restart"
 WANTED_HASH: Final = f"{GROUP}/wanted-hash"
 CONFIG_HASH: Final = f"{GROUP}/config-hash"
 
+SNAPSHOT_UID: Final = f"{GROUP}/snapshot-uid"
+"""On a copy: the UID of the DedupeSnapshot it belongs to."""
 SCHEDULED: Final = f"{GROUP}/scheduled"
 COPIES: Final = f"{GROUP}/copies"
 """The finalizer of a DedupeSnapshot whose copies are kept outside of the cluster."""

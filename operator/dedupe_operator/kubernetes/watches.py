@@ -5,10 +5,11 @@ from typing import Any, Final
 
 import kopf
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import GROUP, VERSION
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY, STREAM
+from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY
 from dedupe_operator.output_conflicts import OutputConflicts
 
 # A watch that died without a word is opened anew after this long; until then streams are looked at by the clock.

@@ -1,7 +1,8 @@
 """A drained node takes one partition of a stream at a time."""
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_operator.kubernetes.names import STREAM, Object
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import metadata
 
 

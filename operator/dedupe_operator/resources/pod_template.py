@@ -4,15 +4,10 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from dedupe_crds.annotations import RESTART, STREAM
 from dedupe_crds.quantity import MIB
 from dedupe_crds.spec.stream import DedupeStream, Spec
-from dedupe_operator.kubernetes.names import (
-    CONFIG_HASH,
-    RESTART,
-    STREAM,
-    Object,
-    partition_labels,
-)
+from dedupe_operator.kubernetes.names import CONFIG_HASH, Object, partition_labels
 from dedupe_operator.resources import admin_secret, config_map, service_account
 
 CONTAINER: Final = "worker"

@@ -1,7 +1,8 @@
 """A partition's stable address."""
 
+from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_operator.kubernetes.names import PARTITION, STREAM, Object
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import metadata
 
 

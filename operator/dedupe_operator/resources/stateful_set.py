@@ -1,7 +1,8 @@
 """One partition's worker: a StatefulSet of one replica."""
 
+from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_operator.kubernetes.names import PARTITION, STREAM, Object, partition_name
+from dedupe_operator.kubernetes.names import Object, partition_name
 from dedupe_operator.resources import metadata, pod_template
 from dedupe_operator.resources.pod_template import WorkerRelease
 

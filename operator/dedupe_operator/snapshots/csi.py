@@ -1,17 +1,14 @@
 """VolumeSnapshots: copies that the cluster's own storage driver makes and keeps."""
 
-from typing import Final
-
 from dedupe_crds.quantity import parse_size
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.snapshot import KIND
-from dedupe_operator.decide.stamp import checkpoint_annotations
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import VOLUME_SNAPSHOTS, KubernetesApi
-from dedupe_operator.kubernetes.names import Object, partition_labels
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import SNAPSHOT_UID, Object, partition_labels
+from dedupe_operator.kubernetes.resources import VOLUME_SNAPSHOTS
+from dedupe_operator.snapshots.metadata import checkpoint_annotations
 from dedupe_operator.snapshots.provider import ClaimSource, CopyStatus, Job, ProviderError
-
-SNAPSHOT_UID: Final = "dedupestream.io/snapshot-uid"
 
 
 class CsiProvider:

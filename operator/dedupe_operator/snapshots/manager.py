@@ -23,7 +23,8 @@ from dedupe_operator.decide.snapshot_policy import (
 )
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import SNAPSHOTS, KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.resources import SNAPSHOTS
 from dedupe_operator.snapshots.resource import SnapshotWriter, read_snapshots
 from dedupe_operator.snapshots.runner import SnapshotRunner, is_unheld
 

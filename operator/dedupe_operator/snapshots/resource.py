@@ -9,8 +9,9 @@ from dedupe_crds.spec.stream import API_VERSION, DedupeStream
 from dedupe_crds.status.snapshot import KIND, SnapshotSpec, SnapshotStatus
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import SNAPSHOTS, KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import COPIES, SCHEDULED, Object, stream_labels
+from dedupe_operator.kubernetes.resources import SNAPSHOTS
 
 
 def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:

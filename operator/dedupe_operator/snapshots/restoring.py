@@ -17,7 +17,7 @@ from dedupe_operator.decide import volume_claims as claims
 from dedupe_operator.decide.restore_source import Candidate, RestoreChoice, choose_source
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.decide.volume_claims import ClaimChoice, ClaimProblem, RestoreNeed
-from dedupe_operator.kubernetes.api import CLAIMS
+from dedupe_operator.kubernetes.resources import CLAIMS
 from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError
 from dedupe_operator.snapshots.runner import job_for
 from dedupe_operator.snapshots.s3 import failed_restore

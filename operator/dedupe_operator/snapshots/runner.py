@@ -19,7 +19,7 @@ from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide.rounding import rounded_size
 from dedupe_operator.decide.snapshot_policy import Snapshot, next_snapshot
 from dedupe_operator.decide.stream_status import StreamEvent
-from dedupe_operator.kubernetes.api import CLAIMS
+from dedupe_operator.kubernetes.resources import CLAIMS
 from dedupe_operator.snapshots.metadata import with_checkpoint
 from dedupe_operator.snapshots.provider import Job, Provider, ProviderError
 from dedupe_operator.snapshots.resource import SnapshotWriter

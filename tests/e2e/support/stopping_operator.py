@@ -10,8 +10,9 @@ from threading import RLock
 from typing import Final
 
 from dedupe_operator import process
-from dedupe_operator.kubernetes.api import KubernetesApi, Resource
+from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import Resource
 from dedupe_operator.worker_client import WorkerClient
 
 STOPPED: Final = 86

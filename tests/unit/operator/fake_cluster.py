@@ -7,18 +7,18 @@ from hashlib import sha256
 from typing import Any
 
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import (
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import (
     CLAIMS,
     EVENTS,
     PODS,
     STATEFUL_SETS,
     STREAMS,
     VOLUME_SNAPSHOTS,
-    KubernetesApi,
     Resource,
     resource_of,
 )
-from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import NAMESPACE, NODE, NOW, STREAM, node, raw_stream
 
 Address = tuple[str, str]

@@ -15,8 +15,8 @@ from dedupe_operator.controller.reconciler import (
     ROLLOUT_POLL_SECONDS,
 )
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import NODES, Resource
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import NODES, Resource
 from tests.unit.operator.objects import (
     NAMESPACE,
     NODE,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import ClientError
 
 from dedupe_crds.quantity import GIB
-from dedupe_operator.kubernetes.api import PERSISTENT_VOLUMES, KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.resources import PERSISTENT_VOLUMES
 from dedupe_operator.snapshots.ebs import tags as ebs_tags
 from dedupe_operator.snapshots.ebs import volumes as ebs_volumes
 from dedupe_operator.snapshots.ebs.client import Ec2, code_of, may_have_acted, provider_errors

@@ -10,23 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.quantity import GIB, parse_size
 from dedupe_crds.spec.store import ReclaimPolicy
-from dedupe_operator.kubernetes.api import (
-    CLAIMS,
-    NODES,
-    PERSISTENT_VOLUMES,
-    STORAGE_CLASSES,
-    KubernetesApi,
-)
+from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import (
     FIELD_MANAGER,
     MANAGED_BY,
-    STREAM,
     Object,
     partition_labels,
     partition_of,
 )
+from dedupe_operator.kubernetes.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from dedupe_operator.snapshots.ebs import tags as ebs_tags
 from dedupe_operator.snapshots.ebs import volumes as ebs_volumes
 from dedupe_operator.snapshots.ebs.client import code_of

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.store import EbsSnapshots
 from dedupe_crds.spec.stream import GROUP
+from dedupe_operator.kubernetes.names import SNAPSHOT_UID
 from dedupe_operator.snapshots.provider import Job
 
 if TYPE_CHECKING:
@@ -15,9 +17,6 @@ if TYPE_CHECKING:
         VolumeTypeDef,
     )
 
-SNAPSHOT_UID: Final = f"{GROUP}/snapshot-uid"
-PARTITION: Final = f"{GROUP}/partition"
-STREAM: Final = f"{GROUP}/stream"
 CLAIM: Final = f"{GROUP}/claim"
 
 

@@ -9,8 +9,8 @@ from dedupe_operator.controller.reconciler import (
     ROLLOUT_POLL_SECONDS,
 )
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import STREAMS
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import STREAMS
 from tests.unit.operator.objects import NAMESPACE, STREAM, worker_status
 from tests.unit.operator.scene import Scene
 

@@ -5,8 +5,8 @@ from base64 import b64decode
 import pytest
 
 from dedupe_crds.quantity import GIB
-from dedupe_operator.kubernetes.api import resource_of
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import resource_of
 from dedupe_operator.resources import (
     admin_secret,
     config_map,

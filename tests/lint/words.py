@@ -93,7 +93,7 @@ def _phrases(checkout: Checkout, rules: Rules) -> Iterator[Finding]:
             if exemption:
                 needed.add(exemption)
                 continue
-            found = " ".join(match.group().split())
+            found = re.sub(_GAP, " ", match.group())
             yield text.finding(match.start(), f'"{found}": write {phrase.write} ({phrase.why})')
     for exemption in rules.exemptions:
         if exemption not in needed:

@@ -7,9 +7,10 @@ from pydantic import Field, StrictBool, StrictInt, ValidationError
 
 from dedupe_crds.base import Model
 from dedupe_crds.names import ObjectName
+from dedupe_crds.spec.stream import GROUP
 
-RECONCILE: Final = "dedupestream.io/reconcile"
-RESTORE: Final = "dedupestream.io/restore"
+RECONCILE: Final = f"{GROUP}/reconcile"
+RESTORE: Final = f"{GROUP}/restore"
 OUTPUT_TOPIC: Final = "OutputTopic"
 
 _Partition = Annotated[StrictInt, Field(ge=0, le=65535)]
@@ -58,3 +59,11 @@ def _read(model: type[_Model], text: str | None) -> _Model | None:
         return model.model_validate_json(text)
     except ValidationError:
         return None
+
+
+STREAM: Final = f"{GROUP}/stream"
+"""Label of every object of a stream."""
+PARTITION: Final = f"{GROUP}/partition"
+"""Label of every object of one partition."""
+PAUSE: Final = f"{GROUP}/pause-reconciliation"
+RESTART: Final = f"{GROUP}/restart"

@@ -13,11 +13,12 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 from pydantic import ValidationError
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound, PluginError, WorkerRefused
-from dedupe_kubectl.objects import STREAM_LABEL, Object
+from dedupe_kubectl.objects import Object
 
 FIELD_MANAGER: Final = "kubectl-dedupe"
 PARALLEL_CALLS: Final = 16
@@ -92,7 +93,7 @@ class Api:
 
     def pods(self, namespace: str, stream: str) -> list[Object]:
         """The pods of a stream's workers."""
-        selector = f"{STREAM_LABEL}={stream},app.kubernetes.io/component=worker"
+        selector = f"{STREAM}={stream},app.kubernetes.io/component=worker"
         return self._items(
             f"/api/v1/namespaces/{namespace}/pods", f"list pods {_where(namespace)}", selector
         )

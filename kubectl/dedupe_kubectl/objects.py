@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from dedupe_crds.annotations import PARTITION, PAUSE
 from dedupe_crds.formatting import ranges
-from dedupe_crds.spec.stream import GROUP
 from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
 from dedupe_kubectl.errors import PluginError
 
@@ -16,11 +16,7 @@ Object = dict[str, Any]
 """A Kubernetes object, as JSON."""
 _Status = TypeVar("_Status", bound=BaseModel)
 
-PAUSE: Final = f"{GROUP}/pause-reconciliation"
 PAUSED: Final = f"the annotation {PAUSE} keeps the operator off it"
-RESTART: Final = f"{GROUP}/restart"
-STREAM_LABEL: Final = f"{GROUP}/stream"
-PARTITION_LABEL: Final = f"{GROUP}/partition"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +132,7 @@ def _topic(spec: Object, side: str) -> str:
 
 
 def _partition_label(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(PARTITION_LABEL, ""))
+    return str((pod["metadata"].get("labels") or {}).get(PARTITION, ""))
 
 
 def _spec_changes(metadata: Object) -> list[datetime]:

@@ -9,15 +9,19 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, model_validator
 
 from dedupe_crds.base import Model
-from dedupe_crds.names import StreamName
 from dedupe_crds.quantity import MIB
 from dedupe_crds.rules import never_changes, rule
-from dedupe_crds.spec.store import (
-    TABLE_BYTES_CEL,
-    Snapshots,
-    Storage,
-    Store,
-    slot_bytes,
+from dedupe_crds.spec.inverse_bloom import TABLE_BYTES_CEL, table_bytes, table_fits_cel
+from dedupe_crds.spec.metadata import Metadata
+from dedupe_crds.spec.snapshots import Snapshots
+from dedupe_crds.spec.store import Storage, Store
+from dedupe_crds.spec.topic_names import (
+    OWN_TOPIC,
+    OWNERS_TOPIC,
+    has_owners_topic,
+    is_own_topic,
+    own_topic_cel,
+    owners_topic_cel,
 )
 from dedupe_crds.spec.topics import (
     Conflicts,
@@ -37,92 +41,10 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "DedupeStream"
 
-# What the API server adds to metadata, and `kubectl get -o yaml` shows: nothing of the user's.
-_API_SERVER_METADATA = frozenset(
-    {
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generateName",
-        "generation",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-    }
-)
-
-
-def _table_bytes(store: Store, duplicates: Duplicates, conflicts: Conflicts) -> float:
-    """What a table of fixed size takes at least; 0 where there is none."""
-    table = store.inverse_bloom
-    return table.least_bytes(slot_bytes(duplicates, conflicts)) if table else 0.0
-
-
-def _table_fits(times: float) -> str:
-    """CEL for: the volume has so many times what a table of fixed size takes at least."""
-    return (
-        "!has(self.store.inverseBloom) || !isQuantity(string(self.storage.size)) || "
-        f"quantity(string(self.storage.size)).asApproximateFloat() >= {times} * {TABLE_BYTES_CEL}"
-    )
-
-
 _OTHER_ID = (
     "make another stream with an output topic of its own instead, and bring past ids along by "
     "`dedupe bootstrap` (docs/bootstrap.md)"
 )
-_OWN_TOPIC = "must differ from spec.input.topic, spec.output.topic, and that with -filters or -owners behind it"
-
-
-def _own_topic_cel(field: str) -> str:
-    return (
-        f"!has(self.{field}.topic) || !(self.{field}.topic in [self.input.topic, self.output.topic, "
-        "self.output.topic + '-filters', self.output.topic + '-owners'])"
-    )
-
-
-def _is_own_topic(topic: str | None, source: Input, target: Output) -> bool:
-    notes = (f"{target.topic}-filters", f"{target.topic}-owners")
-    return topic not in (source.topic, target.topic, *notes)
-
-
-_OWNERS = (
-    "writes to spec.output.topic with -owners behind it, which must have at most 249 characters and "
-    "differ from spec.input.topic"
-)
-
-
-def _owners_topic_cel(field: str) -> str:
-    return (
-        f"!has(self.{field}.topic) || size(self.output.topic) <= 242 && "
-        "self.output.topic + '-owners' != self.input.topic"
-    )
-
-
-def _has_owners_topic(topic: str | None, source: Input, target: Output) -> bool:
-    return topic is None or (len(target.topic) <= 242 and f"{target.topic}-owners" != source.topic)
-
-
-class Metadata(Model):
-    """The object's metadata, as far as it concerns a stream."""
-
-    name: StreamName = Field(
-        description="Name of the stream: lower-case letters, digits and '-', at most 46."
-    )
-    namespace: Annotated[str, Field(min_length=1, max_length=63)] = Field(
-        default="default", description="Namespace of the stream, its Secret and its workers."
-    )
-    labels: dict[str, str] = Field(default={}, description="Labels of the object.")
-    annotations: dict[str, str] = Field(default={}, description="Annotations of the object.")
-    uid: str | None = Field(default=None, description="Given by the API server.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_the_api_server_adds(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if name not in _API_SERVER_METADATA}
 
 
 class Spec(Model):
@@ -193,68 +115,68 @@ class Spec(Model):
         "output",
         "duplicates",
         below="topic",
-        cel=_own_topic_cel("duplicates"),
-        says=_OWN_TOPIC,
+        cel=own_topic_cel("duplicates"),
+        says=OWN_TOPIC,
     )
     @staticmethod
     def _duplicates_have_their_own_topic(
         source: Input, target: Output, duplicates: Duplicates
     ) -> bool:
-        return _is_own_topic(duplicates.topic, source, target)
+        return is_own_topic(duplicates.topic, source, target)
 
     @rule(
         "input",
         "output",
         "conflicts",
         below="topic",
-        cel=_own_topic_cel("conflicts"),
-        says=_OWN_TOPIC,
+        cel=own_topic_cel("conflicts"),
+        says=OWN_TOPIC,
     )
     @staticmethod
     def _conflicts_have_their_own_topic(
         source: Input, target: Output, conflicts: Conflicts
     ) -> bool:
-        return _is_own_topic(conflicts.topic, source, target)
+        return is_own_topic(conflicts.topic, source, target)
 
     @rule(
         "input",
         "output",
         "duplicates",
         below="policy",
-        cel=_owners_topic_cel("duplicates"),
-        says=_OWNERS,
+        cel=owners_topic_cel("duplicates"),
+        says=OWNERS_TOPIC,
     )
     @staticmethod
     def _owners_have_a_topic_to_tell_of_duplicates(
         source: Input, target: Output, duplicates: Duplicates
     ) -> bool:
-        return _has_owners_topic(duplicates.topic, source, target)
+        return has_owners_topic(duplicates.topic, source, target)
 
     @rule(
         "input",
         "output",
         "conflicts",
         below="policy",
-        cel=_owners_topic_cel("conflicts"),
-        says=_OWNERS,
+        cel=owners_topic_cel("conflicts"),
+        says=OWNERS_TOPIC,
     )
     @staticmethod
     def _owners_have_a_topic_to_tell_of_conflicts(
         source: Input, target: Output, conflicts: Conflicts
     ) -> bool:
-        return _has_owners_topic(conflicts.topic, source, target)
+        return has_owners_topic(conflicts.topic, source, target)
 
     @rule(
         "input",
         "output",
         "late",
         below="topic",
-        cel=_own_topic_cel("late"),
-        says=_OWN_TOPIC,
+        cel=own_topic_cel("late"),
+        says=OWN_TOPIC,
     )
     @staticmethod
     def _late_messages_have_their_own_topic(source: Input, target: Output, late: Late) -> bool:
-        return _is_own_topic(late.topic, source, target)
+        return is_own_topic(late.topic, source, target)
 
     @rule(
         "store",
@@ -276,14 +198,14 @@ class Spec(Model):
         "conflicts",
         "storage",
         below="size",
-        cel=_table_fits(1.25),
+        cel=table_fits_cel(1.25),
         says="must be at least 1.25 times what spec.store.inverseBloom takes, or the volume would run full",
     )
     @staticmethod
     def _volume_holds_the_table(
         store: Store, duplicates: Duplicates, conflicts: Conflicts, storage: Storage
     ) -> bool:
-        return storage.size >= 1.25 * _table_bytes(store, duplicates, conflicts)
+        return storage.size >= 1.25 * table_bytes(store.inverse_bloom, duplicates, conflicts)
 
     @rule(
         "store",
@@ -310,7 +232,7 @@ class Spec(Model):
         "conflicts",
         "storage",
         "snapshots",
-        cel=f"!has(self.snapshots) || {_table_fits(2.25)}",
+        cel=f"!has(self.snapshots) || {table_fits_cel(2.25)}",
         says="needs spec.storage.size to be at least 2.25 times what spec.store.inverseBloom takes: a "
         "volume holds the newest checkpoint beside the store",
     )
@@ -322,7 +244,7 @@ class Spec(Model):
         storage: Storage,
         snapshots: Snapshots | None,
     ) -> bool:
-        held = _table_bytes(store, duplicates, conflicts)
+        held = table_bytes(store.inverse_bloom, duplicates, conflicts)
         return snapshots is None or storage.size >= 2.25 * held
 
     @rule(
@@ -343,13 +265,13 @@ class Spec(Model):
         store: Store, duplicates: Duplicates, conflicts: Conflicts, worker: Worker
     ) -> bool:
         limit = worker.resources.memory_limit
-        held = _table_bytes(store, duplicates, conflicts)
+        held = table_bytes(store.inverse_bloom, duplicates, conflicts)
         return store.inverse_bloom is None or limit is None or limit >= held + 96 * MIB
 
     @property
     def table_bytes(self) -> float:
         """What the table of a partition takes at least; 0 with a store of another type."""
-        return _table_bytes(self.store, self.duplicates, self.conflicts)
+        return table_bytes(self.store.inverse_bloom, self.duplicates, self.conflicts)
 
 
 class DedupeStream(Model):

@@ -10,7 +10,7 @@ from dedupe_crds.base import Model
 from dedupe_crds.names import StreamName
 from dedupe_crds.quantity import ByteSize, Duration
 from dedupe_crds.rules import never_changes
-from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.stream import Count, keyed_by
 
 KIND = "DedupeSnapshot"

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from dedupe_crds.annotations import PAUSE
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition
 from dedupe_kubectl.api import INSTALL, Api
 from dedupe_kubectl.errors import Forbidden
-from dedupe_kubectl.objects import PAUSE, Object, Stream, is_ready
+from dedupe_kubectl.objects import Object, Stream, is_ready
 from dedupe_kubectl.stream_view import Look, look_at
 
 _PATIENCE: Final = timedelta(minutes=1)

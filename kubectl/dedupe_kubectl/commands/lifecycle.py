@@ -7,12 +7,12 @@ from typing import Protocol
 
 from rich.console import Console
 
+from dedupe_crds.annotations import RESTART
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import PartitionPhase
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.objects import (
     PAUSED,
-    RESTART,
     Object,
     Stream,
     by_partition,

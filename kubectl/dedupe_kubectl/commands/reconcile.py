@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dedupe_crds.annotations import RECONCILE, ReconcileRequest
-from dedupe_crds.formatting import ranges
+from dedupe_crds.formatting import count, ranges
 from dedupe_crds.status.stream import Comparison
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
@@ -15,7 +15,6 @@ from dedupe_kubectl.objects import Stream, read_stream
 from dedupe_kubectl.stream_view import Look, look_at
 from dedupe_kubectl.tables import print_table, table
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
-from dedupe_kubectl.words import count
 
 
 def reconcile(

@@ -7,6 +7,7 @@ from datetime import datetime
 from rich.console import Console
 
 from dedupe_crds.annotations import OUTPUT_TOPIC, RESTORE, RestoreRequest, restore_request
+from dedupe_crds.formatting import count, duration
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import PartitionStatus
 from dedupe_kubectl.api import Api
@@ -15,7 +16,6 @@ from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream
 from dedupe_kubectl.rows import arrived, seconds
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
-from dedupe_kubectl.words import count, duration
 
 
 @dataclass(frozen=True, kw_only=True)

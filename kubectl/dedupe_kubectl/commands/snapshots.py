@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.console import Console
 
+from dedupe_crds.formatting import size
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.snapshot import KIND, PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Object, read_status, read_stream
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
-from dedupe_kubectl.words import size
 
 
 @dataclass(frozen=True, kw_only=True)

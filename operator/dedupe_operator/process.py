@@ -1,4 +1,7 @@
-"""The operator as a process: stands by, leads, and ends when it no longer does."""
+"""Run the operator process: wait for the Lease, lead, and exit when the Lease is lost.
+
+The command line calls `run_operator`. It builds all parts and passes the clock down.
+"""
 
 import logging
 import os
@@ -32,10 +35,10 @@ log = logging.getLogger(__name__)
 
 
 def run_operator(config: OperatorConfig) -> None:
-    """Run until SIGTERM or SIGINT. Raises KubernetesError if there is no cluster to work in.
+    """Run until SIGTERM or SIGINT. Raises KubernetesError without a usable cluster.
 
-    A leader that lost its Lease ends the process at once, without another write; Kubernetes starts it again, as
-    a stand-by.
+    A leader that lost its Lease exits the process at once, without another write; Kubernetes restarts it as a
+    stand-by.
     """
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -50,11 +53,11 @@ def run_operator(config: OperatorConfig) -> None:
     controller = Controller(reconciler.reconcile, threads=_THREADS, lost=_end)
     health.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)
     leadership.start()
-    log.info("%s stands by", config.identity)
+    log.info("%s waits for the Lease", config.identity)
     while not leadership.acquired.wait(_POLL_SECONDS):
         if stop.is_set():
             return
-    log.info("%s leads", config.identity)
+    log.info("%s is the leader", config.identity)
     _record_outputs(api, output_conflicts, config)
     controller.start()
     kopf.run(
@@ -71,7 +74,7 @@ def run_operator(config: OperatorConfig) -> None:
 def _record_outputs(
     api: KubernetesApi, output_conflicts: OutputConflicts, config: OperatorConfig
 ) -> None:
-    """Know all outputs ahead of the first look, or a younger stream could be looked at too early."""
+    """Record all outputs before the first reconcile, so that an older stream always wins."""
     for namespace in config.namespaces or (None,):
         for stream in api.find(STREAMS, namespace):
             metadata = stream["metadata"]
@@ -82,11 +85,11 @@ def _check_installed(api: KubernetesApi) -> None:
     if not api.serves(API_VERSION):
         raise KubernetesError(
             "NotInstalled",
-            f"the cluster does not know {PLURAL} ({API_VERSION}): install the CustomResourceDefinition, which the "
-            "chart does with crds.install=true",
+            f"the cluster does not serve {PLURAL} ({API_VERSION}): install the CustomResourceDefinition, for example "
+            "with the chart value crds.install=true",
         )
 
 
 def _end() -> None:
-    log.error("another operator may lead now; this one ends")
+    log.error("the Lease is lost: another operator may be the leader; this process exits")
     os._exit(_LOST_EXIT_CODE)

@@ -1,4 +1,7 @@
-"""Reconciles that a user asked for: one partition at a time, so that the others go on."""
+"""Pass a user's reconcile request to workers, one partition at a time.
+
+The reconciler calls it once a pass. The other partitions continue to process messages meanwhile.
+"""
 
 from typing import Final
 
@@ -13,58 +16,62 @@ _REQUEUE_SECONDS: Final = 2.0
 
 
 class ReconcileRequests:
-    """Passes requests on to workers, which remember what they were asked and what came of it."""
+    """Passes requests to workers. A worker remembers its last request and the result."""
 
     def __init__(self, workers: WorkerClient) -> None:
         self._workers = workers
 
     def act(self, context: ReconcileContext, result: ReconcileResult) -> None:
-        """Go on with the request in the stream's annotations, if there is one."""
+        """Continue the request in the stream's annotations, if there is one."""
         request = reconcile_request(context.stream.metadata.annotations)
         if request is None or context.stream.spec.suspend:
             return
-        self._tell_done(context, result, request)
-        open_ones = [one for one in context.partitions if not _is_done(context, one, request)]
-        open_ones = [
-            one for one in open_ones if not request.partitions or one in request.partitions
+        self._report_finished(context, result, request)
+        unfinished = [
+            partition
+            for partition in context.partitions
+            if not _is_done(context, partition, request)
+            and (not request.partitions or partition in request.partitions)
         ]
-        if not open_ones:
+        if not unfinished:
             return
         result.requeue_within(_REQUEUE_SECONDS)
-        partition = open_ones[0]
+        partition = unfinished[0]
         worker = context.workers.get(partition)
         if worker is None or _request_of(worker) == request.request:
-            return  # it starts, or is at it
+            return  # it starts, or works on this request
         body = {"request": request.request, "full": request.full}
         try:
             pod = context.observed.pods.get(partition)
             self._workers.post(pod, "/reconcile", body, context.admin_token)
         except WorkerRefused as error:
-            problem = Problem(reason=error.reason, message=f"reconcile as asked: {error}")
+            problem = Problem(
+                reason=error.reason, message=f"the requested reconcile was refused: {error}"
+            )
             result.partition_problems.setdefault(partition, problem)
             return
-        what = "its whole store" if request.full else "the tail"
-        message = f"Partition {partition} compares {what} with the output topic, as asked."
-        result.events.append(StreamEvent(reason="ReconcileAsked", message=message))
+        what = "a full reconcile" if request.full else "a reconcile of the tail"
+        message = f"Partition {partition} started {what} with the output topic, as requested."
+        result.events.append(StreamEvent(reason="StoreReconcileStarted", message=message))
 
-    def _tell_done(
+    def _report_finished(
         self, context: ReconcileContext, result: ReconcileResult, request: ReconcileRequest
     ) -> None:
         for partition, worker in context.workers.items():
-            said = worker.comparison if worker else None
-            if said is None or not said.done or said.request != request.request:
+            answer = worker.comparison if worker else None
+            if answer is None or not answer.done or answer.request != request.request:
                 continue
             if _is_on_record(context, partition, request):
                 continue
             message = (
-                f"Partition {partition} is reconciled: {said.records} output records read, {said.added} ids added, "
-                f"{said.removed} removed, {said.aged_out} aged out before, {said.unverifiable} not verifiable."
+                f"Partition {partition} is reconciled: {answer.records} output records read, {answer.added} ids added, "
+                f"{answer.removed} removed, {answer.aged_out} aged out before, {answer.unverifiable} not verifiable."
             )
-            if said.error:
-                message = f"Partition {partition} could not be reconciled as asked: {said.error}"
-            warning = said.error is not None
+            if answer.error:
+                message = f"The requested reconcile of partition {partition} failed: {answer.error}"
+            warning = answer.error is not None
             result.events.append(
-                StreamEvent(reason="ReconcileDone", message=message, warning=warning)
+                StreamEvent(reason="StoreReconcileFinished", message=message, warning=warning)
             )
 
 

@@ -1,8 +1,11 @@
-"""What the operator says of a stream, written when there is something to say."""
+"""Read and write a stream's status, and emit its events.
 
-import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
+The reconciler keeps one `StatusWriter` for each stream. An idle stream causes no writes.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from time import monotonic
 from typing import Final
 
 from pydantic import ValidationError
@@ -14,11 +17,11 @@ from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
 
-_FIGURES_EVERY_SECONDS: Final = 60.0
+_NUMBERS_EVERY_SECONDS: Final = 60.0
 
 
 def read_status(raw: Object) -> StreamStatus:
-    """The status of a stream as it stands; an empty one if another version wrote what can't be read."""
+    """Return a stream's status; an empty one if another version wrote it and it can't be read."""
     try:
         return StreamStatus.model_validate(raw.get("status") or {})
     except ValidationError:
@@ -26,26 +29,40 @@ def read_status(raw: Object) -> StreamStatus:
 
 
 class StatusWriter:
-    """Writes one stream's status and events."""
+    """Writes one stream's status and events.
 
-    def __init__(self, api: KubernetesApi) -> None:
+    `clock` returns seconds and never goes backward; `now` returns the time of day in UTC.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        now: Callable[[], datetime],
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._api = api
-        self._figures_at = float("-inf")
+        self._clock = clock
+        self._now = now
+        self._numbers_at = float("-inf")
 
     def write(self, raw: Object, old: StreamStatus, new: StreamStatus) -> None:
-        """Write a status that says something new; mere figures once a minute. Raises KubernetesError."""
+        """Write a changed status; at most once a minute if only numbers changed.
+
+        Raises KubernetesError.
+        """
         if new == old:
             return
-        now = time.monotonic()
-        if differs_only_in_numbers(old, new) and now - self._figures_at < _FIGURES_EVERY_SECONDS:
+        now = self._clock()
+        if differs_only_in_numbers(old, new) and now - self._numbers_at < _NUMBERS_EVERY_SECONDS:
             return
-        self._figures_at = now
+        self._numbers_at = now
         metadata = raw["metadata"]
         self._api.apply(
             {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
-                # With the UID, the status of a stream deleted meanwhile does not go to its namesake.
+                # The UID prevents that a status is written to a new stream of the same name.
                 "metadata": {name: metadata[name] for name in ("name", "namespace", "uid")},
                 "status": new.model_dump(mode="json", by_alias=True, exclude_none=True),
             },
@@ -53,17 +70,17 @@ class StatusWriter:
         )
 
     def emit(self, raw: Object, events: Sequence[StreamEvent]) -> None:
-        """Send events. One that can't be sent is no reason to stop: the status says the same."""
+        """Create events. An error ends it silently: the status carries the same information."""
         for event in events:
             try:
-                self._api.create(_event(raw, event))
+                self._api.create(_event(raw, event, self._now()))
             except KubernetesError:
                 return
 
 
-def _event(raw: Object, event: StreamEvent) -> Object:
+def _event(raw: Object, event: StreamEvent, now: datetime) -> Object:
     metadata = raw["metadata"]
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -81,7 +98,7 @@ def _event(raw: Object, event: StreamEvent) -> Object:
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": FIELD_MANAGER,
         "reportingInstance": FIELD_MANAGER,
-        "firstTimestamp": now,
-        "lastTimestamp": now,
+        "firstTimestamp": time,
+        "lastTimestamp": time,
         "count": 1,
     }

@@ -1,1 +1,1 @@
-"""What to do, from what is: values in, values out, the clock an argument."""
+"""Decisions of the operator as pure functions: values in, values out, the clock an argument."""

@@ -1,4 +1,7 @@
-"""The API server, as far as the operator needs it: plain JSON objects in and out, every call bounded in time."""
+"""Client of the API server: plain JSON objects in and out, every call with a timeout.
+
+All reads and writes of the operator pass through `KubernetesApi`.
+"""
 
 import json
 import logging
@@ -24,9 +27,9 @@ log = logging.getLogger(__name__)
 
 
 def load_client() -> client.ApiClient:
-    """A client with the pod's own credentials, or with KUBECONFIG outside of a cluster.
+    """Return a client with the pod's credentials, or with KUBECONFIG outside of a cluster.
 
-    Raises KubernetesError if there are neither.
+    Raises KubernetesError without either.
     """
     configuration = client.Configuration()
     try:
@@ -40,14 +43,14 @@ def load_client() -> client.ApiClient:
 
 
 class KubernetesApi:
-    """Reads and writes. `before_write` is called ahead of each write, and may raise to forbid it."""
+    """Reads and writes. `before_write` is called before each write; it raises to forbid it."""
 
     def __init__(self, api_client: client.ApiClient, before_write: Callable[[], None]) -> None:
         self._client = api_client
         self._before_write = before_write
 
     def serves(self, api_version: str) -> bool:
-        """Whether the API server knows an API. Raises KubernetesError."""
+        """Return whether the API server serves an API version. Raises KubernetesError."""
         status, text = self._exchange("GET", f"/apis/{api_version}", [], None, _JSON)
         if status not in {200, 404}:
             message = _message(text)
@@ -55,7 +58,7 @@ class KubernetesApi:
         return status == 200
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
-        """One object, None if there is none of that name. Raises KubernetesError."""
+        """Return one object, None if it does not exist. Raises KubernetesError."""
         try:
             return self._call("GET", resource, resource.path(namespace, name))
         except KubernetesError as error:
@@ -71,17 +74,17 @@ class KubernetesApi:
         labels: str | None = None,
         fields: str | None = None,
     ) -> list[Object]:
-        """All objects that a selector matches. Raises KubernetesError."""
+        """Return all objects that a selector matches. Raises KubernetesError."""
         query = [("labelSelector", labels)] if labels else []
         query += [("fieldSelector", fields)] if fields else []
         items = self._call("GET", resource, resource.path(namespace), query)["items"]
-        # In a list, the API server leaves out of each item what the list itself says.
+        # In a list, the API server omits from each item what the list itself states.
         return [
             {"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in items
         ]
 
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
-        """Server-side apply: own exactly the fields given. Raises KubernetesError."""
+        """Apply on the server side: own exactly the given fields. Raises KubernetesError."""
         resource = resource_of(wanted)
         namespace, name = wanted["metadata"].get("namespace"), wanted["metadata"]["name"]
         path = resource.path(namespace, name)
@@ -100,9 +103,9 @@ class KubernetesApi:
         return self._call("POST", resource, path, [("fieldManager", FIELD_MANAGER)], body=wanted)
 
     def set_finalizers(self, resource: Resource, live: Object, finalizers: list[str]) -> None:
-        """Replace the finalizers of this very object as it was read, whoever set them. Raises KubernetesError.
+        """Replace the finalizers of the object as it was read, whoever set them.
 
-        It is "Conflict" if the object has changed since.
+        Raises KubernetesError, with reason "Conflict" if the object has changed since then.
         """
         metadata = live["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
@@ -116,9 +119,10 @@ class KubernetesApi:
     def delete(
         self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
     ) -> None:
-        """Delete this very object, not one that has its name since. Raises KubernetesError.
+        """Delete the object with this UID, not a later one of its name.
 
-        `orphan` leaves what it owns. `force` does not wait for a pod's node to say that it has ended.
+        `orphan` leaves the objects that it owns. `force` does not wait for a pod's node to confirm the end of the pod.
+        Raises KubernetesError.
         """
         metadata = live["metadata"]
         namespace, name = metadata.get("namespace"), metadata["name"]
@@ -134,7 +138,7 @@ class KubernetesApi:
             path = resource.path(namespace, name)
             self._call("DELETE", resource, path, body=options)
         except KubernetesError as error:
-            if error.reason not in {"NotFound", "Conflict"}:  # gone, or another one by now
+            if error.reason not in {"NotFound", "Conflict"}:  # gone, or replaced by another one
                 raise
 
     def _call(
@@ -150,8 +154,8 @@ class KubernetesApi:
         metrics.API_REQUESTS.labels(verb=method.lower(), resource=resource.plural).inc()
         status, text = self._exchange(method, path, query or [], body, content_type)
         if 200 <= status < 300:
-            answer: Object = json.loads(text)
-            return answer
+            content: Object = json.loads(text)
+            return content
         message = _message(text)
         raise KubernetesError(refusal_reason(status, message), message)
 
@@ -168,7 +172,7 @@ class KubernetesApi:
             path,
             query_params=query,
             header_params={"Accept": "application/json", "Content-Type": content_type},
-            # As text: the client knows no apply patch, and writes the other bodies itself.
+            # As text: the client does not know apply patches; it writes the other bodies itself.
             body=json.dumps(body) if content_type == _APPLY else body,
             auth_settings=["BearerToken"],
         )
@@ -182,7 +186,7 @@ class KubernetesApi:
 
 
 def _message(text: bytes) -> str:
-    """The API server's own words, or what stands in their place."""
+    """Return the API server's message, or the text of its answer without one."""
     try:
         answer = json.loads(text)
     except ValueError:

@@ -1,4 +1,7 @@
-"""The names and labels by which the operator finds again what it made."""
+"""Names and labels by which the operator finds the objects that it created.
+
+Keys that other parts of the project use too are in `dedupe_crds.annotations`.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,13 +20,13 @@ SNAPSHOT_UID: Final = f"{GROUP}/snapshot-uid"
 """On a copy: the UID of the DedupeSnapshot it belongs to."""
 SCHEDULED: Final = f"{GROUP}/scheduled"
 COPIES: Final = f"{GROUP}/copies"
-"""The finalizer of a DedupeSnapshot whose copies are kept outside of the cluster."""
+"""The finalizer of a DedupeSnapshot whose copies are stored outside of the cluster."""
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 
 def stream_labels(stream: str) -> dict[str, str]:
-    """What every object of a stream carries."""
+    """Return the labels of every object of a stream."""
     return {
         "app.kubernetes.io/name": "dedupestream",
         "app.kubernetes.io/instance": stream,
@@ -35,12 +38,12 @@ def stream_labels(stream: str) -> dict[str, str]:
 
 
 def partition_labels(stream: str, partition: int) -> dict[str, str]:
-    """What every object of one partition carries."""
+    """Return the labels of every object of one partition."""
     return {**stream_labels(stream), PARTITION: str(partition)}
 
 
 def partition_name(stream: str, partition: int) -> str:
-    """Name of a partition's StatefulSet and Service.
+    """Return the name of a partition's StatefulSet and Service.
 
     >>> partition_name("orders", 7)
     'orders-7'
@@ -49,7 +52,7 @@ def partition_name(stream: str, partition: int) -> str:
 
 
 def claim_name(stream: str, partition: int, serial: int) -> str:
-    """Name of a partition's volume claim; each new volume of a partition has the next serial.
+    """Return the name of a partition's claim; each new volume gets the next serial.
 
     >>> claim_name("orders", 7, 1)
     'orders-7-1'
@@ -58,7 +61,7 @@ def claim_name(stream: str, partition: int, serial: int) -> str:
 
 
 def partition_of(labelled: Object) -> int | None:
-    """The partition an object is about, None if it carries no such label."""
+    """Return the partition in an object's label, None without that label."""
     labels: Mapping[str, str] = labelled["metadata"].get("labels") or {}
     text = labels.get(PARTITION, "")
     return int(text) if text.isdecimal() else None

@@ -15,7 +15,7 @@ from dedupe_operator.kubernetes.names import Object
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One kind of object."""
+    """One kind of object in the API."""
 
     api_version: str
     kind: str
@@ -23,7 +23,10 @@ class Resource:
     namespaced: bool = True
 
     def path(self, namespace: str | None, name: str | None = None) -> str:
-        """The path of one object, or of the collection; without a namespace, of that in all of them."""
+        """Return the path of one object or, without a name, of the collection.
+
+        Without a namespace it is the collection of all namespaces.
+        """
         prefix = "/api" if self.api_version == "v1" else "/apis"
         parts = [prefix, self.api_version]
         if self.namespaced and namespace is not None:
@@ -77,5 +80,5 @@ _BY_KIND: Final = {
 
 
 def resource_of(wanted: Object) -> Resource:
-    """The resource of an object the operator makes."""
+    """Return the resource of an object that the operator creates."""
     return _BY_KIND[wanted["kind"]]

@@ -1,4 +1,4 @@
-"""What kopf watches, and what it does with it: a changed stream is due to be looked at, and nothing else."""
+"""kopf event handlers: enqueue the affected stream, nothing else."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,7 +12,7 @@ from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY
 from dedupe_operator.output_conflicts import OutputConflicts
 
-# A watch that died without a word is opened anew after this long; until then streams are looked at by the clock.
+# A watch that ended silently is opened again after this time; until then the resync timer covers its events.
 _WATCH_SECONDS: Final = 240
 _CONNECT_SECONDS: Final = 10.0
 
@@ -20,7 +20,7 @@ _CONNECT_SECONDS: Final = 10.0
 def make_registry(
     due: Callable[[Key], None], output_conflicts: OutputConflicts
 ) -> kopf.OperatorRegistry:
-    """kopf's handlers. They keep no state in the objects, so kopf itself writes nothing to the cluster."""
+    """Return kopf's handlers. They store no state in the objects, so kopf writes nothing to the cluster."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=registry)
@@ -42,7 +42,7 @@ def make_registry(
         namespace: str | None,
         name: str | None,
         body: kopf.Body,
-        type: str | None,  # noqa: A002 # kopf's name
+        type: str | None,  # noqa: A002 # the name that kopf passes
         **_: Any,  # noqa: ANN401
     ) -> None:
         key = Key(namespace or "", name or "")

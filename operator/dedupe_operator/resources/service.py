@@ -1,4 +1,4 @@
-"""A partition's stable address."""
+"""Build the Service that gives a partition's worker a stable address."""
 
 from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import DedupeStream
@@ -7,7 +7,7 @@ from dedupe_operator.resources import metadata
 
 
 def build(stream: DedupeStream, partition: int) -> Object:
-    """The headless Service of one partition, which answers for a worker that is not ready too."""
+    """Return the headless Service of one partition; it includes a worker that is not ready."""
     name = stream.metadata.name
     return {
         "apiVersion": "v1",

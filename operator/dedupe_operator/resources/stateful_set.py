@@ -1,4 +1,4 @@
-"""One partition's worker: a StatefulSet of one replica."""
+"""Build the StatefulSet of one partition's worker: one replica."""
 
 from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import DedupeStream
@@ -16,7 +16,10 @@ def build(
     secrets_hash: str,
     restore_from: str | None = None,
 ) -> Object:
-    """The StatefulSet of one partition. Its volume is a claim of its own, not a template's."""
+    """Return the StatefulSet of one partition.
+
+    It mounts a claim by name and has no volume claim template: the operator manages the claims.
+    """
     name = stream.metadata.name
     return {
         "apiVersion": "apps/v1",

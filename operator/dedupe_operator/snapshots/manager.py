@@ -1,4 +1,7 @@
-"""A stream's snapshots: made by its schedule, taken, pruned, judged."""
+"""Manage a stream's snapshots: create them by schedule, run them, prune them, judge them.
+
+The reconciler calls `act` once a pass. `runner` runs the snapshots, `decide.snapshot_policy` decides.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,12 +32,12 @@ from dedupe_operator.snapshots.resource import SnapshotWriter, read_snapshots
 from dedupe_operator.snapshots.runner import SnapshotRunner, is_unheld
 
 _REQUEUE_SECONDS: Final = 2.0
-_REMOVE_AGAIN_SECONDS: Final = 15.0
+_REMOVE_RETRY_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsView:
-    """What the stream's status says of its snapshots. `verdict` is None where none are wanted."""
+    """The snapshot part of the stream's status. `verdict` is None if the spec wants no snapshots."""
 
     verdict: Verdict | None = None
     last_schedule_time: datetime | None = None
@@ -42,32 +45,32 @@ class SnapshotsView:
 
 
 class SnapshotManager:
-    """Looks after the snapshots of any stream."""
+    """Manages the snapshots of all streams."""
 
     def __init__(self, api: KubernetesApi, runner: SnapshotRunner) -> None:
         self._api = api
         self._runner = runner
 
     def act(self, context: ReconcileContext, result: ReconcileResult) -> SnapshotsView:
-        """Do what is due now."""
+        """Create, continue, delete and prune what is due now; return the view for the status."""
         writer = SnapshotWriter(self._api, context.stream.metadata.namespace)
-        seen_to = context.recorded.last_schedule_time
+        processed = context.recorded.last_schedule_time
         try:
-            seen_to = self._schedule(context, writer)
+            processed = self._schedule(context, writer)
             for snapshot in _ours(context):
                 if snapshot.deleting and not self._runner.remove(context, result, writer, snapshot):
-                    result.requeue_within(_REMOVE_AGAIN_SECONDS)
+                    result.requeue_within(_REMOVE_RETRY_SECONDS)
                 elif not snapshot.deleting and is_unheld(snapshot):
-                    writer.hold(snapshot)  # it was brought back from a backup
+                    writer.hold(snapshot)  # it was restored from a backup
             if self._runner.run(context, result, writer):
                 result.requeue_within(_REQUEUE_SECONDS)
             self._prune(context, result, writer)
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, f"snapshots: {error}"))
-        return self._view(context, seen_to)
+        return self._view(context, processed)
 
     def release_all(self, namespace: str, stream: str) -> None:
-        """Let go of the deleted snapshots of a stream that is gone: nobody is left who could delete their copies.
+        """Release the deleted snapshots of a deleted stream: no worker can delete their copies any more.
 
         Raises KubernetesError.
         """
@@ -78,14 +81,14 @@ class SnapshotManager:
 
     @staticmethod
     def _schedule(context: ReconcileContext, writer: SnapshotWriter) -> datetime | None:
-        """Make the snapshot of the last time of the schedule; returns the time that was seen to."""
+        """Create the snapshot that is due by the schedule; return the last processed time."""
         wanted, last = context.stream.spec.snapshots, context.recorded.last_schedule_time
         if wanted is None or wanted.schedule is None or context.stream.spec.suspend:
             return last
         try:
             due = due_time(wanted.schedule, last=last, now=context.now)
         except InvalidSchedule:
-            return last  # the condition SnapshotsHealthy says so
+            return last  # the condition SnapshotsHealthy reports it
         if due is None:
             return last or context.now  # a schedule begins when it is first seen
         writer.create_scheduled(context.stream, scheduled_name(context.stream.metadata.name, due))
@@ -98,11 +101,11 @@ class SnapshotManager:
             return
         for snapshot in to_prune(_ours(context), wanted, context.now):
             writer.delete(snapshot)
-            message = f"Snapshot {snapshot.name} is deleted: {_why_pruned(snapshot, wanted)}."
+            message = f"Snapshot {snapshot.name} is pruned: {_why_pruned(snapshot, wanted)}."
             result.events.append(StreamEvent(reason="SnapshotPruned", message=message))
 
     @staticmethod
-    def _view(context: ReconcileContext, seen_to: datetime | None) -> SnapshotsView:
+    def _view(context: ReconcileContext, processed: datetime | None) -> SnapshotsView:
         ours = _ours(context)
         wanted = context.stream.spec.snapshots
         metadata = context.stream.metadata
@@ -114,23 +117,23 @@ class SnapshotManager:
                 last[partition] = LastSnapshot(name=newest.name, time=entry.completed)
         labels = (metadata.namespace, metadata.name)
         if wanted and last and len(last) == len(context.partitions):
-            oldest = min(one.time for one in last.values())
+            oldest = min(snapshot.time for snapshot in last.values())
             metrics.SNAPSHOT_COMPLETED.labels(*labels).set(oldest.timestamp())
         else:
             metrics.forget_snapshots(*labels)
         return SnapshotsView(
             verdict=judge(ours, wanted, context.now) if wanted else None,
-            last_schedule_time=seen_to,
+            last_schedule_time=processed,
             last=last,
         )
 
 
 def _ours(context: ReconcileContext) -> list[Snapshot]:
     name = context.stream.metadata.name
-    return [one for one in context.observed.snapshots if one.stream == name]
+    return [each for each in context.observed.snapshots if each.stream == name]
 
 
 def _why_pruned(snapshot: Snapshot, wanted: Snapshots) -> str:
     if snapshot.status.phase is SnapshotPhase.FAILED:
         return "it failed, and newer ones have too, or it is older than spec.snapshots.keepFor"
-    return f"spec.snapshots keeps the newest {wanted.keep}, and none older than keepFor"
+    return f"spec.snapshots retains the newest {wanted.keep}, and none older than keepFor"

@@ -1,4 +1,7 @@
-"""A worker's checkpoint, as a DedupeSnapshot records it."""
+"""Convert a worker's checkpoint to the entry of a DedupeSnapshot, and that to annotations.
+
+The snapshot runner and the providers call it.
+"""
 
 from datetime import timedelta
 
@@ -7,23 +10,23 @@ from dedupe_crds.status.snapshot import PartitionSnapshot
 from dedupe_crds.status.worker import CheckpointStatus
 
 
-def with_checkpoint(entry: PartitionSnapshot, made: CheckpointStatus) -> PartitionSnapshot:
-    """The entry of a partition with what its checkpoint says of itself."""
+def with_checkpoint(entry: PartitionSnapshot, checkpoint: CheckpointStatus) -> PartitionSnapshot:
+    """Return a partition's entry with the metadata of its checkpoint."""
     return entry.model_copy(
         update={
-            "input_topic_id": made.input_topic_id,
-            "output_topic_id": made.output_topic_id,
-            "input_offset": made.input_offset,
-            "output_position": made.output_position,
-            "keys": made.keys,
-            "window": timedelta(seconds=round(made.window_seconds)),
-            "bytes": made.bytes,
+            "input_topic_id": checkpoint.input_topic_id,
+            "output_topic_id": checkpoint.output_topic_id,
+            "input_offset": checkpoint.input_offset,
+            "output_position": checkpoint.output_position,
+            "keys": checkpoint.keys,
+            "window": timedelta(seconds=round(checkpoint.window_seconds)),
+            "bytes": checkpoint.bytes,
         }
     )
 
 
 def checkpoint_annotations(entry: PartitionSnapshot) -> dict[str, str]:
-    """The stamp as names and texts; what is not known is left out."""
+    """Return the checkpoint's metadata as annotations; unknown values are left out."""
     given = {
         "partition": entry.partition,
         "input-topic-id": entry.input_topic_id,

@@ -1,8 +1,8 @@
-"""Makes snapshots: one at a time for each stream, one partition after another, each step on record before it is taken.
+"""Run snapshots: one at a time for each stream, one partition after another.
 
-For each partition: the intent → the worker's checkpoint, and its stamp → the provider's copy, and its handle → the copy
-found usable. An operator that is killed anywhere goes on from what the DedupeSnapshot's status says, and every step may
-be taken twice.
+Each step is recorded in the DedupeSnapshot's status before the next: the intent, the worker's checkpoint with its
+metadata, the provider's copy with its handle, the copy found usable. An operator that was killed anywhere continues
+from the status, and every step may run twice. The snapshot manager calls it.
 """
 
 from collections.abc import Mapping
@@ -21,17 +21,23 @@ from dedupe_operator.decide.snapshot_policy import Snapshot, next_snapshot
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.kubernetes.resources import CLAIMS
 from dedupe_operator.snapshots.metadata import with_checkpoint
-from dedupe_operator.snapshots.provider import Job, Provider, ProviderError
+from dedupe_operator.snapshots.provider import (
+    Job,
+    Provider,
+    ProviderError,
+    ProviderFailed,
+    refused_by_worker,
+)
 from dedupe_operator.snapshots.resource import SnapshotWriter
 from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 
 _OUTSIDE: Final = frozenset({SnapshotProvider.EBS, SnapshotProvider.S3})
-"""Those whose copies no garbage collector of the cluster reaches."""
+"""Providers whose copies the cluster's garbage collector can't delete."""
 _TIMED_OUT: Final = "DeadlineExceeded"
 
 
 class SnapshotRunner:
-    """Takes the snapshots of any stream."""
+    """Runs the snapshots of all streams."""
 
     def __init__(
         self, providers: Mapping[SnapshotProvider, Provider], workers: WorkerClient
@@ -42,7 +48,10 @@ class SnapshotRunner:
     def run(
         self, context: ReconcileContext, result: ReconcileResult, writer: SnapshotWriter
     ) -> bool:
-        """Go on with the snapshot that is next; whether there is one. Raises KubernetesError."""
+        """Continue the next snapshot; return whether it is still unfinished.
+
+        Raises KubernetesError.
+        """
         ours = [
             one for one in context.observed.snapshots if one.stream == context.stream.metadata.name
         ]
@@ -60,17 +69,17 @@ class SnapshotRunner:
 
     def _begin(self, run: "_Run", wanted: Snapshots) -> None:
         known = range(len(run.context.partitions))
-        asked = run.snapshot.partitions or tuple(known)
-        if unknown := sorted(set(asked) - set(known)):
+        wanted_partitions = run.snapshot.partitions or tuple(known)
+        if unknown := sorted(set(wanted_partitions) - set(known)):
             run.fail("NoSuchPartition", f"the stream has no partition {unknown[0]}")
             return
-        if not asked:
+        if not wanted_partitions:
             return  # the topics are not known yet
         if wanted.provider in _OUTSIDE:
             run.writer.hold(run.snapshot)
         entries = [
             PartitionSnapshot(partition=partition, phase=SnapshotPhase.PENDING)
-            for partition in sorted(asked)
+            for partition in sorted(wanted_partitions)
         ]
         run.write(
             phase=SnapshotPhase.RUNNING,
@@ -79,22 +88,24 @@ class SnapshotRunner:
             progress=f"0/{len(entries)}",
             partitions=entries,
         )
-        run.add_event("SnapshotStarted", f"Snapshot {run.snapshot.name} was begun.")
+        run.add_event("SnapshotStarted", f"Snapshot {run.snapshot.name} was started.")
 
     def _continue(self, run: "_Run", wanted: Snapshots) -> None:
-        left = [one for one in run.status.partitions if not one.phase.is_final]
-        for entry in left:
-            # One that can't get on, such as a partition whose worker is down, does not keep the others.
+        unfinished = [entry for entry in run.status.partitions if not entry.phase.is_final]
+        for entry in unfinished:
+            # A blocked partition (for example, its worker is down) must not block the others.
             if not self._copy(run, entry, wanted) and run.entry(entry).error is None:
                 return
-        if all(one.phase.is_final for one in run.status.partitions):
+        if all(entry.phase.is_final for entry in run.status.partitions):
             run.finish()
 
     def _copy(self, run: "_Run", entry: PartitionSnapshot, wanted: Snapshots) -> bool:
-        """Take one partition's copy as far as it goes now; whether it is done with."""
+        """Continue one partition's copy as far as possible now; return whether it ended."""
         if entry.phase is SnapshotPhase.PENDING and run.status.reason == _TIMED_OUT:
             run.update_entry(
-                entry, phase=SnapshotPhase.FAILED, error="not begun: another was given up"
+                entry,
+                phase=SnapshotPhase.FAILED,
+                error="not started: another partition exceeded the deadline",
             )
             return True
         if entry.phase is SnapshotPhase.PENDING:
@@ -102,7 +113,7 @@ class SnapshotRunner:
         try:
             done = self._try_to_copy(run, entry)
         except ProviderError as error:
-            if error.final:
+            if not error.retriable:
                 run.update_entry(entry, error.reason, phase=SnapshotPhase.FAILED, error=str(error))
                 return True
             entry = run.update_entry(run.entry(entry), error=str(error))
@@ -115,7 +126,7 @@ class SnapshotRunner:
         return done
 
     def _try_to_copy(self, run: "_Run", entry: PartitionSnapshot) -> bool:
-        assert run.status.provider is not None  # noqa: S101 # recorded when it was begun
+        assert run.status.provider is not None  # noqa: S101 # recorded when the snapshot started
         provider = self._providers[run.status.provider]
         if not provider.takes_checkpoint and entry.output_position is None:
             entry = run.replace_entry(with_checkpoint(entry, self._checkpoint(run.job(entry))))
@@ -141,10 +152,10 @@ class SnapshotRunner:
             answer = self._workers.post(job.pod, "/checkpoint", {}, job.admin_token)
             return CheckpointStatus.model_validate(answer)
         except WorkerRefused as error:
-            raise ProviderError(error.reason, str(error), final=error.final) from error
+            raise refused_by_worker(error) from error
         except ValidationError as error:
-            message = f"the worker's answer can't be read: {error}"
-            raise ProviderError("WorkerNotUnderstood", message, final=True) from error
+            message = f"the worker's response is not valid: {error}"
+            raise ProviderFailed("WorkerResponseInvalid", message) from error
 
     def remove(
         self,
@@ -153,12 +164,12 @@ class SnapshotRunner:
         writer: SnapshotWriter,
         snapshot: Snapshot,
     ) -> bool:
-        """Delete the copies of a snapshot that is being deleted, then let it go; whether that is done.
+        """Delete the copies of a snapshot that is being deleted, then release it; return whether it is done.
 
         Raises KubernetesError.
         """
         if not snapshot.holds_copies:
-            return True  # the cluster's garbage collector takes its VolumeSnapshots
+            return True  # the cluster's garbage collector deletes its VolumeSnapshots
         run = _Run(context, result, writer, snapshot)
         for entry in snapshot.status.partitions:
             if entry.started is None or snapshot.status.provider is None:
@@ -166,17 +177,17 @@ class SnapshotRunner:
             try:
                 self._providers[snapshot.status.provider].remove(run.job(entry))
             except ProviderError as error:
-                if not error.final:
+                if error.retriable:
                     return False
-                message = f"The copy of partition {entry.partition} in {snapshot.name} stays where it is: {error}"
-                run.add_event("SnapshotCopyLeft", message, warning=True)
+                message = f"The copy of partition {entry.partition} in {snapshot.name} was not deleted: {error}"
+                run.add_event("SnapshotCopyNotDeleted", message, warning=True)
         writer.release(snapshot)
         return True
 
 
 @dataclass(slots=True)
 class _Run:
-    """One snapshot in one look: its status as it changes, each change written before what follows from it."""
+    """One snapshot in one pass. Each change of its status is written before the next step."""
 
     context: ReconcileContext
     result: ReconcileResult
@@ -191,7 +202,7 @@ class _Run:
         return job_for(self.context, self.snapshot, entry)
 
     def entry(self, known: PartitionSnapshot) -> PartitionSnapshot:
-        """A partition's entry as it is by now."""
+        """Return a partition's present entry."""
         return self.snapshot.entry(known.partition) or known
 
     def write(self, **changes: object) -> None:
@@ -203,16 +214,16 @@ class _Run:
     def update_entry(
         self, entry: PartitionSnapshot, reason: str | None = None, **changes: object
     ) -> PartitionSnapshot:
-        """Change a partition's entry; `reason` says why it failed."""
+        """Change fields of a partition's entry; `reason` is why it failed."""
         return self.replace_entry(entry.model_copy(update=changes), reason)
 
     def replace_entry(
         self, entry: PartitionSnapshot, reason: str | None = None
     ) -> PartitionSnapshot:
         entries = [
-            entry if one.partition == entry.partition else one for one in self.status.partitions
+            entry if each.partition == entry.partition else each for each in self.status.partitions
         ]
-        done = sum(one.phase is SnapshotPhase.COMPLETED for one in entries)
+        done = sum(each.phase is SnapshotPhase.COMPLETED for each in entries)
         self.write(
             partitions=entries,
             progress=f"{done}/{len(entries)}",
@@ -228,13 +239,15 @@ class _Run:
 
     def finish(self) -> None:
         entries = self.status.partitions
-        failed = [one for one in entries if one.phase is SnapshotPhase.FAILED]
+        failed = [entry for entry in entries if entry.phase is SnapshotPhase.FAILED]
         if failed:
-            told = "; ".join(f"partition {one.partition}: {one.error}" for one in failed[:3])
+            errors = "; ".join(
+                f"partition {entry.partition}: {entry.error}" for entry in failed[:3]
+            )
             more = f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
-            self.fail(self.status.reason or "PartitionsFailed", told + more)
+            self.fail(self.status.reason or "PartitionsFailed", errors + more)
             return
-        size = rounded_size(sum(one.bytes or 0 for one in entries))
+        size = rounded_size(sum(entry.bytes or 0 for entry in entries))
         self.write(phase=SnapshotPhase.COMPLETED, completed=self.context.now, size=size)
         self._count("completed")
         message = f"Snapshot {self.snapshot.name} is complete: {len(entries)} partitions, {size}."
@@ -249,12 +262,12 @@ class _Run:
 
 
 def is_unheld(snapshot: Snapshot) -> bool:
-    """Whether a snapshot has copies outside of the cluster, and would go without them."""
+    """Return whether a snapshot has copies outside of the cluster but no finalizer."""
     return snapshot.status.provider in _OUTSIDE and not snapshot.holds_copies
 
 
 def job_for(context: ReconcileContext, snapshot: Snapshot, entry: PartitionSnapshot) -> Job:
-    """What a provider is told of one partition's copy."""
+    """Return the job of one partition's copy, for its provider."""
     partition = entry.partition
     recorded = context.recorded_partition(partition)
     name = recorded.persistent_volume_claim if recorded else None

@@ -49,7 +49,7 @@ class FakeWorkers(WorkerClient):
     ) -> object:
         assert admin_token
         if pod is None:
-            raise WorkerRefused("WorkerNotRunning", "the partition has no worker", final=False)
+            raise WorkerRefused("WorkerNotRunning", "the partition has no worker")
         self.asked.append((partition_of(pod) or 0, path, body))
         answer = self.answers[path]
         if isinstance(answer, WorkerRefused):

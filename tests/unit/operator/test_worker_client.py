@@ -114,7 +114,7 @@ def test_a_worker_that_refuses_says_why(
         pods.answers["10.0.0.1"] = answer
     with pytest.raises(WorkerRefused) as refused:
         ask(workers)
-    assert (refused.value.reason, refused.value.final) == (reason, final)
+    assert (refused.value.reason, not refused.value.retriable) == (reason, final)
 
 
 def test_a_worker_that_is_not_there_is_not_asked(workers: WorkerClient) -> None:

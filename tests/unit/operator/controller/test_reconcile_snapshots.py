@@ -77,7 +77,7 @@ def test_a_snapshot_is_made_one_partition_after_another_and_carries_its_stamp(cs
 
 def test_the_intent_is_on_record_before_the_worker_is_asked(csi: Scene) -> None:
     csi.add_snapshot("s")
-    csi.workers.answers["/checkpoint"] = WorkerRefused("Busy", "later", final=False)
+    csi.workers.answers["/checkpoint"] = WorkerRefused("Busy", "later")
     csi.look()
     assert [one["phase"] for one in entries(csi, "s")] == ["Running", "Running"]
     assert entries(csi, "s")[0]["error"] == "later"
@@ -135,7 +135,7 @@ def test_a_volume_snapshot_of_the_same_name_is_adopted_only_if_it_is_ours(csi: S
     csi.rest()
     assert phase(csi, "s") == "Failed"
     assert [one["phase"] for one in entries(csi, "s")] == ["Completed", "Failed"]
-    assert "is not this snapshot's" in entries(csi, "s")[1]["error"]
+    assert "does not belong to this snapshot" in entries(csi, "s")[1]["error"]
     assert csi.snapshot("s")["status"]["reason"] == "NameTaken"
     csi.cluster.delete_as_user("DedupeSnapshot", "s")
     csi.rest()
@@ -226,7 +226,7 @@ def test_a_bucket_is_written_by_the_workers_and_cleared_before_the_snapshot_goes
 ) -> None:
     scene.cluster.add_stream(S3)
     scene.rest()
-    scene.workers.answers["/snapshots"] = WorkerRefused("Busy", "later", final=False)
+    scene.workers.answers["/snapshots"] = WorkerRefused("Busy", "later")
     scene.add_snapshot("s")
     scene.look()
     # Before the first upload: a snapshot deleted from here on is cleared away.
@@ -237,7 +237,7 @@ def test_a_bucket_is_written_by_the_workers_and_cleared_before_the_snapshot_goes
     assert (status["phase"], status["partitions"][0]["uploadedBytes"]) == ("Completed", "300")
     assert status["partitions"][0]["handle"] == UPLOADED["handle"]
     assert ("apply", "DedupeSnapshot", "s") not in scene.cluster.writes
-    scene.workers.answers["/snapshots/delete"] = WorkerRefused("Busy", "later", final=False)
+    scene.workers.answers["/snapshots/delete"] = WorkerRefused("Busy", "later")
     scene.cluster.delete_as_user("DedupeSnapshot", "s")
     scene.look()
     assert scene.cluster.names("DedupeSnapshot") == ["s"]

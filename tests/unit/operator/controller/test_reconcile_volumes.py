@@ -204,7 +204,7 @@ def test_a_file_system_that_waits_for_a_restart_gets_one_at_a_time(scene: Scene)
     scene.look()
     assert ("delete", "Pod", "orders-0-0") in scene.cluster.writes
     assert ("delete", "Pod", "orders-1-0") not in scene.cluster.writes
-    assert "RestartedToGrow" in scene.cluster.told
+    assert "RestartedToExpandVolume" in scene.cluster.told
 
 
 def test_a_worker_that_is_not_ready_is_restarted_for_more_space_whatever_else_is_going_on(

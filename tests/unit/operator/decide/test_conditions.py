@@ -40,8 +40,8 @@ def judged(earlier: Sequence[Condition] = (), **known: Any) -> dict[str, Conditi
         ),
         ("Ready", {"problems": [PROBLEM]}, "True", "AllPartitionsReady", "2 of 2"),
         ("Ready", {"suspended": True}, "False", "Suspended", "spec.suspend"),
-        ("Progressing", {}, "False", "UpToDate", "as the spec wants"),
-        ("Progressing", {"waiting": [3, 1, 2]}, "True", "RollingOut", "partitions 1-3 to come"),
+        ("Progressing", {}, "False", "UpToDate", "match the spec"),
+        ("Progressing", {"waiting": [3, 1, 2]}, "True", "RollingOut", "partitions 1-3 still to come"),
         (
             "Progressing",
             {"starting": [1]},
@@ -74,7 +74,7 @@ def judged(earlier: Sequence[Condition] = (), **known: Any) -> dict[str, Conditi
             "TooShort",
             "partitions 0-1, 5: raise spec.store.window.maxBytes",
         ),
-        ("ReconciliationPaused", {}, "False", "Active", "looks after"),
+        ("ReconciliationPaused", {}, "False", "Active", "reconciles the stream"),
         (
             "SnapshotsHealthy",
             {"snapshots": Verdict(holds=None, reason="NoSnapshotYet", message="None yet.")},

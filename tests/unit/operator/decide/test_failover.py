@@ -10,10 +10,10 @@ from dedupe_crds.status.worker import Phase
 from dedupe_operator.decide.failover import (
     Outage,
     detachments,
-    elsewhere,
     moves,
     outage,
     problem,
+    stale_attachments,
     unready_on_nodes,
     waits_for_volume,
     was_fenced,
@@ -138,19 +138,19 @@ def test_volumes_attached_where_their_partition_has_no_pod_are_found() -> None:
         attachment("volume-2", to="dead"),
     ]
     pods = {0: on("alive", pod(0)), 1: on("dead", pod(1))}
-    found = elsewhere(attachments, {0: "volume-0", 1: "volume-1", 2: "volume-2"}, pods)
+    found = stale_attachments(attachments, {0: "volume-0", 1: "volume-1", 2: "volume-2"}, pods)
     assert found == [(0, attachments[0]), (2, attachments[4])]
 
 
 def test_an_attachment_that_is_being_removed_is_let_be() -> None:
     dying = attachment("volume-0", to="dead", dying=True)
-    assert elsewhere([dying], {0: "volume-0"}, {}) == []
+    assert stale_attachments([dying], {0: "volume-0"}, {}) == []
 
 
 def test_an_inline_volume_belongs_to_nobody() -> None:
     inline = attachment("volume-0")
     inline["spec"]["source"] = {"inlineVolumeSpec": {}}
-    assert elsewhere([inline], {0: "volume-0"}, {}) == []
+    assert stale_attachments([inline], {0: "volume-0"}, {}) == []
 
 
 def test_a_volume_is_let_go_by_a_node_that_was_out_for_long_enough_and_by_no_other() -> None:

@@ -197,4 +197,4 @@ def tags_of(found: "SnapshotTypeDef | VolumeTypeDef") -> Mapping[str, str]:
 
 def refusal(raised: pytest.ExceptionInfo[ProviderError]) -> tuple[str, bool]:
     """The reason of an error, and whether it is final."""
-    return raised.value.reason, raised.value.final
+    return raised.value.reason, not raised.value.retriable

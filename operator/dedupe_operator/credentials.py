@@ -45,7 +45,7 @@ _ACCEPTED: Final = _FILES | {
 
 
 class CredentialsUnusable(StreamError):
-    """The Secret is absent or can't be read as Kafka properties, until a user corrects it."""
+    """The Secret is absent or is not valid as Kafka properties; a user fixes it."""
 
     retriable = True
 
@@ -80,7 +80,7 @@ def secret_data(stream: DedupeStream, secret: Object | None) -> dict[str, bytes]
 
 @contextmanager
 def client_properties(data: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
-    """Yield the properties to connect with; their files exist until the end of the block.
+    """Yield the properties to connect with; their files exist within the block.
 
     Raises CredentialsUnusable.
     """

@@ -49,7 +49,7 @@ _IMMUTABLE: Final = re.compile(
 
 
 def refusal_reason(status: int, message: str) -> str:
-    """Return the reason of a refusal, from the API server's answer or a controller's event.
+    """Return the reason of a refusal, from an answer or a controller's event.
 
     >>> refusal_reason(403, 'pods "a" is forbidden: exceeded quota: small, requested: pods=1')
     'QuotaExceeded'

@@ -23,7 +23,7 @@ from dedupe_operator.kubernetes.resources import ATTACHMENTS, CLAIMS, NODES, POD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverPlan:
-    """Failovers that are due in this pass, by partition, and the nodes that were read for it."""
+    """Failovers that are due in this pass, and the nodes that were read for it."""
 
     nodes: "Nodes"
     due: Mapping[int, Outage] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Detect streams with the same output topic: each would repeat the other's messages.
+"""Detect streams with the same output topic: they would repeat each other.
 
 The watches record every stream, the reconciler asks for conflicts.
 """

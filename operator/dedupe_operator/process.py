@@ -1,4 +1,4 @@
-"""Run the operator process: wait for the Lease, lead, and exit when the Lease is lost.
+"""Run the operator process: wait for the Lease, lead, exit when it is lost.
 
 The command line calls `run_operator`. It builds all parts and passes the clock down.
 """
@@ -74,7 +74,7 @@ def run_operator(config: OperatorConfig) -> None:
 def _record_outputs(
     api: KubernetesApi, output_conflicts: OutputConflicts, config: OperatorConfig
 ) -> None:
-    """Record all outputs before the first reconcile, so that an older stream always wins."""
+    """Record all outputs before the first reconcile, so that the oldest wins."""
     for namespace in config.namespaces or (None,):
         for stream in api.find(STREAMS, namespace):
             metadata = stream["metadata"]

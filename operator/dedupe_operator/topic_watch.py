@@ -1,4 +1,4 @@
-"""Watch a stream's topics in Kafka: partition count, and whether the output is usable.
+"""Watch a stream's topics: partition count, and whether output is usable.
 
 The reconciler keeps one `TopicWatch` for each stream. Answers are cached, so Kafka gets few requests.
 """
@@ -50,7 +50,7 @@ class TopicWatch:
     _seen: _Seen | None = field(default=None, init=False)
 
     def get(self, stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
-        """Return the topics, from the cache if it is fresh. Creates an absent output topic."""
+        """Return the topics, cached if fresh. Creates an absent output topic."""
         asked_as = _fingerprint(stream, secret)
         seen = self._seen
         if seen and seen.asked_as == asked_as and self.clock() < seen.again_at:
@@ -84,7 +84,7 @@ def _ask(stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
 def partition_state(
     stream: DedupeStream, secret: Mapping[str, bytes], partition: int
 ) -> PartitionState:
-    """Return the state of the topics by which copies of a partition's store are judged.
+    """Return the topics' state, by which copies of a partition are judged.
 
     Raises StreamError.
     """

@@ -1,4 +1,4 @@
-"""Choose each partition's volume: retain its claim, reattach an old one, or restore the store on a new one.
+"""Choose each partition's volume: retain, reattach, or restore on a new one.
 
 The reconciler calls it once a pass. Each partition takes one straight path: check the recorded claim, decide whether
 it stays (`decide.volume_claims`), else choose the restore source (`decide.restore_source`), then the claim. A new
@@ -35,7 +35,10 @@ _NOT_OURS: Final = "holds the store of another stream or partition, as its worke
 
 
 class VolumeManager:
-    """Chooses claims and restore sources. Remembers failed copies until the operator process ends."""
+    """Chooses claims and restore sources; remembers copies that failed.
+
+    What failed is forgotten when the operator process ends.
+    """
 
     def __init__(self, providers: Mapping[SnapshotProvider, Provider]) -> None:
         self._providers = providers
@@ -115,7 +118,7 @@ class VolumeManager:
     def _choose_source(
         self, context: ReconcileContext, partition: int, need: RestoreNeed
     ) -> RestoreChoice:
-        """Choose the restore source; ask the providers only about a copy that would be chosen.
+        """Choose the restore source; query providers about a chosen copy only.
 
         Raises ProviderError while Kafka or a provider can't answer.
         """
@@ -142,7 +145,7 @@ class VolumeManager:
         return choice
 
     def _why_unavailable(self, context: ReconcileContext, partition: int, name: str) -> str | None:
-        """Return why a copy can't be restored from, as its provider reports; None if it can."""
+        """Return why a copy can't be restored from, None if it can."""
         if failed := self._failed.get((context.stream.metadata.uid, partition, name)):
             return failed
         snapshot = _named(context, name)
@@ -182,7 +185,7 @@ class VolumeManager:
 
 
 def _candidates(context: ReconcileContext, partition: int, need: RestoreNeed) -> list[Candidate]:
-    """Return the copies to choose from: the requested one, else all complete ones of this partition."""
+    """Return the copies to choose from: the requested, or all complete ones."""
     wanted = need.request.source if need.request else None
     return [
         Candidate(
@@ -214,7 +217,7 @@ def _is_bound(context: ReconcileContext, recorded: PartitionStatus) -> bool:
 
 
 def _refused_by_its_worker(context: ReconcileContext, recorded: PartitionStatus) -> bool:
-    """Return whether the worker ended because the recorded volume belongs to another partition."""
+    """Return whether the worker found another partition's store on its volume."""
     pod = context.observed.pods.get(recorded.partition)
     mounted = diagnosis.mounted_claim(pod) == recorded.persistent_volume_claim
     return mounted and diagnosis.exit_code(pod) == ExitCode.IDENTITY_REFUSED
@@ -223,7 +226,7 @@ def _refused_by_its_worker(context: ReconcileContext, recorded: PartitionStatus)
 def _postpone(
     context: ReconcileContext, result: ReconcileResult, partition: int, error: ProviderError
 ) -> None:
-    """Leave a partition unchanged in this pass, because its restore source is not known yet."""
+    """Leave a partition unchanged: its restore source is not known yet."""
     message = f"cannot determine a restore source: {error}"
     result.partition_problems[partition] = with_advice(error.reason, message)
     result.undecided.add(partition)

@@ -45,7 +45,7 @@ class WorkerClient:
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ask-worker")
 
     def statuses(self, pods: Mapping[int, Object]) -> dict[int, WorkerStatus | None]:
-        """Return the status of each pod's worker; None for a worker that does not answer in time."""
+        """Return the status by partition; None for a worker that does not answer."""
         answers = self._threads.map(self._status, pods.values())
         return dict(zip(pods, answers, strict=True))
 

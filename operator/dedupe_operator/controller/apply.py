@@ -88,7 +88,7 @@ class Applier:
     def _apply_partition(
         self, context: ReconcileContext, result: ReconcileResult, partition: int
     ) -> Object | None:
-        """Apply a partition's claim and Service; return its StatefulSet as wanted, for the rollout."""
+        """Apply a partition's claim and Service; return its StatefulSet as wanted."""
         inputs = self._inputs(context, result, partition)
         for build in PER_PARTITION:
             wanted = build(inputs)

@@ -1,4 +1,4 @@
-"""Run reconciles of the due streams in several threads, with back-off after errors.
+"""Reconcile the due streams in several threads, with back-off after errors.
 
 The process starts it when it is the leader. A stream is never reconciled by two threads at a time.
 """

@@ -1,4 +1,4 @@
-"""Put together what is known of each partition, and diagnose those that are not ready.
+"""Put together what is known of each partition; diagnose those not ready.
 
 The reconciler calls it at the end of a pass, before it writes the status. It reads Kubernetes events, nothing else.
 """
@@ -21,7 +21,7 @@ _EVENTS_OF: Final = 10
 def partition_views(
     api: KubernetesApi, context: ReconcileContext, result: ReconcileResult
 ) -> list[PartitionView]:
-    """Return one view for each partition, with the problem of those that are not ready.
+    """Return a view of each partition, with the problem of those not ready.
 
     Raises KubernetesError.
     """
@@ -74,7 +74,7 @@ def _diagnose(
 
 
 def _stays_absent(context: ReconcileContext, result: ReconcileResult, partition: int) -> bool:
-    """Return whether an absent claim is one that was deleted, and not one that will be created.
+    """Return whether an absent claim was deleted, rather than not created yet.
 
     It stays in the status while its successor's restore source can't be determined.
     """

@@ -160,7 +160,7 @@ class Reconciler:
         *,
         now: datetime,
     ) -> tuple[ReconcileContext, list[Problem]]:
-        """Read the cluster, Kafka and the workers; return the context and the problems of the topics."""
+        """Read the cluster, Kafka and workers; return context and topic problems."""
         observed = observe(self._api, stream, recorded)
         admin_token = admin_secret.token(observed.admin_secret)
         secrets_hash: str | None = None
@@ -191,7 +191,7 @@ class Reconciler:
     def _choose_claims(
         self, raw: Object, context: ReconcileContext, result: ReconcileResult, memory: _Memory
     ) -> None:
-        """Choose every partition's volume; record new choices and failovers before they are acted upon."""
+        """Choose every partition's volume; record choices and failovers beforehand."""
         intent = self._volumes.choose(context, result)
         if result.failovers:
             intent = [
@@ -287,7 +287,10 @@ def _unhealthy_windows(workers: Mapping[int, WorkerStatus | None]) -> list[int] 
 
 
 def _hash(admin_token: str, data: Mapping[str, bytes]) -> str:
-    """Return a hash that changes with any secret a worker reads at its start, and reveals none."""
+    """Return a hash of the secrets that workers read at their start.
+
+    It reveals none of them.
+    """
     digest = sha256(admin_token.encode())
     for key in sorted(data):
         digest.update(key.encode() + b"\0" + sha256(data[key]).digest())

@@ -21,7 +21,10 @@ _NUMBERS_EVERY_SECONDS: Final = 60.0
 
 
 def read_status(raw: Object) -> StreamStatus:
-    """Return a stream's status; an empty one if another version wrote it and it can't be read."""
+    """Return a stream's status; an empty one if it can't be read.
+
+    Another version of the operator may have written it.
+    """
     try:
         return StreamStatus.model_validate(raw.get("status") or {})
     except ValidationError:
@@ -70,7 +73,7 @@ class StatusWriter:
         )
 
     def emit(self, raw: Object, events: Sequence[StreamEvent]) -> None:
-        """Create events. An error ends it silently: the status carries the same information."""
+        """Create events; stop silently at an error, as the status shows the same."""
         for event in events:
             try:
                 self._api.create(_event(raw, event, self._now()))

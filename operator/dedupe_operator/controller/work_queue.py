@@ -1,4 +1,4 @@
-"""Queue of streams by due time: each stream once, and never for two threads at a time.
+"""Queue of streams by due time: each stream once, for one thread at a time.
 
 The controller's threads take from it; kopf's handlers add to it.
 """

@@ -1,1 +1,1 @@
-"""Decisions of the operator as pure functions: values in, values out, the clock an argument."""
+"""Pure decisions of the operator: values in, values out, time an argument."""

@@ -62,7 +62,7 @@ def judge(
 
 
 def paused(*, generation: int, earlier: Sequence[Condition], now: datetime) -> list[Condition]:
-    """Return the conditions of a paused stream: ReconciliationPaused, and the others unchanged."""
+    """Return the conditions of a paused stream; all but one stay unchanged."""
     message = (
         "The operator changes, repairs and rolls out nothing until the annotation "
         "dedupestream.io/pause-reconciliation is removed."
@@ -75,7 +75,10 @@ def paused(*, generation: int, earlier: Sequence[Condition], now: datetime) -> l
 def invalid(
     message: str, *, generation: int, earlier: Sequence[Condition], now: datetime
 ) -> list[Condition]:
-    """Return the conditions of a stream that the API server accepted but this operator can't read."""
+    """Return the conditions of a stream that this operator can't read.
+
+    The API server accepted it, by another version of the schema.
+    """
     others = [each for each in earlier if each.type not in {"Ready", "Degraded"}]
     verdicts = (
         _Verdict("Ready", False, "InvalidManifest", message),

@@ -17,7 +17,7 @@ from dedupe_operator.resources.pod_template import CONTAINER, STATE_VOLUME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A problem that a user may have to fix: one stable CamelCase word, and a sentence about it."""
+    """A problem for a user to fix: a stable CamelCase reason and a message."""
 
     reason: str
     message: str
@@ -50,7 +50,7 @@ def with_advice(reason: str, message: str) -> Problem:
 
 
 def by_cause(problems: Mapping[int, Problem]) -> list[Problem]:
-    """Return each distinct problem once, with the partitions that have it in its message."""
+    """Return each distinct problem once, with its partitions in the message."""
     partitions: dict[Problem, list[int]] = {}
     for partition, problem in problems.items():
         partitions.setdefault(problem, []).append(partition)
@@ -168,7 +168,7 @@ def _last_error(log: str) -> Problem | None:
 
 
 def _not_created(stateful_set: Object | None, events: Sequence[Object]) -> Problem | None:
-    """Return why there is no pod: the StatefulSet controller reports it only in events."""
+    """Return why there is no pod, which the StatefulSet controller's events say."""
     if stateful_set is None or stateful_set["spec"].get("replicas") == 0:
         return None
     for event in _newest_first(events):

@@ -29,7 +29,7 @@ def has_wanted_hash(live: Object) -> bool:
 
 
 def is_as_wanted(live: Object, wanted: Object) -> bool:
-    """Return whether a live object has every field of a wanted one; other fields are ignored.
+    """Return whether a live object has every wanted field; others are ignored.
 
     >>> wanted = with_wanted_hash({"metadata": {"name": "a"}, "spec": {"cpu": "1000m"}})
     >>> is_as_wanted({**wanted, "spec": {"cpu": "1", "theirs": True}}, wanted)

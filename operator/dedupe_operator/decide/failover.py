@@ -1,4 +1,4 @@
-"""Decide when a worker is moved away from its node by force, and when its volume is detached there.
+"""Decide when a worker fails over from its node, and a volume is detached.
 
 `dedupe_operator.failover` carries it out. Kafka fences a worker that still runs on such a node, so this module decides
 when a move pays, not whether it is safe.
@@ -22,7 +22,7 @@ _FENCED_PATIENCE: Final = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A node that is out, as far as Kubernetes knows: `what` is wrong with it, and `since` when."""
+    """A node that is out as far as Kubernetes knows: `what`, and `since` when."""
 
     node: str
     since: datetime
@@ -90,7 +90,9 @@ def moves(
     patience: timedelta,
     now: datetime,
 ) -> Moves:
-    """Choose the pods whose node has been out for `patience` (spec.failover.nodeNotReadyAfter).
+    """Choose the pods whose node has been out for `patience`.
+
+    `patience` is spec.failover.nodeNotReadyAfter.
 
     `pods` are those that `unready_on_nodes` returns.
     """
@@ -118,7 +120,7 @@ def was_fenced(pod: Object, worker: WorkerStatus | None, now: datetime) -> bool:
 
 
 def waits_for_volume(pod: Object, now: datetime) -> bool:
-    """Return whether a pod has had a node for a while and its container is still not created."""
+    """Return whether a pod had a node for a while but no container on it."""
     if rollout.is_ready(pod) or pod["metadata"].get("deletionTimestamp") or not node_of(pod):
         return False
     if now - datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) < _PATIENCE:
@@ -135,7 +137,7 @@ def stale_attachments(
     volumes: Mapping[int, str],
     pods: Mapping[int, Object],
 ) -> list[tuple[int, Object]]:
-    """Return the attachments of a stream's volumes to nodes where their partition has no pod.
+    """Return the attachments to nodes where their partition has no pod.
 
     Attachments that are being deleted are left out. `volumes` are the names of the partitions' PersistentVolumes,
     `pods` those that were not deleted in this pass.
@@ -160,7 +162,7 @@ def detachments(
     patience: timedelta,
     now: datetime,
 ) -> list[Detachment]:
-    """Choose among `stale_attachments` those to nodes that have been out for `patience`."""
+    """Choose the stale attachments to nodes that have been out for `patience`."""
     chosen = []
     for partition, attachment in candidates:
         out = outages.get(attachment["spec"]["nodeName"])

@@ -42,7 +42,10 @@ class PartitionView:
 
     @property
     def ready(self) -> bool:
-        """Return whether its worker has caught up and processes messages, by the readiness probe."""
+        """Return whether its worker has caught up and processes messages.
+
+        The readiness probe of Kubernetes decides.
+        """
         return rollout.is_ready(self.pod)
 
 
@@ -147,7 +150,7 @@ def _to_reconcile(worker: WorkerStatus | None) -> int | None:
 def comparison_of(
     worker: WorkerStatus | None, recorded: PartitionStatus | None
 ) -> Comparison | None:
-    """Return the state of the last reconcile request: the worker's answer, else the recorded one."""
+    """Return the last reconcile request: the worker's answer or the recorded one."""
     answer = worker.comparison if worker else None
     if answer is None:
         return recorded.comparison if recorded else None

@@ -1,4 +1,4 @@
-"""Choose the restore source of a partition whose volume is gone: the best one that is left, and why.
+"""Choose the restore source of a partition whose volume is gone.
 
 The volume manager calls it. The order is: the newest usable snapshot, then the output topic.
 """

@@ -81,6 +81,6 @@ def _is_rolled_out(live: Object, pod: Object | None) -> bool:
 
 
 def _is_observed(live: Object) -> bool:
-    """Return whether the StatefulSet controller has processed the last change of the spec."""
+    """Return whether the StatefulSet controller has processed the last change."""
     observed = (live.get("status") or {}).get("observedGeneration", 0)
     return bool(observed >= live["metadata"].get("generation", 0))

@@ -35,7 +35,7 @@ def rounded_size(size: int) -> str:
 
 
 def coarse_age(age: timedelta) -> timedelta:
-    """Round down to days from two days on, to hours from two hours on, else to ten minutes.
+    """Round down to days (from two days on), hours (from two) or ten minutes.
 
     >>> coarse_age(timedelta(days=3, hours=5)), coarse_age(timedelta(minutes=45))
     (datetime.timedelta(days=3), datetime.timedelta(seconds=2400))

@@ -1,4 +1,4 @@
-"""Decide when a snapshot is due, which one runs next, which are pruned, and whether there are enough.
+"""Decide which snapshots are due, run next or pruned, and judge their state.
 
 The snapshot manager and runner call it.
 """
@@ -58,7 +58,7 @@ class Snapshot:
 
 
 def last_scheduled_time(schedule: str, now: datetime) -> datetime | None:
-    """Return the last time of a cron schedule that is not after `now`, None if there is none.
+    """Return the last time of a cron schedule up to `now`, None without one.
 
     Raises InvalidSchedule.
 
@@ -74,7 +74,7 @@ def last_scheduled_time(schedule: str, now: datetime) -> datetime | None:
 
 
 def due_time(schedule: str, *, last: datetime | None, now: datetime) -> datetime | None:
-    """Return the scheduled time for which a snapshot must be created now, None if there is none.
+    """Return the scheduled time of the snapshot that is due, None without one.
 
     `last` is the scheduled time that was processed last. If several were missed, only the newest is made up for.
     Raises InvalidSchedule.

@@ -1,4 +1,4 @@
-"""Assemble a stream's status, and decide which changes are worth an event or a write.
+"""Assemble a stream's status; decide which changes need an event or a write.
 
 The reconciler and the status writer call it.
 """

@@ -1,4 +1,4 @@
-"""Choose the PersistentVolumeClaim of a partition, and record what a new one is restored from.
+"""Choose the PersistentVolumeClaim of a partition, and its restore source.
 
 The volume manager calls `choose_claim`. If that returns a `RestoreNeed`, the manager chooses a restore source and
 passes both to `choose_restored`.
@@ -45,7 +45,7 @@ class RestoreNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimProblem:
-    """A problem with the recorded claim, as its worker or the provider of its source found it.
+    """A problem with the recorded claim, as its worker or provider found it.
 
     `unusable`: the volume itself, for example one that holds another partition's store. `source`: the restore source;
     the claim is still empty then, and stays if `keep_claim`.
@@ -68,7 +68,7 @@ def choose_claim(
     request: RestoreRequest | None = None,
     problem: ClaimProblem | None = None,
 ) -> ClaimChoice | RestoreNeed:
-    """Retain a partition's claim, reattach a retained one, or report that a restore is needed.
+    """Retain a claim, reattach a retained one, or report a need to restore.
 
     `recorded` is the partition in the stream's status, `live` are the claims with the partition's labels.
     `output_created`: the output topic was created just now and is empty.
@@ -119,7 +119,7 @@ def choose_claim(
 def choose_restored(
     need: RestoreNeed, recorded: PartitionStatus | None, source: RestoreChoice, now: datetime
 ) -> ClaimChoice:
-    """Choose the claim to restore from `source`; a request whose snapshot was refused changes nothing."""
+    """Choose the claim to restore from `source`; refuse an impossible request."""
     request = need.request
     wants_snapshot = request is not None and request.source != OUTPUT_TOPIC
     if wants_snapshot and request and recorded and source.source is RestoreSource.OUTPUT_TOPIC:
@@ -155,7 +155,10 @@ def refuse(recorded: PartitionStatus, request: RestoreRequest, reason: str) -> C
 
 
 def waits_for_other_class(claim: Object, class_name: str | None) -> bool:
-    """Return whether a claim without a volume waits for a class that the stream no longer names."""
+    """Return whether a claim without a volume waits for an outdated class.
+
+    The stream no longer names that StorageClass.
+    """
     if class_name is None or claim["spec"].get("volumeName"):
         return False
     return bool(claim["spec"].get("storageClassName") != class_name)
@@ -167,7 +170,10 @@ def is_bound(claim: Object | None) -> bool:
 
 
 def _is_to_come(recorded: PartitionStatus, unusable: set[str]) -> bool:
-    """Return whether a recorded claim that is absent was not created yet, rather than deleted."""
+    """Return whether an absent recorded claim was not created yet.
+
+    False: it was deleted.
+    """
     provisioning = recorded.phase is PartitionPhase.PROVISIONING
     return provisioning and recorded.persistent_volume_claim not in unusable
 
@@ -182,7 +188,7 @@ def _is_later(stream: str, partition: int, name: str, known: str) -> bool:
 
 
 def _tried(restore: Restore, reason: str) -> dict[str, str]:
-    """Return the sources that failed for this volume: the present one, and those tried before it."""
+    """Return the failed sources of this volume: present and earlier, with reasons."""
     before = (each.partition(": ") for each in restore.refused)
     return {name: why for name, _, why in before} | {restore.name or "": reason}
 
@@ -207,6 +213,6 @@ def _phase(claim: Object) -> str | None:
 
 
 def _serial(stream: str, partition: int, name: str) -> int:
-    """Return the serial in a claim's name; 0 for a name that the operator did not choose."""
+    """Return the serial in a claim's name; 0 for a name of other form."""
     text = name.removeprefix(claim_name(stream, partition, 0)[:-1])
     return int(text) if text.isdecimal() else 0

@@ -55,7 +55,7 @@ def failure(live: Object | None) -> Problem | None:
 
 
 def needs_restart(live: Object | None, pod: Object, now: datetime) -> bool:
-    """Return whether an expanded volume needs a pod restart for its file system to expand.
+    """Return whether a file system expands only at the next start of its pod.
 
     A pod created since the expansion counts as restarted: the file system expands before its container starts.
     """

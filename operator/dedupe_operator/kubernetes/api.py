@@ -1,4 +1,4 @@
-"""Client of the API server: plain JSON objects in and out, every call with a timeout.
+"""Client of the API server: JSON objects in and out, a timeout on each call.
 
 All reads and writes of the operator pass through `KubernetesApi`.
 """
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def load_client() -> client.ApiClient:
-    """Return a client with the pod's credentials, or with KUBECONFIG outside of a cluster.
+    """Return a client with the pod's credentials, or with KUBECONFIG outside.
 
     Raises KubernetesError without either.
     """
@@ -43,7 +43,7 @@ def load_client() -> client.ApiClient:
 
 
 class KubernetesApi:
-    """Reads and writes. `before_write` is called before each write; it raises to forbid it."""
+    """Reads and writes; `before_write` runs before each write and may forbid it."""
 
     def __init__(self, api_client: client.ApiClient, before_write: Callable[[], None]) -> None:
         self._client = api_client

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class _BoundedClient(client.ApiClient):
-    """A client with a timeout for each request: a silent API server can't hide the end of the Lease."""
+    """A client with timeouts: a silent API server can't hide the Lease's end."""
 
     def call_api(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 # generated code
         kwargs["_request_timeout"] = _REQUEST_TIMEOUT

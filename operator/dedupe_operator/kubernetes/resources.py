@@ -1,4 +1,4 @@
-"""The kinds of Kubernetes objects that the operator reads or writes, with their API paths.
+"""The kinds of Kubernetes objects that the operator uses, with API paths.
 
 Used by `KubernetesApi` and by every module that calls it.
 """

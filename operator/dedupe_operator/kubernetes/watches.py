@@ -20,7 +20,10 @@ _CONNECT_SECONDS: Final = 10.0
 def make_registry(
     due: Callable[[Key], None], output_conflicts: OutputConflicts
 ) -> kopf.OperatorRegistry:
-    """Return kopf's handlers. They store no state in the objects, so kopf writes nothing to the cluster."""
+    """Return kopf's handlers; kopf itself writes nothing to the cluster.
+
+    The handlers store no state in the objects.
+    """
     registry = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=registry)

@@ -1,4 +1,4 @@
-"""Child objects of a stream: one pure builder a file, and the order in which they are applied.
+"""Child objects of a stream: one pure builder a file, in the order applied.
 
 `controller.apply` iterates over `SHARED`, then for each partition over `PER_PARTITION`. A builder returns the fields
 that the operator owns, for server-side apply, and nothing else: fields that other controllers set stay theirs. It

@@ -36,7 +36,7 @@ def build(stream: DedupeStream) -> Object:
 
 
 def config_hash(stream: DedupeStream) -> str:
-    """Return a hash of everything that a worker reads at its start, and of nothing else."""
+    """Return a hash of what a worker reads at its start, and of nothing else."""
     spec = _manifest(stream)["spec"]
     read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker", "snapshots")}
     read |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in spec}

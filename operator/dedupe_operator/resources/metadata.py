@@ -29,7 +29,7 @@ def of_partition(stream: DedupeStream, partition: int) -> Object:
 
 
 def reference(stream: DedupeStream) -> Object:
-    """Return an owner reference that deletes the object with the stream and blocks nothing."""
+    """Return an owner reference for garbage collection that blocks nothing."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

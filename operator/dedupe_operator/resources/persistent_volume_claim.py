@@ -48,7 +48,7 @@ def build(
 
 
 def origin(live: Object, restore: Restore) -> Object:
-    """Return the fields of a live claim's spec that name its source; they are immutable."""
+    """Return the immutable fields of a live claim's spec that name its source."""
     if restore.source is not RestoreSource.SNAPSHOT:
         return {}
     fields = ("dataSource",) if "dataSource" in live["spec"] else ("volumeName",)

@@ -1,4 +1,4 @@
-"""Build a worker's pod: restricted Pod Security Standard, one volume, no RBAC rights."""
+"""Build a worker's pod: restricted Pod Security, one volume, no RBAC rights."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -124,7 +124,7 @@ def _container(
 
 
 def _requests(spec: Spec) -> Object:
-    """Return the default requests: of the worker, plus memory for an inverse Bloom table.
+    """Return the default requests: the worker's, plus its inverse Bloom table.
 
     They do not exceed a limit that the user sets, or the pod would be refused. A user who sets any request sets all.
     """
@@ -136,7 +136,7 @@ def _requests(spec: Spec) -> Object:
 
 
 def _s3_environment(stream: DedupeStream) -> Object:
-    """Return the variable that names the bucket's credentials file, if there is a Secret."""
+    """Return the variable with the path of the bucket's credentials, if any."""
     if not _s3_secret(stream):
         return {}
     return {"env": [{"name": "AWS_SHARED_CREDENTIALS_FILE", "value": f"{S3_MOUNT}/{S3_KEY}"}]}

@@ -7,7 +7,7 @@ from dedupe_operator.resources import metadata
 
 
 def build(stream: DedupeStream, partition: int) -> Object:
-    """Return the headless Service of one partition; it includes a worker that is not ready."""
+    """Return the headless Service of one partition; it lists unready pods too."""
     name = stream.metadata.name
     return {
         "apiVersion": "v1",

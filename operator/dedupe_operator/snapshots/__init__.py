@@ -1,1 +1,1 @@
-"""DedupeSnapshots: created by schedule, run one partition at a time, verified, pruned."""
+"""DedupeSnapshots: scheduled, run partition by partition, verified, pruned."""

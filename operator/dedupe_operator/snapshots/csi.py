@@ -1,4 +1,4 @@
-"""CSI provider: copies as VolumeSnapshots, which the cluster's storage driver creates."""
+"""CSI provider: copies as VolumeSnapshots, made by the storage driver."""
 
 from dedupe_crds.quantity import parse_size
 from dedupe_crds.spec.stream import API_VERSION
@@ -18,7 +18,7 @@ from dedupe_operator.snapshots.provider import (
 
 
 class CsiProvider:
-    """Provider with one VolumeSnapshot a partition, named after and owned by its DedupeSnapshot."""
+    """Provider with one VolumeSnapshot a partition, owned by its DedupeSnapshot."""
 
     takes_checkpoint = False
 

@@ -1,4 +1,4 @@
-"""Manage a stream's snapshots: create them by schedule, run them, prune them, judge them.
+"""Create a stream's snapshots by schedule; run, prune and judge them.
 
 The reconciler calls `act` once a pass. `runner` runs the snapshots, `decide.snapshot_policy` decides.
 """
@@ -37,7 +37,7 @@ _REMOVE_RETRY_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsView:
-    """The snapshot part of the stream's status. `verdict` is None if the spec wants no snapshots."""
+    """The snapshot part of the status; `verdict` is None without spec.snapshots."""
 
     verdict: Verdict | None = None
     last_schedule_time: datetime | None = None
@@ -52,7 +52,7 @@ class SnapshotManager:
         self._runner = runner
 
     def act(self, context: ReconcileContext, result: ReconcileResult) -> SnapshotsView:
-        """Create, continue, delete and prune what is due now; return the view for the status."""
+        """Create, continue, delete and prune what is due; return the status part."""
         writer = SnapshotWriter(self._api, context.stream.metadata.namespace)
         processed = context.recorded.last_schedule_time
         try:
@@ -70,7 +70,9 @@ class SnapshotManager:
         return self._view(context, processed)
 
     def release_all(self, namespace: str, stream: str) -> None:
-        """Release the deleted snapshots of a deleted stream: no worker can delete their copies any more.
+        """Release the deleted snapshots of a deleted stream.
+
+        Nothing can delete their copies any more.
 
         Raises KubernetesError.
         """

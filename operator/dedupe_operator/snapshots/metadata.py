@@ -1,4 +1,4 @@
-"""Convert a worker's checkpoint to the entry of a DedupeSnapshot, and that to annotations.
+"""Convert a checkpoint to a DedupeSnapshot's entry, and that to annotations.
 
 The snapshot runner and the providers call it.
 """

@@ -14,7 +14,10 @@ from dedupe_operator.worker_client import WorkerRefused
 
 
 class ProviderError(ReportedError):
-    """A provider could not do its work now; the next pass retries, until the snapshot's deadline."""
+    """A provider could not do its work now; the next pass retries.
+
+    The snapshot's deadline ends the retries.
+    """
 
     retriable = True
 
@@ -51,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyStatus:
-    """State of a copy. `usable`: complete, verified, and a volume can be created from it."""
+    """State of a copy; `usable`: complete, verified, fit to create a volume."""
 
     usable: bool
     bytes: int | None = None
@@ -97,5 +100,5 @@ class Provider(Protocol):
         ...
 
     def source(self, job: Job, claim_name: str) -> ClaimSource:
-        """Prepare a volume of the copy for the claim `claim_name`; return the claim's source."""
+        """Prepare a volume of the copy for a claim; return the claim's source."""
         ...

@@ -1,4 +1,4 @@
-"""Read, create and delete DedupeSnapshots in the API server, and write their status.
+"""Read, create and delete DedupeSnapshots, and write their status.
 
 The snapshot manager and runner call it.
 """
@@ -18,7 +18,10 @@ from dedupe_operator.kubernetes.resources import SNAPSHOTS
 
 
 def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
-    """Return the readable DedupeSnapshots among `listed`; others, of a newer version, are ignored."""
+    """Return the readable DedupeSnapshots among `listed`.
+
+    Those that another version wrote, and that can't be read, are ignored.
+    """
     found = []
     for raw in listed:
         metadata = raw["metadata"]
@@ -44,7 +47,7 @@ def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
 
 
 class SnapshotWriter:
-    """Writes the DedupeSnapshots of one namespace. Every method raises KubernetesError."""
+    """Create the snapshot of a scheduled time; return False if it exists."""
 
     def __init__(self, api: KubernetesApi, namespace: str) -> None:
         self._api = api

@@ -164,7 +164,7 @@ class SnapshotRunner:
         writer: SnapshotWriter,
         snapshot: Snapshot,
     ) -> bool:
-        """Delete the copies of a snapshot that is being deleted, then release it; return whether it is done.
+        """Delete the copies of a deleted snapshot, then release it; return success.
 
         Raises KubernetesError.
         """
@@ -187,7 +187,7 @@ class SnapshotRunner:
 
 @dataclass(slots=True)
 class _Run:
-    """One snapshot in one pass. Each change of its status is written before the next step."""
+    """One snapshot in one pass; each change is written before the next step."""
 
     context: ReconcileContext
     result: ReconcileResult

@@ -19,7 +19,7 @@ from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 
 
 class S3Provider:
-    """Provider that sends commands to workers; each returns at once, the worker continues."""
+    """Provider that commands workers; each call returns while the worker works."""
 
     takes_checkpoint = True
 
@@ -71,7 +71,7 @@ class S3Provider:
 
 
 def failed_restore(snapshot: str, worker: WorkerStatus | None) -> str | None:
-    """Return why a worker could not download a snapshot, None if it reports no failure."""
+    """Return why a worker could not download a snapshot, None if it reports none."""
     download = worker.download if worker else None
     if download is None or download.name != snapshot:
         return None

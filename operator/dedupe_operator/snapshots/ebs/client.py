@@ -1,4 +1,4 @@
-"""Clients of Amazon EC2's API with short timeouts, and its errors as ProviderError.
+"""Clients of Amazon EC2's API with timeouts; its errors as ProviderError.
 
 The EBS provider calls it.
 """
@@ -86,7 +86,7 @@ class Ec2:
         self._session: Session | None = None
 
     def client(self, region: str | None) -> "EC2Client":
-        """Return a client for calls that may be repeated. Default region: the environment's."""
+        """Return a client for calls that may be repeated; region None: default."""
         return self._client(region, _ATTEMPTS)
 
     def client_for_one_attempt(self, region: str | None) -> "EC2Client":
@@ -179,7 +179,7 @@ def _refusal(error: ClientError) -> ProviderError:
 
 
 def _advice(operation: str, detail: str) -> str:
-    """Return the message with the missing IAM action, as AWS or the operation names it."""
+    """Return the message with the missing IAM action, as far as AWS names it."""
     named = _ACTION.search(detail)
     service = "sts" if operation.startswith("Assume") else "ec2"
     action = named[1] if named else f"{service}:{operation}"

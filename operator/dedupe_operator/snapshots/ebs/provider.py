@@ -1,4 +1,4 @@
-"""EBS provider: copies as snapshots of Amazon EBS volumes, found again by their tags."""
+"""EBS provider: copies as snapshots of EBS volumes, found by their tags."""
 
 import logging
 from collections.abc import Callable
@@ -123,13 +123,13 @@ class EbsProvider:
 
     @provider_errors()
     def exists(self, job: Job) -> bool:
-        """Return whether it is complete, and not archived: an archived one needs hours to restore."""
+        """Return whether it is complete and not archived (hours to restore)."""
         found = self._one(self._client(job), job.entry.handle)
         return found is not None and found["State"] == "completed" and not _is_archived(found)
 
     @provider_errors()
     def source(self, job: Job, claim_name: str) -> ClaimSource:
-        """Create a volume of the snapshot, and a PersistentVolume reserved for the new claim.
+        """Create a volume of the snapshot, and a PersistentVolume for the new claim.
 
         Raises ProviderError while the volume is being created.
         """
@@ -149,7 +149,7 @@ class EbsProvider:
         return self._ec2.client(ebs_tags.settings(job).region)
 
     def _volume_id(self, job: Job) -> str:
-        """Return EC2's id of the partition's volume. Raises ProviderError, KubernetesError."""
+        """Return EC2's id of the volume. Raises ProviderError, KubernetesError."""
         if job.claim is None:
             message = f"partition {job.partition} has no volume claim"
             raise ProviderError("NoVolume", message)
@@ -218,7 +218,10 @@ class EbsProvider:
         return made["SnapshotId"]
 
     def _all(self, client: "EC2Client", job: Job) -> "list[SnapshotTypeDef]":
-        """Return the snapshots with the job's tags, oldest first; several if an answer was lost."""
+        """Return the snapshots with the job's tags, oldest first.
+
+        There is more than one if the answer to a call was lost.
+        """
         pages = client.get_paginator("describe_snapshots").paginate(
             OwnerIds=["self"],
             Filters=ebs_tags.snapshot_filters(job),
@@ -228,7 +231,7 @@ class EbsProvider:
         return sorted(found, key=lambda one: (one["StartTime"], one["SnapshotId"]))
 
     def _one(self, client: "EC2Client", handle: str | None) -> "SnapshotTypeDef | None":
-        """Return the snapshot of that id; None if it does not exist or is in the recycle bin."""
+        """Return the snapshot of an id; None if absent or in the recycle bin."""
         if handle is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""Create an EBS volume of a snapshot, where a worker can attach it, and its PersistentVolume.
+"""Create an EBS volume of a snapshot in a usable zone, and its PV.
 
 The EBS provider calls it for a new claim.
 """
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class VolumeRestore:
-    """One volume from a snapshot for a claim. Each step finds what an earlier call did."""
+    """One volume from a snapshot for a claim; a step finds an earlier call's work."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class VolumeRestore:
         self._name = f"{claim_name}-{sha256(of.encode()).hexdigest()[:12]}"
 
     def existing(self) -> ClaimSource | None:
-        """Return what an earlier call created, if it was completed. Raises KubernetesError."""
+        """Return what an earlier call completed, if any. Raises KubernetesError."""
         volume = self._api.get(PERSISTENT_VOLUMES, None, self._name)
         return _source(volume) if volume else None
 
@@ -85,7 +85,7 @@ class VolumeRestore:
 
     @cached_property
     def _relatives(self) -> list[Object]:
-        """Return the partition's last PersistentVolume if known, then those of other partitions."""
+        """Return the partition's last PersistentVolume, then those of the others."""
         metadata = self._job.stream.metadata
         selector = f"{MANAGED_BY}={FIELD_MANAGER},{STREAM}={metadata.name}"
         claims = [self._job.claim] if self._job.claim else []
@@ -148,7 +148,7 @@ class VolumeRestore:
         return volume
 
     def _size(self, snapshot: "SnapshotTypeDef") -> int:
-        """Return the size in GiB: the largest of the snapshot's, the spec's and the old claim's."""
+        """Return the size in GiB: the largest of snapshot, spec and old claim."""
         sizes = [self._job.stream.spec.storage.size]
         if self._job.claim:
             sizes.append(parse_size(self._job.claim["spec"]["resources"]["requests"]["storage"]))

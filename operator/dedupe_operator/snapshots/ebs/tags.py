@@ -24,13 +24,13 @@ CLAIM: Final = f"{GROUP}/claim"
 
 
 def settings(job: Job) -> EbsSnapshots:
-    """Return the stream's EBS settings; the defaults if its provider is another one now."""
+    """Return the stream's EBS settings, the defaults for another provider."""
     snapshots = job.stream.spec.snapshots
     return snapshots.ebs if snapshots else EbsSnapshots()
 
 
 def of_snapshot(job: Job) -> dict[str, str]:
-    """Return all tags of a partition's snapshot: its owner and its checkpoint's metadata."""
+    """Return all tags of a snapshot: its owner and its checkpoint's metadata."""
     entry = job.entry
     metadata = {
         "input-topic-id": entry.input_topic_id,

@@ -35,9 +35,9 @@ class TopicsView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Cached:
     view: TopicsView
-    asked_as: str
+    fingerprint: str
     again_at: float
     failures: int
 
@@ -47,21 +47,21 @@ class TopicWatch:
     """Cached topic check of one stream, with back-off while Kafka does not answer."""
 
     clock: Callable[[], float]
-    _seen: _Seen | None = field(default=None, init=False)
+    _cached: _Cached | None = field(default=None, init=False)
 
     def get(self, stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
         """Return the topics, cached if fresh. Creates an absent output topic."""
-        asked_as = _fingerprint(stream, secret)
-        seen = self._seen
-        if seen and seen.asked_as == asked_as and self.clock() < seen.again_at:
-            return seen.view
+        fingerprint = _fingerprint(stream, secret)
+        cached = self._cached
+        if cached and cached.fingerprint == fingerprint and self.clock() < cached.again_at:
+            return cached.view
         view = _ask(stream, secret)
-        failures = 0 if view.partitions is not None else (seen.failures if seen else 0) + 1
+        failures = 0 if view.partitions is not None else (cached.failures if cached else 0) + 1
         wait = _REFRESH_SECONDS
         if view.problems:
             doubled = _FIRST_RETRY_SECONDS * 2.0 ** min(failures, 10)
             wait = min(_LONGEST_RETRY_SECONDS, doubled)
-        self._seen = _Seen(view, asked_as, self.clock() + wait, failures)
+        self._cached = _Cached(view, fingerprint, self.clock() + wait, failures)
         return view
 
 
@@ -75,9 +75,11 @@ def _ask(stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
         return TopicsView(problems=(Problem(reason=error.reason, message=str(error)),))
     return TopicsView(
         partitions=found.partitions,
-        problems=tuple(Problem(reason=one.reason, message=one.message) for one in found.problems),
+        problems=tuple(
+            Problem(reason=problem.reason, message=problem.message) for problem in found.problems
+        ),
         created=found.created,
-        usable=not any(one.fatal for one in found.problems),
+        usable=not any(problem.fatal for problem in found.problems),
     )
 
 

@@ -106,24 +106,24 @@ def to_prune(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) ->
 
     A snapshot with a partition's newest usable copy always stays. Snapshots that users created are never pruned.
     """
-    final = [one for one in snapshots if one.status.phase.is_final and not one.deleting]
+    final = [each for each in snapshots if each.status.phase.is_final and not each.deleting]
     newest = sorted(final, key=_completed, reverse=True)
-    needed = {_newest_of(newest, partition) for one in newest for partition in _copied(one)}
+    needed = {_newest_of(newest, partition) for each in newest for partition in _copied(each)}
     surplus: list[Snapshot] = []
     for phase in (SnapshotPhase.COMPLETED, SnapshotPhase.FAILED):
-        ours = [one for one in newest if one.scheduled and one.status.phase is phase]
+        ours = [each for each in newest if each.scheduled and each.status.phase is phase]
         surplus += ours[wanted.keep :]
         if wanted.keep_for is not None:
             surplus += [
-                one for one in ours[: wanted.keep] if now - _completed(one) > wanted.keep_for
+                each for each in ours[: wanted.keep] if now - _completed(each) > wanted.keep_for
             ]
-    return [one for one in surplus if one.name not in needed]
+    return [each for each in surplus if each.name not in needed]
 
 
 def newest_usable(snapshots: Sequence[Snapshot], partition: int) -> Snapshot | None:
     """Return the newest snapshot that a partition can be restored from."""
-    usable = [one for one in snapshots if one.is_usable(partition)]
-    return max(usable, key=lambda one: _entry_completed(one, partition), default=None)
+    usable = [each for each in snapshots if each.is_usable(partition)]
+    return max(usable, key=lambda each: _entry_completed(each, partition), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +143,8 @@ def judge(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> Ve
             overdue_since = last_scheduled_time(wanted.schedule, now - wanted.deadline)
         except InvalidSchedule as error:
             return Verdict(holds=False, reason="InvalidSchedule", message=f"{error}.")
-    final = [one for one in snapshots if one.status.phase.is_final and not one.deleting]
-    completed = [one for one in final if one.status.phase is SnapshotPhase.COMPLETED]
+    final = [each for each in snapshots if each.status.phase.is_final and not each.deleting]
+    completed = [each for each in final if each.status.phase is SnapshotPhase.COMPLETED]
     last = max(final, key=_completed, default=None)
     if last is not None and last.status.phase is SnapshotPhase.FAILED:
         message = f"Snapshot {last.name} failed: {last.status.message}"
@@ -163,7 +163,7 @@ def judge(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> Ve
 
 
 def _copied(snapshot: Snapshot) -> list[int]:
-    return [one.partition for one in snapshot.status.partitions]
+    return [entry.partition for entry in snapshot.status.partitions]
 
 
 def _newest_of(snapshots: Sequence[Snapshot], partition: int) -> str | None:

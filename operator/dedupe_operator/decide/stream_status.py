@@ -34,10 +34,10 @@ def assemble(
     *, generation: int, conditions: list[Condition], partitions: list[PartitionStatus]
 ) -> StreamStatus:
     """Return a stream's whole status from its parts."""
-    windows = [one.window for one in partitions if one.window is not None]
-    duplicates = [one.duplicates for one in partitions if one.duplicates is not None]
-    lags = [one.lag_messages for one in partitions if one.lag_messages is not None]
-    ready = sum(one.ready for one in partitions)
+    windows = [each.window for each in partitions if each.window is not None]
+    duplicates = [each.duplicates for each in partitions if each.duplicates is not None]
+    lags = [each.lag_messages for each in partitions if each.lag_messages is not None]
+    ready = sum(each.ready for each in partitions)
     return StreamStatus(
         observed_generation=generation,
         conditions=conditions,
@@ -61,7 +61,7 @@ def differs_only_in_numbers(old: StreamStatus, new: StreamStatus) -> bool:
 
 def _without_numbers(status: StreamStatus) -> StreamStatus:
     moving = dict.fromkeys(_NUMBERS)
-    partitions = [one.model_copy(update=moving) for one in status.partitions]
+    partitions = [each.model_copy(update=moving) for each in status.partitions]
     return status.model_copy(update={**moving, "partitions": partitions})
 
 
@@ -73,25 +73,25 @@ def _known(status: StreamStatus) -> list[bool]:
 
 def condition_events(old: Sequence[Condition], new: Sequence[Condition]) -> list[StreamEvent]:
     """Return the events that report how conditions changed."""
-    before = {one.type: (one.status, one.reason) for one in old}
+    before = {each.type: (each.status, each.reason) for each in old}
     changed = (
-        one for one in new if one.type in _WITH_EVENTS and _is_news(before.get(one.type), one)
+        each for each in new if each.type in _WITH_EVENTS and _is_news(before.get(each.type), each)
     )
     events: dict[str, StreamEvent] = {}
-    for one in changed:
-        bad = one.status != _GOOD[one.type] and one.reason not in _UNREMARKABLE
-        event = StreamEvent(reason=one.reason, message=one.message, warning=bad)
+    for each in changed:
+        bad = each.status != _GOOD[each.type] and each.reason not in _UNREMARKABLE
+        event = StreamEvent(reason=each.reason, message=each.message, warning=bad)
         # A cause that shows in several conditions gets one event.
-        events.setdefault(one.reason, event)
+        events.setdefault(each.reason, event)
     return list(events.values())
 
 
-def _is_news(before: tuple[str, str] | None, one: Condition) -> bool:
-    if before == (one.status, one.reason):
+def _is_news(before: tuple[str, str] | None, each: Condition) -> bool:
+    if before == (each.status, each.reason):
         return False
-    if one.reason in _UNREMARKABLE:
-        return one.reason == "Suspended"
-    if one.status != _GOOD[one.type]:
+    if each.reason in _UNREMARKABLE:
+        return each.reason == "Suspended"
+    if each.status != _GOOD[each.type]:
         return True
     # A good state is worth an event only after a bad one.
     return before is not None and before[0] != "Unknown"

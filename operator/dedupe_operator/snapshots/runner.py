@@ -52,9 +52,8 @@ class SnapshotRunner:
 
         Raises KubernetesError.
         """
-        ours = [
-            one for one in context.observed.snapshots if one.stream == context.stream.metadata.name
-        ]
+        stream = context.stream.metadata.name
+        ours = [each for each in context.observed.snapshots if each.stream == stream]
         snapshot = next_snapshot(ours)
         if snapshot is None or context.stream.spec.suspend:
             return False

@@ -65,15 +65,15 @@ class EbsProvider:
         self._eventual_consistency_seconds = eventual_consistency_seconds
         self._clock = clock
         self._now = now
-        self._asked: dict[tuple[str, int], float] = {}  # when, by `clock`
+        self._requested_at: dict[tuple[str, int], float] = {}  # when, by `clock`
 
     @provider_errors()
     def start(self, job: Job) -> str:
         """Adopt the snapshot that has the job's tags, or create one; return its id."""
         client = self._client(job)
-        found = [one for one in self._all(client, job) if one.get("State") != "error"]
+        found = [each for each in self._all(client, job) if each.get("State") != "error"]
         if found:
-            kept, *twins = (one["SnapshotId"] for one in found)
+            kept, *twins = (each["SnapshotId"] for each in found)
             self._delete(client, job, twins)
             return kept
         volume_id = self._volume_id(job)
@@ -94,8 +94,8 @@ class EbsProvider:
             raise ProviderFailed("SnapshotFailed", message)
         if found["State"] != "completed":
             return CopyStatus(usable=False)
-        others = (one["SnapshotId"] for one in self._all(client, job))
-        self._delete(client, job, [one for one in others if one != job.entry.handle])
+        others = (each["SnapshotId"] for each in self._all(client, job))
+        self._delete(client, job, [each for each in others if each != job.entry.handle])
         return CopyStatus(
             usable=True,
             bytes=found.get("FullSnapshotSizeInBytes"),
@@ -106,7 +106,7 @@ class EbsProvider:
     def remove(self, job: Job) -> None:
         """Delete all snapshots with the job's tags, even if their ids were never recorded."""
         client = self._client(job)
-        ours = [one["SnapshotId"] for one in self._all(client, job)]
+        ours = [each["SnapshotId"] for each in self._all(client, job)]
         handle = job.entry.handle
         if handle is not None and handle not in ours:
             found = self._one(client, handle)
@@ -172,7 +172,7 @@ class EbsProvider:
         return found
 
     def _check_no_lost_answer(self, job: Job) -> None:
-        if self._asked_within(self._eventual_consistency_seconds, job):
+        if self._requested_within(self._eventual_consistency_seconds, job):
             message = "the answer of AWS to CreateSnapshot was lost, and the snapshot may not be listed yet"
             raise ProviderError("AwsUnavailable", message)
 
@@ -181,20 +181,21 @@ class EbsProvider:
         if entry.handle is None or entry.completed is not None:
             return False
         begun = entry.started is not None and self._now() - entry.started < _SHOWN_AFTER
-        return begun or self._asked_within(_SHOWN_AFTER.total_seconds(), job)
+        return begun or self._requested_within(_SHOWN_AFTER.total_seconds(), job)
 
-    def _asked_within(self, seconds: float, job: Job) -> bool:
-        since = self._asked.get((job.snapshot_uid, job.partition))
+    def _requested_within(self, seconds: float, job: Job) -> bool:
+        since = self._requested_at.get((job.snapshot_uid, job.partition))
         return since is not None and self._clock() - since < seconds
 
     def _create(self, job: Job, volume_id: str) -> str:
         client = self._ec2.client_for_one_attempt(ebs_tags.settings(job).region)
         stream = ebs_tags.stream_name(job)
-        asked, now = (job.snapshot_uid, job.partition), self._clock()
-        for key, at in list(self._asked.items()):  # other threads reconcile other streams meanwhile
+        key, now = (job.snapshot_uid, job.partition), self._clock()
+        # A copy of the items: other threads reconcile other streams meanwhile.
+        for earlier, at in list(self._requested_at.items()):
             if now - at > _SHOWN_AFTER.total_seconds():
-                self._asked.pop(key, None)
-        self._asked[asked] = now
+                self._requested_at.pop(earlier, None)
+        self._requested_at[key] = now
         description = f"dedupestream {stream}, partition {job.partition}: {job.snapshot}"
         try:
             made = client.create_snapshot(
@@ -209,7 +210,7 @@ class EbsProvider:
             )
         except ClientError as error:
             if not may_have_acted(error):
-                self._asked.pop(asked, None)
+                self._requested_at.pop(key, None)
             if code_of(error) == "InvalidVolume.NotFound":
                 message = f"EBS volume {volume_id} is gone"
                 raise ProviderFailed("VolumeGone", message) from error
@@ -227,8 +228,10 @@ class EbsProvider:
             Filters=ebs_tags.snapshot_filters(job),
             PaginationConfig={"PageSize": _PAGE},
         )
-        found = [one for page in pages for one in page["Snapshots"] if ebs_tags.is_ours(job, one)]
-        return sorted(found, key=lambda one: (one["StartTime"], one["SnapshotId"]))
+        found = [
+            each for page in pages for each in page["Snapshots"] if ebs_tags.is_ours(job, each)
+        ]
+        return sorted(found, key=lambda each: (each["StartTime"], each["SnapshotId"]))
 
     def _one(self, client: "EC2Client", handle: str | None) -> "SnapshotTypeDef | None":
         """Return the snapshot of an id; None if absent or in the recycle bin."""

@@ -116,13 +116,13 @@ class VolumeRestore:
     def _created_before(self, snapshot: "SnapshotTypeDef") -> "VolumeTypeDef | None":
         filters = ebs_tags.volume_filters(self._job, self._claim_name, snapshot["SnapshotId"])
         found = [
-            one
-            for one in self._client.describe_volumes(Filters=filters)["Volumes"]
-            if ebs_tags.is_ours(self._job, one)
-            and one["State"] not in {"deleting", "deleted"}
-            and one["Size"] >= self._size(snapshot)
+            each
+            for each in self._client.describe_volumes(Filters=filters)["Volumes"]
+            if ebs_tags.is_ours(self._job, each)
+            and each["State"] not in {"deleting", "deleted"}
+            and each["Size"] >= self._size(snapshot)
         ]
-        return min(found, key=lambda one: (one["CreateTime"], one["VolumeId"]), default=None)
+        return min(found, key=lambda each: (each["CreateTime"], each["VolumeId"]), default=None)
 
     def _create(self, snapshot: "SnapshotTypeDef") -> "VolumeResponseTypeDef":
         tags = ebs_tags.of_volume(self._job, self._claim_name)
@@ -251,7 +251,7 @@ def _source(volume: Object) -> ClaimSource:
 def _usable_zone(node: Object) -> str | None:
     """Return the zone of a node on which a pod can start, None if none can."""
     conditions = (node.get("status") or {}).get("conditions") or []
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     if not ready or node["spec"].get("unschedulable"):
         return None
     return ebs_volumes.zone_label(node)

@@ -41,7 +41,13 @@ def judged(earlier: Sequence[Condition] = (), **known: Any) -> dict[str, Conditi
         ("Ready", {"problems": [PROBLEM]}, "True", "AllPartitionsReady", "2 of 2"),
         ("Ready", {"suspended": True}, "False", "Suspended", "spec.suspend"),
         ("Progressing", {}, "False", "UpToDate", "match the spec"),
-        ("Progressing", {"waiting": [3, 1, 2]}, "True", "RollingOut", "partitions 1-3 still to come"),
+        (
+            "Progressing",
+            {"waiting": [3, 1, 2]},
+            "True",
+            "RollingOut",
+            "partitions 1-3 still to come",
+        ),
         (
             "Progressing",
             {"starting": [1]},

@@ -110,10 +110,16 @@ class AwsScene:
             self.cluster.add(node(f"node-{number}", zone))
         self.provider = self.restarted()
 
-    def restarted(self, **options: float) -> EbsProvider:
+    def restarted(
+        self, *, answer_seconds: float = 60.0, eventual_consistency_seconds: float = 30.0
+    ) -> EbsProvider:
         """The provider of an operator that was just started."""
         # An answer that a busy machine makes late is no fault.
-        self.provider = EbsProvider(self.cluster, **{"answer_seconds": 60.0, **options})
+        self.provider = EbsProvider(
+            self.cluster,
+            answer_seconds=answer_seconds,
+            eventual_consistency_seconds=eventual_consistency_seconds,
+        )
         return self.provider
 
     def job(self, partition: int = 0, uid: str = SNAPSHOT_UID, **known: object) -> Job:

@@ -39,7 +39,7 @@ def test_an_api_server_out_of_reach_has_a_name_too() -> None:
 
 
 def test_every_error_is_below_the_projects_root() -> None:
-    errors = {
+    errors: dict[type[StreamError], bool] = {
         CredentialsUnusable: True,
         InvalidSchedule: False,
         KubernetesError: True,

@@ -63,6 +63,8 @@ from dedupe_operator.snapshots.csi import CsiProvider
 from dedupe_operator.snapshots.ebs_tags import of_snapshot, of_volume
 from dedupe_operator.snapshots.provider import Job
 from dedupe_operator.snapshots.records import SnapshotRecords
+from dedupe_pipeline.aggregate.columns import Shape
+from dedupe_pipeline.aggregate.layout import Layout
 from dedupe_worker.board import Board
 from dedupe_worker.chunk_log import logs_of
 from dedupe_worker.config import WorkerConfig
@@ -87,6 +89,7 @@ from tests.golden.stores import (
     seen_ms,
     time_ms,
 )
+from tests.support.aggregate_truth import job as aggregate_job
 from tests.unit.operator.fake_cluster import FakeCluster
 
 OUTPUT_FIRST: Final = 5_000
@@ -420,3 +423,26 @@ def _as_created(made: Object) -> Object:
     added = ("uid", "creationTimestamp")
     metadata = {name: value for name, value in made["metadata"].items() if name not in added}
     return {**made, "metadata": metadata}
+
+
+# -- PostgreSQL ------------------------------------------------------------------------------------
+
+
+def database() -> list[str]:
+    """Build the statements that make and fill the tables of an aggregation."""
+    measures = dict.fromkeys(("flights", "delayed", "total", "least", "worst"), "bigint")
+    shape = Shape(schema=None, keys={"carrier": "text"}, measures=measures)
+    layout = Layout.of(aggregate_job("shop.flights"), shape)
+    view = layout.create_view()
+    assert view is not None
+    statements = (
+        *layout.create_ledger(),
+        layout.create_table(),
+        view,
+        layout.create_staging(),
+        layout.hold(),
+        layout.add(),
+        layout.account(),
+        layout.advance(),
+    )
+    return [statement.as_string(None) for statement in statements]

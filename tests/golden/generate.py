@@ -9,6 +9,7 @@ from typing import Any, Final
 import boto3
 
 from dedupe_crds.store import S3Snapshots
+from dedupe_pipeline.publish import mark
 from dedupe_worker.bootstrap.progress import BootstrapRecord, write_record
 from dedupe_worker.checkpoint import make_checkpoint
 from dedupe_worker.identity import StateDirectory, write_atomically
@@ -41,6 +42,7 @@ def main(root: Path) -> None:
     _write_values(root / "values")
     write_tables(root / "table")
     _write_bootstrap(root / "bootstrap")
+    _write_landing(root / "landing")
     _write_documents(root)
     for pattern in ("LOG*", "LOCK", "lock"):  # RocksDB's log, and locks of processes
         for path in root.rglob(pattern):
@@ -123,6 +125,15 @@ def _write_bootstrap(root: Path) -> None:
     raise AssertionError("the bootstrap has ended")
 
 
+def _write_landing(root: Path) -> None:
+    """The marker of a directory of Parquet files, and the metadata of Spark's checkpoint it was made from."""
+    checkpoint, output = root / "checkpoint", root / "output"
+    checkpoint.mkdir(parents=True)
+    output.mkdir()
+    (checkpoint / "metadata").write_text('{"id":"6f0f5c1e-0000-4000-8000-000000000002"}')
+    mark(output, checkpoint, "orders-clean")
+
+
 def _write_documents(root: Path) -> None:
     copied = root / "copied"
     shutil.copytree(root / "values", copied)
@@ -138,6 +149,7 @@ def _write_documents(root: Path) -> None:
         "children_minimal": documents.children("minimal"),
         "children_full": documents.children("full"),
         "snapshots": documents.snapshots(),
+        "database": documents.database(),
     }
     store.close()
     shutil.rmtree(copied)

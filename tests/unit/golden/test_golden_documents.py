@@ -34,6 +34,7 @@ def golden(name: str) -> Any:  # noqa: ANN401 (JSON)
     ("name", "build"),
     [
         ("clients", documents.clients),
+        ("database", documents.database),
         ("names", documents.names),
         ("offset_metadata", documents.offset_metadata),
         ("snapshots", documents.snapshots),

@@ -8,6 +8,8 @@ from threading import Event
 
 import pytest
 
+from dedupe_pipeline.errors import LandingRefused
+from dedupe_pipeline.publish import check_belongs, mark
 from dedupe_worker.board import Board
 from dedupe_worker.bootstrap.progress import load_progress, read_record, write_record
 from dedupe_worker.checkpoint import CheckpointRecord
@@ -154,12 +156,13 @@ def test_a_batch_is_judged_by_a_store_of_before(files: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("store", ["state/db", "values"])
 @pytest.mark.parametrize("generation", range(3))
 def test_a_filter_of_a_generation_is_read_and_written_as_it_was(
-    state: StateDirectory, tmp_path: Path, generation: int
+    files: Path, tmp_path: Path, generation: int, store: str
 ) -> None:
-    path = state.database / f"{NAMES[generation]}.prefilter"
-    stamp = stamp_of(generation, marked=generation == 2)
+    path = files / store / f"{NAMES[generation]}.prefilter"
+    stamp = stamp_of(generation, marked=generation == 2 and store == "state/db")
     loaded = load_prefilter(path, stamp, 1 << 20)
     assert loaded is not None
     numbers = GENERATIONS[generation]
@@ -382,6 +385,18 @@ def test_the_progress_of_a_bootstrap_is_written_as_it_was(files: Path) -> None:
     assert progress is not None
     progress.save(path)
     assert path.read_bytes() == before
+
+
+def test_a_directory_of_landed_records_is_continued(files: Path) -> None:
+    root = files / "landing"
+    marker = root / "output" / ".landing.json"
+    before = marker.read_bytes()
+    check_belongs(root / "output", root / "checkpoint", "orders-clean")
+    with pytest.raises(LandingRefused, match="orders-clean"):
+        check_belongs(root / "output", root / "checkpoint", "another topic")
+    marker.unlink()
+    mark(root / "output", root / "checkpoint", "orders-clean")
+    assert marker.read_bytes() == before
 
 
 def test_the_golden_files_are_all_there() -> None:

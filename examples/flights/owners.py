@@ -1,4 +1,4 @@
-"""The topic of duplicates against the raw one: does each name what it repeats, and how old was that?"""
+"""Checks the topic of duplicates against the raw topic: the original of each, and its age."""
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
@@ -12,7 +12,7 @@ from examples.flights.outcome import Explained
 
 
 def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
-    """Look at each duplicate of a stream that routes them to a topic."""
+    """Check each duplicate of a stream that routes duplicates to a topic."""
     connection = KafkaConnection.of(stream)
     offsets = Offsets(connection)
 
@@ -24,7 +24,7 @@ def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
 
 
 def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
-    """Hold duplicates against the raw records, both in the columns of `dedupe_pipeline.source`."""
+    """Compare duplicates with the raw records; both have the columns of `dedupe_pipeline.source`."""
     firsts = raw.groupBy("key").agg(
         F.min(F.struct("partition", "offset")).alias("first"),
     )
@@ -51,6 +51,6 @@ def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
 
 
 def _header(name: str) -> Column:
-    """The last header of a name, as text; null if there is none."""
+    """Return the last header of a name as text, or null if there is none."""
     named = F.filter("headers", lambda header: header["key"] == name)
     return F.try_element_at(named, F.lit(-1))["value"].cast("string")

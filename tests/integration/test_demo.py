@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 @pytest.fixture(scope="module")
 def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """A run with enough flights for chunks that can be skipped."""
+    """Run the demo with enough flights for chunks that can be skipped."""
     with demo(tmp_path_factory.mktemp("output"), "--filter", CARRIER, rows=FILTERED_ROWS) as done:
         yield done
 

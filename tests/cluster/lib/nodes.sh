@@ -122,7 +122,7 @@ cmd_kill_node() { # NODE [sync]
   log "$NODE is dead"
 }
 
-# Unflushed data of the node is lost: the disks are replaced by copies of their present content.
+# Unflushed data of the node is lost: each disk is replaced by a copy of what was written to it so far.
 _keep_only_what_was_flushed() {
   local volume image attached='.Vols[]? | select(.Node == $node).ID'
   for volume in $(inside control jq -r --arg node "$NODE" "$attached" "$STATE/csi/state.json" \

@@ -1,8 +1,8 @@
-"""Prints the part of requirements.lock that one extra of pyproject.toml needs, with hashes.
+"""Prints the part of requirements.lock that an extra of pyproject.toml needs.
 
-The lock has all packages, also the development tools. An image gets only the packages of its extra, in the
-locked versions. No index is needed: for each package, uv lists in the lock which packages require it
-("# via"). images/install.sh runs `locked.py DIRECTORY EXTRA`; it needs only the standard library.
+The lock has all packages with their hashes, also the development tools. An image gets only the packages of its
+extra, in the locked versions. No index is needed: for each package, uv lists in the lock which packages require
+it ("# via"). images/install.sh runs `locked.py DIRECTORY EXTRA`; it needs only the standard library.
 """
 
 import re
@@ -27,7 +27,7 @@ class Locked(NamedTuple):
 
 
 def requirements(directory: Path, extra: str) -> str:
-    """Return the requirements of an extra, for `pip install --require-hashes --no-deps`.
+    """Return an extra's requirements, for `pip install --require-hashes --no-deps`.
 
     Raises:
         LookupError: the extra is unknown, or the lock lacks a package of it.

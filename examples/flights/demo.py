@@ -36,10 +36,11 @@ _READY_SECONDS = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The user's options. `repeats` is the expected number of duplicates of each message.
+    """The user's options.
 
-    With a `carrier`, its flights are also read with chunk filters. With `counts`, the job aggregate is run on the
-    PostgreSQL at `postgres_url`, or on one that the demo starts.
+    `repeats` is the expected number of duplicates of each message. With a `carrier`, its flights are also read
+    with chunk filters. With `counts`, the job aggregate is run on the PostgreSQL at `postgres_url`, or on one
+    that the demo starts.
     """
 
     rows: int
@@ -141,7 +142,7 @@ class _Analyst:
     def run(
         self, directory: Path, reader: tuple[EmbeddedBroker, str] | None, counter: Counter | None
     ) -> _Found:
-        """Land, audit and query the topics; with `reader` and `counter`, their parts as well."""
+        """Land, audit and query the topics; then use `reader` and `counter`, if given."""
         landed = directory / "flights.parquet"
         with self._screen.step("Land the clean topic as Parquet") as step:
             records = land(self._spark, self._stream, landed, json_schema=SCHEMA).records

@@ -1,4 +1,4 @@
-"""The measurements of a demo run, and the check that they meet the guarantees. Values only."""
+"""The measurements of a demo run, and their check against the guarantees."""
 
 import json
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class Sent(Measured):
 
 
 class Deduplicated(Measured):
-    """Seconds from the first record sent to the last committed, with the outage of the worker."""
+    """Seconds from the first record sent to the last committed, outage included."""
 
     records: int
     seconds: float
@@ -94,9 +94,9 @@ class Explained(Measured):
 
 
 class Answer(Measured):
-    """The day with most flights (the first of several), as 2013-12-31, and the year's flights.
+    """The day with most flights, as 2013-12-31, and the flights of the year.
 
-    Cancelled flights, which have no departure delay, do not count.
+    The first day, if several have the same number. Cancelled flights, which have no departure delay, do not count.
     """
 
     busiest_day: str
@@ -141,9 +141,10 @@ class CarrierDelays(Measured):
 
 
 class Counting(Measured):
-    """Counts and sums in PostgreSQL, by a job that was killed after `killed_at` records and run again.
+    """Counts and sums in PostgreSQL, by a job that was killed and run again.
 
-    `wrong_rows` are missing, or differ from the values that were computed from the flights themselves.
+    It was killed after `killed_at` records. `wrong_rows` are missing, or differ from the values that were
+    computed from the flights themselves.
     """
 
     table: str
@@ -181,7 +182,7 @@ class Outcome(Measured):
         return list(self._problems())
 
     def to_json(self) -> str:
-        """Return all measurements as indented JSON; `audit` is in the format of the job `audit`."""
+        """Return all measurements as indented JSON, with `audit` as the job writes it."""
         document = self.model_dump(mode="json", by_alias=True, exclude={"audit"})
         document["problems"] = self.problems()
         document["audit"] = json.loads(self.audit.to_json())

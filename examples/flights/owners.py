@@ -1,4 +1,4 @@
-"""Checks the topic of duplicates against the raw topic: the original of each, and its age."""
+"""Checks the original and the age of each duplicate against the raw topic."""
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
@@ -24,7 +24,7 @@ def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
 
 
 def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
-    """Compare duplicates with the raw records; both have the columns of `dedupe_pipeline.source`."""
+    """Compare duplicates with raw records, in the columns of `dedupe_pipeline.source`."""
     firsts = raw.groupBy("key").agg(
         F.min(F.struct("partition", "offset")).alias("first"),
     )

@@ -1,4 +1,4 @@
-"""The demo's HTML page: the measurements in plots and in words. It is self-contained."""
+"""The demo's self-contained HTML page: the measurements in plots and in words."""
 
 from pathlib import Path
 

@@ -43,7 +43,7 @@ def rates(timeline: Timeline, recovery: Recovery) -> str:
 
 
 def windows(timeline: Timeline, recovery: Recovery) -> str:
-    """Plot the age of the oldest id in each worker's store, with a line for each process."""
+    """Plot the age of the oldest id in each store, with a line for each process."""
     with plot("oldest id, seconds") as (figure, axes):
         for partition, samples in enumerate(timeline.samples):
             killed = partition == recovery.partition
@@ -69,7 +69,7 @@ def ages(ages_ms: Mapping[int, int]) -> str:
 
 
 def distribution(ages_ms: Mapping[int, int]) -> Distribution:
-    """Return bins and quantiles of ages; `ages_ms` has the number of duplicates by age."""
+    """Return bins and quantiles of ages, from the number of duplicates by age."""
     edges = [0.0, 1.0]
     while edges[-1] <= max(ages_ms, default=0):
         edges.append(10 ** ((len(edges) - 1) / _BINS_PER_DECADE))
@@ -94,9 +94,10 @@ def produced(samples: Sequence[Sample]) -> list[tuple[float, int]]:
 
 
 def rate(counters: Sequence[Sequence[tuple[float, int]]]) -> tuple[Numbers, Numbers]:
-    """Return moments, and the sum of the counters' rates, each averaged over one second.
+    """Return moments, and the sum of the counters' rates.
 
-    A counter is a list of moments and counts; it is interpolated linearly between them.
+    Each rate is an average over one second. A counter is a list of moments and counts; it is interpolated
+    linearly between them.
     """
     seen = [np.array(counter, np.float64) for counter in counters if counter]
     end = max(float(counter[-1, 0]) for counter in seen)
@@ -129,7 +130,7 @@ def _mark(axes: Axes, recovery: Recovery) -> None:
 
 
 def _quantile(ages_ms: Mapping[int, int], share: float) -> float | None:
-    """Return the smallest age that at least this share of the duplicates does not exceed."""
+    """Return the smallest age that this share of the duplicates does not exceed."""
     wanted = share * sum(ages_ms.values())
     below = 0
     for age in sorted(ages_ms):

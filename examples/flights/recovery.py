@@ -1,4 +1,4 @@
-"""Kills a worker with SIGKILL, and measures how long its partition takes to recover."""
+"""Kills a worker with SIGKILL, and measures the recovery of its partition."""
 
 import os
 import signal

@@ -17,7 +17,10 @@ _OTHER_WIDTH = 66
 
 
 class Screen:
-    """The steps in their order; several may run at the same time. `seconds` has the ended steps."""
+    """The steps of the demo; several may run at the same time.
+
+    `seconds` has the durations of the steps that have ended.
+    """
 
     def __init__(self, console: Console) -> None:
         self.seconds: dict[str, float] = {}

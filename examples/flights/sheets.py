@@ -7,7 +7,10 @@ from examples.flights.outcome import Answer, Counting, Outcome, Read, Skipping
 
 @dataclass(frozen=True, kw_only=True)
 class Sheet:
-    """A table. The first column has the names of the rows; `colours` are rich styles of the columns."""
+    """A table; its first column names the rows.
+
+    `colours` are rich styles of the columns, if given.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -28,7 +31,7 @@ def question(outcome: Outcome) -> Sheet:
 
 
 def reads(skipping: Skipping) -> Sheet:
-    """Return the reads of a carrier's flights: plain and Spark, with and without skipping."""
+    """Return the reads of a carrier's flights, with and without skipping."""
     everything, chosen = skipping.reads[:2]
     saved = 1 - chosen.fetched_bytes / max(1, everything.fetched_bytes)
     same = all(read.right for read in skipping.reads)

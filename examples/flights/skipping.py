@@ -1,4 +1,4 @@
-"""The option `--filter CARRIER`: read one carrier's flights with and without chunk filters.
+"""The option `--filter`: read a carrier's flights with and without chunk filters.
 
 Filters help because each carrier sends a month's flights at once, so most chunks (a worker's transactions) contain
 few carriers. In the order of departure, each chunk would contain all carriers, and no chunk could be skipped.
@@ -158,9 +158,10 @@ def _digest(rows: Iterable[Row]) -> bytes:
 
 
 class _Meter:
-    """Measures the bytes that an otherwise idle broker has sent since the meter was created, and the time.
+    """Measures the bytes that a broker has sent since the meter was created.
 
-    The bytes are those that its process has written to connections and files (/proc/PID/io).
+    The broker must be otherwise idle. The bytes are those that its process has written to connections and files
+    (/proc/PID/io).
     """
 
     def __init__(self, pid: int) -> None:
@@ -169,7 +170,7 @@ class _Meter:
         self._began = time.monotonic()
 
     def read(self) -> tuple[int, float]:
-        """Return the bytes and the seconds."""
+        """Return the bytes, and the seconds since the meter was created."""
         seconds = time.monotonic() - self._began
         return self._written() - self._sent, seconds
 

@@ -13,7 +13,7 @@ from examples.flights.sheets import Sheet, counted, question, reads
 
 
 def show(outcome: Outcome, page: Path, console: Console) -> None:
-    """Print the answers and the summary; `page` is the path of the page with the plots."""
+    """Print the answers and the summary; `page` is the path of the HTML page."""
     sheets = [question(outcome)]
     if outcome.skipping:
         sheets.append(reads(outcome.skipping))

@@ -16,7 +16,10 @@ _SAMPLE_SECONDS = 0.1
 
 
 class Sampler:
-    """Samples until its block ends. `began` is the zero of `timeline`, by `time.monotonic`."""
+    """Samples until its block ends.
+
+    `began` is the zero of `timeline`, by `time.monotonic`.
+    """
 
     def __init__(self, fleet: Fleet, sent: Callable[[], int], helper: Executor) -> None:
         self.began = time.monotonic()
@@ -58,7 +61,7 @@ class Sampler:
 
 
 class Partition:
-    """The samples of one partition: each status once, with counts summed over its processes."""
+    """The samples of one partition, with counts summed over its processes."""
 
     def __init__(self) -> None:
         self.samples: list[Sample] = []

@@ -1,4 +1,7 @@
-"""Sends real flights with duplicates to the topic of flights.yaml: `python -m examples.kubernetes`."""
+"""Sends real flights with duplicates to the topic of flights.yaml.
+
+Run it as `python -m examples.kubernetes`.
+"""
 
 import sys
 
@@ -31,7 +34,7 @@ _SEED = 2013
 )
 @click.option("--duplicates", "repeats", type=click.FloatRange(0, 0.5), default=0.05)
 def main(bootstrap_servers: str, rows: int, partitions: int, repeats: float) -> None:
-    """Send flights with duplicates to the topic `flights`; create it if it does not exist."""
+    """Send flights with duplicates to the topic `flights`; create the topic if needed."""
     try:
         _create(bootstrap_servers, partitions)
         messages = list(data.messages(rows, _SEED))

@@ -1,4 +1,4 @@
-"""The command line `python -m tests.cluster`: a cluster for developers and `make test-e2e`."""
+"""The command line of the test cluster: `python -m tests.cluster`."""
 
 import os
 import shutil
@@ -59,7 +59,7 @@ def down() -> None:
 @main.command()
 @click.argument("parts", nargs=-1, type=click.Choice([*PARTS, PIPELINE]))
 def images(parts: tuple[str, ...]) -> None:
-    """Build the images of PARTS, with docker if it works, and print their ids or files.
+    """Build the images of PARTS and print their ids (docker) or files.
 
     Default PARTS: worker and operator.
     """
@@ -71,9 +71,10 @@ def images(parts: tuple[str, ...]) -> None:
 @_NODES
 @click.argument("command", nargs=-1, required=True)
 def run(command: tuple[str, ...], nodes: int) -> None:
-    """Run COMMAND with the variables of a cluster: that of KUBECONFIG if it is set, else our own.
+    """Run COMMAND with the variables of a cluster.
 
-    A cluster that was not running is started with --nodes nodes, and removed afterwards.
+    It is the cluster of KUBECONFIG if that is set, else our own. A cluster that was not running is started with
+    --nodes nodes, and removed afterwards.
     """
     if os.environ.get("KUBECONFIG"):
         sys.exit(_run_in(environment.current(), command))

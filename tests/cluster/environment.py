@@ -103,7 +103,7 @@ def settings_in(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def current() -> Environment:
-    """Return the cluster to test on: that of KUBECONFIG if it is set, else of `make cluster-up`.
+    """Return the cluster of KUBECONFIG if it is set, else of `make cluster-up`.
 
     Raises:
         ClusterError: there is no cluster, or KUBECONFIG is set without the other variables.

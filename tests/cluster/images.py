@@ -1,4 +1,4 @@
-"""Builds the images without a container engine, with the same steps as the Dockerfile.
+"""Builds the images without a container engine, with the Dockerfile's steps.
 
 The result of each step is cached outside the tree, by a digest of all its inputs. So a change of the code
 takes seconds, and a build without changes is immediate. An image has three layers, from the bottom: Debian

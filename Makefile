@@ -47,7 +47,7 @@ lint: setup ## Check style, types, import layers, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m dedupe_crds.generate --check
 
-pytest: setup check-java ## Run the tests without lint: unit, integration, faults
+pytest: setup check-java ## Run the tests without lint: unit, component, faults
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --ignore tests/e2e $(TESTS)
 
 # The second half runs even if the first half fails, so that one run shows all failures.

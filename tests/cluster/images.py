@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from dedupe_pipeline.jars import cache_dir, spark_kafka
+from dedupe_pipeline.runtime.jars import cache_dir, spark_kafka
 from images import locked
 from tests.cluster.errors import run
 from tests.cluster.paths import CLUSTER_SH, IMAGE_STEP_SH, REPOSITORY

@@ -1,4 +1,4 @@
-"""The manifests that users are given are good ones."""
+"""The manifests in examples and documentation are valid."""
 
 import re
 from pathlib import Path

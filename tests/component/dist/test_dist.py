@@ -16,7 +16,7 @@ import pytest
 from charts.package import chart_files
 from images.locked import requirements
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 CHART = REPOSITORY / "charts/dedupestream"
 BIN = Path(sys.executable).parent
 SECONDS = 240

@@ -18,9 +18,9 @@ from benchmarks.filters_spark import cpu_seconds_by_process
 from benchmarks.processes import BenchmarkFailed
 from benchmarks.testbed import Testbed, client
 from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.stream import DedupeStream
-from dedupe_local.postgres import EmbeddedPostgres
-from dedupe_pipeline.aggregate import AggregateJob, Postgres, aggregate, load_job
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_local.servers.postgres import EmbeddedPostgres
+from dedupe_pipeline.jobs.aggregate import AggregateJob, Postgres, aggregate, load_job
 from dedupe_pipeline.session import spark_session
 from examples.flights.data import ROWS, messages
 

@@ -22,7 +22,7 @@ from rich.console import Console
 
 from benchmarks.machine import describe_machine
 from benchmarks.report import machine_text
-from dedupe_crds.stream import API_VERSION, KIND
+from dedupe_crds.spec.stream import API_VERSION, KIND
 from tests.cluster import environment
 from tests.cluster.chart import NAMESPACE as OPERATOR_NAMESPACE
 from tests.cluster.environment import Environment

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from benchmarks.scale.ids import packed_ids
 from benchmarks.tables import Table as ShownTable
-from dedupe_worker.generations import Bounds
-from dedupe_worker.id_store import IdStore
-from dedupe_worker.inverse_bloom.table import ID, Table
-from dedupe_worker.owner import OWNER
-from dedupe_worker.prefilter import Hashes
-from dedupe_worker.store import Store
-from dedupe_worker.window import Window
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.bloom_filter import Hashes
+from dedupe_worker.store.inverse_bloom.table import ID, Table
+from dedupe_worker.store.rocksdb import Store
+from dedupe_worker.values import OWNER
 
 RATES: Final = (0.0, 0.006, 0.05, 0.3)
 """Shares of the messages that repeat a near one: none, Segment's, that of traffic with retries, a storm of them."""

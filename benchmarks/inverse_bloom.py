@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict
 from benchmarks.front import BOUNDS, admit_all
 from benchmarks.scale.ids import packed_ids
 from benchmarks.testbed import Testbed
-from dedupe_worker.inverse_bloom.sizing import messages_for, retained, slot_bytes
-from dedupe_worker.inverse_bloom.store import InverseBloomStore
-from dedupe_worker.owner import OWNER_BYTES
-from dedupe_worker.window import Window
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.store.inverse_bloom.sizing import messages_for, retained, slot_bytes
+from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
+from dedupe_worker.values import OWNER_BYTES
 
 GOAL_PER_CPU_SECOND: Final = 500_000
 GOAL_RETAINED: Final = 0.01

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from benchmarks import inverse_bloom
 from benchmarks.inverse_bloom import FixedTables
 from benchmarks.tables import Goal, Table
-from dedupe_worker.inverse_bloom.sizing import messages_for, retained
+from dedupe_worker.store.inverse_bloom.sizing import messages_for, retained
 
 _MB: Final = 1e6
 

@@ -21,9 +21,9 @@ from benchmarks.processes import BenchmarkFailed, Worker
 from benchmarks.s3_server import BUCKET, S3Server
 from benchmarks.testbed import Testbed
 from benchmarks.traffic import Sender, tiny_value
-from dedupe_crds.worker_status import UploadPhase, UploadStatus
-from dedupe_worker.s3.bucket import Folder
-from dedupe_worker.s3.manifest import Manifest
+from dedupe_crds.status.worker import UploadPhase, UploadStatus
+from dedupe_worker.snapshots.bucket import Folder
+from dedupe_worker.snapshots.manifest import Manifest
 
 GOAL_SHARE: Final = 0.01
 GOAL_FACTOR: Final = 2.0

@@ -14,7 +14,7 @@ import psutil
 
 from benchmarks.peers.peer import Job, Peer
 from benchmarks.sampler import Sampler
-from dedupe_local import tether
+from dedupe_local.run import child_process as tether
 from dedupe_worker.allocator import find_jemalloc, with_jemalloc
 
 _REPOSITORY: Final = Path(__file__).parents[2]
@@ -27,7 +27,8 @@ _GONE_SECONDS: Final = 10.0
 class PeerProcesses:
     """A peer at work on a job, its output going to `log`. A context manager that ends it.
 
-    None of its processes outlives this one: see `dedupe_local.tether`. (Spark's Java ends when its Python does.)
+    None of its processes outlives this one: see `dedupe_local.run.child_process`.
+    (Spark's Java ends when its Python does.)
     """
 
     def __init__(self, peer: Peer, job: Job, log: Path) -> None:

@@ -7,7 +7,7 @@ other stays until what was asked for is changed. A worker process ends of it wit
 
 from typing import ClassVar
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 
 
 class StreamError(Exception):
@@ -60,6 +60,12 @@ class TopicRefused(StreamError):
 
 class TopicUnusable(StreamError):
     """A topic is set up so that the stream would lose what it promises."""
+
+
+class TransactionOpen(StreamError):
+    """A producer's transaction stays open, so a topic has no final end."""
+
+    retriable = True
 
 
 class RecordRefused(StreamError):

@@ -11,14 +11,9 @@ from typing import Unpack
 import click
 from rich.console import Console
 
+from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
-from dedupe_pipeline.aggregate import Postgres, aggregate, load_job
-from dedupe_pipeline.audit import audit
-from dedupe_pipeline.audit.report import html_page, print_result
-from dedupe_pipeline.bootstrap import PastIds, bootstrap
-from dedupe_pipeline.connection import read_properties
-from dedupe_pipeline.land import land
-from dedupe_pipeline.options import (
+from dedupe_pipeline.cli_options import (
     DIRECTORY,
     FILE,
     Common,
@@ -28,6 +23,11 @@ from dedupe_pipeline.options import (
     target_of,
     told,
 )
+from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
+from dedupe_pipeline.jobs.audit import audit
+from dedupe_pipeline.jobs.audit.report import html_page, print_result
+from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
+from dedupe_pipeline.jobs.land.job import land
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -118,7 +118,7 @@ def aggregate_command(
     with told():
         target = target_of(**common)
         job = load_job(job_file)
-        properties = read_properties(postgres_properties) if postgres_properties else {}
+        properties = read_properties(postgres_properties, reserved=frozenset())
         postgres = Postgres.of(postgres_url, properties)
         with target.spark("aggregate", [target.stream.spec.output.topic]) as spark:
             added = aggregate(

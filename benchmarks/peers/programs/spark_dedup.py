@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from dedupe_pipeline.jars import spark_kafka
+from dedupe_pipeline.runtime.jars import spark_kafka
 
 # Of records in a batch. A batch has a fixed cost, so larger ones are cheaper; these take it a second or two, so the
 # output is about as late as that of the others.

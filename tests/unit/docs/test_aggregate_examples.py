@@ -1,4 +1,4 @@
-"""The pods of examples/kubernetes/aggregate run a command there is, as the worker's user, with what they mount."""
+"""The pods of examples/kubernetes/aggregate run an existing command, as the worker's user, on mounted files."""
 
 import re
 import shlex
@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_operator.children import config_map, pod_template
-from dedupe_operator.labels import claim_name
-from dedupe_pipeline.aggregate import AggregateJob, load_job
+from dedupe_operator.kubernetes.names import claim_name
+from dedupe_operator.resources import config_map, pod_template
 from dedupe_pipeline.cli import main
+from dedupe_pipeline.jobs.aggregate import AggregateJob, load_job
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples/kubernetes"
@@ -39,7 +39,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 def command(name: str) -> list[str]:
-    """What follows `dedupe-pipeline` or spark-submit's primary resource."""
+    """Return the arguments after `dedupe-pipeline` or spark-submit's primary resource."""
     arguments: list[str] = pod(name)["containers"][0]["args"]
     if name == "cronjob.yaml":
         return arguments

@@ -1,4 +1,4 @@
-"""The Job of examples/kubernetes fills the volume that the worker has, as the worker's user, by a command there is."""
+"""The Job of examples/kubernetes fills the worker's volume, as the worker's user, with an existing command."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_operator.children import config_map, pod_template
-from dedupe_operator.labels import claim_name
+from dedupe_operator.kubernetes.names import claim_name
+from dedupe_operator.resources import config_map, pod_template
 from dedupe_worker.cli import main
 
 EXAMPLES = Path(__file__).parents[3] / "examples/kubernetes"

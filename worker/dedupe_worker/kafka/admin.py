@@ -1,0 +1,122 @@
+"""Kafka's answers about the worker's topics: UUIDs, offsets, and the ACLs that the worker needs.
+
+A session asks at its start, bootstrap and full reconcile ask for offsets. Invariant: a missing ACL is reported before
+anything is written. The table of ACLs in docs/kubernetes.md lists what `needed_rights` returns.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Event
+from typing import Final
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # its documented names, not in its __all__
+    AclOperation,
+    AdminClient,
+    OffsetSpec,
+)
+
+from dedupe_crds.spec.stream import Spec
+from dedupe_kafka.errors import NotAuthorized, StreamError, TopicMissing
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.requests import LATEST, AdminRequests
+from dedupe_kafka.side_topics import notes_owners, notes_topics, owners_topic, routed_topics
+
+_TIMEOUT_SECONDS: Final = 15.0
+_HANG_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own timeout comes first
+_READ: Final = frozenset({AclOperation.READ})
+_WRITE: Final = frozenset({AclOperation.WRITE})
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now. `id` is its UUID: a topic deleted and created again has another."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class Topics:
+    """Requests about topics, each bounded in time, and cut short when `stop` is set.
+
+    Raises TopicMissing, NotAuthorized or BrokerUnavailable.
+    """
+
+    def __init__(self, admin: AdminClient, stop: Event) -> None:
+        self._requests = AdminRequests(
+            admin, timeout_seconds=_TIMEOUT_SECONDS, hang_seconds=_HANG_SECONDS, stop=stop
+        )
+
+    def describe(
+        self, name: str, partition: int, needed: Collection[AclOperation] = frozenset()
+    ) -> Topic:
+        """Return the topic, which must have the partition and allow the needed operations."""
+        found = self._requests.describe(name, include_authorized_operations=bool(needed))
+        check_rights(f"topic {name}", found.authorized_operations, needed)
+        topic = Topic(name, str(found.topic_id), len(found.partitions))
+        if partition >= topic.partitions:
+            raise TopicMissing(
+                f"topic {name} has {topic.partitions} partitions and none with the number {partition}; "
+                "add partitions, the worker continues automatically"
+            )
+        return topic
+
+    def check_group(self, group: str) -> None:
+        """Raise NotAuthorized if an ACL for the group is missing; a consumer does not report that."""
+        futures = self._requests.admin.describe_consumer_groups(
+            [group], request_timeout=_TIMEOUT_SECONDS
+        )
+        try:
+            self._requests.answer(futures[group], f"describing group {group}")
+        except NotAuthorized:
+            raise
+        except StreamError:
+            return  # the group does not exist yet, or the cause stops the consumer as well
+
+    def max_message_bytes(self, name: str) -> int:
+        """Return the size of the largest record batch that the topic accepts, in bytes."""
+        return int(self._requests.config(name)["max.message.bytes"])
+
+    def offsets(self, name: str, partition: int) -> OffsetRange:
+        """Return the offsets that a `read_committed` consumer can read."""
+        return self._requests.offset_range(name, partition)
+
+    def end(self, name: str, partition: int) -> int:
+        """Return the last stable offset, at which a `read_committed` consumer ends."""
+        return self._requests.offsets(name, [partition], LATEST)[partition]
+
+    def offset_at(self, name: str, partition: int, when: datetime) -> int | None:
+        """Return the first offset with a timestamp at or after `when`; None if there is none."""
+        spec = OffsetSpec.for_timestamp(int(when.timestamp() * 1000))
+        offset = self._requests.offsets(name, [partition], spec)[partition]
+        return offset if offset >= 0 else None
+
+
+def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
+    """Return the operations needed on each topic of a stream, the input first, then the output."""
+    needed = {spec.input.topic: _READ, spec.output.topic: _READ | _WRITE}
+    needed |= dict.fromkeys((*routed_topics(spec), *notes_topics(spec)), _WRITE)
+    if notes_owners(spec):
+        needed[owners_topic(spec.output.topic)] = _READ | _WRITE
+    return needed
+
+
+def check_rights(
+    what: str, allowed: Collection[AclOperation] | None, needed: Iterable[AclOperation]
+) -> None:
+    """Raise NotAuthorized if a needed operation is not among those that the broker allows.
+
+    A broker may not report what it allows (`allowed` is None or empty; the report itself needs DESCRIBE). Such a broker
+    refuses the operation when it is requested.
+    """
+    missing = (
+        sorted(operation.name for operation in needed if operation not in allowed)
+        if allowed
+        else []
+    )
+    if missing:
+        raise NotAuthorized(
+            f"{what}: the Kafka credentials lack the ACL {' and '.join(missing)}; grant it, the worker retries "
+            "automatically"
+        )

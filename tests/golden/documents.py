@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from dedupe_crds.annotations import OUTPUT_TOPIC, RECONCILE, RESTORE
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.quantity import GIB
-from dedupe_crds.requests import OUTPUT_TOPIC, RECONCILE, RESTORE
-from dedupe_crds.snapshot import PartitionSnapshot, SnapshotPhase
-from dedupe_crds.store import S3Snapshots
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import (
+from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
+from dedupe_crds.status.worker import (
     CheckpointStatus,
     ComparisonStatus,
     DownloadPhase,
@@ -32,21 +32,12 @@ from dedupe_crds.worker_status import (
     UploadStatus,
     WindowStatus,
 )
-from dedupe_kafka.beside import filters_topic, notes_topics, owners_topic, routed_topics
+from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import StreamError
-from dedupe_local.state import StateDir
-from dedupe_operator.children import (
-    admin_secret,
-    claim,
-    config_map,
-    disruption_budget,
-    service,
-    service_account,
-    stateful_set,
-)
-from dedupe_operator.children.pod_template import WorkerRelease
+from dedupe_kafka.side_topics import filters_topic, notes_topics, owners_topic, routed_topics
+from dedupe_local.state_dir import StateDir
 from dedupe_operator.decide.drift import stamped
-from dedupe_operator.labels import (
+from dedupe_operator.kubernetes.names import (
     CONFIG_HASH,
     COPIES,
     FIELD_MANAGER,
@@ -57,26 +48,35 @@ from dedupe_operator.labels import (
     WANTED_HASH,
     Object,
 )
-from dedupe_operator.labels import PARTITION as PARTITION_LABEL
-from dedupe_operator.labels import STREAM as STREAM_LABEL
+from dedupe_operator.kubernetes.names import PARTITION as PARTITION_LABEL
+from dedupe_operator.kubernetes.names import STREAM as STREAM_LABEL
+from dedupe_operator.resources import (
+    admin_secret,
+    config_map,
+    service,
+    service_account,
+    stateful_set,
+)
+from dedupe_operator.resources import persistent_volume_claim as claim
+from dedupe_operator.resources import pod_disruption_budget as disruption_budget
+from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.csi import CsiProvider
-from dedupe_operator.snapshots.ebs_tags import of_snapshot, of_volume
+from dedupe_operator.snapshots.ebs.tags import of_snapshot, of_volume
 from dedupe_operator.snapshots.provider import Job
-from dedupe_operator.snapshots.records import SnapshotRecords
-from dedupe_pipeline.aggregate.columns import Shape
-from dedupe_pipeline.aggregate.layout import Layout
-from dedupe_worker.board import Board
-from dedupe_worker.chunk_log import logs_of
+from dedupe_operator.snapshots.resource import SnapshotRecords
+from dedupe_pipeline.jobs.aggregate.columns import Shape
+from dedupe_pipeline.jobs.aggregate.sql import Layout
 from dedupe_worker.config import WorkerConfig
+from dedupe_worker.dedup.judge import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
+from dedupe_worker.dedup.redelivery import note_of
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.identity import StateDirectory
-from dedupe_worker.in_doubt import note_of
-from dedupe_worker.judge import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
-from dedupe_worker.kafka_client import consumer_config, producer_config
-from dedupe_worker.output import Note, Span
-from dedupe_worker.s3.bucket import Folder
-from dedupe_worker.stamp import Stamp, encode_stamp
-from dedupe_worker.store import CURRENT, UNTRUSTED, Store
+from dedupe_worker.kafka.producer import Note, Span
+from dedupe_worker.side_topics.writers import logs_of
+from dedupe_worker.snapshots.bucket import Folder
+from dedupe_worker.status import Board
+from dedupe_worker.store.metadata import Stamp, encode_stamp
+from dedupe_worker.store.rocksdb import CURRENT, UNTRUSTED, Store
+from dedupe_worker.store.state_dir import StateDirectory
 from tests.golden import STREAMS
 from tests.golden.stores import (
     FIRST_OFFSET,
@@ -89,7 +89,7 @@ from tests.golden.stores import (
     seen_ms,
     time_ms,
 )
-from tests.support.aggregate_truth import job as aggregate_job
+from tests.support.postgres.aggregate_truth import job as aggregate_job
 from tests.unit.operator.fake_cluster import FakeCluster
 
 OUTPUT_FIRST: Final = 5_000

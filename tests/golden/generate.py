@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import boto3
 
-from dedupe_crds.store import S3Snapshots
-from dedupe_pipeline.publish import mark
+from dedupe_crds.spec.store import S3Snapshots
+from dedupe_pipeline.jobs.land.parquet_sink import mark
 from dedupe_worker.bootstrap.progress import BootstrapRecord, write_record
-from dedupe_worker.checkpoint import make_checkpoint
-from dedupe_worker.identity import StateDirectory, write_atomically
-from dedupe_worker.s3.bucket import Bucket, Folder
-from dedupe_worker.s3.digests import Digests
-from dedupe_worker.s3.upload import upload
+from dedupe_worker.snapshots.bucket import Bucket, Folder
+from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.upload import upload
+from dedupe_worker.store.checkpoint import make_checkpoint
+from dedupe_worker.store.state_dir import StateDirectory, write_atomically
 from tests.golden import documents
 from tests.golden.stores import (
     CHECKPOINT_TIME,
@@ -30,7 +30,7 @@ from tests.golden.stores import (
     write_generation,
     write_tables,
 )
-from tests.support.buckets import KEY_ID, REGION, SECRET, bucket_server
+from tests.support.snapshots.buckets import KEY_ID, REGION, SECRET, bucket_server
 
 _NAME: Final = "golden"
 

@@ -15,19 +15,19 @@ from zlib import crc32
 import numpy as np
 from confluent_kafka import Message
 
-from dedupe_crds.flow import IdSource
-from dedupe_worker.admission import Admission
+from dedupe_crds.spec.topics import IdSource
+from dedupe_ids.extract import extractor_for
 from dedupe_worker.bootstrap.job import Job, Step, Target
 from dedupe_worker.bootstrap.rows import make_rows
 from dedupe_worker.bootstrap.source import Batch
-from dedupe_worker.generations import Bounds
-from dedupe_worker.id_store import IdStore
-from dedupe_worker.identity import Identity, StateDirectory
-from dedupe_worker.ids import extractor_for
-from dedupe_worker.inverse_bloom.store import InverseBloomStore
-from dedupe_worker.judge import Policy
-from dedupe_worker.store import Store
-from dedupe_worker.window import Window
+from dedupe_worker.dedup.classify import Admission
+from dedupe_worker.dedup.judge import Policy
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
+from dedupe_worker.store.rocksdb import Store
+from dedupe_worker.store.state_dir import Identity, StateDirectory
 
 PARTITION: Final = 3
 IDENTITY: Final = Identity(

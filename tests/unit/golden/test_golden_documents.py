@@ -9,14 +9,14 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from dedupe_crds.worker_status import ComparisonStatus, WorkerStatus
+from dedupe_crds.status.worker import ComparisonStatus, WorkerStatus
 from dedupe_filters.bloom import may_contain
-from dedupe_filters.record import Origin, decode, encode
 from dedupe_filters.values import FilterSource
-from dedupe_worker.in_doubt import noted_position
-from dedupe_worker.input import Batch, Committed
-from dedupe_worker.owner_notes import decode_note
-from dedupe_worker.recall import Notes
+from dedupe_filters.wire_format import Origin, decode, encode
+from dedupe_worker.dedup.redelivery import noted_position
+from dedupe_worker.kafka.consumer import Batch, Committed
+from dedupe_worker.side_topics.owner_log import Notes
+from dedupe_worker.side_topics.owner_notes import decode_note
 from tests.golden import FILES, documents
 from tests.golden.documents import NOTED_OFFSETS, OUTPUT_FIRST
 from tests.golden.stores import IDENTITY

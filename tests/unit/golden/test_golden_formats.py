@@ -8,21 +8,21 @@ from threading import Event
 
 import pytest
 
+from dedupe_kafka.offsets import OffsetRange as Range
 from dedupe_pipeline.errors import LandingRefused
-from dedupe_pipeline.publish import check_belongs, mark
-from dedupe_worker.board import Board
+from dedupe_pipeline.jobs.land.parquet_sink import check_belongs, mark
+from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.bootstrap.progress import load_progress, read_record, write_record
-from dedupe_worker.checkpoint import CheckpointRecord
-from dedupe_worker.fallback import fall_back
-from dedupe_worker.id_store import IdStore
-from dedupe_worker.identity import StateDirectory
-from dedupe_worker.prefilter import hash_ids
-from dedupe_worker.prefilter_file import load_prefilter, save_prefilter
-from dedupe_worker.requests import ReconcileRequests
-from dedupe_worker.s3.digests import Digests
-from dedupe_worker.s3.manifest import Manifest
-from dedupe_worker.stamp import Stamp, decode_stamp, encode_stamp
-from dedupe_worker.topics import Range
+from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.manifest import Manifest
+from dedupe_worker.status import Board
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.bloom_filter import hash_ids
+from dedupe_worker.store.bloom_filter_file import load_prefilter, save_prefilter
+from dedupe_worker.store.checkpoint import CheckpointRecord
+from dedupe_worker.store.fallback import fall_back
+from dedupe_worker.store.metadata import Stamp, decode_stamp, encode_stamp
+from dedupe_worker.store.state_dir import StateDirectory
 from tests.golden import FILES, documents
 from tests.golden.generate import bootstrap_record
 from tests.golden.stores import (
@@ -46,9 +46,9 @@ from tests.golden.stores import (
     time_ms,
     write_tables,
 )
-from tests.support.bucket_fixtures import bucket, s3_server
-from tests.support.buckets import TestBucket
-from tests.unit.worker.s3_scene import Scene
+from tests.support.snapshots.bucket_fixtures import bucket, s3_server
+from tests.support.snapshots.buckets import TestBucket
+from tests.unit.worker.snapshots.scene import Scene
 from tests.unit.worker.stores import remember
 
 __all__ = ["bucket", "s3_server"]

@@ -7,9 +7,9 @@ import click
 
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.commands import id_commands, recovery
-from dedupe_kubectl.commands.describe_problem import describe
 from dedupe_kubectl.commands.lifecycle import Change, carry_out, restart_change, suspend_change
 from dedupe_kubectl.commands.status import StatusOptions, show_status
+from dedupe_kubectl.diagnosis import describe
 from dedupe_kubectl.options import OUTPUT, STREAM, TIMEOUT, WAIT, on_cluster, terminal
 
 

@@ -14,8 +14,8 @@ from rich.table import Table
 from dedupe_crds.formatting import UNKNOWN, count, duration, share, size
 from dedupe_kubectl.commands.snapshots import Snapshot
 from dedupe_kubectl.objects import Stream
-from dedupe_kubectl.rows import PartitionRow, seconds, stream_note, stream_state
 from dedupe_kubectl.stream_view import Look
+from dedupe_kubectl.table_rows import PartitionRow, seconds, stream_note, stream_state
 
 _GOOD: Final = {"Running", "True", "Completed"}
 _BAD: Final = {"Failed", "False"}

@@ -14,7 +14,7 @@ from dedupe_kubectl.api import Api
 from dedupe_kubectl.commands.snapshots import Snapshot, read_snapshot
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream
-from dedupe_kubectl.rows import arrived, seconds
+from dedupe_kubectl.table_rows import arrived, seconds
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
 
 

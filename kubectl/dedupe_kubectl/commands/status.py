@@ -13,8 +13,8 @@ from rich.markup import escape
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import NoAccess
 from dedupe_kubectl.objects import Stream, read_stream
-from dedupe_kubectl.rows import PartitionRow, Rates, partition_rows
 from dedupe_kubectl.stream_view import Look, look_at
+from dedupe_kubectl.table_rows import PartitionRow, Rates, partition_rows
 from dedupe_kubectl.tables import (
     as_json,
     look_json,

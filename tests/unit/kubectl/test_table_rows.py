@@ -10,7 +10,7 @@ from rich.console import Console
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus, Phase
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import read_stream
-from dedupe_kubectl.rows import Rates, partition_rows, stream_note, stream_state
+from dedupe_kubectl.table_rows import Rates, partition_rows, stream_note, stream_state
 from dedupe_kubectl.tables import as_json, look_json, partitions_table, stream_view
 from tests.unit.kubectl.documents import (
     LONG_AGO,

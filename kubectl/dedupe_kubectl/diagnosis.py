@@ -5,8 +5,7 @@ the workers' own words, which are fresher, and events.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,10 +13,9 @@ from typing import Final
 from dedupe_crds.annotations import PAUSE
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition
-from dedupe_kubectl.api import INSTALL, Api
-from dedupe_kubectl.errors import Forbidden
+from dedupe_kubectl.api import INSTALL
 from dedupe_kubectl.objects import Object, Stream, is_ready
-from dedupe_kubectl.stream_view import Look, look_at
+from dedupe_kubectl.stream_view import Look
 
 _PATIENCE: Final = timedelta(minutes=1)
 _DELETION_PATIENCE: Final = timedelta(minutes=5)
@@ -85,43 +83,6 @@ class _Finding:
         return f"{self.reason}: {self.message}" if self.reason else self.message
 
 
-def describe(
-    api: Api, namespace: str, name: str, now: datetime, say: Callable[[str], None]
-) -> bool:
-    """Say it line by line; True if something is wrong.
-
-    Raises:
-        PluginError: the stream can't be read.
-    """
-    look = look_at(api, namespace, name)
-    untold = list(look.untold)
-    events: list[Object] = []
-    operators: list[Object] | None = None
-    try:
-        events = api.warnings(namespace)
-    except Forbidden as error:
-        untold.append(str(error))
-    with suppress(Forbidden):  # said where it matters
-        operators = api.operator_pods()
-    problems = find(Facts(look=look, now=now, events=events, operators=operators))
-    for line in (*lines(look.stream, problems), *(f"Note: {line}" for line in untold)):
-        say(line)
-    return bool(problems)
-
-
-def lines(stream: Stream, problems: Sequence[Problem]) -> list[str]:
-    """Write it for people."""
-    if not problems:
-        return [f"{stream.title}: nothing is wrong{_aside(stream)}"]
-    number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    written = [f"{stream.title}: {number}{_aside(stream)}"]
-    for place, problem in enumerate(problems, start=1):
-        written += ["", f"{place}. {problem.what}", f"   why: {problem.why}"]
-        written += [f"   do:  {problem.do}"] if problem.do else []
-        written += [f"   event: {line}" for line in problem.events]
-    return written
-
-
 def find(facts: Facts) -> list[Problem]:
     """All that is wrong, the gravest first."""
     findings = [
@@ -141,15 +102,6 @@ def find(facts: Facts) -> list[Problem]:
         return found
     waiting = [one.partition for one in facts.look.stream.status.partitions if not one.ready]
     return [_of_condition("The stream is not ready", ready, _events(facts, waiting))]
-
-
-def _aside(stream: Stream) -> str:
-    if stream.suspended:
-        return f"; it is suspended, as spec.suspend says (kubectl dedupe resume {stream.name})"
-    progressing = stream.condition("Progressing", "True")
-    return (
-        f"; {progressing.message}" if progressing and not stream.condition("Ready", "True") else ""
-    )
 
 
 def _of_operator(facts: Facts) -> list[Problem]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from dedupe_crds.annotations import PARTITION, PAUSE
 from dedupe_crds.formatting import ranges
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotStatus
 from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
 from dedupe_kubectl.errors import PluginError
 
@@ -96,6 +97,72 @@ def read_stream(document: Object) -> Stream:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A DedupeSnapshot of `stream`."""
+
+    namespace: str
+    name: str
+    stream: str
+    created: datetime
+    deleting: bool
+    status: SnapshotStatus
+
+    @property
+    def title(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def phase(self) -> str:
+        """Its phase, or that it is being deleted."""
+        return "Deleting" if self.deleting else self.status.phase.value
+
+    @property
+    def keys(self) -> int | None:
+        """Ids in all its copies, as far as they are known."""
+        return _sum([one.keys for one in self.status.partitions])
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all its copies, as far as they are known."""
+        return _sum([one.bytes for one in self.status.partitions])
+
+    @property
+    def window(self) -> timedelta | None:
+        """The shortest window of its copies."""
+        return min((one.window for one in self.status.partitions if one.window), default=None)
+
+    @property
+    def why_failed(self) -> str:
+        """Why it failed, or why copies of it did; empty if none has."""
+        if self.status.message or self.status.reason:
+            return ": ".join(filter(None, [self.status.reason, self.status.message]))
+        errors = {one.error: one.partition for one in self.status.partitions if one.error}
+        return "; ".join(f"partition {number}: {error}" for error, number in errors.items())
+
+    def copy_of(self, partition: int) -> PartitionSnapshot | None:
+        """The copy of one partition."""
+        return next((one for one in self.status.partitions if one.partition == partition), None)
+
+
+def read_snapshot(document: Object) -> Snapshot:
+    """Read a DedupeSnapshot.
+
+    Raises:
+        PluginError: its status is of a release this plugin does not know.
+    """
+    metadata = document["metadata"]
+    return Snapshot(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        stream=str(document["spec"]["streamRef"]["name"]),
+        created=datetime.fromisoformat(metadata["creationTimestamp"]),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        status=read_status(document, SnapshotStatus),
+    )
+
+
 def read_status(document: Object, model: type[_Status]) -> _Status:
     """The status of an object, without the fields of newer releases.
 
@@ -141,3 +208,8 @@ def _spec_changes(metadata: Object) -> list[datetime]:
         for entry in metadata.get("managedFields") or []
         if entry.get("time") and "f:spec" in (entry.get("fieldsV1") or {})
     ]
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

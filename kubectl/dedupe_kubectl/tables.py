@@ -12,8 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dedupe_crds.formatting import UNKNOWN, count, duration, share, size
-from dedupe_kubectl.commands.snapshots import Snapshot
-from dedupe_kubectl.objects import Stream
+from dedupe_kubectl.objects import Snapshot, Stream
 from dedupe_kubectl.stream_view import Look
 from dedupe_kubectl.table_rows import PartitionRow, seconds, stream_note, stream_state
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
 
+import click
 from rich.console import Console
 from rich.markup import escape
 
@@ -14,10 +15,44 @@ from dedupe_crds.status.worker import IdStatus
 from dedupe_kubectl.api import PARALLEL_CALLS, Api
 from dedupe_kubectl.errors import PluginError, WorkerRefused
 from dedupe_kubectl.objects import Object, by_partition, is_ready, read_stream
+from dedupe_kubectl.options import OUTPUT, STREAM, on_cluster, terminal
 from dedupe_kubectl.tables import as_json, print_table, table
 
 MOST_IDS: Final = 1000
 """As many as a worker takes at once."""
+_IDS: Final = click.argument("ids", nargs=-1, required=True, metavar="ID...")
+
+
+@click.command("lookup")
+@STREAM
+@_IDS
+@on_cluster
+@OUTPUT
+def lookup_command(
+    *, api: Api, namespace: str, stream: str, ids: tuple[str, ...], output: str | None
+) -> None:
+    """Say what a stream knows of ids.
+
+    Known or not, in which partition, the record (partition:offset of the input) it was first seen in, since when,
+    and which part of the store has it. The exit code is 0 if all are known, and 1 if some are not.
+    """
+    found = lookup(api, namespace, stream, ids)
+    show(found, terminal(), json=output == "json")
+    if not all(one.known for one in found):
+        raise click.exceptions.Exit(1)
+
+
+@click.command("forget")
+@STREAM
+@_IDS
+@on_cluster
+def forget_command(*, api: Api, namespace: str, stream: str, ids: tuple[str, ...]) -> None:
+    """Have a stream forget ids, so that the next message with each passes.
+
+    A store that is rebuilt from the output topic, or compared with it in full, learns them again.
+    """
+    forgotten = forget(api, namespace, stream, ids)
+    tell_forgotten(stream, ids, forgotten, terminal())
 
 
 class Found(IdStatus):

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
+import click
 from rich.console import Console
 
 from dedupe_crds.annotations import RESTART
@@ -19,7 +20,38 @@ from dedupe_kubectl.objects import (
     is_ready,
     read_stream,
 )
+from dedupe_kubectl.options import STREAM, TIMEOUT, WAIT, on_cluster, terminal
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
+
+
+@click.command("suspend")
+@STREAM
+@on_cluster
+@TIMEOUT
+@WAIT
+def suspend_command(*, stream: str, **how: Any) -> None:  # noqa: ANN401 # passed on
+    """Stop all workers of a stream, and keep their volumes."""
+    _change(suspend_change(stream, suspend=True), **how)
+
+
+@click.command("resume")
+@STREAM
+@on_cluster
+@TIMEOUT
+@WAIT
+def resume_command(*, stream: str, **how: Any) -> None:  # noqa: ANN401 # passed on
+    """Start the workers of a suspended stream again."""
+    _change(suspend_change(stream, suspend=False), **how)
+
+
+@click.command("restart")
+@STREAM
+@on_cluster
+@TIMEOUT
+@WAIT
+def restart_command(*, stream: str, **how: Any) -> None:  # noqa: ANN401 # passed on
+    """Restart all workers of a stream, one partition after another."""
+    _change(restart_change(stream, datetime.now(UTC)), **how)
 
 
 class Progress(Protocol):
@@ -138,3 +170,8 @@ def _held(stream: Stream) -> str:
     if stream.paused:
         return PAUSED
     return "" if stream.observed else "the operator has not seen the change yet"
+
+
+def _change(change: Change, *, api: Api, namespace: str, wait: bool, timeout: int) -> None:
+    limit = timeout if wait else None
+    carry_out(api, namespace, change, timeout_seconds=limit, console=terminal())

@@ -1,8 +1,9 @@
 """`kubectl dedupe reconcile`: stores are compared with the output topic, and what was found is counted."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
+import click
 from rich.console import Console
 from rich.table import Table
 
@@ -12,9 +13,45 @@ from dedupe_crds.status.stream import Comparison
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream
+from dedupe_kubectl.options import PARTITIONS, STREAM, TIMEOUT, WAIT, on_cluster, terminal
 from dedupe_kubectl.stream_view import Look, look_at
 from dedupe_kubectl.tables import print_table, table
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
+
+
+@click.command("reconcile")
+@STREAM
+@on_cluster
+@PARTITIONS
+@click.option("--full", is_flag=True, help="Compare the whole stores, both ways.")
+@TIMEOUT
+@WAIT
+def reconcile_command(
+    *,
+    api: Api,
+    namespace: str,
+    stream: str,
+    partitions: tuple[int, ...],
+    full: bool,
+    timeout: int,
+    wait: bool,
+) -> None:
+    """Reconcile the stores of a stream with its output topic.
+
+    A worker does so by itself whenever it starts, from where its store ends. With --full the whole store
+    is compared with all that the output topic holds: ids that are missing are added, and those that no
+    output record has are removed. A partition passes nothing on meanwhile.
+    """
+    reconcile(
+        api,
+        namespace,
+        stream,
+        partitions=partitions,
+        full=full,
+        timeout_seconds=timeout if wait else None,
+        console=terminal(),
+        now=datetime.now(UTC),
+    )
 
 
 def reconcile(

@@ -1,9 +1,11 @@
 """`kubectl dedupe restore`: one partition gets a new volume, from a snapshot or from the output topic."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
+import click
 from rich.console import Console
 
 from dedupe_crds.annotations import OUTPUT_TOPIC, RESTORE, RestoreRequest, restore_request
@@ -11,11 +13,51 @@ from dedupe_crds.formatting import count, duration
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import PartitionStatus
 from dedupe_kubectl.api import Api
-from dedupe_kubectl.commands.snapshots import Snapshot, read_snapshot
 from dedupe_kubectl.errors import PluginError
-from dedupe_kubectl.objects import Stream, read_stream
+from dedupe_kubectl.objects import Snapshot, Stream, read_snapshot, read_stream
+from dedupe_kubectl.options import STREAM, TIMEOUT, WAIT, on_cluster, terminal
 from dedupe_kubectl.table_rows import arrived, seconds
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
+
+
+@click.command("restore")
+@STREAM
+@on_cluster
+@click.option("-p", "--partition", type=click.IntRange(min=0), required=True, help="Which.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="SNAPSHOT|OutputTopic",
+    help="A DedupeSnapshot, or OutputTopic to rebuild the store from what that holds.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@TIMEOUT
+@WAIT
+def restore_command(
+    *,
+    api: Api,
+    namespace: str,
+    stream: str,
+    partition: int,
+    source: str,
+    yes: bool,
+    timeout: int,
+    wait: bool,
+) -> None:
+    """Give a partition a new volume, from a snapshot or from the output topic.
+
+    The volume it has is kept, and the other partitions go on.
+    """
+    restore(
+        api,
+        namespace,
+        Wish(stream=stream, partition=partition, source=source),
+        agreed=lambda what: yes or _asks(what),
+        timeout_seconds=timeout if wait else None,
+        console=terminal(),
+        now=datetime.now(UTC),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,3 +224,11 @@ def outcome(told: PartitionStatus | None, request: RestoreRequest) -> str:
 
 def _answers(told: PartitionStatus, request: RestoreRequest) -> bool:
     return told.restore is not None and told.restore.request == request.request
+
+
+def _asks(what: str) -> bool:
+    """Ask the person at the terminal."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here: give --yes")
+    click.echo(what)
+    return click.confirm("Go on?")

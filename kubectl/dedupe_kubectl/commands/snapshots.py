@@ -1,85 +1,72 @@
 """`kubectl dedupe snapshot` and `snapshots`: making a snapshot, and all there are."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
+import click
 from rich.console import Console
+from rich.markup import escape
 
 from dedupe_crds.formatting import size
 from dedupe_crds.spec.stream import API_VERSION
-from dedupe_crds.status.snapshot import KIND, PartitionSnapshot, SnapshotPhase, SnapshotStatus
+from dedupe_crds.status.snapshot import KIND, SnapshotPhase
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
-from dedupe_kubectl.objects import Object, read_status, read_stream
+from dedupe_kubectl.objects import Object, Snapshot, read_snapshot, read_stream
+from dedupe_kubectl.options import OUTPUT, PARTITIONS, STREAM, TIMEOUT, WAIT, on_cluster, terminal
+from dedupe_kubectl.tables import as_json, print_table, snapshots_table
 from dedupe_kubectl.waiting import say, tell_if_paused, wait
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """A DedupeSnapshot of `stream`."""
+@click.command("snapshot")
+@STREAM
+@on_cluster
+@PARTITIONS
+@click.option("--name", help="Its name; the stream's with the time if absent.")
+@TIMEOUT
+@WAIT
+def snapshot_command(
+    *,
+    api: Api,
+    namespace: str,
+    stream: str,
+    partitions: tuple[int, ...],
+    name: str | None,
+    timeout: int,
+    wait: bool,
+) -> None:
+    """Make a snapshot of a stream now.
 
-    namespace: str
-    name: str
-    stream: str
-    created: datetime
-    deleting: bool
-    status: SnapshotStatus
-
-    @property
-    def title(self) -> str:
-        """Namespace and name."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def phase(self) -> str:
-        """Its phase, or that it is being deleted."""
-        return "Deleting" if self.deleting else self.status.phase.value
-
-    @property
-    def keys(self) -> int | None:
-        """Ids in all its copies, as far as they are known."""
-        return _sum([one.keys for one in self.status.partitions])
-
-    @property
-    def size(self) -> int | None:
-        """Bytes of all its copies, as far as they are known."""
-        return _sum([one.bytes for one in self.status.partitions])
-
-    @property
-    def window(self) -> timedelta | None:
-        """The shortest window of its copies."""
-        return min((one.window for one in self.status.partitions if one.window), default=None)
-
-    @property
-    def why_failed(self) -> str:
-        """Why it failed, or why copies of it did; empty if none has."""
-        if self.status.message or self.status.reason:
-            return ": ".join(filter(None, [self.status.reason, self.status.message]))
-        errors = {one.error: one.partition for one in self.status.partitions if one.error}
-        return "; ".join(f"partition {number}: {error}" for error, number in errors.items())
-
-    def copy_of(self, partition: int) -> PartitionSnapshot | None:
-        """The copy of one partition."""
-        return next((one for one in self.status.partitions if one.partition == partition), None)
-
-
-def read_snapshot(document: Object) -> Snapshot:
-    """Read a DedupeSnapshot.
-
-    Raises:
-        PluginError: its status is of a release this plugin does not know.
+    The providers and what they need are in spec.snapshots. What is made by hand is not pruned: delete it
+    with `kubectl delete dedupesnapshot NAME`.
     """
-    metadata = document["metadata"]
-    return Snapshot(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        stream=str(document["spec"]["streamRef"]["name"]),
-        created=datetime.fromisoformat(metadata["creationTimestamp"]),
-        deleting=bool(metadata.get("deletionTimestamp")),
-        status=read_status(document, SnapshotStatus),
+    take(
+        api,
+        namespace,
+        stream,
+        name=name or new_name(stream, datetime.now(UTC)),
+        partitions=partitions,
+        timeout_seconds=timeout if wait else None,
+        console=terminal(),
     )
+
+
+@click.command("snapshots")
+@click.argument("stream", required=False)
+@on_cluster
+@OUTPUT
+def snapshots_command(*, api: Api, namespace: str, stream: str | None, output: str | None) -> None:
+    """Show the snapshots of a stream, or of all streams, the newest first."""
+    console = terminal()
+    found = find_snapshots(api, namespace, stream)
+    if output:
+        console.out(as_json({"items": [snapshot_json(one) for one in found]}), highlight=False)
+    elif found:
+        print_table(console, snapshots_table(found, datetime.now(UTC)))
+    else:
+        whose = f"of {stream} " if stream else ""
+        console.print(escape(f"No snapshots {whose}in namespace {namespace}."), soft_wrap=True)
 
 
 def find_snapshots(api: Api, namespace: str, stream: str | None) -> list[Snapshot]:
@@ -194,8 +181,3 @@ def snapshot_json(snapshot: Snapshot) -> Mapping[str, Any]:
         "whyFailed": snapshot.why_failed or None,
         "partitions": copies,
     }
-
-
-def _sum(numbers: Sequence[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if known else None

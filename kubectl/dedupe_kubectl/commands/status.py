@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
@@ -13,6 +14,7 @@ from rich.markup import escape
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import NoAccess
 from dedupe_kubectl.objects import Stream, read_stream
+from dedupe_kubectl.options import OUTPUT, on_cluster, terminal
 from dedupe_kubectl.stream_view import Look, look_at
 from dedupe_kubectl.table_rows import PartitionRow, Rates, partition_rows
 from dedupe_kubectl.tables import (
@@ -26,6 +28,39 @@ from dedupe_kubectl.tables import (
 
 _RATE_SECONDS: Final = 1.0
 _WATCH_SECONDS: Final = 2.0
+
+
+@click.command("status")
+@click.argument("stream", required=False)
+@on_cluster
+@click.option("-A", "--all-namespaces", is_flag=True, help="Streams of all namespaces.")
+@click.option("-w", "--watch", is_flag=True, help="Go on until interrupted.")
+@OUTPUT
+def status_command(
+    *,
+    api: Api,
+    namespace: str,
+    stream: str | None,
+    all_namespaces: bool,
+    watch: bool,
+    output: str | None,
+) -> None:
+    """Show all streams, or one with its partitions.
+
+    The rate is in messages a second. Lag is an upper bound of the messages to come. The window is the
+    age of the oldest id that is still known. Duplicates are those since a worker started.
+    """
+    if stream and all_namespaces:
+        raise click.UsageError("a stream is in one namespace: give -n and not -A")
+    if watch and output:
+        raise click.UsageError("--watch is for people: leave out -o")
+    options = StatusOptions(
+        stream=stream,
+        namespace=None if all_namespaces else namespace,
+        watch=watch,
+        json=output == "json",
+    )
+    show_status(api, options, terminal())
 
 
 @dataclass(frozen=True, kw_only=True)

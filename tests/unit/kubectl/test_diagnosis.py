@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from dedupe_crds.status.worker import Phase
-from dedupe_kubectl.diagnosis import Facts, Problem, find, lines
+from dedupe_kubectl.commands.describe_problem import lines
+from dedupe_kubectl.diagnosis import Facts, Problem, find
 from dedupe_kubectl.objects import Object, read_stream
 from dedupe_kubectl.stream_view import Look
 from tests.unit.kubectl.documents import (

@@ -1,0 +1,72 @@
+"""`kubectl dedupe describe-problem`: what is wrong with a stream, why, and what to do."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import click
+
+from dedupe_kubectl.api import Api
+from dedupe_kubectl.diagnosis import Facts, Problem, find
+from dedupe_kubectl.errors import Forbidden
+from dedupe_kubectl.objects import Object, Stream
+from dedupe_kubectl.options import STREAM, on_cluster
+from dedupe_kubectl.stream_view import look_at
+
+
+@click.command("describe-problem")
+@STREAM
+@on_cluster
+def describe_problem_command(*, api: Api, namespace: str, stream: str) -> None:
+    """Say what is wrong with a stream, why, and what to do.
+
+    The exit code is 0 if nothing is wrong, and 1 if something is.
+    """
+    if describe(api, namespace, stream, datetime.now(UTC), click.echo):
+        raise click.exceptions.Exit(1)
+
+
+def describe(
+    api: Api, namespace: str, name: str, now: datetime, say: Callable[[str], None]
+) -> bool:
+    """Say it line by line; True if something is wrong.
+
+    Raises:
+        PluginError: the stream can't be read.
+    """
+    look = look_at(api, namespace, name)
+    untold = list(look.untold)
+    events: list[Object] = []
+    operators: list[Object] | None = None
+    try:
+        events = api.warnings(namespace)
+    except Forbidden as error:
+        untold.append(str(error))
+    with suppress(Forbidden):  # said where it matters
+        operators = api.operator_pods()
+    problems = find(Facts(look=look, now=now, events=events, operators=operators))
+    for line in (*lines(look.stream, problems), *(f"Note: {line}" for line in untold)):
+        say(line)
+    return bool(problems)
+
+
+def lines(stream: Stream, problems: Sequence[Problem]) -> list[str]:
+    """Write it for people."""
+    if not problems:
+        return [f"{stream.title}: nothing is wrong{_aside(stream)}"]
+    number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    written = [f"{stream.title}: {number}{_aside(stream)}"]
+    for place, problem in enumerate(problems, start=1):
+        written += ["", f"{place}. {problem.what}", f"   why: {problem.why}"]
+        written += [f"   do:  {problem.do}"] if problem.do else []
+        written += [f"   event: {line}" for line in problem.events]
+    return written
+
+
+def _aside(stream: Stream) -> str:
+    if stream.suspended:
+        return f"; it is suspended, as spec.suspend says (kubectl dedupe resume {stream.name})"
+    progressing = stream.condition("Progressing", "True")
+    return (
+        f"; {progressing.message}" if progressing and not stream.condition("Ready", "True") else ""
+    )

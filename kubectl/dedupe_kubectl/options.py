@@ -1,5 +1,6 @@
 """What the commands of `kubectl dedupe` have in common: the cluster they are about, waiting, and the terminal."""
 
+import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from dedupe_kubectl.api import connect
 from dedupe_kubectl.errors import PluginError
+from dedupe_kubectl.waiting import Clock
 
 _PIPED_WIDTH: Final = 1000
 _CLUSTER_OPTIONS: Final = (
@@ -69,3 +71,9 @@ def terminal() -> Console:
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
     return console
+
+
+def current_clock() -> Clock:
+    """Return the clock that the command was started with, by default that of the machine."""
+    clock: Clock | None = click.get_current_context().obj
+    return clock or time

@@ -20,8 +20,8 @@ from dedupe_kubectl.objects import (
     is_ready,
     read_stream,
 )
-from dedupe_kubectl.options import STREAM, TIMEOUT, WAIT, on_cluster, terminal
-from dedupe_kubectl.waiting import say, tell_if_paused, wait
+from dedupe_kubectl.options import STREAM, TIMEOUT, WAIT, current_clock, on_cluster, terminal
+from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_paused
 
 
 @click.command("suspend")
@@ -97,7 +97,13 @@ def restart_change(stream: str, now: datetime) -> Change:
 
 
 def carry_out(
-    api: Api, namespace: str, change: Change, *, timeout_seconds: float | None, console: Console
+    api: Api,
+    namespace: str,
+    change: Change,
+    *,
+    timeout_seconds: float | None,
+    console: Console,
+    clock: Clock,
 ) -> None:
     """Make the change; with a timeout, wait until all partitions have followed.
 
@@ -114,16 +120,16 @@ def carry_out(
     if timeout_seconds is not None:
         uids = {number: pod["metadata"]["uid"] for number, pod in look()[1].items()}
     if change.is_done(before):
-        say(console, f"{before.title} is {change.said} already")
+        print_line(console, f"{before.title} is {change.said} already")
     else:
         api.patch_stream(namespace, change.stream, change.patch)
-        say(console, f"{before.title} {change.said}")
-    tell_if_paused(before, console)
+        print_line(console, f"{before.title} {change.said}")
+    warn_if_paused(before, console)
     if timeout_seconds is None:
         return
     progress = change.progress(uids)
-    wait(console, lambda: progress(*look()), timeout_seconds)
-    say(console, f"{before.title}: {change.done}")
+    wait_until_done(console, lambda: progress(*look()), timeout_seconds, clock)
+    print_line(console, f"{before.title}: {change.done}")
 
 
 def to_suspend(stream: Stream, pods: Mapping[int, Object]) -> str:
@@ -174,4 +180,6 @@ def _held(stream: Stream) -> str:
 
 def _change(change: Change, *, api: Api, namespace: str, wait: bool, timeout: int) -> None:
     limit = timeout if wait else None
-    carry_out(api, namespace, change, timeout_seconds=limit, console=terminal())
+    carry_out(
+        api, namespace, change, timeout_seconds=limit, console=terminal(), clock=current_clock()
+    )

@@ -13,10 +13,18 @@ from dedupe_crds.status.stream import Comparison
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream
-from dedupe_kubectl.options import PARTITIONS, STREAM, TIMEOUT, WAIT, on_cluster, terminal
+from dedupe_kubectl.options import (
+    PARTITIONS,
+    STREAM,
+    TIMEOUT,
+    WAIT,
+    current_clock,
+    on_cluster,
+    terminal,
+)
 from dedupe_kubectl.stream_view import Look, look_at
 from dedupe_kubectl.tables import print_table, table
-from dedupe_kubectl.waiting import say, tell_if_paused, wait
+from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_paused
 
 
 @click.command("reconcile")
@@ -50,6 +58,7 @@ def reconcile_command(
         full=full,
         timeout_seconds=timeout if wait else None,
         console=terminal(),
+        clock=current_clock(),
         now=datetime.now(UTC),
     )
 
@@ -63,6 +72,7 @@ def reconcile(
     full: bool,
     timeout_seconds: float | None,
     console: Console,
+    clock: Clock,
     now: datetime,
 ) -> None:
     """Have stores reconciled; with a timeout, wait until all are and show the counts.
@@ -86,11 +96,13 @@ def reconcile(
     annotations = {RECONCILE: request.model_dump_json(by_alias=True)}
     api.patch_stream(namespace, stream, {"metadata": {"annotations": annotations}})
     which = f"partition {ranges(request.partitions)}" if request.partitions else "all partitions"
-    say(console, f"{found.title}: {'full ' * full}reconcile of {which} asked for")
-    tell_if_paused(found, console)
+    print_line(console, f"{found.title}: {'full ' * full}reconcile of {which} asked for")
+    warn_if_paused(found, console)
     if timeout_seconds is None:
         return
-    wait(console, lambda: progress(look_at(api, namespace, stream), request), timeout_seconds)
+    wait_until_done(
+        console, lambda: progress(look_at(api, namespace, stream), request), timeout_seconds, clock
+    )
     answers = answers_to(request, read_stream(api.stream(namespace, stream)))
     print_table(console, counts_table(answers))
     if failed := {number: one.error for number, one in answers.items() if one.error}:

@@ -15,9 +15,9 @@ from dedupe_crds.status.stream import PartitionStatus
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Snapshot, Stream, read_snapshot, read_stream
-from dedupe_kubectl.options import STREAM, TIMEOUT, WAIT, on_cluster, terminal
+from dedupe_kubectl.options import STREAM, TIMEOUT, WAIT, current_clock, on_cluster, terminal
 from dedupe_kubectl.table_rows import arrived, seconds
-from dedupe_kubectl.waiting import say, tell_if_paused, wait
+from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_paused
 
 
 @click.command("restore")
@@ -56,6 +56,7 @@ def restore_command(
         agreed=lambda what: yes or _asks(what),
         timeout_seconds=timeout if wait else None,
         console=terminal(),
+        clock=current_clock(),
         now=datetime.now(UTC),
     )
 
@@ -77,6 +78,7 @@ def restore(
     agreed: Callable[[str], bool],
     timeout_seconds: float | None,
     console: Console,
+    clock: Clock,
     now: datetime,
 ) -> None:
     """Have it restored, once `agreed` says yes to what will happen; with a timeout, wait until it is ready.
@@ -93,7 +95,7 @@ def restore(
         snapshot = read_snapshot(api.snapshot(namespace, wish.source))
         refuse_unusable(snapshot, wish)
     if not agreed(consequences(stream, wish, snapshot, now)):
-        say(console, "nothing was done")
+        print_line(console, "nothing was done")
         return
     before = stream.partition(wish.partition)
     volume = before.persistent_volume_claim if before else None
@@ -105,18 +107,20 @@ def restore(
     annotations = {RESTORE: request.model_dump_json(by_alias=True)}
     api.patch_stream(namespace, wish.stream, {"metadata": {"annotations": annotations}})
     source = "its output topic" if snapshot is None else f"snapshot {snapshot.name}"
-    say(console, f"{stream.title}: restore of partition {wish.partition} from {source} asked for")
-    tell_if_paused(stream, console)
+    print_line(
+        console, f"{stream.title}: restore of partition {wish.partition} from {source} asked for"
+    )
+    warn_if_paused(stream, console)
     if stream.suspended:
-        say(console, "Suspended: the new volume is filled once the stream is resumed.")
+        print_line(console, "Suspended: the new volume is filled once the stream is resumed.")
     if timeout_seconds is None:
         return
 
     def look() -> PartitionStatus | None:
         return read_stream(api.stream(namespace, wish.stream)).partition(wish.partition)
 
-    wait(console, lambda: progress(look(), request, volume), timeout_seconds)
-    say(console, outcome(look(), request))
+    wait_until_done(console, lambda: progress(look(), request, volume), timeout_seconds, clock)
+    print_line(console, outcome(look(), request))
 
 
 def refuse_while_another_waits(stream: Stream) -> None:

@@ -14,9 +14,18 @@ from dedupe_crds.status.snapshot import KIND, SnapshotPhase
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Object, Snapshot, read_snapshot, read_stream
-from dedupe_kubectl.options import OUTPUT, PARTITIONS, STREAM, TIMEOUT, WAIT, on_cluster, terminal
+from dedupe_kubectl.options import (
+    OUTPUT,
+    PARTITIONS,
+    STREAM,
+    TIMEOUT,
+    WAIT,
+    current_clock,
+    on_cluster,
+    terminal,
+)
 from dedupe_kubectl.tables import as_json, print_table, snapshots_table
-from dedupe_kubectl.waiting import say, tell_if_paused, wait
+from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_paused
 
 
 @click.command("snapshot")
@@ -49,6 +58,7 @@ def snapshot_command(
         partitions=partitions,
         timeout_seconds=timeout if wait else None,
         console=terminal(),
+        clock=current_clock(),
     )
 
 
@@ -101,6 +111,7 @@ def take(
     partitions: Sequence[int],
     timeout_seconds: float | None,
     console: Console,
+    clock: Clock,
 ) -> None:
     """Have a snapshot made; with a timeout, wait until it is complete.
 
@@ -121,18 +132,20 @@ def take(
     metadata = {"name": name, "namespace": namespace}
     wanted = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
     api.create_snapshot(namespace, wanted)
-    say(console, f"snapshot {namespace}/{name} of {stream} asked for")
-    tell_if_paused(found, console)
+    print_line(console, f"snapshot {namespace}/{name} of {stream} asked for")
+    warn_if_paused(found, console)
     if found.suspended:
-        say(console, "Suspended: its workers make their part of it once the stream is resumed.")
+        print_line(
+            console, "Suspended: its workers make their part of it once the stream is resumed."
+        )
     if timeout_seconds is None:
         return
 
     def missing() -> str:
         return progress(read_snapshot(api.snapshot(namespace, name)))
 
-    wait(console, missing, timeout_seconds)
-    say(console, outcome(read_snapshot(api.snapshot(namespace, name))))
+    wait_until_done(console, missing, timeout_seconds, clock)
+    print_line(console, outcome(read_snapshot(api.snapshot(namespace, name))))
 
 
 def progress(snapshot: Snapshot) -> str:

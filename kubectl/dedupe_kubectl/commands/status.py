@@ -1,6 +1,5 @@
 """`kubectl dedupe status`: a table once, as JSON, or again and again."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,9 +11,9 @@ from rich.live import Live
 from rich.markup import escape
 
 from dedupe_kubectl.api import Api
-from dedupe_kubectl.errors import NoAccess
+from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream
-from dedupe_kubectl.options import OUTPUT, on_cluster, terminal
+from dedupe_kubectl.options import OUTPUT, current_clock, on_cluster, terminal
 from dedupe_kubectl.stream_view import Look, look_at
 from dedupe_kubectl.table_rows import PartitionRow, Rates, partition_rows
 from dedupe_kubectl.tables import (
@@ -25,6 +24,7 @@ from dedupe_kubectl.tables import (
     stream_view,
     streams_table,
 )
+from dedupe_kubectl.waiting import Clock
 
 _RATE_SECONDS: Final = 1.0
 _WATCH_SECONDS: Final = 2.0
@@ -60,7 +60,7 @@ def status_command(
         watch=watch,
         json=output == "json",
     )
-    show_status(api, options, terminal())
+    show_status(api, options, terminal(), current_clock())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class StatusOptions:
     json: bool
 
 
-def show_status(api: Api, options: StatusOptions, console: Console) -> None:
+def show_status(api: Api, options: StatusOptions, console: Console, clock: Clock) -> None:
     """Show it, once or until interrupted.
 
     Raises:
@@ -81,18 +81,18 @@ def show_status(api: Api, options: StatusOptions, console: Console) -> None:
     """
     rates = Rates()
     if options.json:
-        console.out(as_json(_document(api, options, rates)), highlight=False)
+        console.out(as_json(_document(api, options, rates, clock)), highlight=False)
     elif options.watch:
-        _watch(lambda: _view(api, options, rates), console)
+        _watch(lambda: _view(api, options, rates, clock), console, clock)
     else:
-        print_table(console, _view(api, options, rates))
+        print_table(console, _view(api, options, rates, clock))
 
 
-def _view(api: Api, options: StatusOptions, rates: Rates) -> RenderableType:
+def _view(api: Api, options: StatusOptions, rates: Rates, clock: Clock) -> RenderableType:
     """What is shown at one moment."""
     now = datetime.now(UTC)
     if options.stream:
-        return stream_view(*_partitions(api, options, rates), now)
+        return stream_view(*_partitions(api, options, rates, clock), now)
     if streams := _streams(api, options.namespace):
         return streams_table(streams, now, with_namespace=options.namespace is None)
     if options.namespace is None:
@@ -103,9 +103,9 @@ def _view(api: Api, options: StatusOptions, rates: Rates) -> RenderableType:
     )
 
 
-def _document(api: Api, options: StatusOptions, rates: Rates) -> object:
+def _document(api: Api, options: StatusOptions, rates: Rates, clock: Clock) -> object:
     if options.stream:
-        look, rows = _partitions(api, options, rates)
+        look, rows = _partitions(api, options, rates, clock)
         return look_json(look, rows)
     return {"items": [stream_json(stream) for stream in _streams(api, options.namespace)]}
 
@@ -115,19 +115,21 @@ def _streams(api: Api, namespace: str | None) -> list[Stream]:
     return sorted(streams, key=lambda one: (one.namespace, one.name))
 
 
-def _partitions(api: Api, options: StatusOptions, rates: Rates) -> tuple[Look, list[PartitionRow]]:
+def _partitions(
+    api: Api, options: StatusOptions, rates: Rates, clock: Clock
+) -> tuple[Look, list[PartitionRow]]:
     """One look, or two where no other follows, because a rate needs two moments."""
     namespace, name = options.namespace or "default", options.stream or ""
     look = look_at(api, namespace, name)
-    known = rates.observe(look.workers, time.monotonic())
+    known = rates.observe(look.workers, clock.monotonic())
     if look.workers and not options.watch:
-        time.sleep(_RATE_SECONDS)
+        clock.sleep(_RATE_SECONDS)
         look = look_at(api, namespace, name)
-        known = rates.observe(look.workers, time.monotonic())
+        known = rates.observe(look.workers, clock.monotonic())
     return look, partition_rows(look, known)
 
 
-def _watch(view: Callable[[], RenderableType], console: Console) -> None:
+def _watch(view: Callable[[], RenderableType], console: Console, clock: Clock) -> None:
     """Draw anew on a terminal, print one after another elsewhere."""
     shown: RenderableType = ""
     try:
@@ -136,13 +138,15 @@ def _watch(view: Callable[[], RenderableType], console: Console) -> None:
                 trouble: RenderableType | None = None
                 try:
                     shown = view()
-                except NoAccess as error:
+                except PluginError as error:
+                    if not error.retriable:
+                        raise
                     trouble = f"[red]{escape(str(error))}[/]"
                 drawn = Group(shown, trouble) if trouble else shown
                 if console.is_terminal:
                     live.update(drawn, refresh=True)
                 else:
                     print_table(console, drawn)
-                time.sleep(_WATCH_SECONDS)
+                clock.sleep(_WATCH_SECONDS)
     except KeyboardInterrupt:
         return

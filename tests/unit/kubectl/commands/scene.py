@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from dedupe_kubectl.cli import main
 from tests.unit.kubectl.api_server import STREAMS, Answer, ApiServer, api_server
+from tests.unit.kubectl.clock import FakeClock
 from tests.unit.kubectl.documents import partition, stream
 
 ORDERS = f"{STREAMS}/orders"
@@ -26,7 +27,7 @@ def orders(config: Path) -> Iterator[ApiServer]:
 
 def run(api: ApiServer, *arguments: str) -> Result:
     done = CliRunner(env={"NO_COLOR": "1"}).invoke(
-        main, [*arguments, "--kubeconfig", str(api.kubeconfig)]
+        main, [*arguments, "--kubeconfig", str(api.kubeconfig)], obj=FakeClock()
     )
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done

@@ -2,11 +2,10 @@
 
 import pytest
 
-from dedupe_kubectl import waiting
 from dedupe_kubectl.commands.lifecycle import to_restart, to_run, to_suspend
 from dedupe_kubectl.errors import TimedOut
 from dedupe_kubectl.objects import by_partition, read_stream
-from dedupe_kubectl.waiting import until
+from dedupe_kubectl.waiting import poll
 from tests.unit.kubectl.clock import FakeClock
 from tests.unit.kubectl.documents import condition, partition, pod, stream
 
@@ -54,13 +53,13 @@ def test_a_restart_is_over_when_every_pod_is_another_and_ready() -> None:
         assert progress(found, by_partition(pods)) == missing
 
 
-def test_waiting_ends_in_time_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "time", FakeClock())
+def test_waiting_ends_in_time_and_says_what_is_missing() -> None:
     told: list[str] = []
     with pytest.raises(TimedOut, match=r"not seen the change yet.*describe-problem"):
-        until(
+        poll(
             lambda: to_run(read_stream(stream(metadata={"generation": 2})), {}),
             told.append,
             timeout_seconds=5,
+            clock=FakeClock(),
         )
     assert len(told) == 1

@@ -8,15 +8,13 @@ import pytest
 
 from dedupe_crds.annotations import RECONCILE
 from dedupe_crds.status.worker import ReconcileStatus
-from dedupe_kubectl import waiting
 from tests.unit.kubectl.api_server import ApiServer
 from tests.unit.kubectl.commands.scene import follow, orders, requested, run
 from tests.unit.kubectl.documents import partition, pod, stream, worker
 
 
 @pytest.fixture(name="api")
-def _api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.01)
+def _api(tmp_path: Path) -> Iterator[ApiServer]:
     with orders(tmp_path / "config") as api:
         yield api
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from dedupe_crds.annotations import RESTORE
-from dedupe_kubectl import waiting
 from tests.unit.kubectl.api_server import ApiServer
 from tests.unit.kubectl.commands.scene import follow, orders, requested, run
 from tests.unit.kubectl.documents import (
@@ -27,8 +26,7 @@ PLUGIN = Path(__file__).parents[4] / ".venv/bin/kubectl-dedupe"
 
 
 @pytest.fixture(name="api")
-def _api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.01)
+def _api(tmp_path: Path) -> Iterator[ApiServer]:
     with orders(tmp_path / "config") as api:
         yield api
 

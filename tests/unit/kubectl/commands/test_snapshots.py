@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_kubectl import waiting
 from tests.unit.kubectl.api_server import SNAPSHOTS, STREAMS, ApiServer, refused
 from tests.unit.kubectl.commands.scene import WITH_SNAPSHOTS, orders, run
 from tests.unit.kubectl.documents import (
@@ -19,8 +18,7 @@ from tests.unit.kubectl.documents import (
 
 
 @pytest.fixture(name="api")
-def _api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.01)
+def _api(tmp_path: Path) -> Iterator[ApiServer]:
     with orders(tmp_path / "config") as api:
         yield api
 

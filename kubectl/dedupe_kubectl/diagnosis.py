@@ -15,7 +15,7 @@ from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition
 from dedupe_kubectl.api import INSTALL
 from dedupe_kubectl.objects import Object, Stream, is_ready
-from dedupe_kubectl.stream_view import Look
+from dedupe_kubectl.stream_view import StreamView
 
 _PATIENCE: Final = timedelta(minutes=1)
 _DELETION_PATIENCE: Final = timedelta(minutes=5)
@@ -63,7 +63,7 @@ class Problem:
 class Facts:
     """What problems are found in. `operators` are their pods, None if the user may not see them."""
 
-    look: Look
+    view: StreamView
     now: datetime
     events: Sequence[Object] = ()
     operators: Sequence[Object] | None = None
@@ -87,26 +87,26 @@ def find(facts: Facts) -> list[Problem]:
     """All that is wrong, the gravest first."""
     findings = [
         finding
-        for partition in facts.look.partitions
-        if (finding := _of_partition(facts.look, partition))
+        for partition in facts.view.partitions
+        if (finding := _of_partition(facts.view, partition))
     ]
     found = [
         *_of_operator(facts),
-        *_of_pause(facts.look.stream),
+        *_of_pause(facts.view.stream),
         *_of_deletion(facts),
-        *_of_conditions(facts.look.stream, findings),
+        *_of_conditions(facts.view.stream, findings),
         *_grouped(facts, findings),
     ]
-    ready = facts.look.stream.condition("Ready", "False")
-    if found or ready is None or facts.look.stream.suspended:
+    ready = facts.view.stream.condition("Ready", "False")
+    if found or ready is None or facts.view.stream.suspended:
         return found
-    waiting = [one.partition for one in facts.look.stream.status.partitions if not one.ready]
+    waiting = [one.partition for one in facts.view.stream.status.partitions if not one.ready]
     return [_of_condition("The stream is not ready", ready, _events(facts, waiting))]
 
 
 def _of_operator(facts: Facts) -> list[Problem]:
     """The operator does not act: nothing else is up to date then."""
-    stream = facts.look.stream
+    stream = facts.view.stream
     if stream.paused or stream.deleting or facts.now - stream.changed < _PATIENCE:
         return []
     if not stream.status.conditions:
@@ -125,8 +125,8 @@ def _is_outdated(facts: Facts) -> bool:
     """Whether pods fail that were ready when the last operator looked, and none looks now."""
     if facts.operators is None or any(is_ready(pod) for pod in facts.operators):
         return False
-    told = (facts.look.stream.partition(partition) for partition in facts.look.pods)
-    pods = zip(told, facts.look.pods.values(), strict=True)
+    told = (facts.view.stream.partition(partition) for partition in facts.view.pods)
+    pods = zip(told, facts.view.pods.values(), strict=True)
     return any(one is not None and one.ready and not is_ready(pod) for one, pod in pods)
 
 
@@ -162,7 +162,7 @@ def _of_pause(stream: Stream) -> list[Problem]:
 
 def _of_deletion(facts: Facts) -> list[Problem]:
     """The operator sets no finalizer: others' may keep a deleted stream."""
-    stream = facts.look.stream
+    stream = facts.view.stream
     if not stream.deleting or not stream.finalizers:
         return []
     if facts.now - stream.deleting <= _DELETION_PATIENCE:
@@ -215,9 +215,9 @@ def _told(message: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\S)(partitions? [0-9, ]+: )?{text}[.!]?(\s+|$)", re.IGNORECASE)
 
 
-def _of_partition(look: Look, partition: int) -> _Finding | None:
+def _of_partition(view: StreamView, partition: int) -> _Finding | None:
     """What the worker says of itself, or else what the operator found."""
-    stream, worker = look.stream, look.workers.get(partition)
+    stream, worker = view.stream, view.workers.get(partition)
     told = stream.partition(partition)
     if worker and worker.ready:
         if worker.window.healthy or stream.condition("WindowHealthy", "False"):
@@ -259,7 +259,7 @@ def _grouped(facts: Facts, findings: Sequence[_Finding]) -> list[Problem]:
 def _events(facts: Facts, partitions: Iterable[int]) -> tuple[str, ...]:
     """The newest warnings about partitions' objects, each once."""
     since = (facts.now - _EVENTS_COUNT_FOR).isoformat()
-    name = facts.look.stream.name
+    name = facts.view.stream.name
     which = "|".join(map(str, partitions))
     ours = {
         "StatefulSet": rf"{re.escape(name)}-({which})",

@@ -1,4 +1,4 @@
-"""One look at a stream: the stream itself, its pods, and what its workers say."""
+"""One view at a stream: the stream itself, its pods, and what its workers say."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,13 +11,13 @@ from dedupe_kubectl.objects import Object, Stream, by_partition, read_stream
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """All that was seen at one moment. `untold` says what the user's rights do not show."""
+class StreamView:
+    """All that was seen at one moment. `unavailable` says what the user's rights do not show."""
 
     stream: Stream
     pods: Mapping[int, Object]
     workers: Mapping[int, WorkerStatus]
-    untold: Sequence[str] = ()
+    unavailable: Sequence[str] = ()
 
     @property
     def partitions(self) -> list[int]:
@@ -25,7 +25,7 @@ class Look:
         return sorted({one.partition for one in self.stream.status.partitions} | self.pods.keys())
 
 
-def look_at(api: Api, namespace: str, name: str) -> Look:
+def fetch_view(api: Api, namespace: str, name: str) -> StreamView:
     """Ask for all of it.
 
     Raises:
@@ -34,14 +34,14 @@ def look_at(api: Api, namespace: str, name: str) -> Look:
     stream = read_stream(api.stream(namespace, name))
     pods: dict[int, Object] = {}
     workers: dict[int, WorkerStatus] = {}
-    untold = []
+    unavailable = []
     try:
         pods = by_partition(api.pods(namespace, name))
         workers = _ask_workers(api, namespace, pods)
     except Forbidden as error:
         live = f"Figures are the operator's, rounded and not live, because {error}."
-        untold.append(live if pods else f"Without pods and live figures: {error}")
-    return Look(stream=stream, pods=pods, workers=workers, untold=untold)
+        unavailable.append(live if pods else f"Without pods and live figures: {error}")
+    return StreamView(stream=stream, pods=pods, workers=workers, unavailable=unavailable)
 
 
 def _ask_workers(api: Api, namespace: str, pods: Mapping[int, Object]) -> dict[int, WorkerStatus]:

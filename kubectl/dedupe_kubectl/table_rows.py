@@ -10,7 +10,7 @@ from dedupe_crds.formatting import duration, size
 from dedupe_crds.status.stream import ConditionStatus, PartitionStatus
 from dedupe_crds.status.worker import DownloadStatus, Phase, WorkerStatus
 from dedupe_kubectl.objects import Object, Stream
-from dedupe_kubectl.stream_view import Look
+from dedupe_kubectl.stream_view import StreamView
 
 _RATE_SECONDS: Final = 10.0
 _UNWELL: Final = (
@@ -105,18 +105,18 @@ def seconds(time: timedelta | None) -> float | None:
     return None if time is None else time.total_seconds()
 
 
-def partition_rows(look: Look, rates: Mapping[int, float]) -> list[PartitionRow]:
+def partition_rows(view: StreamView, rates: Mapping[int, float]) -> list[PartitionRow]:
     """Say how each partition is."""
     return [
         _partition_row(
             partition,
-            look.stream.partition(partition)
+            view.stream.partition(partition)
             or PartitionStatus.model_validate({"partition": partition, "phase": "Provisioning"}),
-            look.pods.get(partition),
-            look.workers.get(partition),
+            view.pods.get(partition),
+            view.workers.get(partition),
             rates.get(partition),
         )
-        for partition in look.partitions
+        for partition in view.partitions
     ]
 
 

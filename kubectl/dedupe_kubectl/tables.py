@@ -13,7 +13,7 @@ from rich.table import Table
 
 from dedupe_crds.formatting import UNKNOWN, count, duration, share, size
 from dedupe_kubectl.objects import Snapshot, Stream
-from dedupe_kubectl.stream_view import Look
+from dedupe_kubectl.stream_view import StreamView
 from dedupe_kubectl.table_rows import PartitionRow, seconds, stream_note, stream_state
 
 _GOOD: Final = {"Running", "True", "Completed"}
@@ -54,12 +54,12 @@ def streams_table(streams: Sequence[Stream], now: datetime, *, with_namespace: b
     return table(lines, without=set() if with_namespace else {"NAMESPACE"})
 
 
-def stream_view(look: Look, rows: Sequence[PartitionRow], now: datetime) -> RenderableType:
+def render_stream(view: StreamView, rows: Sequence[PartitionRow], now: datetime) -> RenderableType:
     """Build all that is shown of one stream."""
-    parts: list[RenderableType] = [escape(_headline(look.stream))]
-    if note := stream_note(look.stream):
+    parts: list[RenderableType] = [escape(_headline(view.stream))]
+    if note := stream_note(view.stream):
         parts.append(f"[yellow]{escape(note)}[/]")
-    parts += [f"[dim]{escape(line)}[/]" for line in look.untold]
+    parts += [f"[dim]{escape(line)}[/]" for line in view.unavailable]
     if rows:
         parts.append(partitions_table(rows, now))
     return Group(*parts)
@@ -140,13 +140,13 @@ def stream_json(stream: Stream) -> dict[str, Any]:
     }
 
 
-def look_json(look: Look, rows: Sequence[PartitionRow]) -> dict[str, Any]:
+def view_json(view: StreamView, rows: Sequence[PartitionRow]) -> dict[str, Any]:
     """One stream with its partitions, for a program."""
     return {
-        **stream_json(look.stream),
-        "partitionsReady": look.stream.status.partitions_ready,
+        **stream_json(view.stream),
+        "partitionsReady": view.stream.status.partitions_ready,
         "partitions": [_row_json(row) for row in rows],
-        "untold": list(look.untold),
+        "unavailable": list(view.unavailable),
     }
 
 

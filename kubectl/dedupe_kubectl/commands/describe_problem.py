@@ -11,7 +11,7 @@ from dedupe_kubectl.diagnosis import Facts, Problem, find
 from dedupe_kubectl.errors import Forbidden
 from dedupe_kubectl.objects import Object, Stream
 from dedupe_kubectl.options import STREAM, on_cluster
-from dedupe_kubectl.stream_view import look_at
+from dedupe_kubectl.stream_view import fetch_view
 
 
 @click.command("describe-problem")
@@ -34,18 +34,18 @@ def describe(
     Raises:
         PluginError: the stream can't be read.
     """
-    look = look_at(api, namespace, name)
-    untold = list(look.untold)
+    view = fetch_view(api, namespace, name)
+    unavailable = list(view.unavailable)
     events: list[Object] = []
     operators: list[Object] | None = None
     try:
         events = api.warnings(namespace)
     except Forbidden as error:
-        untold.append(str(error))
+        unavailable.append(str(error))
     with suppress(Forbidden):  # said where it matters
         operators = api.operator_pods()
-    problems = find(Facts(look=look, now=now, events=events, operators=operators))
-    for line in (*lines(look.stream, problems), *(f"Note: {line}" for line in untold)):
+    problems = find(Facts(view=view, now=now, events=events, operators=operators))
+    for line in (*lines(view.stream, problems), *(f"Note: {line}" for line in unavailable)):
         say(line)
     return bool(problems)
 

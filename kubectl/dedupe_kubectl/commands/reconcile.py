@@ -22,7 +22,7 @@ from dedupe_kubectl.options import (
     on_cluster,
     terminal,
 )
-from dedupe_kubectl.stream_view import Look, look_at
+from dedupe_kubectl.stream_view import StreamView, fetch_view
 from dedupe_kubectl.tables import print_table, table
 from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_paused
 
@@ -101,7 +101,10 @@ def reconcile(
     if timeout_seconds is None:
         return
     wait_until_done(
-        console, lambda: progress(look_at(api, namespace, stream), request), timeout_seconds, clock
+        console,
+        lambda: progress(fetch_view(api, namespace, stream), request),
+        timeout_seconds,
+        clock,
     )
     answers = answers_to(request, read_stream(api.stream(namespace, stream)))
     print_table(console, counts_table(answers))
@@ -125,16 +128,16 @@ def answers_to(request: ReconcileRequest, stream: Stream) -> dict[int, Compariso
     return {n: one for n, one in comparisons if one and one.request == request.request and one.done}
 
 
-def progress(look: Look, request: ReconcileRequest) -> str:
+def progress(view: StreamView, request: ReconcileRequest) -> str:
     """What is still missing of a reconcile: its partitions, and what those at work have to read."""
-    wanted, done = wanted_by(request, look.stream), answers_to(request, look.stream)
+    wanted, done = wanted_by(request, view.stream), answers_to(request, view.stream)
     left = [number for number in wanted if number not in done]
     if not wanted:
         return "the operator has told of no partitions yet"
     if not left:
         return ""
     told = [f"{len(done)} of {len(wanted)} reconciled, {ranges(left)} to come"]
-    told += [f"partition {number}: {what}" for number in left if (what := _remaining(look, number))]
+    told += [f"partition {number}: {what}" for number in left if (what := _remaining(view, number))]
     return "; ".join(told)
 
 
@@ -163,9 +166,9 @@ def counts_table(answers: Mapping[int, Comparison]) -> Table:
     return table(rows, total=total if len(rows) > 1 else None)
 
 
-def _remaining(look: Look, partition: int) -> str:
+def _remaining(view: StreamView, partition: int) -> str:
     """What a partition has still to read: as its worker says, or else the operator."""
-    worker, told = look.workers.get(partition), look.stream.partition(partition)
+    worker, told = view.workers.get(partition), view.stream.partition(partition)
     if worker and not worker.ready and worker.reconcile and worker.reconcile.remaining:
         return f"{worker.reconcile.remaining:,} records to come"
     return f"{told.reconciling:,} records to come" if told and told.reconciling else ""

@@ -14,15 +14,15 @@ from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream
 from dedupe_kubectl.options import OUTPUT, current_clock, on_cluster, terminal
-from dedupe_kubectl.stream_view import Look, look_at
+from dedupe_kubectl.stream_view import StreamView, fetch_view
 from dedupe_kubectl.table_rows import PartitionRow, Rates, partition_rows
 from dedupe_kubectl.tables import (
     as_json,
-    look_json,
     print_table,
+    render_stream,
     stream_json,
-    stream_view,
     streams_table,
+    view_json,
 )
 from dedupe_kubectl.waiting import Clock
 
@@ -92,7 +92,7 @@ def _view(api: Api, options: StatusOptions, rates: Rates, clock: Clock) -> Rende
     """What is shown at one moment."""
     now = datetime.now(UTC)
     if options.stream:
-        return stream_view(*_partitions(api, options, rates, clock), now)
+        return render_stream(*_partitions(api, options, rates, clock), now)
     if streams := _streams(api, options.namespace):
         return streams_table(streams, now, with_namespace=options.namespace is None)
     if options.namespace is None:
@@ -105,8 +105,8 @@ def _view(api: Api, options: StatusOptions, rates: Rates, clock: Clock) -> Rende
 
 def _document(api: Api, options: StatusOptions, rates: Rates, clock: Clock) -> object:
     if options.stream:
-        look, rows = _partitions(api, options, rates, clock)
-        return look_json(look, rows)
+        view, rows = _partitions(api, options, rates, clock)
+        return view_json(view, rows)
     return {"items": [stream_json(stream) for stream in _streams(api, options.namespace)]}
 
 
@@ -117,16 +117,16 @@ def _streams(api: Api, namespace: str | None) -> list[Stream]:
 
 def _partitions(
     api: Api, options: StatusOptions, rates: Rates, clock: Clock
-) -> tuple[Look, list[PartitionRow]]:
-    """One look, or two where no other follows, because a rate needs two moments."""
+) -> tuple[StreamView, list[PartitionRow]]:
+    """One view, or two where no other follows, because a rate needs two moments."""
     namespace, name = options.namespace or "default", options.stream or ""
-    look = look_at(api, namespace, name)
-    known = rates.observe(look.workers, clock.monotonic())
-    if look.workers and not options.watch:
+    view = fetch_view(api, namespace, name)
+    known = rates.observe(view.workers, clock.monotonic())
+    if view.workers and not options.watch:
         clock.sleep(_RATE_SECONDS)
-        look = look_at(api, namespace, name)
-        known = rates.observe(look.workers, clock.monotonic())
-    return look, partition_rows(look, known)
+        view = fetch_view(api, namespace, name)
+        known = rates.observe(view.workers, clock.monotonic())
+    return view, partition_rows(view, known)
 
 
 def _watch(view: Callable[[], RenderableType], console: Console, clock: Clock) -> None:

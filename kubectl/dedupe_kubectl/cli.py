@@ -1,4 +1,4 @@
-"""The `kubectl dedupe` command."""
+"""The `kubectl dedupe` command: process entry point and list of subcommands."""
 
 import click
 
@@ -14,7 +14,7 @@ from dedupe_kubectl.commands.status import status_command
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dedupestream")
 def main() -> None:
-    """See and steer the DedupeStreams of a cluster."""
+    """Show and manage the DedupeStreams of a cluster."""
 
 
 for command in (

@@ -1,7 +1,7 @@
-"""`kubectl dedupe describe-problem`: what is wrong with a stream, why, and what to do.
+"""Finds what is wrong with a stream, why, and what to do.
 
-Pods and volumes are judged by the operator alone: what it found is in the stream's status. Beside it stand
-the workers' own words, which are fresher, and events.
+`describe-problem` calls it. Only the operator diagnoses pods and volumes: its findings are in the stream's status.
+The workers' own status, which is newer, and events are added here. Invariant: pure functions, without I/O.
 """
 
 import re
@@ -22,28 +22,28 @@ _DELETION_PATIENCE: Final = timedelta(minutes=5)
 _EVENTS_COUNT_FOR: Final = timedelta(minutes=30)  # twice the longest back-off of a controller
 _SHOWN_EVENTS: Final = 3
 
-# By the stable reasons of conditions and workers, where the message beside it does not say what to do, or not
-# in terms of the manifest.
+# By the stable reasons of conditions and workers: only those whose message does not say what to do, or not in terms
+# of the manifest.
 _PARTITION_ADVICE: Final = {
     "BrokerUnavailable": "check spec.kafka.bootstrapServers, and that pods can reach the brokers",
     "BucketRefused": "check spec.snapshots.s3: the bucket, and what its credentials allow",
     "BucketUnavailable": "check spec.snapshots.s3.endpoint, and that pods can reach it",
     "DiskFull": "raise spec.storage.size",
-    "IdentityRefused": "wait for the partition to get a volume of its own, and find out who swapped volumes",
-    "RestoreFailed": "wait for the next source; those left: kubectl dedupe snapshots STREAM",
+    "IdentityRefused": "wait for the partition to get its own volume, and find out who swapped volumes",
+    "RestoreFailed": "wait for the next source; the sources left: kubectl dedupe snapshots STREAM",
     "VolumeExpansionFailed": "see the events of the PersistentVolumeClaim",
-    "VolumeNotMounted": "mend what the message names",
-    "VolumeNotProvisioned": "mend what the message names",
+    "VolumeNotMounted": "fix what the message names",
+    "VolumeNotProvisioned": "fix what the message names",
     "WorkerFailed": "see the worker's log: kubectl logs --previous",
     "WorkerNotStarted": "create or correct what the message names, such as a Secret",
 }
 _STREAM_ADVICE: Final = {
     **_PARTITION_ADVICE,
     "InvalidSchedule": "correct spec.snapshots.schedule, a cron schedule in UTC",
-    "LastSnapshotFailed": "mend what the message names, then make one: kubectl dedupe snapshot STREAM",
-    "SnapshotOverdue": "see what holds it: kubectl dedupe snapshots STREAM",
-    "InvalidManifest": "correct the field that is named, and apply the manifest again",
-    "NotAuthorized": "correct client.properties in the Secret of spec.kafka.configSecretRef, or grant the rights",
+    "LastSnapshotFailed": "fix what the message names, then make one: kubectl dedupe snapshot STREAM",
+    "SnapshotOverdue": "see what blocks it: kubectl dedupe snapshots STREAM",
+    "InvalidManifest": "correct the named field, and apply the manifest again",
+    "NotAuthorized": "correct client.properties in the Secret of spec.kafka.configSecretRef, or grant the ACLs",
     "SecretInvalid": "correct the key client.properties of the Secret of spec.kafka.configSecretRef",
     "TopicMissing": "create the input topic, or name another in a new stream",
 }
@@ -51,7 +51,7 @@ _STREAM_ADVICE: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One thing that is wrong. `do` is empty where `why` says what to do."""
+    """One problem. `do` is empty if `why` already says what to do."""
 
     what: str
     why: str
@@ -61,7 +61,10 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What problems are found in. `operators` are their pods, None if the user may not see them."""
+    """Input of the diagnosis.
+
+    `operators` are the operator's pods, None if the user may not list them.
+    """
 
     view: StreamView
     now: datetime
@@ -71,7 +74,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Finding:
-    """What is wrong with one partition."""
+    """A problem of one partition."""
 
     partition: int
     what: str
@@ -84,7 +87,7 @@ class _Finding:
 
 
 def find(facts: Facts) -> list[Problem]:
-    """All that is wrong, the gravest first."""
+    """Return all problems, the most severe first."""
     findings = [
         finding
         for partition in facts.view.partitions
@@ -100,21 +103,24 @@ def find(facts: Facts) -> list[Problem]:
     ready = facts.view.stream.condition("Ready", "False")
     if found or ready is None or facts.view.stream.suspended:
         return found
-    waiting = [one.partition for one in facts.view.stream.status.partitions if not one.ready]
+    waiting = [each.partition for each in facts.view.stream.status.partitions if not each.ready]
     return [_of_condition("The stream is not ready", ready, _events(facts, waiting))]
 
 
 def _of_operator(facts: Facts) -> list[Problem]:
-    """The operator does not act: nothing else is up to date then."""
+    """Return the problem of an operator that does not act.
+
+    No other finding is up to date then.
+    """
     stream = facts.view.stream
     if stream.paused or stream.deleting or facts.now - stream.changed < _PATIENCE:
         return []
     if not stream.status.conditions:
-        what = "has not seen this stream"
+        what = "has not processed this stream"
     elif not stream.observed:
-        what = "has not acted on the newest change"
+        what = "has not processed the newest change"
     elif _is_outdated(facts):
-        what = "does not run, and what the stream's status says is outdated"
+        what = "does not run, and the stream's status is outdated"
     else:
         return []
     why, do = _why_no_operator(facts.operators)
@@ -122,19 +128,19 @@ def _of_operator(facts: Facts) -> list[Problem]:
 
 
 def _is_outdated(facts: Facts) -> bool:
-    """Whether pods fail that were ready when the last operator looked, and none looks now."""
+    """Return whether the status says ready for a pod that is not, and no operator runs."""
     if facts.operators is None or any(is_ready(pod) for pod in facts.operators):
         return False
-    told = (facts.view.stream.partition(partition) for partition in facts.view.pods)
-    pods = zip(told, facts.view.pods.values(), strict=True)
-    return any(one is not None and one.ready and not is_ready(pod) for one, pod in pods)
+    statuses = (facts.view.stream.partition(partition) for partition in facts.view.pods)
+    pods = zip(statuses, facts.view.pods.values(), strict=True)
+    return any(status is not None and status.ready and not is_ready(pod) for status, pod in pods)
 
 
 def _why_no_operator(operators: Sequence[Object] | None) -> tuple[str, str]:
     if operators is None:
         return (
-            "it may be down, or not watch this namespace; you may not see its pods",
-            "ask who runs it: kubectl get pods -A -l app.kubernetes.io/component=operator",
+            "it may be down, or may not watch this namespace; you have no rights to list its pods",
+            "ask an administrator for: kubectl get pods -A -l app.kubernetes.io/component=operator",
         )
     if not operators:
         return "no operator runs in this cluster", f"install its chart: {INSTALL}"
@@ -143,7 +149,7 @@ def _why_no_operator(operators: Sequence[Object] | None) -> tuple[str, str]:
     if not any(is_ready(pod) for pod in operators):
         return f"its pod {namespace}/{name} is not ready", f"see {log}"
     return (
-        "it runs, and may not watch this namespace or not reach the API server",
+        "it runs, but may not watch this namespace, or cannot reach the API server",
         f"see watch.namespaces of its chart, and {log}",
     )
 
@@ -153,15 +159,15 @@ def _of_pause(stream: Stream) -> list[Problem]:
         return []
     return [
         Problem(
-            what="The operator is kept off this stream",
-            why=f"the annotation {PAUSE} is true, so nothing is mended or rolled out",
+            what="Reconciliation of this stream is paused",
+            why=f"the annotation {PAUSE} is true, so nothing is repaired or rolled out",
             do=f"kubectl annotate -n {stream.namespace} dedupestream {stream.name} {PAUSE}-",
         )
     ]
 
 
 def _of_deletion(facts: Facts) -> list[Problem]:
-    """The operator sets no finalizer: others' may keep a deleted stream."""
+    """Return the problem of a deletion that finalizers block. The operator sets none."""
     stream = facts.view.stream
     if not stream.deleting or not stream.finalizers:
         return []
@@ -170,29 +176,29 @@ def _of_deletion(facts: Facts) -> list[Problem]:
     held = ", ".join(stream.finalizers)
     return [
         Problem(
-            what="The stream is being deleted, and is not gone",
-            why=f"metadata.finalizers hold it since {stream.deleting.isoformat()}: {held}",
-            do="see that whoever set them runs; the operator of dedupestream sets none",
+            what="The deletion of the stream does not finish",
+            why=f"metadata.finalizers block it since {stream.deleting.isoformat()}: {held}",
+            do="check the controllers that set them; the operator of dedupestream sets none",
         )
     ]
 
 
 def _of_conditions(stream: Stream, findings: Sequence[_Finding]) -> list[Problem]:
-    """Conditions that are not as they should be, without what partitions say themselves."""
+    """Return the problems of conditions, without messages that a finding has."""
     older = [stream.partition(finding.partition) for finding in findings]
-    told = [*(one.message for one in findings), *(one.message for one in older if one)]
+    messages = [*(each.message for each in findings), *(each.message for each in older if each)]
     problems = []
     for type_, bad, what in (
         ("Degraded", "True", "The stream is degraded"),
         ("WindowHealthy", "False", "Ids are forgotten too soon"),
-        ("SnapshotsHealthy", "False", "Snapshots are not as they should be"),
+        ("SnapshotsHealthy", "False", "Snapshots are not healthy"),
     ):
         condition = stream.condition(type_, bad)
         if condition is None:
             continue
         rest = condition.message
-        for message in filter(None, told):
-            rest = _told(message).sub("", rest)
+        for message in filter(None, messages):
+            rest = _sentence(message).sub("", rest)
         if rest == condition.message:
             problems.append(_of_condition(what, condition))
         elif rest := re.sub(r"And \d+ more\.", "", rest).strip():
@@ -209,31 +215,31 @@ def _of_condition(what: str, condition: Condition, events: Sequence[str] = ()) -
     )
 
 
-def _told(message: str) -> re.Pattern[str]:
-    """A partition's message where a condition repeats it as a sentence, with all whom it is about."""
+def _sentence(message: str) -> re.Pattern[str]:
+    """Match a partition's message in a condition, with the partitions before it."""
     text = re.escape(message.strip(" .!"))
     return re.compile(rf"(?<!\S)(partitions? [0-9, ]+: )?{text}[.!]?(\s+|$)", re.IGNORECASE)
 
 
 def _of_partition(view: StreamView, partition: int) -> _Finding | None:
-    """What the worker says of itself, or else what the operator found."""
+    """Return the finding about a partition: its worker's own, or else the operator's."""
     stream, worker = view.stream, view.workers.get(partition)
-    told = stream.partition(partition)
+    status = stream.partition(partition)
     if worker and worker.ready:
         if worker.window.healthy or stream.condition("WindowHealthy", "False"):
             return None
         message = (
-            "ids younger than spec.store.window.alertBelow were given up: raise "
+            "ids younger than spec.store.window.alertBelow were evicted: raise "
             "spec.store.window.maxBytes and spec.storage.size"
         )
         what, reason = "it forgets ids too soon", "TooShort"
     elif worker and worker.reason and worker.message:
         what, reason, message = "its worker waits", worker.reason, worker.message
-    elif told and told.message and not told.ready:
-        what, message = f"it is not ready ({told.phase.value})", told.message
+    elif status and status.message and not status.ready:
+        what, message = f"it is not ready ({status.phase.value})", status.message
         degraded = stream.condition("Degraded", "True")
         # A condition of several problems has the reason of the first.
-        first = degraded is not None and _told(message).match(degraded.message)
+        first = degraded is not None and _sentence(message).match(degraded.message)
         reason = degraded.reason if degraded and first else ""
     else:
         return None
@@ -241,7 +247,7 @@ def _of_partition(view: StreamView, partition: int) -> _Finding | None:
 
 
 def _grouped(facts: Facts, findings: Sequence[_Finding]) -> list[Problem]:
-    """The same finding of several partitions is one problem."""
+    """Return a problem for each finding, with all partitions that have it."""
     groups: dict[_Finding, list[int]] = {}
     for finding in findings:
         groups.setdefault(replace(finding, partition=0), []).append(finding.partition)
@@ -257,7 +263,7 @@ def _grouped(facts: Facts, findings: Sequence[_Finding]) -> list[Problem]:
 
 
 def _events(facts: Facts, partitions: Iterable[int]) -> tuple[str, ...]:
-    """The newest warnings about partitions' objects, each once."""
+    """Return the newest warnings about the partitions' objects, each once."""
     since = (facts.now - _EVENTS_COUNT_FOR).isoformat()
     name = facts.view.stream.name
     which = "|".join(map(str, partitions))
@@ -266,16 +272,16 @@ def _events(facts: Facts, partitions: Iterable[int]) -> tuple[str, ...]:
         "Pod": rf"{re.escape(name)}-({which})-0",
         "PersistentVolumeClaim": rf"{re.escape(name)}-({which})-[0-9]+",
     }
-    told = [
+    warnings = [
         f"{event.get('reason')}: {event.get('message')}"
         for event in sorted(facts.events, key=_time, reverse=True)
         if _time(event) > since
         and (pattern := ours.get(event["involvedObject"].get("kind", "")))
         and re.fullmatch(pattern, event["involvedObject"].get("name", ""))
     ]
-    return tuple(dict.fromkeys(told))[:_SHOWN_EVENTS]
+    return tuple(dict.fromkeys(warnings))[:_SHOWN_EVENTS]
 
 
 def _time(event: Object) -> str:
-    """When an event was seen last, in RFC 3339."""
+    """Return the last time of an event, in RFC 3339."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")

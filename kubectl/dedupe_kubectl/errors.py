@@ -12,7 +12,7 @@ class PluginError(StreamError):
 
 
 class NoAccess(PluginError):
-    """There is no cluster to ask, or its API server does not answer or refuses the credentials."""
+    """The API server is not configured, does not answer or refuses the credentials."""
 
     retriable = True
 

@@ -1,4 +1,4 @@
-"""Waits for what the operator does about a request, and shows meanwhile what is missing.
+"""Waits until the operator has done a request, and shows what is missing.
 
 The commands with `--wait` call it. Invariant: it reads the time and waits only through the `Clock` it is given.
 """
@@ -17,7 +17,7 @@ _POLL_SECONDS: Final = 1.0
 
 
 class Clock(Protocol):
-    """The time, in seconds that never go backward, and the waiting. The module `time` is one."""
+    """The time in seconds, and the waiting; the module `time` implements it."""
 
     def monotonic(self) -> float: ...  # noqa: D102 # as in `time`
     def sleep(self, seconds: float, /) -> object: ...  # noqa: D102 # as in `time`
@@ -58,7 +58,7 @@ def wait_until_done(
 def poll(
     missing: Callable[[], str], report: Callable[[str], None], timeout_seconds: float, clock: Clock
 ) -> None:
-    """Call `missing` until it returns an empty text; report its text whenever that changes.
+    """Call `missing` until it returns an empty text; report each new text.
 
     Raises:
         TimedOut: something is missing after `timeout_seconds`.
@@ -69,7 +69,7 @@ def poll(
         if deadline.expired:
             raise TimedOut(
                 f"still waiting after {timeout_seconds:.0f} s: {what}; "
-                "`kubectl dedupe describe-problem` says why"
+                "`kubectl dedupe describe-problem` shows why"
             )
         if what != reported:
             report(what)

@@ -1,4 +1,4 @@
-"""`kubectl dedupe describe-problem`: what is wrong with a stream, why, and what to do."""
+"""`kubectl dedupe describe-problem`: fetch, diagnose, print each problem."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,21 +18,21 @@ from dedupe_kubectl.stream_view import fetch_view
 @STREAM
 @on_cluster
 def describe_problem_command(*, api: Api, namespace: str, stream: str) -> None:
-    """Say what is wrong with a stream, why, and what to do.
+    """Show what is wrong with a stream, why, and what to do.
 
-    The exit code is 0 if nothing is wrong, and 1 if something is.
+    The exit code is 0 if nothing is wrong, else 1.
     """
     if describe(api, namespace, stream, datetime.now(UTC), click.echo):
         raise click.exceptions.Exit(1)
 
 
 def describe(
-    api: Api, namespace: str, name: str, now: datetime, say: Callable[[str], None]
+    api: Api, namespace: str, name: str, now: datetime, print_line: Callable[[str], None]
 ) -> bool:
-    """Say it line by line; True if something is wrong.
+    """Print the problems of a stream; return whether there are any.
 
     Raises:
-        PluginError: the stream can't be read.
+        PluginError: the stream cannot be read.
     """
     view = fetch_view(api, namespace, name)
     unavailable = list(view.unavailable)
@@ -42,16 +42,16 @@ def describe(
         events = api.warnings(namespace)
     except Forbidden as error:
         unavailable.append(str(error))
-    with suppress(Forbidden):  # said where it matters
+    with suppress(Forbidden):  # reported only if the diagnosis needs them
         operators = api.operator_pods()
     problems = find(Facts(view=view, now=now, events=events, operators=operators))
     for line in (*lines(view.stream, problems), *(f"Note: {line}" for line in unavailable)):
-        say(line)
+        print_line(line)
     return bool(problems)
 
 
 def lines(stream: Stream, problems: Sequence[Problem]) -> list[str]:
-    """Write it for people."""
+    """Return the lines that describe the problems."""
     if not problems:
         return [f"{stream.title}: nothing is wrong{_aside(stream)}"]
     number = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -65,7 +65,7 @@ def lines(stream: Stream, problems: Sequence[Problem]) -> list[str]:
 
 def _aside(stream: Stream) -> str:
     if stream.suspended:
-        return f"; it is suspended, as spec.suspend says (kubectl dedupe resume {stream.name})"
+        return f"; it is suspended by spec.suspend (kubectl dedupe resume {stream.name})"
     progressing = stream.condition("Progressing", "True")
     return (
         f"; {progressing.message}" if progressing and not stream.condition("Ready", "True") else ""

@@ -1,4 +1,4 @@
-"""`kubectl dedupe snapshot` and `snapshots`: making a snapshot, and all there are."""
+"""`kubectl dedupe snapshot` and `snapshots`: make a snapshot, and list them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_p
 @STREAM
 @on_cluster
 @PARTITIONS
-@click.option("--name", help="Its name; the stream's with the time if absent.")
+@click.option("--name", help="Name of the snapshot. Default: the stream's name with the time.")
 @TIMEOUT
 @WAIT
 def snapshot_command(
@@ -47,7 +47,7 @@ def snapshot_command(
 ) -> None:
     """Make a snapshot of a stream now.
 
-    The providers and what they need are in spec.snapshots. What is made by hand is not pruned: delete it
+    Its provider is configured in spec.snapshots. A snapshot that is made by hand is never pruned: delete it
     with `kubectl delete dedupesnapshot NAME`.
     """
     take(
@@ -67,11 +67,11 @@ def snapshot_command(
 @on_cluster
 @OUTPUT
 def snapshots_command(*, api: Api, namespace: str, stream: str | None, output: str | None) -> None:
-    """Show the snapshots of a stream, or of all streams, the newest first."""
+    """Show the snapshots of a stream, or of all streams, newest first."""
     console = terminal()
     found = find_snapshots(api, namespace, stream)
     if output:
-        console.out(as_json({"items": [snapshot_json(one) for one in found]}), highlight=False)
+        console.out(as_json({"items": [snapshot_json(each) for each in found]}), highlight=False)
     elif found:
         print_table(console, snapshots_table(found, datetime.now(UTC)))
     else:
@@ -80,17 +80,17 @@ def snapshots_command(*, api: Api, namespace: str, stream: str | None, output: s
 
 
 def find_snapshots(api: Api, namespace: str, stream: str | None) -> list[Snapshot]:
-    """All snapshots of a stream, or of a namespace, the newest first.
+    """Return the snapshots of a stream, or of a namespace, newest first.
 
     Raises:
-        PluginError: they can't be listed, or there is no such stream and no snapshot of it.
+        PluginError: they cannot be listed, or there is no such stream and no snapshot of it.
     """
     found = [read_snapshot(document) for document in api.snapshots(namespace)]
     if stream:
-        found = [one for one in found if one.stream == stream]
+        found = [each for each in found if each.stream == stream]
         if not found:
-            api.stream(namespace, stream)  # a name that was mistyped is no empty table
-    return sorted(found, key=lambda one: (one.created, one.name), reverse=True)
+            api.stream(namespace, stream)  # fails for a misspelt name
+    return sorted(found, key=lambda each: (each.created, each.name), reverse=True)
 
 
 def new_name(stream: str, now: datetime) -> str:
@@ -113,16 +113,16 @@ def take(
     console: Console,
     clock: Clock,
 ) -> None:
-    """Have a snapshot made; with a timeout, wait until it is complete.
+    """Create a DedupeSnapshot; with a timeout, wait until it is complete.
 
     Raises:
-        PluginError: it is not allowed, the stream has no provider of snapshots or no such partition, or
-            the snapshot failed or was not complete in time.
+        PluginError: the user may not create it, the stream has no snapshot provider or no such partition, or the
+            snapshot failed or was not complete in time.
     """
     found = read_stream(api.stream(namespace, stream))
     if found.snapshots is None:
         raise PluginError(
-            f"{found.title} has no spec.snapshots: say there who makes them, such as "
+            f"{found.title} has no spec.snapshots: configure a provider there, such as "
             "{provider: CSI}, and apply the manifest again"
         )
     found.require(partitions)
@@ -132,12 +132,10 @@ def take(
     metadata = {"name": name, "namespace": namespace}
     wanted = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
     api.create_snapshot(namespace, wanted)
-    print_line(console, f"snapshot {namespace}/{name} of {stream} asked for")
+    print_line(console, f"snapshot {namespace}/{name} of {stream} requested")
     warn_if_paused(found, console)
     if found.suspended:
-        print_line(
-            console, "Suspended: its workers make their part of it once the stream is resumed."
-        )
+        print_line(console, "Suspended: its workers make the snapshot once the stream is resumed.")
     if timeout_seconds is None:
         return
 
@@ -149,19 +147,19 @@ def take(
 
 
 def progress(snapshot: Snapshot) -> str:
-    """What is still missing of a snapshot; empty when it is final."""
+    """Describe what is still missing of a snapshot; empty if its phase is final."""
     status = snapshot.status
     if status.phase.is_final:
         return ""
     if status.phase is SnapshotPhase.PENDING:
-        return f"{snapshot.name} is Pending: the operator has not begun it"
+        return f"{snapshot.name} is Pending: the operator has not started it"
     done = f", {status.progress} partitions" if status.progress else ""
-    waits = f"; {snapshot.why_failed}" if snapshot.why_failed else ""
-    return f"{snapshot.name} is {snapshot.phase}{done}{waits}"
+    reason = f"; {snapshot.why_failed}" if snapshot.why_failed else ""
+    return f"{snapshot.name} is {snapshot.phase}{done}{reason}"
 
 
 def outcome(snapshot: Snapshot) -> str:
-    """Say what a final snapshot holds.
+    """Describe what a final snapshot holds.
 
     Raises:
         PluginError: it failed.
@@ -177,7 +175,7 @@ def outcome(snapshot: Snapshot) -> str:
 
 
 def snapshot_json(snapshot: Snapshot) -> Mapping[str, Any]:
-    """One snapshot for a program."""
+    """Return a snapshot as JSON."""
     copies = snapshot.status.model_dump(mode="json", by_alias=True, exclude_none=True)["partitions"]
     return {
         "namespace": snapshot.namespace,

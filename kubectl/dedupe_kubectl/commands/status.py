@@ -1,4 +1,4 @@
-"""`kubectl dedupe status`: a table once, as JSON, or again and again."""
+"""`kubectl dedupe status`: a table, JSON, or a table that is refreshed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ _WATCH_SECONDS: Final = 2.0
 @click.command("status")
 @click.argument("stream", required=False)
 @on_cluster
-@click.option("-A", "--all-namespaces", is_flag=True, help="Streams of all namespaces.")
-@click.option("-w", "--watch", is_flag=True, help="Go on until interrupted.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Show the streams of all namespaces.")
+@click.option("-w", "--watch", is_flag=True, help="Refresh until interrupted.")
 @OUTPUT
 def status_command(
     *,
@@ -47,13 +47,13 @@ def status_command(
 ) -> None:
     """Show all streams, or one with its partitions.
 
-    The rate is in messages a second. Lag is an upper bound of the messages to come. The window is the
-    age of the oldest id that is still known. Duplicates are those since a worker started.
+    The rate is in messages per second. Lag is an upper bound of the messages still to process. The window is the
+    age of the oldest id in the store. Duplicates are counted since the start of the worker.
     """
     if stream and all_namespaces:
-        raise click.UsageError("a stream is in one namespace: give -n and not -A")
+        raise click.UsageError("a stream is in one namespace: use -n instead of -A")
     if watch and output:
-        raise click.UsageError("--watch is for people: leave out -o")
+        raise click.UsageError("--watch prints tables only: leave out -o")
     options = StatusOptions(
         stream=stream,
         namespace=None if all_namespaces else namespace,
@@ -65,7 +65,7 @@ def status_command(
 
 @dataclass(frozen=True, kw_only=True)
 class StatusOptions:
-    """What to show: one stream or all of them, of one `namespace` or of all."""
+    """Options of `status`: all streams without `stream`, of all namespaces without one."""
 
     stream: str | None
     namespace: str | None
@@ -74,10 +74,10 @@ class StatusOptions:
 
 
 def show_status(api: Api, options: StatusOptions, console: Console, clock: Clock) -> None:
-    """Show it, once or until interrupted.
+    """Print the status, once or until interrupted.
 
     Raises:
-        PluginError: it can't be read. A watch goes on when the API server is away for a while.
+        PluginError: the streams cannot be read. A watch retries while the API server does not answer.
     """
     rates = Rates()
     if options.json:
@@ -89,14 +89,14 @@ def show_status(api: Api, options: StatusOptions, console: Console, clock: Clock
 
 
 def _view(api: Api, options: StatusOptions, rates: Rates, clock: Clock) -> RenderableType:
-    """What is shown at one moment."""
+    """Fetch and render the current status."""
     now = datetime.now(UTC)
     if options.stream:
         return render_stream(*_partitions(api, options, rates, clock), now)
     if streams := _streams(api, options.namespace):
         return streams_table(streams, now, with_namespace=options.namespace is None)
     if options.namespace is None:
-        return "No DedupeStreams in any namespace; docs/reference.md says how to write one."
+        return "No DedupeStreams in any namespace; docs/reference.md describes how to write one."
     return (
         f"No DedupeStreams in namespace {escape(options.namespace)}; "
         "`kubectl dedupe status -A` shows those of all namespaces."
@@ -112,13 +112,16 @@ def _document(api: Api, options: StatusOptions, rates: Rates, clock: Clock) -> o
 
 def _streams(api: Api, namespace: str | None) -> list[Stream]:
     streams = [read_stream(document) for document in api.streams(namespace)]
-    return sorted(streams, key=lambda one: (one.namespace, one.name))
+    return sorted(streams, key=lambda stream: (stream.namespace, stream.name))
 
 
 def _partitions(
     api: Api, options: StatusOptions, rates: Rates, clock: Clock
 ) -> tuple[StreamView, list[PartitionRow]]:
-    """One view, or two where no other follows, because a rate needs two moments."""
+    """Fetch a stream and its rows.
+
+    Unless the command watches, it is fetched twice: a rate needs two moments.
+    """
     namespace, name = options.namespace or "default", options.stream or ""
     view = fetch_view(api, namespace, name)
     known = rates.observe(view.workers, clock.monotonic())
@@ -130,19 +133,19 @@ def _partitions(
 
 
 def _watch(view: Callable[[], RenderableType], console: Console, clock: Clock) -> None:
-    """Draw anew on a terminal, print one after another elsewhere."""
+    """Redraw on a terminal; elsewhere print one table after another."""
     shown: RenderableType = ""
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                trouble: RenderableType | None = None
+                problem: RenderableType | None = None
                 try:
                     shown = view()
                 except PluginError as error:
                     if not error.retriable:
                         raise
-                    trouble = f"[red]{escape(str(error))}[/]"
-                drawn = Group(shown, trouble) if trouble else shown
+                    problem = f"[red]{escape(str(error))}[/]"
+                drawn = Group(shown, problem) if problem else shown
                 if console.is_terminal:
                     live.update(drawn, refresh=True)
                 else:

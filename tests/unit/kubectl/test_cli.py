@@ -139,7 +139,7 @@ def test_waiting_that_is_in_vain_fails_with_what_is_missing(api: ApiServer) -> N
     api.holds(stream(), pods=(pod(),))
     done = run(api, "restart", "orders", "--wait", "--timeout", "1")
     assert done.exit_code == 1
-    assert "0 of 1 restarted, 0 to come" in done.stdout
+    assert "0 of 1 restarted, waiting for 0" in done.stdout
     assert "still waiting after 1 s" in done.stderr
 
 
@@ -189,7 +189,7 @@ def test_problems_are_described_with_what_the_users_rights_show(api: ApiServer) 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (refused(404, "not found", "orders"), "there is none; `kubectl dedupe status -A`"),
+        (refused(404, "not found", "orders"), "it does not exist; `kubectl dedupe status -A`"),
         ((404, "404 page not found"), "helm install"),
         (refused(403, "User u cannot"), "ask for the ClusterRole view"),
         (refused(401, "Unauthorized"), "log in again"),

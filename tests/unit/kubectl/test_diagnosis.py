@@ -60,9 +60,9 @@ def test_nothing_is_wrong_with_a_suspended_stream() -> None:
 def test_a_stream_nobody_has_seen_needs_an_operator() -> None:
     seen = view(stream(conditions=[], status={"observedGeneration": None}))
     problem = only(found(seen, operators=[]))
-    assert problem.what == "The operator has not seen this stream"
+    assert problem.what == "The operator has not processed this stream"
     assert "no operator runs" in problem.why
-    assert "may not see" in only(found(seen, operators=None)).why
+    assert "no rights to list its pods" in only(found(seen, operators=None)).why
     down = pod(ready=False)
     assert "is not ready" in only(found(seen, operators=[down])).why
     assert "watch.namespaces" in only(found(seen, operators=[pod()])).do
@@ -86,8 +86,8 @@ def test_a_change_that_stays_unseen_is_a_problem_and_a_fresh_one_is_not() -> Non
 
 def test_a_status_that_nobody_keeps_up_to_date_is_not_trusted() -> None:
     broken = view(stream(partitions=[partition()]), [pod(ready=False)])
-    assert "is outdated" in only(found(broken, operators=[])).what
-    assert "is outdated" in only(found(broken, operators=[pod(ready=False)])).what
+    assert "status is outdated" in only(found(broken, operators=[])).what
+    assert "status is outdated" in only(found(broken, operators=[pod(ready=False)])).what
     assert found(broken, operators=[pod()]) == []
 
 
@@ -117,8 +117,8 @@ def test_a_deletion_that_does_not_end_names_the_finalizers_that_hold_it() -> Non
         ("WindowHealthy", "False", "TooShort", ""),
         ("SnapshotsHealthy", "False", "Unheard", ""),
         ("SnapshotsHealthy", "False", "InvalidSchedule", "correct spec.snapshots.schedule"),
-        ("SnapshotsHealthy", "False", "LastSnapshotFailed", "mend what the message names"),
-        ("SnapshotsHealthy", "False", "SnapshotOverdue", "see what holds it"),
+        ("SnapshotsHealthy", "False", "LastSnapshotFailed", "fix what the message names"),
+        ("SnapshotsHealthy", "False", "SnapshotOverdue", "see what blocks it"),
         ("Ready", "False", "PartitionsNotReady", ""),
     ],
 )
@@ -156,7 +156,7 @@ def test_what_a_partition_says_is_not_said_again_by_the_stream() -> None:
     [
         ("BucketRefused", "spec.snapshots.s3"),
         ("BucketUnavailable", "spec.snapshots.s3.endpoint"),
-        ("IdentityRefused", "a volume of its own"),
+        ("IdentityRefused", "its own volume"),
         ("RestoreFailed", "kubectl dedupe snapshots STREAM"),
     ],
 )
@@ -189,7 +189,7 @@ def test_the_operators_finding_has_its_reason_of_the_condition_and_advice() -> N
     told = [partition(number, "Failed", message=message) for number in (0, 1)]
     problem = only(found(view(stream(conditions=[degraded], partitions=told))))
     assert problem.why == "VolumeNotMounted: volume is on another node"
-    assert problem.do == "mend what the message names"
+    assert problem.do == "fix what the message names"
 
 
 def test_the_reason_of_another_problem_is_not_taken_for_a_partitions() -> None:

@@ -92,14 +92,14 @@ def test_a_partition_says_how_far_its_restore_is() -> None:
     transfer = {"name": "s", "bytes": "1Gi", "totalBytes": "4Gi", "remaining": "90s"}
     told = partition(phase="Restoring", restoring=transfer)
     (by_operator,) = partition_rows(view(stream(partitions=[told])), {})
-    assert by_operator.note == "1Gi of 4Gi restored, 1m30s to come"
+    assert by_operator.note == "1Gi of 4Gi restored, 1m30s left"
 
     download = DownloadStatus(
         name="s", phase=DownloadPhase.RUNNING, total_bytes=4096, bytes=1024, seconds=10.0
     )
     busy = worker(phase=Phase.RESTORING).model_copy(update={"download": download})
     (by_worker,) = partition_rows(view(stream(partitions=[told]), [pod()], [busy]), {})
-    assert by_worker.note == "1Ki of 4Ki restored, 30s to come"
+    assert by_worker.note == "1Ki of 4Ki restored, 30s left"
 
 
 def test_a_restore_that_has_just_begun_promises_no_time() -> None:
@@ -112,7 +112,7 @@ def test_a_restore_that_has_just_begun_promises_no_time() -> None:
 def test_a_partition_says_how_far_its_reconcile_is_by_the_operators_word() -> None:
     told = partition(phase="Reconciling", reconciling=1200)
     (row,) = partition_rows(view(stream(partitions=[told])), {})
-    assert row.note == "1,200 to reconcile"
+    assert row.note == "1,200 records to reconcile"
 
 
 def test_a_stream_whose_snapshots_fail_says_so() -> None:

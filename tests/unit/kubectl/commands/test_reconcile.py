@@ -29,14 +29,14 @@ def compared(
 class TestReconcile:
     def test_the_request_is_one_annotation(self, api: ApiServer) -> None:
         done = run(api, "reconcile", "orders")
-        assert done.stdout == "shop/orders: reconcile of all partitions asked for\n"
+        assert done.stdout == "shop/orders: reconcile of all partitions requested\n"
         request = requested(api, RECONCILE)
         assert request.pop("request")
         assert request == {"partitions": [], "full": False}
 
     def test_some_partitions_and_their_whole_stores(self, api: ApiServer) -> None:
         done = run(api, "reconcile", "orders", "-p", "1", "--full")
-        assert done.stdout == "shop/orders: full reconcile of partition 1 asked for\n"
+        assert done.stdout == "shop/orders: full reconcile of partition 1 requested\n"
         request = requested(api, RECONCILE)
         assert (request["partitions"], request["full"]) == ([1], True)
 
@@ -62,7 +62,7 @@ class TestReconcile:
         done = run(api, "reconcile", "orders", "-p", "0", "--full", "--wait")
         assert done.exit_code == 0, done.stderr
         _, remaining, head, row = done.stdout.splitlines()
-        assert remaining == "0 of 1 reconciled, 0 to come; partition 0: 9,000 records to come"
+        assert remaining == "0 of 1 reconciled, waiting for 0; partition 0: 9,000 records to reconcile"
         assert head.split("  ")[0] == "PARTITION"
         assert head.split()[1:] == ["RECORDS", "ADDED", "REMOVED", "AGED", "OUT", "UNVERIFIABLE"]
         assert row.split() == ["0", "12,000", "3", "2", "1", "4"]
@@ -75,7 +75,7 @@ class TestReconcile:
         api.answers["/api/v1/namespaces/shop/pods"] = (200, {"items": [pod(0)]})
         api.worker_says("orders-0-0", 200, reconciling.model_dump(mode="json", by_alias=True))
         done = run(api, "reconcile", "orders", "-p", "0", "--wait")
-        assert "partition 0: 77 records to come" in done.stdout
+        assert "partition 0: 77 records to reconcile" in done.stdout
 
     def test_an_answer_to_an_earlier_request_or_to_half_of_this_is_none(
         self, api: ApiServer
@@ -85,7 +85,7 @@ class TestReconcile:
         done = run(api, "reconcile", "orders", "-p", "0", "--wait")
         assert done.exit_code == 0
         _, missing, _, row = done.stdout.splitlines()
-        assert missing == "0 of 1 reconciled, 0 to come"
+        assert missing == "0 of 1 reconciled, waiting for 0"
         assert row.split() == ["0", "5", "0", "0", "0", "0"]
 
     def test_one_that_failed_is_told_with_why(self, api: ApiServer) -> None:

@@ -48,7 +48,7 @@ class TestRestore:
         assert request.pop("request")
         assert request == {"partition": 0, "source": "orders-a"}
         assert done.stdout == (
-            "shop/orders: restore of partition 0 from snapshot orders-a asked for\n"
+            "shop/orders: restore of partition 0 from snapshot orders-a requested\n"
         )
 
     def test_the_output_topic_needs_no_snapshot(self, api: ApiServer) -> None:
@@ -79,7 +79,7 @@ class TestRestore:
         done = run(api, *self.ARGUMENTS, "--yes")
         assert done.exit_code == 1
         assert says in done.stderr
-        assert "`kubectl dedupe snapshots orders` shows all there are" in done.stderr
+        assert "`kubectl dedupe snapshots orders` lists all snapshots" in done.stderr
         assert api.patches == []
 
     def test_one_that_is_being_deleted_is_refused(self, api: ApiServer) -> None:
@@ -95,7 +95,7 @@ class TestRestore:
         api.holds_snapshots(snapshot(copies=[copy(0)]))
         done = run(api, *self.ARGUMENTS, "--yes")
         assert done.exit_code == 1
-        assert "the restore of partition 1 from OutputTopic that was asked for at r0" in done.stderr
+        assert "the restore of partition 1 from OutputTopic that was requested at r0" in done.stderr
         assert f"`kubectl annotate -n shop dedupestream orders {RESTORE}-`" in done.stderr
         answered = {**restored("r0"), "partition": 1}
         api.holds(stream(partitions=[partition(0), answered], metadata=metadata))
@@ -105,7 +105,7 @@ class TestRestore:
         api.holds_snapshots(snapshot(copies=[copy(0)]))
         done = run(api, *self.ARGUMENTS)
         assert done.exit_code == 2
-        assert "give --yes" in done.stderr
+        assert "use --yes" in done.stderr
         assert api.patches == []
 
     @pytest.mark.parametrize(("answer", "patches"), [("y", 1), ("n", 0)])
@@ -119,7 +119,7 @@ class TestRestore:
             "Partition 0 of shop/orders gets a new volume, filled from snapshot orders-a" in shown
         )
         assert "1,234 ids and a window of 3d" in shown
-        assert "Its volume orders-0-1 is kept" in shown
+        assert "Its volume orders-0-1 is retained" in shown
         assert ("nothing was done" in shown) == (patches == 0)
         assert len(api.patches) == patches
 
@@ -146,8 +146,8 @@ class TestRestore:
         done = run(api, *self.ARGUMENTS, "--yes", "--wait")
         assert done.stdout.splitlines()[1:] == [
             "partition 0 is Provisioning",
-            "partition 0 is Restoring, 1Gi of 2Gi restored, 30s to come",
-            "partition 0 is Reconciling, 1,200 records to come",
+            "partition 0 is Restoring, 1Gi of 2Gi restored, 30s left",
+            "partition 0 is Reconciling, 1,200 records to reconcile",
             "partition 0 is ready on orders-0-2, restored from Snapshot orders-a; its window is 3d",
         ]
 
@@ -177,7 +177,7 @@ def at_a_terminal(api: ApiServer, *arguments: str, answer: str) -> str:
     os.close(theirs)
     shown = b""
     try:
-        while b"Go on?" not in shown:
+        while b"Continue?" not in shown:
             shown += os.read(ours, 4096)
         os.write(ours, f"{answer}\n".encode())
         while part := _read(ours):

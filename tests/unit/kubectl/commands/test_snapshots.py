@@ -34,7 +34,7 @@ class TestSnapshot:
         assert (len(day), len(time)) == (8, 6)
         assert (body["kind"], body["apiVersion"]) == ("DedupeSnapshot", "dedupestream.io/v1alpha1")
         assert body["spec"] == {"streamRef": {"name": "orders"}}
-        assert done.stdout == f"snapshot shop/{name} of orders asked for\n"
+        assert done.stdout == f"snapshot shop/{name} of orders requested\n"
 
     def test_of_some_partitions_and_by_another_name(self, api: ApiServer) -> None:
         run(api, "snapshot", "orders", "--name", "before", "-p", "1", "-p", "0", "-p", "1")
@@ -52,7 +52,7 @@ class TestSnapshot:
         api.holds(stream())
         done = run(api, "snapshot", "orders")
         assert done.exit_code == 1
-        assert "has no spec.snapshots: say there who makes them" in done.stderr
+        assert "has no spec.snapshots: configure a provider there" in done.stderr
         assert api.created == []
 
     def test_a_suspended_stream_says_that_it_waits(self, api: ApiServer) -> None:
@@ -78,7 +78,7 @@ class TestSnapshot:
         done = run(api, "snapshot", "orders", "--name", "a", "--wait")
         assert done.exit_code == 0
         assert done.stdout.splitlines()[1:] == [
-            "a is Pending: the operator has not begun it",
+            "a is Pending: the operator has not started it",
             "a is Running, 1/2 partitions",
             "snapshot shop/a is complete: 2/2 partitions, 1,234 ids, 1.5Gi",
         ]

@@ -128,7 +128,7 @@ def _of_operator(facts: Facts) -> list[Problem]:
 
 
 def _is_outdated(facts: Facts) -> bool:
-    """Return whether the status says ready for a pod that is not, and no operator runs."""
+    """Return whether no operator runs and a pod is less ready than its status."""
     if facts.operators is None or any(is_ready(pod) for pod in facts.operators):
         return False
     statuses = (facts.view.stream.partition(partition) for partition in facts.view.pods)

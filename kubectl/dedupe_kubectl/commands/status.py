@@ -65,7 +65,7 @@ def status_command(
 
 @dataclass(frozen=True, kw_only=True)
 class StatusOptions:
-    """Options of `status`: all streams without `stream`, of all namespaces without one."""
+    """Options of `status`; without `stream` or `namespace` it shows all."""
 
     stream: str | None
     namespace: str | None

@@ -62,7 +62,9 @@ class TestReconcile:
         done = run(api, "reconcile", "orders", "-p", "0", "--full", "--wait")
         assert done.exit_code == 0, done.stderr
         _, remaining, head, row = done.stdout.splitlines()
-        assert remaining == "0 of 1 reconciled, waiting for 0; partition 0: 9,000 records to reconcile"
+        assert (
+            remaining == "0 of 1 reconciled, waiting for 0; partition 0: 9,000 records to reconcile"
+        )
         assert head.split("  ")[0] == "PARTITION"
         assert head.split()[1:] == ["RECORDS", "ADDED", "REMOVED", "AGED", "OUT", "UNVERIFIABLE"]
         assert row.split() == ["0", "12,000", "3", "2", "1", "4"]

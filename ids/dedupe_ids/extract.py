@@ -15,9 +15,9 @@ from typing import Final
 
 import numpy as np
 from confluent_kafka import Message
-from numpy.typing import NDArray
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_ids.batch import Rows
 from dedupe_ids.json_id import JsonId
 
 ID_BYTES: Final = 16
@@ -30,7 +30,7 @@ _DASHES: Final = (8, 13, 18, 23)
 class PackedIds:
     """The ids of one batch: `packed` holds 16 bytes for each entry of `rows`, positions in the batch."""
 
-    rows: NDArray[np.intp]
+    rows: Rows
     packed: bytes
 
 

@@ -35,16 +35,15 @@ from dedupe_worker.dedup.classify import Admission
 from dedupe_worker.dedup.judge import policy_of
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.dedup.redelivery import InDoubt, ids_between, note_of, noted_position
-from dedupe_worker.dedup.window import Window, window_status
+from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import OutputTopicReplaced, StoreCorrupt
 from dedupe_worker.kafka.admin import Range, Topic, Topics
 from dedupe_worker.kafka.consumer import Committed, PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.rights import needed_rights
 from dedupe_worker.recovery.full_reconcile import remove_comparison
-from dedupe_worker.recovery.on_demand import answer, show_reconcile
+from dedupe_worker.recovery.on_demand import answer
 from dedupe_worker.recovery.tail import (
-    Progress,
     ReconcilePlan,
     Trust,
     plan_reconcile,
@@ -53,6 +52,7 @@ from dedupe_worker.recovery.tail import (
 )
 from dedupe_worker.side_topics.owner_log import EARLIER, Notes, Recall
 from dedupe_worker.side_topics.writers import logs_of
+from dedupe_worker.status import Progress, show_reconcile, window_status
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.checkpoint import remove_unfinished
 from dedupe_worker.store.fallback import fall_back, remove_copy

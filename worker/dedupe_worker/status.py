@@ -3,7 +3,7 @@
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import (
@@ -20,6 +20,7 @@ from dedupe_crds.status.worker import (
     WorkerStatus,
 )
 from dedupe_kafka.errors import RecordRefused, StreamError
+from dedupe_worker.store.api import IdStore
 
 _EMPTY_WINDOW = WindowStatus(
     seconds=0, bytes=0, keys=0, generations=0, truncated=False, healthy=True
@@ -41,6 +42,15 @@ class Tally:
     aborted_transactions: int = 0
     expired_offsets: int = 0
     sessions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Records read so far, and offsets still to read (an upper bound of records)."""
+
+    records: int
+    remaining: int
+    seconds: float
 
 
 class Board:
@@ -156,3 +166,29 @@ class Board:
             download=self.download,
             comparison=self.comparison,
         )
+
+
+def show_reconcile(board: Board, reason: str, progress: Progress) -> None:
+    """Show how far a reconcile is."""
+    board.beat()
+    board.reconcile = ReconcileStatus(
+        reason=reason,
+        records=progress.records,
+        remaining=progress.remaining,
+        seconds=progress.seconds,
+    )
+
+
+def window_status(store: IdStore, alert_below: timedelta) -> WindowStatus:
+    """What a store remembers now, as it is told. A window that is still filling is healthy, however short."""
+    generations = store.generations()
+    seconds = store.window_seconds(int(time.time() * 1000))
+    truncated = bool(store.stamp and store.stamp.truncated)
+    return WindowStatus(
+        seconds=seconds,
+        bytes=sum(g.size_bytes for g in generations),
+        keys=sum(g.keys for g in generations),
+        generations=len(generations),
+        truncated=truncated,
+        healthy=not truncated or seconds >= alert_below.total_seconds(),
+    )

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from confluent_kafka import Message
 
+from dedupe_ids.batch import Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
-from dedupe_worker.dedup.judge import Mask, Policy, Rows, Verdict, judge, judge_late, late_before
+from dedupe_worker.dedup.judge import Policy, Verdict, judge, judge_late, late_before
 from dedupe_worker.dedup.redelivery import InDoubt
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import timestamps

@@ -10,10 +10,11 @@ from typing import Final
 
 import numpy as np
 from confluent_kafka import Message
-from numpy.typing import NDArray
 
 from dedupe_crds.spec.stream import Spec
 from dedupe_crds.spec.topics import ConflictPolicy, Delivery, DuplicatePolicy, LatePolicy, Mode
+from dedupe_ids.batch import Header, Mask, Rows
+from dedupe_worker.kafka.producer import Routed
 from dedupe_worker.values import (
     OWNER_BYTES,
     Owners,
@@ -32,19 +33,6 @@ POSITION_HEADER: Final = "dedupe-position"
 LATE_HEADER: Final = "dedupe-late"
 """Why nothing can be said of this record: its timestamp is before this one, Unix milliseconds, from which on ids are
 remembered, or `late.maxAge` bounds it."""
-
-Rows = NDArray[np.intp]
-Mask = NDArray[np.bool_]
-Header = tuple[str, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Routed:
-    """A record for a topic beside the output, as it is but for `headers`, which are added to its own."""
-
-    topic: str
-    record: Message
-    headers: list[Header]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,10 +22,10 @@ from confluent_kafka import Message
 
 from dedupe_kafka.errors import RecordRefused
 from dedupe_worker.dedup.classify import Admission
-from dedupe_worker.dedup.judge import Routed, Verdict
+from dedupe_worker.dedup.judge import Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
-from dedupe_worker.kafka.producer import Note, Span
+from dedupe_worker.kafka.producer import Note, Routed, Span
 from dedupe_worker.side_topics.writers import ChunkLog
 from dedupe_worker.status import Board
 

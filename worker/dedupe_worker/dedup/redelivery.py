@@ -14,8 +14,7 @@ from typing import Final
 import structlog
 
 from dedupe_ids.extract import ID_BYTES, Extractor
-from dedupe_worker.kafka.consumer import Committed, PartitionReader
-from dedupe_worker.recovery.tail import read_output
+from dedupe_worker.kafka.consumer import Committed, PartitionReader, read_output
 
 MOST: Final = 1_000_000
 """Output offsets that are looked at: far above any transaction, and what they take in memory is bounded."""

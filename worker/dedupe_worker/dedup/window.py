@@ -1,15 +1,12 @@
 """The window of remembered ids as the loop sees it: the store, and the ids of the open transaction ahead of it."""
 
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_crds.status.worker import WindowStatus
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids
@@ -153,18 +150,3 @@ class Window:
         for batch in self._open:
             known.update(batch.owners_of(hashes))
         return known
-
-
-def window_status(store: IdStore, alert_below: timedelta) -> WindowStatus:
-    """What a store remembers now, as it is told. A window that is still filling is healthy, however short."""
-    generations = store.generations()
-    seconds = store.window_seconds(int(time.time() * 1000))
-    truncated = bool(store.stamp and store.stamp.truncated)
-    return WindowStatus(
-        seconds=seconds,
-        bytes=sum(g.size_bytes for g in generations),
-        keys=sum(g.keys for g in generations),
-        generations=len(generations),
-        truncated=truncated,
-        healthy=not truncated or seconds >= alert_below.total_seconds(),
-    )

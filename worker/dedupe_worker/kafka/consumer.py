@@ -1,9 +1,10 @@
 """The input partition as the loop reads it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from threading import Event
 from typing import Final, Protocol
 
 import numpy as np
@@ -19,6 +20,9 @@ _TIMEOUT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 0.1
 # How long nothing may come although there is something to read.
 _STARVED_SECONDS: Final = 20.0
+# Of `read_output`, which reads to an end and has no latency to care for.
+_OUTPUT_BATCH_RECORDS: Final = 10_000
+_OUTPUT_WAIT_SECONDS: Final = 0.2
 # What a broker that has just started answers for a moment.
 _COORDINATOR_ON_ITS_WAY: Final = frozenset(
     {
@@ -211,3 +215,18 @@ class Source(Reader, Protocol):
     def end_offset(self) -> int | None: ...  # noqa: D102
     def group_metadata(self) -> object: ...  # noqa: D102
     def commit(self, next_offset: int, note: str) -> None: ...  # noqa: D102
+
+
+def read_output(
+    reader: Reader, *, start: int, end: int, stop: Event, largest: int = _OUTPUT_BATCH_RECORDS
+) -> Iterator[Batch]:
+    """The output partition in [start, end), at most `largest` records at a time; ends early when `stop` is set.
+
+    `reader` stands at `start`. The last batch ends at `end` or behind it.
+    """
+    position = start
+    while position < end and not stop.is_set():
+        batch = reader.read(min(_OUTPUT_BATCH_RECORDS, largest), _OUTPUT_WAIT_SECONDS)
+        reader.check(end)
+        position = batch.next_offset
+        yield batch

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from dedupe_ids.batch import Header
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
-from dedupe_worker.dedup.judge import Routed
 from dedupe_worker.kafka.consumer import Source
 
 _CALL_SECONDS: Final = 60.0
@@ -40,6 +40,15 @@ class Note:
     key: bytes | None
     value: bytes
     timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A record for a topic beside the output, as it is but for `headers`, which are added to its own."""
+
+    topic: str
+    record: Message
+    headers: list[Header]
 
 
 class PartitionOutput(ABC):
@@ -150,7 +159,7 @@ class PartitionOutput(ABC):
         topic: str,
         record: Message,
         report: DeliveryReport | None,
-        added: Sequence[tuple[str, bytes]] = (),
+        added: Sequence[Header] = (),
     ) -> None:
         headers = record.headers() or []
         self._enqueue(

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from dedupe_ids.extract import Extractor
 from dedupe_worker.errors import store_errors
 from dedupe_worker.kafka.admin import Range
-from dedupe_worker.kafka.consumer import Reader
-from dedupe_worker.recovery.tail import Progress, read_output
+from dedupe_worker.kafka.consumer import Reader, read_output
+from dedupe_worker.status import Progress
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.external_sort import (
     Entries,

@@ -5,14 +5,13 @@ from threading import Event
 
 import structlog
 
-from dedupe_crds.status.worker import ComparisonStatus, ReconcileStatus
+from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_ids.extract import Extractor
 from dedupe_worker.component_factory import Parts
 from dedupe_worker.errors import DiskFull, StoreFailed
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.recovery.full_reconcile import Outcome, compare
-from dedupe_worker.recovery.tail import Progress
-from dedupe_worker.status import Board
+from dedupe_worker.status import Progress, show_reconcile
 from dedupe_worker.store.api import IdStore
 
 log = structlog.get_logger()
@@ -47,17 +46,6 @@ def answer(  # noqa: PLR0917 (what the session has, each once)
         found = asdict(outcome)
     parts.requests.answer(asked.model_copy(update=found))
     log.info("reconciled as asked", request=asked.request, full=asked.full, **found)
-
-
-def show_reconcile(board: Board, reason: str, progress: Progress) -> None:
-    """Show how far a reconcile is."""
-    board.beat()
-    board.reconcile = ReconcileStatus(
-        reason=reason,
-        records=progress.records,
-        remaining=progress.remaining,
-        seconds=progress.seconds,
-    )
 
 
 def _compare(  # noqa: PLR0917 (as above)

@@ -5,7 +5,7 @@ from what the output topic still holds. `plan_reconcile` and `plan_start` decide
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from threading import Event
@@ -15,14 +15,13 @@ from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Range
-from dedupe_worker.kafka.consumer import Batch, Reader, timestamps
+from dedupe_worker.kafka.consumer import Reader, read_output, timestamps
 from dedupe_worker.side_topics.owner_log import Recall
+from dedupe_worker.status import Progress
 from dedupe_worker.store.metadata import Stamp
 from dedupe_worker.store.state_dir import Identity
 
-_BATCH_RECORDS: Final = 10_000
 _WRITE_RECORDS: Final = 100_000  # sorted together: large sorted writes cost half of small ones
-_WAIT_SECONDS: Final = 0.2
 
 
 class InputTruncated(StreamError):
@@ -127,30 +126,6 @@ def plan_start(
     if known < 0:
         return StartPlan(available.low, 0)
     return StartPlan(max(known, available.low), max(0, available.low - known))
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Records read so far, and offsets still to read (an upper bound of records)."""
-
-    records: int
-    remaining: int
-    seconds: float
-
-
-def read_output(
-    reader: Reader, *, start: int, end: int, stop: Event, largest: int = _BATCH_RECORDS
-) -> Iterator[Batch]:
-    """The output partition in [start, end), at most `largest` records at a time; ends early when `stop` is set.
-
-    `reader` stands at `start`. The last batch ends at `end` or behind it.
-    """
-    position = start
-    while position < end and not stop.is_set():
-        batch = reader.read(min(_BATCH_RECORDS, largest), _WAIT_SECONDS)
-        reader.check(end)
-        position = batch.next_offset
-        yield batch
 
 
 def reconcile(

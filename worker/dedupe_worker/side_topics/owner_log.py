@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
-from dedupe_worker.dedup.judge import Rows
+from dedupe_ids.batch import Rows
 from dedupe_worker.kafka.consumer import Reader
 from dedupe_worker.side_topics.owner_notes import decode_note
 from dedupe_worker.values import (

@@ -16,12 +16,12 @@ from rocksdict import Rdict
 
 from dedupe_ids.extract import ID_BYTES, PackedIds
 from dedupe_worker.errors import DiskFull
+from dedupe_worker.kafka import consumer
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery import full_reconcile as comparison
-from dedupe_worker.recovery import tail as reconcile
 from dedupe_worker.recovery.full_reconcile import Outcome, Span, compare, differ, home, plan_spans
-from dedupe_worker.recovery.tail import Progress
+from dedupe_worker.status import Progress
 from dedupe_worker.store import rocksdb as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.external_sort import id_bytes, make_entries, sort_entries
@@ -217,7 +217,7 @@ def test_a_store_holds_what_the_output_holds_afterwards(
         # Small, so that there are several runs and pieces of each.
         patch.setattr(comparison, "_RUN_RECORDS", 7)
         patch.setattr(comparison, "_PIECE_ENTRIES", 6)
-        patch.setattr(reconcile, "_BATCH_RECORDS", 4)
+        patch.setattr(consumer, "_OUTPUT_BATCH_RECORDS", 4)
         patch.setattr(store_module, "_SCAN_KEYS", 3)
         store = open_store(Path(temporary) / "db")
         past = live(store, generations)

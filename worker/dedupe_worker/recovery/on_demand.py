@@ -38,14 +38,14 @@ def answer(  # noqa: PLR0917 (what the session has, each once)
         except (DiskFull, StoreFailed) as error:
             # The stream need not stand still because there is no room to compare it.
             board.errors[error.reason] += 1
-            log.error("comparison failed", reason=error.reason, error=str(error))
+            log.error("full reconcile failed", reason=error.reason, error=str(error))
             parts.requests.answer(asked.model_copy(update={"error": f"{error.reason}: {error}"}))
             return
         if outcome is None:
             return
         found = asdict(outcome)
     parts.requests.answer(asked.model_copy(update=found))
-    log.info("reconciled as asked", request=asked.request, full=asked.full, **found)
+    log.info("requested reconcile done", request=asked.request, full=asked.full, **found)
 
 
 def _compare(  # noqa: PLR0917 (as above)
@@ -59,7 +59,7 @@ def _compare(  # noqa: PLR0917 (as above)
     config = parts.config
     topic = config.stream.spec.output.topic
     output = topics.offsets(topic, config.partition)
-    log.info("comparing", request=asked.request, start=output.low, end=output.end)
+    log.info("full reconcile starts", request=asked.request, start=output.low, end=output.end)
 
     def show(progress: Progress) -> None:
         show_reconcile(parts.board, "Full", progress)

@@ -1,7 +1,7 @@
 """Bring the store up to the output topic, which is the truth: on every start, before the first new record.
 
 Usually this reads the tail that came after the store's last flush. Where the store can't be trusted it is rebuilt
-from what the output topic still holds. `plan_reconcile` and `plan_start` decide, without I/O.
+from what the output topic still holds. `plan_catch_up` and `plan_start` decide, without I/O.
 """
 
 import time
@@ -42,7 +42,7 @@ class Trust(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcilePlan:
+class CatchUpPlan:
     """Read the output from `start`; `rebuild`: into an empty store. `truncated`: ids within the window's age are
     gone from the output topic, so that the window is shorter than it should be. `reason` is for users."""
 
@@ -52,7 +52,7 @@ class ReconcilePlan:
     reason: str
 
 
-def plan_reconcile(
+def plan_catch_up(
     stamp: Stamp | None,
     *,
     recorded: Identity | None,
@@ -61,7 +61,7 @@ def plan_reconcile(
     window_start: int,
     trust: Trust = Trust.WHOLE,
     reach: int = 0,
-) -> ReconcilePlan:
+) -> CatchUpPlan:
     """Decide how much of the output partition to read.
 
     A rebuild reads all that the output still has: its timestamps are the producers', which may be of any time, so
@@ -82,11 +82,11 @@ def plan_reconcile(
         reason = "TailRetainedAway"
     else:
         reason = "Checkpoint" if trust is Trust.CHECKPOINT else "Tail"
-        return ReconcilePlan(
+        return CatchUpPlan(
             start=stamp.output_position, rebuild=False, truncated=False, reason=reason
         )
     reaches_back = window_start > output.low or output.low == 0
-    return ReconcilePlan(
+    return CatchUpPlan(
         start=output.low,
         rebuild=True,
         truncated=replaced or reason == "TailRetainedAway" or not reaches_back,
@@ -128,7 +128,7 @@ def plan_start(
     return StartPlan(max(known, available.low), max(0, available.low - known))
 
 
-def reconcile(
+def catch_up(
     reader: Reader,
     window: Window,
     extract: Extractor,

@@ -19,7 +19,7 @@ from dedupe_worker.bootstrap.job import Job, Step, Summary, Target
 from dedupe_worker.bootstrap.request import Columns
 from dedupe_worker.errors import IdentityRefused, StateLocked
 from dedupe_worker.kafka.admin import Range
-from dedupe_worker.recovery.tail import plan_reconcile
+from dedupe_worker.recovery.tail import plan_catch_up
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
@@ -128,7 +128,7 @@ def test_a_worker_reads_all_of_the_output_that_came_after(tmp_path: Path) -> Non
     store = open_store(tmp_path)
     identity = target(tmp_path).identity
 
-    plan = plan_reconcile(
+    plan = plan_catch_up(
         store.stamp,
         recorded=target(tmp_path).state.recorded(identity.stream, 0),
         output_topic_id=identity.output_topic_id,

@@ -14,12 +14,12 @@ from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery.tail import (
     InputTruncated,
-    ReconcilePlan,
+    CatchUpPlan,
     StartPlan,
     Trust,
-    plan_reconcile,
+    plan_catch_up,
     plan_start,
-    reconcile,
+    catch_up,
 )
 from dedupe_worker.side_topics.owner_log import Recall
 from dedupe_worker.store.metadata import Stamp
@@ -51,8 +51,8 @@ def plan(
     output_topic_id: str = "out",
     trust: Trust = Trust.WHOLE,
     reach: int = 0,
-) -> ReconcilePlan:
-    return plan_reconcile(
+) -> CatchUpPlan:
+    return plan_catch_up(
         has,
         recorded=recorded,
         output_topic_id=output_topic_id,
@@ -67,7 +67,7 @@ def plan(
 @pytest.mark.parametrize("end", [50, 51, 90])
 def test_a_trusted_store_needs_the_tail_only(low: int, end: int) -> None:
     found = plan(stamp(50), output=Range(low, end), window_start=end)
-    assert found == ReconcilePlan(start=50, rebuild=False, truncated=False, reason="Tail")
+    assert found == CatchUpPlan(start=50, rebuild=False, truncated=False, reason="Tail")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_what_a_rebuild_does_not_have_is_no_younger_than_now(
     window = Window(store)
     window.commit(output_position=0, input_offset=0, seen_ms=before_ms, newest_ms=0)
     records = [message(0, b"a", time_ms=times[first]), message(1, b"b", time_ms=times["past"])]
-    reconcile(
+    catch_up(
         OutputReader(records),
         window,
         extractor_for(IdSource.model_validate({"from": "Key"})),

@@ -1,0 +1,248 @@
+"""Open the store at the start of a session, and catch it up with the output topic.
+
+`Session` calls this once the partition is taken over. The types give the order: only a partition that is `TakenOver`
+has an output that stands still, so only its store can be opened, and only an `OpenedStore` can catch up.
+
+Invariants:
+  - A store that is not trusted is discarded before the new identity is recorded.
+  - The first write to an empty store is its start position, so that an interrupted rebuild is continued.
+"""
+
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from threading import Event
+
+import structlog
+
+from dedupe_crds.status.worker import Phase
+from dedupe_ids.extract import Extractor
+from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.side_topics import notes_owners, owners_topic
+from dedupe_worker.bootstrap.progress import began_with_past_ids
+from dedupe_worker.component_factory import Parts
+from dedupe_worker.dedup.judge import Policy
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.errors import StoreCorrupt
+from dedupe_worker.kafka.admin import Range, Topic, Topics
+from dedupe_worker.kafka.consumer import Committed, PartitionReader
+from dedupe_worker.recovery.full_reconcile import remove_comparison
+from dedupe_worker.recovery.tail import CatchUpPlan, Trust, catch_up, plan_catch_up, plan_start
+from dedupe_worker.side_topics.owner_log import EARLIER, Notes, Recall
+from dedupe_worker.status import Progress, show_reconcile
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.checkpoint import remove_unfinished
+from dedupe_worker.store.fallback import fall_back, remove_copy
+from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.state_dir import Identity
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """A partition whose older worker is fenced, with its topics as they are now.
+
+    `identity` is of these topics, `recorded` the identity on the volume before, None on an empty volume.
+    """
+
+    topics: Topics
+    input_topic: Topic
+    output_topic: Topic
+    identity: Identity
+    recorded: Identity | None
+
+    @property
+    def same_input(self) -> bool:
+        """Return whether recorded input offsets are of the input topic as it is now."""
+        return self.recorded is None or self.recorded.input_topic_id == self.input_topic.id
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStore:
+    """A store with what it has to read of the output before it is complete."""
+
+    store: IdStore
+    plan: CatchUpPlan
+
+
+@dataclass(frozen=True, slots=True)
+class InputStart:
+    """The input offset at which to continue, what the group has committed, and the partition's end at the start."""
+
+    offset: int
+    committed: Committed | None
+    end: int
+
+
+class Startup:
+    """Open and catch up the store of one partition, once in each session."""
+
+    def __init__(self, parts: Parts, policy: Policy, extract: Extractor, stop: Event) -> None:
+        self._parts = parts
+        self._config = parts.config
+        self._board = parts.board
+        self._policy = policy
+        self._extract = extract
+        self._stop = stop
+
+    def open_store(self, partition: TakenOver) -> OpenedStore:
+        """Open the store and plan how it catches up; discard it if it cannot be trusted."""
+        state, window = self._config.state, self._config.stream.spec.store.window
+        topics, output_topic, recorded = (
+            partition.topics,
+            partition.output_topic,
+            partition.recorded,
+        )
+        output_range = topics.offsets(output_topic.name, self._config.partition)
+        oldest = datetime.now(UTC) - window.max_age
+        window_start = topics.offset_at(output_topic.name, self._config.partition, oldest)
+        remove_comparison(state.comparison)
+        store, trust = None, Trust.WHOLE
+        if recorded is not None:
+            remove_unfinished(state)
+            remove_copy(state)
+            store, trust = self._open_trusted(partition.identity, output_range)
+        plan = plan_catch_up(
+            store.stamp if store else None,
+            recorded=recorded,
+            output_topic_id=output_topic.id,
+            output=output_range,
+            window_start=output_range.end if window_start is None else window_start,
+            trust=trust,
+            reach=store.reach if store else 0,
+        )
+        if plan.rebuild:
+            if began_with_past_ids(state, oldest):
+                plan = replace(plan, truncated=True)  # the output topic does not have those
+            if store is not None:
+                store.close()
+            state.discard_store()
+            store = None
+        if recorded != partition.identity:
+            state.record(partition.identity)
+        return OpenedStore(store or self._parts.store(), plan)
+
+    def _open_trusted(self, identity: Identity, output: Range) -> tuple[IdStore | None, Trust]:
+        """Open the store, or its newest checkpoint if the store is damaged; None if both are."""
+        try:
+            return self._parts.store(), Trust.WHOLE
+        except StoreCorrupt as error:
+            self._board.errors[error.reason] += 1
+            log.error("store is corrupt", error=str(error))
+        if not fall_back(self._config.state, identity, output):
+            return None, Trust.NONE
+        try:
+            return self._parts.store(), Trust.CHECKPOINT
+        except StoreCorrupt as error:
+            log.error("checkpoint is corrupt", error=str(error))
+            return None, Trust.NONE
+
+    def find_start(
+        self, partition: TakenOver, reader: PartitionReader, store: IdStore
+    ) -> InputStart:
+        """Find the input offset at which to continue."""
+        committed = self._committed(partition, reader) if partition.same_input else None
+        available = partition.topics.offsets(partition.input_topic.name, self._config.partition)
+        start = plan_start(
+            committed=committed.offset if committed else None,
+            stamp=store.stamp,
+            same_input=partition.same_input,
+            available=available,
+        )
+        if start.expired:
+            self._board.tally.expired_offsets += start.expired
+            log.error("input records expired before they were read", offsets=start.expired)
+        return InputStart(start.offset, committed, available.end)
+
+    def _committed(self, partition: TakenOver, reader: PartitionReader) -> Committed | None:
+        try:
+            return reader.committed()
+        except BrokerUnavailable:
+            partition.topics.check_group(self._config.group)
+            raise
+
+    def catch_up(
+        self, partition: TakenOver, plan: CatchUpPlan, window: Window, input_offset: int
+    ) -> int:
+        """Read the output from the plan's start to its end into the window; return that end.
+
+        The window is not complete if `stop` is set meanwhile.
+        """
+        output = partition.output_topic.name
+        end = partition.topics.offsets(output, self._config.partition).end
+        self._board.enter(Phase.RECONCILING)
+        if plan.rebuild and plan.reason not in {"NewStore", "StoreCorrupt"}:
+            self._board.errors[plan.reason] += 1
+        log.info(
+            "catching up",
+            reason=plan.reason,
+            start=plan.start,
+            end=end,
+            truncated=plan.truncated,
+        )
+        now_ms = int(time.time() * 1000)
+        if plan.rebuild or window.store.stamp is None:
+            # Before the first id, because a rebuild can be interrupted: with this stamp the next start reads only
+            # what comes after.
+            window.commit(
+                output_position=plan.start,
+                input_offset=input_offset,
+                seen_ms=now_ms,
+                newest_ms=0,
+            )
+        if plan.truncated:
+            window.store.mark_truncated()
+        if plan.start < end:
+            self._read_tail(partition, plan, window, input_offset, end)
+        else:
+            if plan.rebuild and plan.start > 0:
+                window.store.mark_forgotten(now_ms)
+            show_reconcile(self._board, plan.reason, Progress(0, 0, 0.0))
+        if self._board.reconcile:
+            log.info("caught up", **self._board.reconcile.model_dump())
+        return end
+
+    def _read_tail(
+        self,
+        partition: TakenOver,
+        plan: CatchUpPlan,
+        window: Window,
+        input_offset: int,
+        end: int,
+    ) -> None:
+        with ExitStack() as readers:
+            reader = readers.enter_context(closing(self._parts.reader(partition.output_topic.name)))
+            reader.seek(plan.start)
+            catch_up(
+                reader,
+                window,
+                self._extract,
+                self._recall(partition, plan, window.store.stamp, readers),
+                start=plan.start,
+                end=end,
+                forgets=plan.rebuild and plan.start > 0,
+                input_offset=input_offset,
+                stop=self._stop,
+                on_progress=partial(show_reconcile, self._board, plan.reason),
+            )
+
+    def _recall(
+        self, partition: TakenOver, plan: CatchUpPlan, stamp: Stamp | None, readers: ExitStack
+    ) -> Recall:
+        """Make what restores the values of the output records that are read; `readers` closes its reader."""
+        number, notes = self._config.partition, None
+        if notes_owners(self._config.stream.spec):
+            topic = owners_topic(partition.output_topic.name)
+            there = partition.topics.offsets(topic, number)
+            start: int | None = there.low
+            if stamp and not plan.rebuild:
+                since = datetime.fromtimestamp(stamp.last_seen_ms / 1000, UTC) - EARLIER
+                start = partition.topics.offset_at(topic, number, since)
+            reader = readers.enter_context(closing(self._parts.reader(topic)))
+            reader.seek(there.end if start is None else start)
+            rewind = None if start == there.low else partial(reader.seek, there.low)
+            notes = Notes(reader, there.end, partition.output_topic.id, rewind=rewind)
+        return Recall(self._policy.layout, partition=number, notes=notes)

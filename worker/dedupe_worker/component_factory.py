@@ -8,16 +8,22 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from dedupe_crds.spec.topics import Delivery
+from dedupe_ids.extract import Extractor
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.dedup.judge import policy_of
+from dedupe_worker.dedup.classify import Classifier
+from dedupe_worker.dedup.loop import Loop, LoopConfig
+from dedupe_worker.dedup.policy import policy_of
+from dedupe_worker.dedup.redelivery import InDoubt
+from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.non_transactional import AcknowledgedOutput
 from dedupe_worker.kafka.producer import PartitionOutput, TransactionalOutput
+from dedupe_worker.side_topics.writers import logs_of
 from dedupe_worker.status import Board
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.inverse_bloom.segments import MANIFEST
@@ -35,6 +41,7 @@ class Parts:
 
     def __init__(self, config: WorkerConfig) -> None:
         self.config = config
+        self.policy = policy_of(config.stream.spec)
         self.board = Board(config.stream, config.partition)
         self.requests = ReconcileRequests(self.board, config.state.reconcile_answer)
         self.keeper = self._keeper()
@@ -92,7 +99,7 @@ class Parts:
     def store(self) -> IdStore:
         """The store in the state directory; one of another type is discarded, and so rebuilt from the output topic."""
         state, table = self.config.state, self.config.stream.spec.store.inverse_bloom
-        value_bytes = policy_of(self.config.stream.spec).layout.dtype.itemsize
+        value_bytes = self.policy.layout.dtype.itemsize
         if (state.database / (CURRENT if table else MANIFEST)).exists():
             if table:  # what is refused must not cost the store that is there
                 check_table(state.database, table, value_bytes)
@@ -104,6 +111,42 @@ class Parts:
             state.database,
             self.config.bounds,
             block_cache_bytes=self._tuning.block_cache_bytes,
+        )
+
+    def loop(
+        self,
+        output_topic_id: str,
+        *,
+        reader: PartitionReader,
+        output: PartitionOutput,
+        window: Window,
+        extract: Extractor,
+        in_doubt: InDoubt,
+        record_limit: int,
+    ) -> Loop:
+        """The loop; `record_limit` bounds its transactions, see supervisor.py."""
+        spec = self.config.stream.spec
+        limit = min(record_limit, self.config.bounds.largest_write_records)
+        return Loop(
+            LoopConfig(
+                input_topic=spec.input.topic,
+                partition=self.config.partition,
+                commit_interval_seconds=self._tuning.commit_interval.total_seconds(),
+                max_batch_records=min(limit, self._tuning.max_batch_records),
+                max_transaction_records=min(limit, self._tuning.max_transaction_records),
+            ),
+            reader=reader,
+            output=output,
+            window=window,
+            classifier=Classifier(
+                self.policy,
+                partition=self.config.partition,
+                window=window,
+                extract=extract,
+                in_doubt=in_doubt,
+            ),
+            logs=logs_of(spec, output_topic_id),
+            board=self.board,
         )
 
     def _watched(self, config: dict[str, Any]) -> dict[str, Any]:

@@ -27,9 +27,7 @@ from dedupe_kafka.side_topics import routed_topics
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.desk import Desk
 from dedupe_worker.component_factory import Parts
-from dedupe_worker.dedup.classify import Admission
-from dedupe_worker.dedup.judge import policy_of
-from dedupe_worker.dedup.loop import Loop, LoopConfig
+from dedupe_worker.dedup.loop import Loop
 from dedupe_worker.dedup.redelivery import InDoubt, ids_between, note_of, noted_position
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import OutputTopicReplaced
@@ -39,7 +37,6 @@ from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.rights import needed_rights
 from dedupe_worker.recovery.on_demand import answer
 from dedupe_worker.recovery.startup import InputStart, Startup, TakenOver
-from dedupe_worker.side_topics.writers import logs_of
 from dedupe_worker.status import window_status
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.state_dir import Identity, id_source_text
@@ -69,8 +66,7 @@ class Session:
         self._stop = stop
         self._record_limit = record_limit
         self._extract = extractor_for(parts.config.stream.spec.id)
-        self._policy = policy_of(parts.config.stream.spec)
-        self._startup = Startup(parts, self._policy, self._extract, stop)
+        self._startup = Startup(parts, self._extract, stop)
 
     def run(self) -> None:
         """Run until `stop` is set or a reconcile is asked for, which the next session begins with.
@@ -102,7 +98,7 @@ class Session:
             opened = self._startup.open_store(partition)
             store = opened.store
             cleanup.push(partial(_close, store))
-            window = Window(store, self._policy.layout.dtype)
+            window = Window(store, self._parts.policy.layout.dtype)
             start = self._startup.find_start(partition, reader, store)
             asked = self._requests.waiting
             position = self._startup.catch_up(partition, opened.plan, window, start.offset)
@@ -111,7 +107,15 @@ class Session:
             reader.seek(start.offset)
             if not self._stop.is_set():
                 in_doubt = self._resume(partition, output, reader, start, position)
-                loop = self._make_loop(partition, reader, output, window, in_doubt)
+                loop = self._parts.loop(
+                    partition.output_topic.id,
+                    reader=reader,
+                    output=output,
+                    window=window,
+                    extract=self._extract,
+                    in_doubt=in_doubt,
+                    record_limit=self._record_limit,
+                )
                 self._run_loop(loop, partition, reader, store)
             self._board.enter(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
             store.flush()
@@ -176,40 +180,6 @@ class Session:
         return InDoubt(ids, end=start.end)
 
     # -- the loop --------------------------------------------------------------------------------
-
-    def _make_loop(
-        self,
-        partition: TakenOver,
-        reader: PartitionReader,
-        output: PartitionOutput,
-        window: Window,
-        in_doubt: InDoubt,
-    ) -> Loop:
-        spec = self._config.stream.spec
-        tuning = spec.worker.tuning
-        limit = min(self._record_limit, self._config.bounds.largest_write_records)
-        config = LoopConfig(
-            input_topic=spec.input.topic,
-            partition=self._config.partition,
-            commit_interval_seconds=tuning.commit_interval.total_seconds(),
-            max_batch_records=min(limit, tuning.max_batch_records),
-            max_transaction_records=min(limit, tuning.max_transaction_records),
-        )
-        return Loop(
-            config,
-            reader=reader,
-            output=output,
-            window=window,
-            admission=Admission(
-                self._policy,
-                partition=self._config.partition,
-                window=window,
-                extract=self._extract,
-                in_doubt=in_doubt,
-            ),
-            logs=logs_of(spec, partition.output_topic.id),
-            board=self._board,
-        )
 
     def _run_loop(
         self, loop: Loop, partition: TakenOver, reader: PartitionReader, store: IdStore

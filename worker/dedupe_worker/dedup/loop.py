@@ -21,8 +21,7 @@ from typing import Final, Protocol
 from confluent_kafka import Message
 
 from dedupe_kafka.errors import RecordRefused
-from dedupe_worker.dedup.classify import Admission
-from dedupe_worker.dedup.judge import Verdict
+from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
 from dedupe_worker.kafka.producer import Note, Routed, Span
@@ -82,7 +81,7 @@ class Loop:
         reader: Source,
         output: Output,
         window: Window,
-        admission: Admission,
+        classifier: Classifier,
         logs: Sequence[ChunkLog],
         board: Board,
     ) -> None:
@@ -90,7 +89,7 @@ class Loop:
         self._reader = reader
         self._output = output
         self._window = window
-        self._admission = admission
+        self._classifier = classifier
         self._logs = logs
         self._board = board
         self._open: _Transaction | None = None
@@ -172,9 +171,9 @@ class Loop:
             self._output.begin()
             self._open = _Transaction(time.monotonic(), records[0].offset() or 0)
         with self._stage("identify"):
-            identified = self._admission.identify(records)
+            identified = self._classifier.identify(records)
         with self._stage("lookup"):
-            verdict = self._admission.decide(records, identified, int(time.time() * 1000))
+            verdict = self._classifier.classify(records, identified, int(time.time() * 1000))
             passed, offsets = records, identified.offsets
             if not verdict.passed.all():
                 passed = list(compress(records, verdict.passed.tolist()))

@@ -23,7 +23,6 @@ from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.side_topics import notes_owners, owners_topic
 from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.component_factory import Parts
-from dedupe_worker.dedup.judge import Policy
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.kafka.admin import Range, Topic, Topics
@@ -80,11 +79,11 @@ class InputStart:
 class Startup:
     """Open and catch up the store of one partition, once in each session."""
 
-    def __init__(self, parts: Parts, policy: Policy, extract: Extractor, stop: Event) -> None:
+    def __init__(self, parts: Parts, extract: Extractor, stop: Event) -> None:
         self._parts = parts
         self._config = parts.config
         self._board = parts.board
-        self._policy = policy
+        self._layout = parts.policy.layout
         self._extract = extract
         self._stop = stop
 
@@ -245,4 +244,4 @@ class Startup:
             reader.seek(there.end if start is None else start)
             rewind = None if start == there.low else partial(reader.seek, there.low)
             notes = Notes(reader, there.end, partition.output_topic.id, rewind=rewind)
-        return Recall(self._policy.layout, partition=number, notes=notes)
+        return Recall(self._layout, partition=number, notes=notes)

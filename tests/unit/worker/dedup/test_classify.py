@@ -9,8 +9,8 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import Delivery, IdFrom, IdSource, Mode
 from dedupe_ids.extract import extractor_for, pack_id
-from dedupe_worker.dedup.classify import Admission
-from dedupe_worker.dedup.judge import Policy, Verdict
+from dedupe_worker.dedup.classify import Classifier, Verdict
+from dedupe_worker.dedup.policy import Policy
 from dedupe_worker.dedup.redelivery import InDoubt
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.rocksdb import Store
@@ -29,14 +29,14 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 class Partition:
-    """One partition's admission, a day after another: what it decides, and what it then remembers."""
+    """One partition's classifier, a day after another: what it decides, and what the store then remembers."""
 
     def __init__(
         self, store: Store, policy: Policy, in_doubt: InDoubt | None = None, offset: int = 0
     ) -> None:
         self.store = store
         self._window = Window(store, policy.layout.dtype)
-        self._admission = Admission(
+        self._classifier = Classifier(
             policy,
             partition=0,
             window=self._window,
@@ -52,8 +52,8 @@ class Partition:
             batch.append(message(self._offset, key, b"v", time_ms=NOW_MS + own_day * DAY_MS))
             self._offset += 1
         now_ms = NOW_MS + day * DAY_MS
-        identified = self._admission.identify(batch)
-        verdict = self._admission.decide(batch, identified, now_ms)
+        identified = self._classifier.identify(batch)
+        verdict = self._classifier.classify(batch, identified, now_ms)
         self._window.commit(
             output_position=self._offset,
             input_offset=self._offset,

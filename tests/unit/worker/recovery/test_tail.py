@@ -13,13 +13,13 @@ from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery.tail import (
-    InputTruncated,
     CatchUpPlan,
+    InputTruncated,
     StartPlan,
     Trust,
+    catch_up,
     plan_catch_up,
     plan_start,
-    catch_up,
 )
 from dedupe_worker.side_topics.owner_log import Recall
 from dedupe_worker.store.metadata import Stamp

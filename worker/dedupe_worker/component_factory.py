@@ -13,6 +13,7 @@ from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.classify import Classifier
 from dedupe_worker.dedup.loop import Loop, LoopConfig
@@ -39,10 +40,11 @@ log = structlog.get_logger()
 class Parts:
     """Makes the parts of one partition's sessions."""
 
-    def __init__(self, config: WorkerConfig) -> None:
+    def __init__(self, config: WorkerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
+        self.clock = clock
         self.policy = policy_of(config.stream.spec)
-        self.board = Board(config.stream, config.partition)
+        self.board = Board(config.stream, config.partition, clock)
         self.requests = ReconcileRequests(self.board, config.state.reconcile_answer)
         self.keeper = self._keeper()
         kafka = config.stream.spec.kafka
@@ -65,7 +67,7 @@ class Parts:
         admin = made(
             AdminClient, self._watched(client_config(self._servers, self.config.properties))
         )
-        return Topics(admin, stop)
+        return Topics(admin, stop, self.clock)
 
     def reader(self, topic: str) -> PartitionReader:
         """A reader of this worker's partition of `topic`."""
@@ -76,7 +78,7 @@ class Parts:
             queue_bytes=self._tuning.queue_bytes,
         )
         consumer = made(Consumer, self._watched(config))
-        return PartitionReader(consumer, topic, self.config.partition)
+        return PartitionReader(consumer, topic, self.config.partition, self.clock)
 
     def output(self, largest_batch_bytes: int) -> PartitionOutput:
         """The output partition."""
@@ -93,8 +95,10 @@ class Parts:
         )
         if exactly_once:
             producer = made(Producer, config)
-            return TransactionalOutput(producer, spec.output.topic, self.config.partition)
-        return AcknowledgedOutput(config, spec.output.topic, self.config.partition)
+            return TransactionalOutput(
+                producer, spec.output.topic, self.config.partition, self.clock
+            )
+        return AcknowledgedOutput(config, spec.output.topic, self.config.partition, self.clock)
 
     def store(self) -> IdStore:
         """The store in the state directory; one of another type is discarded, and so rebuilt from the output topic."""
@@ -147,6 +151,7 @@ class Parts:
             ),
             logs=logs_of(spec, output_topic_id),
             board=self.board,
+            clock=self.clock,
         )
 
     def _watched(self, config: dict[str, Any]) -> dict[str, Any]:

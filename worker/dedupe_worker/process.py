@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -15,10 +14,12 @@ from typing import Final
 import structlog
 from waitress.server import create_server
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.http_api import make_app
 from dedupe_worker.admin.metrics import make_registry
+from dedupe_worker.clock import Clock
 from dedupe_worker.component_factory import Parts
 from dedupe_worker.status import Board
 from dedupe_worker.store.state_dir import write_atomically
@@ -100,21 +101,21 @@ def run_worker(
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
     thread.start()
-    _watch(thread, board, stop)
+    _watch(thread, board, stop, parts.clock)
     code = outcome[0] if outcome else ExitCode.FAILED
     log.info("worker ended", exit_code=int(code))
     return code
 
 
-def _watch(thread: Thread, board: Board, stop: Event) -> None:
+def _watch(thread: Thread, board: Board, stop: Event, clock: Clock) -> None:
     """Wait for the loop's thread; end the process if it hangs, which is safe at any moment (see loop.py)."""
-    deadline = None
+    deadline: Deadline | None = None
     while thread.is_alive():
         thread.join(_WATCH_SECONDS)
         if stop.is_set() and deadline is None:
-            deadline = time.monotonic() + _STOP_SECONDS
+            deadline = clock.deadline(_STOP_SECONDS)
             board.phase = Phase.STOPPING
-        if deadline is not None and time.monotonic() > deadline:
+        if deadline is not None and deadline.expired:
             _end(
                 "did not stop in time; what was not committed is aborted by Kafka", ExitCode.FAILED
             )

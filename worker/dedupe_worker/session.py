@@ -11,7 +11,6 @@ A failure anywhere ends the session with a named error; the next session begins 
 was committed. There is no other error handling to get wrong.
 """
 
-import time
 from contextlib import ExitStack, closing
 from functools import partial
 from threading import Event
@@ -61,6 +60,7 @@ class Session:
         self._parts = parts
         self._config = parts.config
         self._board = parts.board
+        self._clock = parts.clock
         self._commands = commands
         self._requests = parts.requests
         self._stop = stop
@@ -185,23 +185,24 @@ class Session:
         self, loop: Loop, partition: TakenOver, reader: PartitionReader, store: IdStore
     ) -> None:
         self._board.enter(Phase.RUNNING)
-        housekeeping = topic_check = refilled = time.monotonic()
+        monotonic, time_ms = self._clock.monotonic, self._clock.time_ms
+        housekeeping = topic_check = refilled = monotonic()
         refilling = True
         desk = Desk(self._config, partition.identity, store, self._board, self._parts.keeper)
         bounds = self._config.stream.spec.store.window
         try:
             while not self._stop.is_set() and not self._requests.waiting:
                 loop.step()
-                now = time.monotonic()
+                now = monotonic()
                 if not loop.in_transaction:
                     self._commands.run_waiting(desk)
                     if refilling:
                         refilling = store.refill((now - refilled) * _REFILL_SHARE)
-                        refilled = time.monotonic()
+                        refilled = monotonic()
                 if now >= housekeeping:
                     if not loop.in_transaction:
-                        store.age(int(time.time() * 1000))  # ids grow old without traffic, too
-                    self._board.window = window_status(store, bounds.alert_below)
+                        store.age(time_ms())  # ids grow old without traffic, too
+                    self._board.window = window_status(store, bounds.alert_below, time_ms())
                     housekeeping = now + _HOUSEKEEPING_SECONDS
                 if now >= topic_check:
                     self._check_output_topic(partition)

@@ -1,9 +1,8 @@
 """What the worker shows of itself. The loop's thread writes; HTTP threads read snapshots."""
 
-import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import (
@@ -20,6 +19,7 @@ from dedupe_crds.status.worker import (
     WorkerStatus,
 )
 from dedupe_kafka.errors import RecordRefused, StreamError
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.store.api import IdStore
 
 _EMPTY_WINDOW = WindowStatus(
@@ -56,7 +56,8 @@ class Progress:
 class Board:
     """One worker's state, for /status, /readyz, /healthz and /metrics."""
 
-    def __init__(self, stream: DedupeStream, partition: int) -> None:
+    def __init__(self, stream: DedupeStream, partition: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._monotonic = clock.monotonic
         self.stream = f"{stream.metadata.namespace}/{stream.metadata.name}"
         self.partition = partition
         self.tally = Tally()
@@ -74,8 +75,8 @@ class Board:
         self.phase = Phase.STARTING
         self._problem: StreamError | None = None
         self._disturbance: StreamError | None = None
-        self._started_at = datetime.now(UTC)
-        self._started = self._heartbeat = time.monotonic()
+        self._started_at = clock.now()
+        self._started = self._heartbeat = self._monotonic()
 
     @property
     def problem(self) -> StreamError | None:
@@ -90,11 +91,11 @@ class Board:
     @property
     def heartbeat_age_seconds(self) -> float:
         """Time since the loop last went round."""
-        return time.monotonic() - self._heartbeat
+        return self._monotonic() - self._heartbeat
 
     def beat(self) -> None:
         """The loop has gone round."""
-        self._heartbeat = time.monotonic()
+        self._heartbeat = self._monotonic()
 
     def disturb(self, error: StreamError) -> None:
         """Kafka's client says that it can't reach the cluster; it goes on trying by itself."""
@@ -145,7 +146,7 @@ class Board:
             reason=problem.reason if problem else None,
             message=str(problem) if problem else None,
             started_at=self._started_at,
-            uptime_seconds=time.monotonic() - self._started,
+            uptime_seconds=self._monotonic() - self._started,
             input=self.input,
             output=self.output,
             counts=Counts(
@@ -179,10 +180,10 @@ def show_reconcile(board: Board, reason: str, progress: Progress) -> None:
     )
 
 
-def window_status(store: IdStore, alert_below: timedelta) -> WindowStatus:
+def window_status(store: IdStore, alert_below: timedelta, now_ms: int) -> WindowStatus:
     """What a store remembers now, as it is told. A window that is still filling is healthy, however short."""
     generations = store.generations()
-    seconds = store.window_seconds(int(time.time() * 1000))
+    seconds = store.window_seconds(now_ms)
     truncated = bool(store.stamp and store.stamp.truncated)
     return WindowStatus(
         seconds=seconds,

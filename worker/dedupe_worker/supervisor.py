@@ -1,7 +1,6 @@
 """Keeps one partition's sessions going: again after what may pass by itself, an end with a code after what may not."""
 
 import random
-import time
 from contextlib import suppress
 from threading import Event
 from typing import Final
@@ -28,6 +27,7 @@ class Supervisor:
     def __init__(self, parts: Parts, commands: CommandQueue, stop: Event) -> None:
         self._parts = parts
         self._board = parts.board
+        self._clock = parts.clock
         self._commands = commands
         self._stop = stop
         self._full_limit = parts.config.stream.spec.worker.tuning.max_transaction_records
@@ -73,7 +73,7 @@ class Supervisor:
         return ExitCode.OK
 
     def _run_session(self) -> None:
-        began = time.monotonic()
+        began = self._clock.monotonic()
         self._board.tally.sessions += 1
         try:
             Session(
@@ -85,7 +85,7 @@ class Supervisor:
         except StreamError as error:
             if not error.retriable:
                 raise
-            if time.monotonic() - began >= _GOOD_SESSION_SECONDS:
+            if self._clock.monotonic() - began >= _GOOD_SESSION_SECONDS:
                 self._failures, self._record_limit = 0, self._full_limit
             self._recover_from(error)
 
@@ -107,6 +107,6 @@ class Supervisor:
         self._wait(wait_seconds)
 
     def _wait(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0 and not self._stop.wait(min(left, 1.0)):
+        deadline = self._clock.deadline(seconds, self._stop)
+        while deadline.pause(1.0):
             self._board.beat()

@@ -22,6 +22,7 @@ from dedupe_worker.bootstrap.job import Job, OnProgress, Summary, Target
 from dedupe_worker.bootstrap.request import Request
 from dedupe_worker.bootstrap.source import Source
 from dedupe_worker.bootstrap.topic import TopicSource
+from dedupe_worker.clock import SYSTEM_CLOCK
 from dedupe_worker.errors import Unsupported, store_errors
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.kafka.consumer import PartitionReader
@@ -102,7 +103,7 @@ class _Connection:
         self._stream = stream
         self._properties = properties
         config = client_config(stream.spec.kafka.bootstrap_servers, properties)
-        self.topics = Topics(made(AdminClient, config), Event())
+        self.topics = Topics(made(AdminClient, config), Event(), SYSTEM_CLOCK)
 
     def reader(self, topic: str, partition: int) -> PartitionReader:
         """A reader of one partition, which commits nothing."""
@@ -112,7 +113,7 @@ class _Connection:
             group=f"{self._stream.metadata.namespace}.{self._stream.metadata.name}",
             queue_bytes=self._stream.spec.worker.tuning.queue_bytes,
         )
-        return PartitionReader(made(Consumer, config), topic, partition)
+        return PartitionReader(made(Consumer, config), topic, partition, SYSTEM_CLOCK)
 
 
 def _source(

@@ -11,7 +11,6 @@ the records and the next start learns their ids from there. So an id is in the s
 output. Sources: Segment's deduplication (the output topic as the store's log), Kafka's transactions (KIP-98, KIP-447).
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Final, Protocol
 from confluent_kafka import Message
 
 from dedupe_kafka.errors import RecordRefused
+from dedupe_worker.clock import Clock
 from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
@@ -84,6 +84,7 @@ class Loop:
         classifier: Classifier,
         logs: Sequence[ChunkLog],
         board: Board,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._reader = reader
@@ -92,6 +93,8 @@ class Loop:
         self._classifier = classifier
         self._logs = logs
         self._board = board
+        # Bound once: each batch reads the time several times.
+        self._monotonic, self._time_ms = clock.monotonic, clock.time_ms
         self._open: _Transaction | None = None
         self._last_read = 0.0
 
@@ -101,8 +104,8 @@ class Loop:
         # What a commit takes counts towards the interval, so a record that came meanwhile does not wait twice.
         due = self._last_read + config.commit_interval_seconds
         with self._stage("consume"):
-            batch = self._reader.read(config.max_batch_records, max(0.0, due - time.monotonic()))
-        self._last_read = time.monotonic()
+            batch = self._reader.read(config.max_batch_records, max(0.0, due - self._monotonic()))
+        self._last_read = self._monotonic()
         try:
             if batch.records:
                 self._board.calm()
@@ -134,7 +137,7 @@ class Loop:
         tally = self._board.tally
         tally.transactions += 1
         tally.produced += transaction.passed
-        now_ms = int(time.time() * 1000)
+        now_ms = self._time_ms()
         with self._stage("store"):
             self._window.commit(
                 output_position=self._output.position,
@@ -162,18 +165,18 @@ class Loop:
         return (
             transaction.records >= batch.behind
             or transaction.records >= self._config.max_transaction_records
-            or time.monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
+            or self._monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
         )
 
     def _pass_on(self, batch: Batch) -> None:
         records = batch.records
         if self._open is None:
             self._output.begin()
-            self._open = _Transaction(time.monotonic(), records[0].offset() or 0)
+            self._open = _Transaction(self._monotonic(), records[0].offset() or 0)
         with self._stage("identify"):
             identified = self._classifier.identify(records)
         with self._stage("lookup"):
-            verdict = self._classifier.classify(records, identified, int(time.time() * 1000))
+            verdict = self._classifier.classify(records, identified, self._time_ms())
             passed, offsets = records, identified.offsets
             if not verdict.passed.all():
                 passed = list(compress(records, verdict.passed.tolist()))
@@ -239,8 +242,8 @@ class Loop:
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+        began = self._monotonic()
         try:
             yield
         finally:
-            self._board.stage_seconds[name] += time.perf_counter() - began
+            self._board.stage_seconds[name] += self._monotonic() - began

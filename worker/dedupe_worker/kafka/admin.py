@@ -1,6 +1,5 @@
 """What the worker asks Kafka about its two topics."""
 
-import time
 from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
 
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
+from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.rights import check_rights
 
 _TIMEOUT_SECONDS: Final = 15.0
@@ -48,7 +48,8 @@ class Topics:
 
     Raises TopicMissing, NotAuthorized or BrokerUnavailable."""
 
-    def __init__(self, admin: AdminClient, stop: Event) -> None:
+    def __init__(self, admin: AdminClient, stop: Event, clock: Clock) -> None:
+        self._clock = clock
         self._admin = admin
         self._stop = stop
 
@@ -116,8 +117,8 @@ class Topics:
         return int(found.offset)
 
     def _answer(self, future: "Future[Any]", action: str) -> Any:  # noqa: ANN401 (whatever was asked for)
-        deadline = time.monotonic() + _ANSWER_SECONDS
-        while time.monotonic() < deadline and not self._stop.is_set():
+        deadline = self._clock.deadline(_ANSWER_SECONDS)
+        while not deadline.expired and not self._stop.is_set():
             try:
                 return future.result(_POLL_SECONDS)
             except TimeoutError:

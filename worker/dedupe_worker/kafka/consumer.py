@@ -1,6 +1,5 @@
 """The input partition as the loop reads it."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -12,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
+from dedupe_worker.clock import Clock
 from dedupe_worker.values import Times
 
 _MILLISECONDS: Final = itemgetter(1)  # of (type, milliseconds)
@@ -68,8 +68,9 @@ class PartitionReader:
     Raises OffsetOutOfRange, or what `kafka_error` makes of Kafka's errors.
     """
 
-    def __init__(self, consumer: Consumer, topic: str, partition: int) -> None:
+    def __init__(self, consumer: Consumer, topic: str, partition: int, clock: Clock) -> None:
         self._consumer = consumer
+        self._clock = clock
         self.topic = topic
         self._partition = partition
         self._next_offset = 0
@@ -87,15 +88,12 @@ class PartitionReader:
         """What the group has committed; None if nothing."""
         action = f"reading the committed offset of {self.topic}/{self._partition}"
         where = TopicPartition(self.topic, self._partition)
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        deadline = self._clock.deadline(_TIMEOUT_SECONDS)
         while True:
             try:
                 found = self._consumer.committed([where], timeout=_TIMEOUT_SECONDS)[0]
             except KafkaException as error:
-                if (
-                    error.args[0].code() not in _COORDINATOR_ON_ITS_WAY
-                    or time.monotonic() > deadline
-                ):
+                if error.args[0].code() not in _COORDINATOR_ON_ITS_WAY or deadline.expired:
                     raise kafka_error(error, action) from error
                 self._consumer.poll(_RETRY_SECONDS)
                 continue

@@ -7,7 +7,6 @@ store says of a record that it was passed on itself (see `judge`), where the cli
 or where an older worker still runs: nothing fences it.
 """
 
-import time
 from threading import Event
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.producer import PartitionOutput
 
@@ -25,21 +25,21 @@ _SLICE_SECONDS: Final = 1.0
 class AcknowledgedOutput(PartitionOutput):
     """`commit` returns when all in-sync replicas have every record and the input offset is committed."""
 
-    def __init__(self, config: dict[str, Any], topic: str, partition: int) -> None:
+    def __init__(self, config: dict[str, Any], topic: str, partition: int, clock: Clock) -> None:
         self._refused: KafkaError | None = None
         # Of every record, as nothing else tells that one was not taken.
         producer = made(Producer, {**config, "on_delivery": self._on_delivery})
-        super().__init__(producer, topic, partition)
+        super().__init__(producer, topic, partition, clock)
 
     def fence(self, stop: Event) -> None:
         """Nothing: without transactions a broker knows no owner of a partition."""
 
     def commit(self, next_offset: int, source: Source) -> None:
         """Wait until every record is acknowledged, then commit the input offset."""
-        deadline = time.monotonic() + _ACKNOWLEDGED_SECONDS
+        deadline = self._clock.deadline(_ACKNOWLEDGED_SECONDS)
         while self._producer.flush(_SLICE_SECONDS):
             self._check()
-            if time.monotonic() > deadline:
+            if deadline.expired:
                 raise BrokerUnavailable(
                     f"{self._topic}/{self._partition}: records are not acknowledged after "
                     f"{_ACKNOWLEDGED_SECONDS:.0f} s"

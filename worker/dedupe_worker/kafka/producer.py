@@ -1,6 +1,5 @@
 """The output partition, and the same partition of the topics beside it."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from dedupe_ids.batch import Header
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
+from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.consumer import Source
 
 _CALL_SECONDS: Final = 60.0
@@ -58,7 +58,8 @@ class PartitionOutput(ABC):
     read is for the next session to find out from the topic itself.
     """
 
-    def __init__(self, producer: Producer, topic: str, partition: int) -> None:
+    def __init__(self, producer: Producer, topic: str, partition: int, clock: Clock) -> None:
+        self._clock = clock
         self._producer = producer
         self._topic = topic
         self._partition = partition
@@ -193,11 +194,11 @@ class PartitionOutput(ABC):
 
     def _make_room(self) -> None:
         """Wait until the queue to the broker has room again."""
-        deadline = time.monotonic() + _CALL_SECONDS
+        deadline = self._clock.deadline(_CALL_SECONDS)
         before = len(self._producer)
         while len(self._producer) >= before:
             self._poll(0.05)
-            if time.monotonic() > deadline:
+            if deadline.expired:
                 raise BrokerUnavailable(
                     f"{self._topic}/{self._partition}: the broker took no record for {_CALL_SECONDS:.0f} s"
                 )
@@ -225,7 +226,7 @@ class TransactionalOutput(PartitionOutput):
         Returns only when that is settled, so that the last stable offset hides nothing. Raises Fenced,
         NotAuthorized or BrokerUnavailable; the last also when `stop` is set before.
         """
-        deadline = time.monotonic() + _INIT_SECONDS
+        deadline = self._clock.deadline(_INIT_SECONDS, stop)
         while True:
             try:
                 # In slices, which librdkafka resumes, so that a stop need not wait for the whole time.
@@ -235,7 +236,7 @@ class TransactionalOutput(PartitionOutput):
                     _INIT_SLICE_SECONDS,
                 )
             except BrokerUnavailable:
-                if stop.is_set() or time.monotonic() > deadline:
+                if not deadline.pause(0):
                     raise
             else:
                 return
@@ -266,12 +267,12 @@ class TransactionalOutput(PartitionOutput):
 
         A record refused while the rest is being sent holds that rest back for ever; only a new call is told of it.
         """
-        deadline = time.monotonic() + _CALL_SECONDS
+        deadline = self._clock.deadline(_CALL_SECONDS)
         while True:
             try:
                 self._producer.commit_transaction(_COMMIT_SLICE_SECONDS)
             except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline:
+                if not error.args[0].retriable() or deadline.expired:
                     raise self._named(error, "committing the transaction") from error
             else:
                 return

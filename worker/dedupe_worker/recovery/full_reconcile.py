@@ -10,7 +10,6 @@ for each output record, and are deleted in any case.
 """
 
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dedupe_ids.extract import Extractor
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import store_errors
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader, read_output
@@ -131,6 +131,7 @@ def compare(
     output: Range,
     stop: Event,
     on_progress: OnProgress,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Outcome | None:
     """Make the store hold what the output partition holds; None if `stop` was set before that was done.
 
@@ -143,7 +144,9 @@ def compare(
     try:
         with store_errors(f"making {directory}"):
             directory.mkdir(exist_ok=True)
-        return _Comparison(store, directory, output, stop, on_progress).run(reader, extract)
+        return _Comparison(store, directory, output, stop, on_progress, clock=clock).run(
+            reader, extract
+        )
     finally:
         remove_comparison(directory)
 
@@ -161,13 +164,16 @@ class _Comparison:
         output: Range,
         stop: Event,
         on_progress: OnProgress,
+        *,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._directory = directory
         self._output = output
         self._stop = stop
         self._on_progress = on_progress
-        self._began = time.monotonic()
+        self._monotonic = clock.monotonic
+        self._began = clock.monotonic()
         self._spans = plan_spans(store.positions())
         self._outcome = Outcome()
 
@@ -264,7 +270,7 @@ class _Comparison:
                 self._show(0)
 
     def _show(self, remaining: int) -> None:
-        seconds = time.monotonic() - self._began
+        seconds = self._monotonic() - self._began
         self._on_progress(Progress(self._outcome.records, remaining, seconds))
 
 

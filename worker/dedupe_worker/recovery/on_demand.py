@@ -76,6 +76,7 @@ def _compare(  # noqa: PLR0917 (as above)
             output=output,
             stop=stop,
             on_progress=show,
+            clock=parts.clock,
         )
     finally:
         reader.close()

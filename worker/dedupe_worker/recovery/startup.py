@@ -8,7 +8,6 @@ Invariants:
   - The first write to an empty store is its start position, so that an interrupted rebuild is continued.
 """
 
-import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -83,6 +82,7 @@ class Startup:
         self._parts = parts
         self._config = parts.config
         self._board = parts.board
+        self._clock = parts.clock
         self._layout = parts.policy.layout
         self._extract = extract
         self._stop = stop
@@ -96,7 +96,7 @@ class Startup:
             partition.recorded,
         )
         output_range = topics.offsets(output_topic.name, self._config.partition)
-        oldest = datetime.now(UTC) - window.max_age
+        oldest = self._clock.now() - window.max_age
         window_start = topics.offset_at(output_topic.name, self._config.partition, oldest)
         remove_comparison(state.comparison)
         store, trust = None, Trust.WHOLE
@@ -182,7 +182,7 @@ class Startup:
             end=end,
             truncated=plan.truncated,
         )
-        now_ms = int(time.time() * 1000)
+        now_ms = self._clock.time_ms()
         if plan.rebuild or window.store.stamp is None:
             # Before the first id, because a rebuild can be interrupted: with this stamp the next start reads only
             # what comes after.
@@ -225,6 +225,7 @@ class Startup:
                 forgets=plan.rebuild and plan.start > 0,
                 input_offset=input_offset,
                 stop=self._stop,
+                clock=self._clock,
                 on_progress=partial(show_reconcile, self._board, plan.reason),
             )
 

@@ -4,7 +4,6 @@ Usually this reads the tail that came after the store's last flush. Where the st
 from what the output topic still holds. `plan_catch_up` and `plan_start` decide, without I/O.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -13,6 +12,7 @@ from typing import Final
 
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import StreamError
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader, read_output, timestamps
@@ -140,13 +140,14 @@ def catch_up(
     input_offset: int,
     stop: Event,
     on_progress: Callable[[Progress], None],
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Add every id of the output partition in [start, end) that the window does not have yet.
 
     `reader` stands at `start`. `forgets`: what the output had before is not remembered; that is about as old as the
     first record. Returns early when `stop` is set. `on_progress` is called after each batch.
     """
-    began = time.monotonic()
+    began = clock.monotonic()
     records, unwritten, position = 0, 0, start
     newest_ms = 0
     write_records = min(_WRITE_RECORDS, window.store.bounds.largest_write_records)
@@ -158,12 +159,12 @@ def catch_up(
             times = timestamps(batch.records)
             window.admit(ids.packed, recall.values(batch.records, ids.rows, times))
             if forgets and not records:  # a producer's clock may be ahead
-                window.store.mark_forgotten(min(int(times[0]), int(time.time() * 1000)))
+                window.store.mark_forgotten(min(int(times[0]), clock.time_ms()))
             newest_ms = max(newest_ms, int(times.max()))
             records += len(batch.records)
             unwritten += len(batch.records)
         if unwritten >= write_records or (unwritten and position >= end):
-            now_ms = int(time.time() * 1000)
+            now_ms = clock.time_ms()
             # Seen now, as far as the ageing goes: when it was is not known (the records' timestamps are
             # their producers'), and too early a time would forget ids that are still in use.
             window.commit(
@@ -174,4 +175,4 @@ def catch_up(
             )
             window.store.age(now_ms)
             unwritten = 0
-        on_progress(Progress(records, max(0, end - position), time.monotonic() - began))
+        on_progress(Progress(records, max(0, end - position), clock.monotonic() - began))

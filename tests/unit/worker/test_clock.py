@@ -1,0 +1,91 @@
+"""The clock, and that nothing in the worker reads the time around it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+import dedupe_worker
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
+
+WORKER = Path(dedupe_worker.__file__).parent
+OWN = WORKER / "clock.py"
+_READS = {"now", "utcnow", "today"}
+_WITHOUT_CLOCK = {
+    "admin/desk.py",
+    "bootstrap/job.py",
+    "bootstrap/logged.py",
+    "snapshots/bucket.py",
+    "snapshots/download.py",
+    "snapshots/garbage_collection.py",
+    "snapshots/upload.py",
+    "snapshots/upload_manager.py",
+    "store/generation.py",
+    "store/inverse_bloom/flush.py",
+    "store/rocksdb.py",
+}
+"""Modules that are not given a clock yet."""
+MODULES = {path.relative_to(WORKER).as_posix(): path for path in WORKER.rglob("*.py")}
+
+
+class StillClock(Clock):
+    """A clock that only its own waiting moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def time(self) -> float:
+        return self.seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+    def wait(self, event: Event, seconds: float) -> bool:
+        self.sleep(seconds)
+        return event.is_set()
+
+
+def test_all_times_are_of_one_clock() -> None:
+    clock = StillClock()
+    assert clock.time_ms() == 1_000_000
+    assert clock.now().timestamp() == 1_000
+    deadline = clock.deadline(5)
+    assert deadline.pause(3)
+    assert clock.seconds == 1_003
+    assert deadline.pause(3)
+    assert (deadline.expired, clock.seconds) == (True, 1_005)
+
+
+def test_a_stop_ends_the_pauses_of_a_deadline() -> None:
+    stop = Event()
+    deadline = SYSTEM_CLOCK.deadline(60, stop)
+    assert deadline.pause(0)
+    stop.set()
+    assert not deadline.pause(60)
+
+
+def reads_of_the_time(module: Path) -> Iterator[str]:
+    """Every place at which a module reads the time or sleeps without a clock that it was given."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.Import(names=names) if any(name.name == "time" for name in names):
+                yield f"{module.name}:{node.lineno}: import time"
+            case ast.ImportFrom(module="time"):
+                yield f"{module.name}:{node.lineno}: from time import"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="datetime" | "date"), attr=attr)):
+                if attr in _READS:
+                    yield f"{module.name}:{node.lineno}: {attr}()"
+
+
+@pytest.mark.parametrize("name", sorted(MODULES.keys() - _WITHOUT_CLOCK - {OWN.name}))
+def test_the_worker_reads_the_time_through_a_clock(name: str) -> None:
+    assert list(reads_of_the_time(MODULES[name])) == []
+
+
+def test_a_module_that_reads_the_time_is_found() -> None:
+    assert len(list(reads_of_the_time(OWN))) == 1

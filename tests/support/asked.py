@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 
 from dedupe_crds.status.worker import ComparisonStatus
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.store.api import IdStore
 from tests.support.processes.processes import WorkerProcess
@@ -61,7 +61,7 @@ def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Ite
     config = load_config(
         manifest=stream.manifest, partition=partition, state_dir=state_dir, kafka_properties=None
     )
-    store = Parts(config).store()
+    store = ComponentFactory(config).make_store()
     try:
         yield store
         store.settle()

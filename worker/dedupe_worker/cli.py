@@ -11,8 +11,7 @@ import structlog
 from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_worker.admin.http_api import read_token
 from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
-from dedupe_worker.clock import SYSTEM_CLOCK
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.process import configure_logs, run_worker
 
@@ -108,7 +107,7 @@ def run(  # noqa: PLR0917 (click passes each option by name)
         )
         host, port = _parse_address(address)
         code = run_worker(
-            Parts(config, SYSTEM_CLOCK),
+            ComponentFactory(config),
             host=host,
             port=port,
             endpoint_file=endpoint_file,

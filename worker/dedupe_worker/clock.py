@@ -1,8 +1,8 @@
 """Time and waiting for everything below the process's entry points.
 
-`cli.py` hands the `SYSTEM_CLOCK` to `ComponentFactory`, which passes it on. Invariant: a module of the worker reads the
-time and sleeps only through a `Clock`, so that a simulation can supply both; tests/unit/worker/test_clock.py checks
-that. Waits inside librdkafka and RocksDB are theirs.
+`ComponentFactory` takes a clock, by default the machine's, and passes it on. Invariant: a module of the worker reads
+the time and sleeps only through a `Clock`, so that a simulation can supply both; tests/unit/worker/test_clock.py
+checks that. Waits inside librdkafka and RocksDB are theirs.
 """
 
 import time as machine

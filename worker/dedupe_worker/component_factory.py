@@ -18,14 +18,14 @@ from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.classify import Classifier
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.dedup.policy import policy_of
-from dedupe_worker.dedup.redelivery import InDoubt
+from dedupe_worker.dedup.redelivery import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.kafka.consumer import PartitionReader
-from dedupe_worker.kafka.non_transactional import AcknowledgedOutput
+from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
 from dedupe_worker.kafka.producer import PartitionOutput, TransactionalOutput
 from dedupe_worker.side_topics.writers import logs_of
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.inverse_bloom.segments import MANIFEST
 from dedupe_worker.store.inverse_bloom.store import check_table, open_table
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 
-class Parts:
+class ComponentFactory:
     """Makes the parts of one partition's sessions."""
 
     def __init__(self, config: WorkerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
         self.clock = clock
         self.policy = policy_of(config.stream.spec)
-        self.board = Board(config.stream, config.partition, clock)
-        self.requests = ReconcileRequests(self.board, config.state.reconcile_answer)
+        self.worker_state = WorkerState(config.stream, config.partition, clock)
+        self.requests = ReconcileRequests(self.worker_state, config.state.reconcile_answer)
         self.keeper = self._keeper()
         kafka = config.stream.spec.kafka
         self._servers = kafka.bootstrap_servers
@@ -59,17 +59,17 @@ class Parts:
         from dedupe_worker.snapshots.upload_manager import SnapshotKeeper  # noqa: PLC0415
 
         return SnapshotKeeper(
-            snapshots.s3, self.board, self.config.state, deadline=snapshots.deadline
+            snapshots.s3, self.worker_state, self.config.state, deadline=snapshots.deadline
         )
 
-    def topics(self, stop: Event) -> Topics:
+    def make_topics(self, stop: Event) -> Topics:
         """Questions to the cluster."""
         admin = made(
             AdminClient, self._watched(client_config(self._servers, self.config.properties))
         )
         return Topics(admin, stop, self.clock)
 
-    def reader(self, topic: str) -> PartitionReader:
+    def make_reader(self, topic: str) -> PartitionReader:
         """A reader of this worker's partition of `topic`."""
         config = consumer_config(
             self._servers,
@@ -80,7 +80,7 @@ class Parts:
         consumer = made(Consumer, self._watched(config))
         return PartitionReader(consumer, topic, self.config.partition, self.clock)
 
-    def output(self, largest_batch_bytes: int) -> PartitionOutput:
+    def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
         """The output partition."""
         spec = self.config.stream.spec
         exactly_once = spec.delivery is Delivery.EXACTLY_ONCE
@@ -98,9 +98,9 @@ class Parts:
             return TransactionalOutput(
                 producer, spec.output.topic, self.config.partition, self.clock
             )
-        return AcknowledgedOutput(config, spec.output.topic, self.config.partition, self.clock)
+        return NonTransactionalOutput(config, spec.output.topic, self.config.partition, self.clock)
 
-    def store(self) -> IdStore:
+    def make_store(self) -> IdStore:
         """The store in the state directory; one of another type is discarded, and so rebuilt from the output topic."""
         state, table = self.config.state, self.config.stream.spec.store.inverse_bloom
         value_bytes = self.policy.layout.dtype.itemsize
@@ -117,7 +117,7 @@ class Parts:
             block_cache_bytes=self._tuning.block_cache_bytes,
         )
 
-    def loop(
+    def make_loop(
         self,
         output_topic_id: str,
         *,
@@ -125,7 +125,7 @@ class Parts:
         output: PartitionOutput,
         window: Window,
         extract: Extractor,
-        in_doubt: InDoubt,
+        uncommitted: UncommittedIds,
         record_limit: int,
     ) -> Loop:
         """The loop; `record_limit` bounds its transactions, see supervisor.py."""
@@ -147,10 +147,10 @@ class Parts:
                 partition=self.config.partition,
                 window=window,
                 extract=extract,
-                in_doubt=in_doubt,
+                uncommitted=uncommitted,
             ),
             logs=logs_of(spec, output_topic_id),
-            board=self.board,
+            worker_state=self.worker_state,
             clock=self.clock,
         )
 
@@ -161,5 +161,5 @@ class Parts:
         """Brokers out of reach, credentials refused: the client goes on trying and no call raises it."""
         named = kafka_error(error, "Kafka client")
         # "All brokers are down" follows the cause, which says more.
-        if not isinstance(self.board.disturbance, NotAuthorized):
-            self.board.disturb(named)
+        if not isinstance(self.worker_state.client_error, NotAuthorized):
+            self.worker_state.report_client_error(named)

@@ -20,8 +20,8 @@ from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.http_api import make_app
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.clock import Clock
-from dedupe_worker.component_factory import Parts
-from dedupe_worker.status import Board
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import write_atomically
 from dedupe_worker.supervisor import Supervisor
 
@@ -56,7 +56,7 @@ def configure_logs() -> None:
 
 
 def run_worker(
-    parts: Parts,
+    factory: ComponentFactory,
     *,
     host: str,
     port: int,
@@ -68,16 +68,16 @@ def run_worker(
     `port` 0 takes any free one; "HOST:PORT" is then written to `endpoint_file`. Raises OSError if the address can't
     be bound.
     """
-    board = parts.board
+    worker_state = factory.worker_state
     commands, stop = CommandQueue(), Event()
     server = create_server(
         make_app(
-            board,
+            worker_state,
             commands,
-            make_registry(board),
+            make_registry(worker_state),
             token,
-            requests=parts.requests,
-            keeper=parts.keeper,
+            requests=factory.requests,
+            keeper=factory.keeper,
         ),
         host=host,
         port=port,
@@ -90,36 +90,39 @@ def run_worker(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     log.info(
-        "worker starts", stream=board.stream, partition=board.partition, port=server.effective_port
+        "worker starts",
+        stream=worker_state.stream,
+        partition=worker_state.partition,
+        port=server.effective_port,
     )
 
     outcome: list[ExitCode] = []
-    supervisor = Supervisor(parts, commands, stop)
+    supervisor = Supervisor(factory, commands, stop)
     thread = Thread(target=lambda: outcome.append(supervisor.run()), name="partition", daemon=True)
     # A batch is tens of thousands of objects without a cycle among them: looking for cycles at Python's default
     # pace, every 700 objects, takes a tenth of the loop's time.
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
     thread.start()
-    _watch(thread, board, stop, parts.clock)
+    _watch(thread, worker_state, stop, factory.clock)
     code = outcome[0] if outcome else ExitCode.FAILED
     log.info("worker ended", exit_code=int(code))
     return code
 
 
-def _watch(thread: Thread, board: Board, stop: Event, clock: Clock) -> None:
+def _watch(thread: Thread, worker_state: WorkerState, stop: Event, clock: Clock) -> None:
     """Wait for the loop's thread; end the process if it hangs, which is safe at any moment (see loop.py)."""
     deadline: Deadline | None = None
     while thread.is_alive():
         thread.join(_WATCH_SECONDS)
         if stop.is_set() and deadline is None:
             deadline = clock.deadline(_STOP_SECONDS)
-            board.phase = Phase.STOPPING
+            worker_state.phase = Phase.STOPPING
         if deadline is not None and deadline.expired:
             _end(
                 "did not stop in time; what was not committed is aborted by Kafka", ExitCode.FAILED
             )
-        if board.heartbeat_age_seconds > _STUCK_SECONDS:
+        if worker_state.heartbeat_age_seconds > _STUCK_SECONDS:
             _end(f"no progress for {_STUCK_SECONDS:.0f} s", ExitCode.STUCK)
 
 

@@ -25,16 +25,21 @@ from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, Stream
 from dedupe_kafka.side_topics import routed_topics
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.desk import Desk
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.loop import Loop
-from dedupe_worker.dedup.redelivery import InDoubt, ids_between, note_of, noted_position
+from dedupe_worker.dedup.redelivery import (
+    UncommittedIds,
+    encode_metadata,
+    read_ids,
+    recorded_position,
+)
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import OutputTopicReplaced
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.rights import needed_rights
-from dedupe_worker.recovery.on_demand import answer
+from dedupe_worker.recovery.on_demand import run_requested
 from dedupe_worker.recovery.startup import InputStart, Startup, TakenOver
 from dedupe_worker.status import window_status
 from dedupe_worker.store.api import IdStore
@@ -55,18 +60,18 @@ class Session:
     """One run of the steps above. `record_limit` bounds its transactions, see supervisor.py."""
 
     def __init__(
-        self, parts: Parts, commands: CommandQueue, stop: Event, *, record_limit: int
+        self, factory: ComponentFactory, commands: CommandQueue, stop: Event, *, record_limit: int
     ) -> None:
-        self._parts = parts
-        self._config = parts.config
-        self._board = parts.board
-        self._clock = parts.clock
+        self._factory = factory
+        self._config = factory.config
+        self._worker_state = factory.worker_state
+        self._clock = factory.clock
         self._commands = commands
-        self._requests = parts.requests
+        self._requests = factory.requests
         self._stop = stop
         self._record_limit = record_limit
-        self._extract = extractor_for(parts.config.stream.spec.id)
-        self._startup = Startup(parts, self._extract, stop)
+        self._extract = extractor_for(factory.config.stream.spec.id)
+        self._startup = Startup(factory, self._extract, stop)
 
     def run(self) -> None:
         """Run until `stop` is set or a reconcile is asked for, which the next session begins with.
@@ -76,13 +81,13 @@ class Session:
         try:
             self._run()
         except BrokerUnavailable as error:
-            cause = self._board.disturbance
+            cause = self._worker_state.client_error
             if isinstance(cause, NotAuthorized):
                 raise cause from error
             raise
 
     def _run(self) -> None:
-        self._board.enter(Phase.STARTING)
+        self._worker_state.set_phase(Phase.STARTING)
         # First, because a worker that was given the wrong volume must not fence the right one.
         recorded = self._recorded()
         if recorded is None and self._config.restore_from:
@@ -91,33 +96,37 @@ class Session:
                 return
             recorded = self._recorded()
         self._config.state.discard_restoring()
-        topics = self._parts.topics(self._stop)
+        topics = self._factory.make_topics(self._stop)
         with ExitStack() as cleanup:
             partition, output = self._take_over(topics, recorded)
-            reader = cleanup.enter_context(closing(self._parts.reader(partition.input_topic.name)))
+            reader = cleanup.enter_context(
+                closing(self._factory.make_reader(partition.input_topic.name))
+            )
             opened = self._startup.open_store(partition)
             store = opened.store
             cleanup.push(partial(_close, store))
-            window = Window(store, self._parts.policy.layout.dtype)
+            window = Window(store, self._factory.policy.layout.dtype)
             start = self._startup.find_start(partition, reader, store)
             asked = self._requests.waiting
             position = self._startup.catch_up(partition, opened.plan, window, start.offset)
             if asked and not self._stop.is_set():
-                answer(asked, self._parts, partition.topics, store, self._extract, self._stop)
+                run_requested(
+                    asked, self._factory, partition.topics, store, self._extract, self._stop
+                )
             reader.seek(start.offset)
             if not self._stop.is_set():
-                in_doubt = self._resume(partition, output, reader, start, position)
-                loop = self._parts.loop(
+                uncommitted = self._resume(partition, output, reader, start, position)
+                loop = self._factory.make_loop(
                     partition.output_topic.id,
                     reader=reader,
                     output=output,
                     window=window,
                     extract=self._extract,
-                    in_doubt=in_doubt,
+                    uncommitted=uncommitted,
                     record_limit=self._record_limit,
                 )
                 self._run_loop(loop, partition, reader, store)
-            self._board.enter(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
+            self._worker_state.set_phase(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
             store.flush()
 
     def _recorded(self) -> Identity | None:
@@ -126,11 +135,11 @@ class Session:
 
     def _restore(self, snapshot: str) -> None:
         """Fill an empty state directory. Before the take-over: an older worker may pass messages on for as long."""
-        self._board.enter(Phase.RESTORING)
+        self._worker_state.set_phase(Phase.RESTORING)
         # Here, because boto3 is a fifth of a worker's start, and most starts need none.
         from dedupe_worker.snapshots.download import Restore  # noqa: PLC0415
 
-        Restore(self._config, self._board, snapshot).run(self._stop)
+        Restore(self._config, self._worker_state, snapshot).run(self._stop)
 
     def _take_over(
         self, topics: Topics, recorded: Identity | None
@@ -148,9 +157,9 @@ class Session:
             id_source=id_source_text(spec.id),
         )
         self._config.state.check_id_source(recorded, identity)
-        self._board.calm()
+        self._worker_state.clear_client_error()
         written = [output_topic.name, *routed_topics(spec)]
-        output = self._parts.output(min(map(topics.max_message_bytes, written)))
+        output = self._factory.make_output(min(map(topics.max_message_bytes, written)))
         output.fence(self._stop)
         partition = TakenOver(
             topics=topics,
@@ -168,27 +177,29 @@ class Session:
         reader: PartitionReader,
         start: InputStart,
         position: int,
-    ) -> InDoubt:
+    ) -> UncommittedIds:
         """Set the output to its position; return the ids after the position that is on record with the input offset."""
         output_id = partition.output_topic.id
-        output.resume(position, partial(note_of, output_id))
-        noted = noted_position(start.committed, start.offset, output_id)
-        if noted is None:
-            output.mark(start.offset, reader)
-        open_output = partial(self._parts.reader, partition.output_topic.name)
-        ids = ids_between(open_output, self._extract, start=noted, end=position, stop=self._stop)
-        return InDoubt(ids, end=start.end)
+        output.resume(position, partial(encode_metadata, output_id))
+        recorded = recorded_position(start.committed, start.offset, output_id)
+        if recorded is None:
+            output.record_start(start.offset, reader)
+        open_output = partial(self._factory.make_reader, partition.output_topic.name)
+        ids = read_ids(open_output, self._extract, start=recorded, end=position, stop=self._stop)
+        return UncommittedIds(ids, end=start.end)
 
     # -- the loop --------------------------------------------------------------------------------
 
     def _run_loop(
         self, loop: Loop, partition: TakenOver, reader: PartitionReader, store: IdStore
     ) -> None:
-        self._board.enter(Phase.RUNNING)
+        self._worker_state.set_phase(Phase.RUNNING)
         monotonic, time_ms = self._clock.monotonic, self._clock.time_ms
         housekeeping = topic_check = refilled = monotonic()
         refilling = True
-        desk = Desk(self._config, partition.identity, store, self._board, self._parts.keeper)
+        desk = Desk(
+            self._config, partition.identity, store, self._worker_state, self._factory.keeper
+        )
         bounds = self._config.stream.spec.store.window
         try:
             while not self._stop.is_set() and not self._requests.waiting:
@@ -202,7 +213,7 @@ class Session:
                 if now >= housekeeping:
                     if not loop.in_transaction:
                         store.age(time_ms())  # ids grow old without traffic, too
-                    self._board.window = window_status(store, bounds.alert_below, time_ms())
+                    self._worker_state.window = window_status(store, bounds.alert_below, time_ms())
                     housekeeping = now + _HOUSEKEEPING_SECONDS
                 if now >= topic_check:
                     self._check_output_topic(partition)
@@ -233,7 +244,7 @@ class Session:
         """Notice a topic that was deleted and created again: its ids are not those in the store."""
         known = partition.output_topic
         now = partition.topics.describe(known.name, self._config.partition)
-        self._board.calm()
+        self._worker_state.clear_client_error()
         if now.id != known.id:
             raise OutputTopicReplaced(
                 f"output topic {now.name} was deleted and created again; the store is rebuilt from the new one"

@@ -53,7 +53,7 @@ class Progress:
     seconds: float
 
 
-class Board:
+class WorkerState:
     """One worker's state, for /status, /readyz, /healthz and /metrics."""
 
     def __init__(self, stream: DedupeStream, partition: int, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -74,14 +74,14 @@ class Board:
         self.comparison: ComparisonStatus | None = None
         self.phase = Phase.STARTING
         self._problem: StreamError | None = None
-        self._disturbance: StreamError | None = None
+        self._client_error: StreamError | None = None
         self._started_at = clock.now()
         self._started = self._heartbeat = self._monotonic()
 
     @property
     def problem(self) -> StreamError | None:
         """What keeps the worker from its work."""
-        return self._problem or self._disturbance
+        return self._problem or self._client_error
 
     @property
     def ready(self) -> bool:
@@ -93,32 +93,32 @@ class Board:
         """Time since the loop last went round."""
         return self._monotonic() - self._heartbeat
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """The loop has gone round."""
         self._heartbeat = self._monotonic()
 
-    def disturb(self, error: StreamError) -> None:
+    def report_client_error(self, error: StreamError) -> None:
         """Kafka's client says that it can't reach the cluster; it goes on trying by itself."""
-        if self._disturbance is None:
+        if self._client_error is None:
             self.errors[error.reason] += 1
-        self._disturbance = error
+        self._client_error = error
 
-    def calm(self) -> None:
+    def clear_client_error(self) -> None:
         """Kafka has answered."""
-        self._disturbance = None
+        self._client_error = None
 
     @property
-    def disturbance(self) -> StreamError | None:
+    def client_error(self) -> StreamError | None:
         """What Kafka's client last complained of and has not got over."""
-        return self._disturbance
+        return self._client_error
 
-    def fail(self, error: StreamError) -> None:
+    def report_failure(self, error: StreamError) -> None:
         """Name what is wrong."""
         self._problem = error
         self.errors[error.reason] += 1
         self.phase = Phase.FAILED
 
-    def enter(self, phase: Phase) -> None:
+    def set_phase(self, phase: Phase) -> None:
         """Begin a phase.
 
         What was wrong is shown until it has been got over: a try that has only begun is no reason to call the
@@ -128,9 +128,9 @@ class Board:
         begun_only = phase in {Phase.STARTING, Phase.RESTORING}
         if not begun_only and not isinstance(self._problem, RecordRefused):
             self._problem = None
-        self.beat()
+        self.heartbeat()
 
-    def recover(self) -> None:
+    def clear_failure(self) -> None:
         """Records have been passed on: whatever was wrong is over."""
         self._problem = None
 
@@ -169,10 +169,10 @@ class Board:
         )
 
 
-def show_reconcile(board: Board, reason: str, progress: Progress) -> None:
+def show_progress(worker_state: WorkerState, reason: str, progress: Progress) -> None:
     """Show how far a reconcile is."""
-    board.beat()
-    board.reconcile = ReconcileStatus(
+    worker_state.heartbeat()
+    worker_state.reconcile = ReconcileStatus(
         reason=reason,
         records=progress.records,
         remaining=progress.remaining,

@@ -10,7 +10,7 @@ import structlog
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import Fenced, RecordRefused, StreamError
 from dedupe_worker.admin.commands import CommandQueue
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.session import Session
 
 _FIRST_WAIT_SECONDS: Final = 0.5
@@ -24,13 +24,13 @@ log = structlog.get_logger()
 class Supervisor:
     """Runs sessions of one partition until `stop` is set or an error is final."""
 
-    def __init__(self, parts: Parts, commands: CommandQueue, stop: Event) -> None:
-        self._parts = parts
-        self._board = parts.board
-        self._clock = parts.clock
+    def __init__(self, factory: ComponentFactory, commands: CommandQueue, stop: Event) -> None:
+        self._factory = factory
+        self._worker_state = factory.worker_state
+        self._clock = factory.clock
         self._commands = commands
         self._stop = stop
-        self._full_limit = parts.config.stream.spec.worker.tuning.max_transaction_records
+        self._full_limit = factory.config.stream.spec.worker.tuning.max_transaction_records
         self._record_limit = self._full_limit
         self._failures = 0
 
@@ -40,11 +40,11 @@ class Supervisor:
         A worker that was fenced once is so for good: started again by whoever can't know, as the kubelet of a node that
         is cut off, it would only take over from the worker that has taken over from it.
         """
-        fenced = self._parts.config.fenced_file
+        fenced = self._factory.config.fenced_file
         if fenced is not None and fenced.exists():
             return self._stand_by()
         try:
-            with self._parts.config.state.lock():
+            with self._factory.config.state.lock():
                 while not self._stop.is_set():
                     self._run_session()
         except StreamError as error:
@@ -53,7 +53,7 @@ class Supervisor:
                     OSError
                 ):  # without the note it takes over once more, and is fenced again
                     fenced.touch()
-            self._board.fail(error)
+            self._worker_state.report_failure(error)
             log.error("worker ends", reason=error.reason, error=str(error))
             return error.exit_code
         except (
@@ -66,7 +66,7 @@ class Supervisor:
     def _stand_by(self) -> ExitCode:
         """Do nothing but say why, until `stop` is set."""
         error = Fenced("another worker of this partition has taken over; this one does nothing")
-        self._board.fail(error)
+        self._worker_state.report_failure(error)
         log.error("worker stands by", reason=error.reason, error=str(error))
         while not self._stop.is_set():
             self._wait(_LONGEST_WAIT_SECONDS)
@@ -74,10 +74,10 @@ class Supervisor:
 
     def _run_session(self) -> None:
         began = self._clock.monotonic()
-        self._board.tally.sessions += 1
+        self._worker_state.tally.sessions += 1
         try:
             Session(
-                self._parts,
+                self._factory,
                 self._commands,
                 self._stop,
                 record_limit=self._record_limit,
@@ -97,7 +97,7 @@ class Supervisor:
         self._failures += 1
         wait_seconds = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**self._failures)
         wait_seconds *= random.uniform(0.7, 1.0)  # noqa: S311 (spreads workers out, nothing secret)
-        self._board.fail(error)
+        self._worker_state.report_failure(error)
         log.error(
             "session failed",
             reason=error.reason,
@@ -109,4 +109,4 @@ class Supervisor:
     def _wait(self, seconds: float) -> None:
         deadline = self._clock.deadline(seconds, self._stop)
         while deadline.pause(1.0):
-            self._board.beat()
+            self._worker_state.heartbeat()

@@ -33,8 +33,8 @@ _SPREAD: Final = 0x9E3779B1
 
 OWNER: Final = np.dtype(f"V{OWNER_BYTES}")
 
-Owners = NDArray[np.void]
-"""Owners of a batch: shape (n,), dtype OWNER, or wider where a layout has more."""
+Values = NDArray[np.void]
+"""Values of a batch: shape (n,), dtype OWNER, or wider where a layout has more."""
 
 Offsets = NDArray[np.uint64]
 Times = NDArray[np.int64]
@@ -53,12 +53,12 @@ def decode_owner(owner: bytes) -> tuple[int, int] | None:
     return int.from_bytes(owner[:2], "big"), int.from_bytes(owner[2:], "big")
 
 
-def encode_owners(partition: int, offsets: Offsets) -> Owners:
+def encode_owners(partition: int, offsets: Offsets) -> Values:
     """Pack a batch of owners of one partition: shape (n,) offsets to n owners."""
     return (offsets | np.uint64(partition << _OFFSET_BITS)).astype(">u8").view(OWNER)
 
 
-def unknown_owners(count: int) -> Owners:
+def unknown_owners(count: int) -> Values:
     """As many times the owner that is not known."""
     return np.frombuffer(UNKNOWN_OWNER * count, OWNER)
 
@@ -76,7 +76,7 @@ def timestamp_of(value: bytes) -> int | None:
     return int.from_bytes(value[OWNER_BYTES : OWNER_BYTES + _TIME_BYTES], "big", signed=True)
 
 
-def contradict(one: bytes, other: bytes) -> bool:
+def contents_differ(one: bytes, other: bytes) -> bool:
     """Whether two values are of different contents; False if that was not kept of both."""
     kept = len(one) in _HASHED and len(other) in _HASHED
     return kept and one[-_HASH_BYTES:] != other[-_HASH_BYTES:]
@@ -95,8 +95,8 @@ class ValueLayout:
         return np.dtype(f"V{OWNER_BYTES + self.timed * _TIME_BYTES + self.hashed * _HASH_BYTES}")
 
     def encode(
-        self, owners: Owners, records: Sequence[Message], rows: NDArray[np.intp], times: Times
-    ) -> Owners:
+        self, owners: Values, records: Sequence[Message], rows: NDArray[np.intp], times: Times
+    ) -> Values:
         """The values of `rows` (n,) of a batch, which have these owners (n,): shape (n,), dtype of this layout.
 
         `times` are the timestamps of all `records`.
@@ -110,7 +110,7 @@ class ValueLayout:
             parts.append(hashes.view(np.uint8).reshape(-1, _HASH_BYTES))
         if len(parts) == 1:
             return owners
-        values: Owners = np.ascontiguousarray(np.hstack(parts)).view(self.dtype).reshape(-1)
+        values: Values = np.ascontiguousarray(np.hstack(parts)).view(self.dtype).reshape(-1)
         return values
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dedupe_crds.status.worker import CheckpointStatus, IdOwner, IdStatus, UploadStatus
 from dedupe_ids.extract import pack_id
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.ageing import Generation
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.checkpoint import make_checkpoint
@@ -26,13 +26,13 @@ class Desk:
         config: WorkerConfig,
         identity: Identity,
         store: IdStore,
-        board: Board,
+        worker_state: WorkerState,
         keeper: "SnapshotKeeper | None",
     ) -> None:
         self._config = config
         self._identity = identity
         self._store = store
-        self._board = board
+        self._worker_state = worker_state
         self._keeper = keeper
 
     def checkpoint(self) -> CheckpointStatus | None:
@@ -45,8 +45,8 @@ class Desk:
                 self._config.state, self._identity, self._store, datetime.now(UTC)
             )
         finally:  # the loop stood still for it
-            self._board.stage_seconds["checkpoint"] += time.perf_counter() - began
-        self._board.checkpoint = made or self._board.checkpoint
+            self._worker_state.stage_seconds["checkpoint"] += time.perf_counter() - began
+        self._worker_state.checkpoint = made or self._worker_state.checkpoint
         return made
 
     def snapshot(self, name: str) -> UploadStatus | None:

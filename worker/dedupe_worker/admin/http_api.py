@@ -28,7 +28,7 @@ from dedupe_kafka.errors import StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests, ReconcileRunning
 from dedupe_worker.snapshots.http_api import add_routes as add_snapshots
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 
 if TYPE_CHECKING:
     from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
@@ -45,7 +45,7 @@ def read_token(path: Path | None) -> str | None:
 
 
 def make_app(
-    board: Board,
+    worker_state: WorkerState,
     commands: CommandQueue,
     registry: CollectorRegistry,
     token: str | None,
@@ -55,10 +55,10 @@ def make_app(
 ) -> "falcon.App[falcon.Request, falcon.Response]":
     """The WSGI application."""
     app = falcon.App(middleware=[_Authenticate(token)])
-    app.add_route("/healthz", _Health(board))
-    app.add_route("/readyz", _Ready(board))
+    app.add_route("/healthz", _Health(worker_state))
+    app.add_route("/readyz", _Ready(worker_state))
     app.add_route("/metrics", _Metrics(registry))
-    app.add_route("/status", _Status(board))
+    app.add_route("/status", _Status(worker_state))
     app.add_route("/checkpoint", _Checkpoint(commands))
     app.add_route("/forget", _Forget(commands))
     app.add_route("/lookup", _Lookup(commands))
@@ -91,21 +91,21 @@ class _Authenticate:
 
 
 class _Health:
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
 
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        age = self._board.heartbeat_age_seconds
+        age = self._worker_state.heartbeat_age_seconds
         response.status = falcon.HTTP_200 if age < _HEALTHY_SECONDS else falcon.HTTP_503
         response.media = {"heartbeatAgeSeconds": round(age, 3)}
 
 
 class _Ready:
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
 
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        status = self._board.status()
+        status = self._worker_state.status()
         response.status = falcon.HTTP_200 if status.ready else falcon.HTTP_503
         response.media = status.model_dump(
             mode="json", by_alias=True, include={"ready", "phase", "reason", "message"}
@@ -123,12 +123,12 @@ class _Metrics:
 
 
 class _Status:
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
 
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
         response.content_type = falcon.MEDIA_JSON
-        response.text = self._board.status().model_dump_json(by_alias=True)
+        response.text = self._worker_state.status().model_dump_json(by_alias=True)
 
 
 class _Checkpoint:

@@ -1,4 +1,4 @@
-"""Prometheus metrics, read off the board when they are asked for: the loop keeps no second set of counters."""
+"""Prometheus metrics, read off the worker's state when they are asked for: the loop keeps no second set of counters."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dedupe_crds.status.worker import Phase, UploadPhase, WorkerStatus
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 
 _COUNTERS: Final = {
     "consumed": "Records read from the input.",
@@ -22,10 +22,10 @@ _COUNTERS: Final = {
 _LABELS: Final = ("stream", "partition")
 
 
-def make_registry(board: Board) -> CollectorRegistry:
+def make_registry(worker_state: WorkerState) -> CollectorRegistry:
     """A registry with the worker's metrics and the process's own."""
     registry = CollectorRegistry()
-    registry.register(_BoardCollector(board))
+    registry.register(_BoardCollector(worker_state))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
@@ -33,15 +33,15 @@ def make_registry(board: Board) -> CollectorRegistry:
 
 
 class _BoardCollector(Collector):
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._labels = (board.stream, str(board.partition))
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
+        self._labels = (worker_state.stream, str(worker_state.partition))
 
     def collect(self) -> Iterator[Metric]:
-        status = self._board.status()
+        status = self._worker_state.status()
         for field, help_text in _COUNTERS.items():
             yield self._counter(f"dedupe_records_{field}", help_text, getattr(status.counts, field))
-        tally = self._board.tally
+        tally = self._worker_state.tally
         yield self._counter(
             "dedupe_transactions_committed", "Transactions committed.", tally.transactions
         )
@@ -63,28 +63,28 @@ class _BoardCollector(Collector):
         stages = CounterMetricFamily(
             "dedupe_stage_seconds", "Time in each stage of the loop.", labels=(*_LABELS, "stage")
         )
-        for stage, seconds in sorted(self._board.stage_seconds.items()):
+        for stage, seconds in sorted(self._worker_state.stage_seconds.items()):
             stages.add_metric((*self._labels, stage), seconds)
         yield stages
         errors = CounterMetricFamily(
             "dedupe_errors", "Failures by reason.", labels=(*_LABELS, "reason")
         )
-        for reason, count in sorted(self._board.errors.items()):
+        for reason, count in sorted(self._worker_state.errors.items()):
             errors.add_metric((*self._labels, reason), count)
         yield errors
         phases = GaugeMetricFamily(
             "dedupe_phase", "1 for the phase the worker is in.", labels=(*_LABELS, "phase")
         )
         for phase in Phase:
-            phases.add_metric((*self._labels, phase.value), phase is self._board.phase)
+            phases.add_metric((*self._labels, phase.value), phase is self._worker_state.phase)
         yield phases
         problem = GaugeMetricFamily(
             "dedupe_problem",
             "1 for what keeps the worker from its work now.",
             labels=(*_LABELS, "reason"),
         )
-        if self._board.problem:
-            problem.add_metric((*self._labels, self._board.problem.reason), 1)
+        if self._worker_state.problem:
+            problem.add_metric((*self._labels, self._worker_state.problem.reason), 1)
         yield problem
 
     def _gauges(self, status: WorkerStatus) -> Iterator[Metric]:
@@ -107,7 +107,7 @@ class _BoardCollector(Collector):
         yield self._gauge(
             "dedupe_heartbeat_age_seconds",
             "Since the loop went round.",
-            self._board.heartbeat_age_seconds,
+            self._worker_state.heartbeat_age_seconds,
         )
         yield self._gauge("dedupe_input_offset", "Next offset to read.", status.input.next_offset)
         if status.input.lag_messages is not None:

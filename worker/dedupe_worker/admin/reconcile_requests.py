@@ -10,7 +10,7 @@ from threading import Lock
 from pydantic import ValidationError
 
 from dedupe_crds.status.worker import ComparisonStatus
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import write_atomically
 
 
@@ -21,35 +21,35 @@ class ReconcileRunning(Exception):
 class ReconcileRequests:
     """HTTP threads `ask`; the session's thread looks for what is `waiting` and answers it.
 
-    The board shows the last request from the beginning to after its end.
+    The worker's state shows the last request from the beginning to after its end.
     """
 
-    def __init__(self, board: Board, answer: Path) -> None:
-        self._board = board
+    def __init__(self, worker_state: WorkerState, answer: Path) -> None:
+        self._worker_state = worker_state
         self._answer = answer
         self._lock = Lock()
-        board.comparison = _read(answer)
+        worker_state.comparison = _read(answer)
 
     def ask(self, request: str, *, full: bool) -> ComparisonStatus:
         """Take a request in; one that is known already is answered with how it stands. Raises ReconcileRunning."""
         with self._lock:
-            last = self._board.comparison
+            last = self._worker_state.comparison
             if last is not None and last.request == request:
                 return last
             if last is not None and not last.done:
                 raise ReconcileRunning(last.request)
-            self._board.comparison = asked = ComparisonStatus(request=request, full=full)
+            self._worker_state.comparison = asked = ComparisonStatus(request=request, full=full)
             return asked
 
     @property
     def waiting(self) -> ComparisonStatus | None:
         """The request that is to be done, or being done."""
-        last = self._board.comparison
+        last = self._worker_state.comparison
         return None if last is None or last.done else last
 
     def show(self, status: ComparisonStatus) -> None:
         """Tell how far the waiting request is."""
-        self._board.comparison = status
+        self._worker_state.comparison = status
 
     def answer(self, status: ComparisonStatus) -> None:
         """The waiting request is done. Raises DiskFull if that can't be kept; it is done nevertheless."""
@@ -57,7 +57,7 @@ class ReconcileRequests:
         try:
             write_atomically(self._answer, status.model_dump_json(by_alias=True, indent=2) + "\n")
         finally:
-            self._board.comparison = status
+            self._worker_state.comparison = status
 
 
 def _read(path: Path) -> ComparisonStatus | None:

@@ -20,17 +20,17 @@ from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_ids.batch import Header, Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_worker.dedup.policy import Policy, late_before
-from dedupe_worker.dedup.redelivery import InDoubt
+from dedupe_worker.dedup.redelivery import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import timestamps
 from dedupe_worker.kafka.producer import Routed
 from dedupe_worker.values import (
     OWNER_BYTES,
     Offsets,
-    Owners,
     Times,
+    Values,
     came_after,
-    contradict,
+    contents_differ,
     decode_owner,
     encode_owners,
     timestamp_of,
@@ -54,7 +54,7 @@ class Identified:
 
     rows: Rows
     packed: bytes
-    values: Owners
+    values: Values
     offsets: Offsets
     times: Times
 
@@ -80,7 +80,7 @@ def make_verdict(
     policy: Policy,
     records: Sequence[Message],
     rows: Rows,
-    values: Owners,
+    values: Values,
     repeats: dict[int, bytes],
     *,
     redelivered: Sequence[int] = (),
@@ -113,7 +113,7 @@ def make_verdict(
             continue
         duplicates += 1
         passed[row] = not enforced
-        conflict = policy.conflicts_topic is not None and contradict(own, original)
+        conflict = policy.conflicts_topic is not None and contents_differ(own, original)
         conflicts += conflict
         topic = policy.conflicts_topic if conflict else policy.duplicates_topic
         if enforced and topic:
@@ -146,14 +146,14 @@ class Classifier:
         partition: int,
         window: Window,
         extract: Extractor,
-        in_doubt: InDoubt | None = None,
+        uncommitted: UncommittedIds | None = None,
     ) -> None:
         self._policy = policy
         self._partition = partition
         self._window = window
         self._extract = extract
         self._layout = policy.layout
-        self._in_doubt = in_doubt or InDoubt()
+        self._uncommitted = uncommitted or UncommittedIds()
 
     def identify(self, records: list[Message]) -> Identified:
         """Take the ids of a batch."""
@@ -176,7 +176,7 @@ class Classifier:
             repeats = self._window.admit(batch.packed, batch.values)
         if any_late:
             late[list(repeats)] = False  # a record whose id is remembered can be decided on
-        redelivered = self._in_doubt.take(batch.packed, [*repeats], int(batch.offsets[0]))
+        redelivered = self._uncommitted.take(batch.packed, [*repeats], int(batch.offsets[0]))
         for at in redelivered:
             del repeats[at]
         return make_verdict(

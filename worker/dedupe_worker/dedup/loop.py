@@ -24,9 +24,9 @@ from dedupe_worker.clock import Clock
 from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
-from dedupe_worker.kafka.producer import Note, Routed, Span
+from dedupe_worker.kafka.producer import OffsetRange, Routed, SideRecord
 from dedupe_worker.side_topics.writers import ChunkLog
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 
 _LONGEST_TRANSACTION_SECONDS: Final = 1.0
 
@@ -39,8 +39,8 @@ class Output(Protocol):
     def begin(self) -> None: ...  # noqa: D102
     def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
     def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
-    def note(self, notes: Sequence[Note]) -> None: ...  # noqa: D102
-    def settle(self) -> Span | None: ...  # noqa: D102
+    def produce_side_records(self, records: Sequence[SideRecord]) -> None: ...  # noqa: D102
+    def flush(self) -> OffsetRange | None: ...  # noqa: D102
     def commit(self, next_offset: int, source: Source) -> None: ...  # noqa: D102
     def abort(self) -> None: ...  # noqa: D102
 
@@ -83,7 +83,7 @@ class Loop:
         window: Window,
         classifier: Classifier,
         logs: Sequence[ChunkLog],
-        board: Board,
+        worker_state: WorkerState,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -92,7 +92,7 @@ class Loop:
         self._window = window
         self._classifier = classifier
         self._logs = logs
-        self._board = board
+        self._worker_state = worker_state
         # Bound once: each batch reads the time several times.
         self._monotonic, self._time_ms = clock.monotonic, clock.time_ms
         self._open: _Transaction | None = None
@@ -108,13 +108,13 @@ class Loop:
         self._last_read = self._monotonic()
         try:
             if batch.records:
-                self._board.calm()
-                self._pass_on(batch)
+                self._worker_state.clear_client_error()
+                self._process(batch)
             if self._open and self._is_due(self._open, batch):
                 self.commit()
         except RecordRefused as error:
-            raise self._located(error) from error
-        self._show(batch)
+            raise self._with_location(error) from error
+        self._update_status(batch)
 
     @property
     def in_transaction(self) -> bool:
@@ -127,14 +127,14 @@ class Loop:
         if transaction is None:
             return
         if self._logs:
-            with self._stage("note"):
-                self._note(transaction)
+            with self._stage("side_topics"):
+                self._write_side_records(transaction)
         with self._stage("commit"):
             self._output.commit(transaction.next_offset, self._reader)
         # From here on the records are out, whatever becomes of the store.
         self._open = None
-        self._board.recover()
-        tally = self._board.tally
+        self._worker_state.clear_failure()
+        tally = self._worker_state.tally
         tally.transactions += 1
         tally.produced += transaction.passed
         now_ms = self._time_ms()
@@ -151,7 +151,7 @@ class Loop:
         """Give the open transaction up, if there is one."""
         if self._open:
             self._open = None
-            self._board.tally.aborted_transactions += 1
+            self._worker_state.tally.aborted_transactions += 1
             self._window.abort()
             self._clear_logs()
             self._output.abort()
@@ -168,7 +168,7 @@ class Loop:
             or self._monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
         )
 
-    def _pass_on(self, batch: Batch) -> None:
+    def _process(self, batch: Batch) -> None:
         records = batch.records
         if self._open is None:
             self._output.begin()
@@ -194,7 +194,7 @@ class Loop:
         self._count(verdict, records, len(identified.rows))
 
     def _count(self, verdict: Verdict, records: Sequence[Message], with_id: int) -> None:
-        tally = self._board.tally
+        tally = self._worker_state.tally
         tally.consumed += len(records)
         tally.without_id += len(records) - with_id
         tally.duplicates += verdict.duplicates
@@ -202,19 +202,19 @@ class Loop:
         tally.conflicts += verdict.conflicts
         tally.late += verdict.late
 
-    def _note(self, transaction: _Transaction) -> None:
+    def _write_side_records(self, transaction: _Transaction) -> None:
         """Write what is to be known of the chunk, which takes the offsets of its records."""
-        span = self._output.settle() if transaction.passed else None
-        if span is not None:
+        written = self._output.flush() if transaction.passed else None
+        if written is not None:
             for log in self._logs:
-                self._output.note(log.notes(span))
+                self._output.produce_side_records(log.notes(written))
         self._clear_logs()
 
     def _clear_logs(self) -> None:
         for log in self._logs:
             log.clear()
 
-    def _located(self, error: RecordRefused) -> RecordRefused:
+    def _with_location(self, error: RecordRefused) -> RecordRefused:
         """The same with where to look: Kafka does not say which record it was."""
         if self._open is None or self._open.next_offset == 0:
             return error
@@ -224,19 +224,19 @@ class Loop:
             f"{error}; it is at {where} of {self._config.input_topic}/{self._config.partition}"
         )
 
-    def _show(self, batch: Batch) -> None:
-        self._board.beat()
+    def _update_status(self, batch: Batch) -> None:
+        self._worker_state.heartbeat()
         if self._open:
             return  # what is read and not committed may be read again
         end = self._reader.end_offset()
-        self._board.input = self._board.input.model_copy(
+        self._worker_state.input = self._worker_state.input.model_copy(
             update={
                 "next_offset": batch.next_offset,
                 "end_offset": end,
                 "lag_messages": None if end is None else max(0, end - batch.next_offset),
             }
         )
-        self._board.output = self._board.output.model_copy(
+        self._worker_state.output = self._worker_state.output.model_copy(
             update={"position": self._output.position}
         )
 
@@ -246,4 +246,4 @@ class Loop:
         try:
             yield
         finally:
-            self._board.stage_seconds[name] += self._monotonic() - began
+            self._worker_state.stage_seconds[name] += self._monotonic() - began

@@ -16,34 +16,34 @@ import structlog
 from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_worker.kafka.consumer import Committed, PartitionReader, read_output
 
-MOST: Final = 1_000_000
+MAX_OFFSETS: Final = 1_000_000
 """Output offsets that are looked at: far above any transaction, and what they take in memory is bounded."""
 
 log = structlog.get_logger()
 
 
-def note_of(output_topic_id: str, position: int) -> str:
+def encode_metadata(output_topic_id: str, position: int) -> str:
     """What stands with a committed offset.
 
-    >>> note_of("Ab1", 7)
+    >>> encode_metadata("Ab1", 7)
     'Ab1:7'
     """
     return f"{output_topic_id}:{position}"
 
 
-def noted_position(committed: Committed | None, offset: int, output_topic_id: str) -> int | None:
+def recorded_position(committed: Committed | None, offset: int, output_topic_id: str) -> int | None:
     """The output position that goes with an input offset; None if that is not the committed one, or has no such note.
 
-    >>> noted_position(Committed(5, "Ab1:7"), 5, "Ab1"), noted_position(Committed(5, "Ab1:7"), 5, "Cd2")
+    >>> recorded_position(Committed(5, "Ab1:7"), 5, "Ab1"), recorded_position(Committed(5, "Ab1:7"), 5, "Cd2")
     (7, None)
     """
     if committed is None or committed.offset != offset:
         return None
-    topic_id, _, position = (committed.note or "").rpartition(":")
+    topic_id, _, position = (committed.metadata or "").rpartition(":")
     return int(position) if topic_id == output_topic_id and position.isdecimal() else None
 
 
-class InDoubt:
+class UncommittedIds:
     """The ids of what is in doubt, each as often as the output has it. Input from `end` on was never read before."""
 
     def __init__(self, ids: Iterable[bytes] = (), *, end: int = 0) -> None:
@@ -66,7 +66,7 @@ class InDoubt:
         return True
 
 
-def ids_between(
+def read_ids(
     open_reader: Callable[[], PartitionReader],
     extract: Extractor,
     *,
@@ -77,7 +77,7 @@ def ids_between(
     """The ids in the output's [start, end); none if no start is known, or of a range that is too long."""
     if start is None or start >= end:
         return
-    if end - start > MOST:
+    if end - start > MAX_OFFSETS:
         log.warning("others write to the output topic", offsets=end - start)
         return
     with closing(open_reader()) as reader:

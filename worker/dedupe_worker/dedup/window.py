@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids
-from dedupe_worker.values import OWNER, Owners
+from dedupe_worker.values import OWNER, Values
 
 _ID: Final = np.dtype(f"V{ID_BYTES}")
 
@@ -42,7 +42,7 @@ class _Admitted:
     """What one batch has added: `ids` and `owners` in any order, `hashes` those of `ids`, ascending."""
 
     ids: NDArray[np.void]
-    owners: Owners
+    owners: Values
     hashes: Hashes
 
     def owners_of(self, hashes: Hashes) -> Known:
@@ -70,7 +70,7 @@ class Window:
         self._values = values
         self._open: list[_Admitted] = []
 
-    def admit(self, packed: bytes, owners: Owners | Sequence[bytes]) -> dict[int, bytes]:
+    def admit(self, packed: bytes, owners: Values | Sequence[bytes]) -> dict[int, bytes]:
         """Take in a batch of ids (16 bytes each, joined) with their owners, in order.
 
         Returns the rows that repeat an id, with the owner of what each repeats; the others are new and
@@ -136,7 +136,7 @@ class Window:
         self._open.clear()
 
     def _repeats(
-        self, ids: NDArray[np.void], owners: Owners, rows: NDArray[np.intp], hashes: Hashes
+        self, ids: NDArray[np.void], owners: Values, rows: NDArray[np.intp], hashes: Hashes
     ) -> dict[int, bytes]:
         """Of `rows`, ordered by their `hashes`, those that repeat an id, with the owner of what each repeats."""
         known = self._known(ids[rows], hashes)

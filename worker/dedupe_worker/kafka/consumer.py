@@ -54,7 +54,7 @@ class Committed:
     """An input offset, and the note that stands with it, if any."""
 
     offset: int
-    note: str | None
+    metadata: str | None
 
 
 def timestamps(records: Sequence[Message]) -> Times:
@@ -145,9 +145,9 @@ class PartitionReader:
                 f"{end}; connecting anew"
             )
 
-    def commit(self, next_offset: int, note: str) -> None:
+    def commit(self, next_offset: int, metadata: str) -> None:
         """Commit for the group that it has read up to `next_offset`, without a transaction; `note` stands with it."""
-        where = TopicPartition(self.topic, self._partition, next_offset, note)
+        where = TopicPartition(self.topic, self._partition, next_offset, metadata)
         try:
             done = self._consumer.commit(offsets=[where], asynchronous=False)
         except KafkaException as error:
@@ -212,7 +212,7 @@ class Source(Reader, Protocol):
     def topic(self) -> str: ...  # noqa: D102
     def end_offset(self) -> int | None: ...  # noqa: D102
     def group_metadata(self) -> object: ...  # noqa: D102
-    def commit(self, next_offset: int, note: str) -> None: ...  # noqa: D102
+    def commit(self, next_offset: int, metadata: str) -> None: ...  # noqa: D102
 
 
 def read_output(

@@ -22,7 +22,7 @@ _ACKNOWLEDGED_SECONDS: Final = 60.0
 _SLICE_SECONDS: Final = 1.0
 
 
-class AcknowledgedOutput(PartitionOutput):
+class NonTransactionalOutput(PartitionOutput):
     """`commit` returns when all in-sync replicas have every record and the input offset is committed."""
 
     def __init__(self, config: dict[str, Any], topic: str, partition: int, clock: Clock) -> None:
@@ -45,11 +45,11 @@ class AcknowledgedOutput(PartitionOutput):
                     f"{_ACKNOWLEDGED_SECONDS:.0f} s"
                 )
         self._check()
-        self.mark(next_offset, source)
+        self.record_start(next_offset, source)
 
-    def mark(self, next_offset: int, source: Source) -> None:
+    def record_start(self, next_offset: int, source: Source) -> None:
         """Commit an input offset, with a note of how far the output is of input before it."""
-        source.commit(next_offset, self._note_of(self._position))
+        source.commit(next_offset, self._metadata_of(self._position))
 
     def abort(self) -> None:
         """Send nothing more of what was begun; what has been sent stays."""

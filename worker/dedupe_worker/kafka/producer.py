@@ -18,14 +18,14 @@ _CALL_SECONDS: Final = 60.0
 _INIT_SECONDS: Final = 30.0
 _INIT_SLICE_SECONDS: Final = 3.0
 _COMMIT_SLICE_SECONDS: Final = 1.0
-_SETTLE_SECONDS: Final = 5.0
+_FLUSH_SECONDS: Final = 5.0
 _ABORT_SECONDS: Final = 5.0
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OffsetRange:
     """The output offsets of a transaction's records: `first` up to before `end`, without gaps."""
 
     first: int
@@ -33,7 +33,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class SideRecord:
     """A record of the worker's own in a topic beside the output; the timestamp 0 is the time of sending."""
 
     topic: str
@@ -64,7 +64,7 @@ class PartitionOutput(ABC):
         self._topic = topic
         self._partition = partition
         self._position = 0
-        self._note_of: Callable[[int], str] = str
+        self._metadata_of: Callable[[int], str] = str
         self._first: int | None = None
         self._produced = 0
 
@@ -77,12 +77,12 @@ class PartitionOutput(ABC):
     def fence(self, stop: Event) -> None:
         """Take over the partition, as far as the broker can do that. Raises StreamError."""
 
-    def resume(self, position: int, note: Callable[[int], str]) -> None:
+    def resume(self, position: int, metadata: Callable[[int], str]) -> None:
         """Go on at an output offset; `note` makes of one what stands with a committed input offset."""
         self._position = position
-        self._note_of = note
+        self._metadata_of = metadata
 
-    def mark(self, next_offset: int, source: Source) -> None:  # noqa: B027 (nothing, where a crash leaves nothing in doubt)
+    def record_start(self, next_offset: int, source: Source) -> None:  # noqa: B027 (nothing, where a crash leaves nothing in doubt)
         """Put on record where this begins, if the input offset on record does not say."""
 
     def begin(self) -> None:
@@ -137,23 +137,27 @@ class PartitionOutput(ABC):
         for one in routed:
             self._send(one.topic, one.record, None, one.headers)
 
-    def note(self, notes: Sequence[Note]) -> None:
+    def produce_side_records(self, records: Sequence[SideRecord]) -> None:
         """Send records of the worker's own."""
-        for one in notes:
+        for record in records:
             self._enqueue(
-                one.topic, one.value, one.key, self._partition, timestamp=one.timestamp_ms
+                record.topic,
+                record.value,
+                record.key,
+                self._partition,
+                timestamp=record.timestamp_ms,
             )
 
-    def settle(self) -> Span | None:
+    def flush(self) -> OffsetRange | None:
         """Wait until the broker has every record; returns the offsets of those of the output.
 
         None if there are none, if others have written between them, or after some seconds: what holds them up, such
         as a record that is refused, only the commit will say.
         """
-        if self._producer.flush(_SETTLE_SECONDS) or self._first is None:
+        if self._producer.flush(_FLUSH_SECONDS) or self._first is None:
             return None
-        span = Span(self._first, self._position)
-        return span if span.end - span.first == self._produced else None
+        written = OffsetRange(self._first, self._position)
+        return written if written.end - written.first == self._produced else None
 
     def _send(
         self,

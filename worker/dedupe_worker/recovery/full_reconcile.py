@@ -45,7 +45,7 @@ OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class GenerationRange:
     """Where the output records of a generation's ids begin: at `begin` or later. `bootstrapped`: its ids came from
     elsewhere (`dedupe bootstrap`), and the output topic says nothing of them."""
 
@@ -54,20 +54,20 @@ class Span:
     bootstrapped: bool
 
 
-def plan_spans(positions: Sequence[tuple[str, int | None]]) -> list[Span]:
-    """The spans of generations, oldest first, from the output position that each is complete up to.
+def plan_ranges(positions: Sequence[tuple[str, int | None]]) -> list[GenerationRange]:
+    """The ranges of generations, oldest first, from the output position that each is complete up to.
 
     A generation holds what was passed on after its predecessor was sealed. Where there is none, or it is gone, 0 is
     certain not to be too late.
     """
-    spans: list[Span] = []
+    ranges: list[GenerationRange] = []
     begin = 0
     for name, position in positions:
         bootstrapped = name.startswith("b")
-        spans.append(Span(name, begin, bootstrapped))
+        ranges.append(GenerationRange(name, begin, bootstrapped))
         if position is not None and not bootstrapped:
             begin = position
-    return spans
+    return ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,18 @@ class Difference:
     first_known: int | None
 
 
-def differ(output: Entries, stored: Sequence[Ids], spans: Sequence[Span]) -> Difference:
+def find_difference(
+    output: Entries, stored: Sequence[Ids], ranges: Sequence[GenerationRange]
+) -> Difference:
     """Compare one range. `output` and each generation's ids are sorted, and have no id twice."""
     ids = np.ascontiguousarray(output["id"])
     known = np.zeros(len(ids), np.bool_)
     ordinary = known.copy()
     surplus: list[Ids] = []
-    for of_generation, span in zip(stored, spans, strict=True):
+    for of_generation, generation in zip(stored, ranges, strict=True):
         rows, found = find(ids, of_generation)
         known[rows[found]] = True
-        if span.bootstrapped:
+        if generation.bootstrapped:
             surplus.append(of_generation[:0])
             continue
         ordinary[rows[found]] = True
@@ -101,11 +103,13 @@ def differ(output: Entries, stored: Sequence[Ids], spans: Sequence[Span]) -> Dif
     return Difference(output[~known], surplus, int(positions.min()) if len(positions) else None)
 
 
-def home(spans: Sequence[Span], positions: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The generation (its number in `spans`) in which an id belongs whose record is at each position: the last one
-    that begins there or before, so that what `Span` says stays true."""
-    ordinary = [number for number, span in enumerate(spans) if not span.bootstrapped]
-    begins = np.array([spans[number].begin for number in ordinary], np.int64)
+def find_generation(
+    ranges: Sequence[GenerationRange], positions: NDArray[np.int64]
+) -> NDArray[np.intp]:
+    """The generation (its number in `ranges`) in which an id belongs whose record is at each position: the last one
+    that begins there or before, so that what `GenerationRange` says stays true."""
+    ordinary = [number for number, generation in enumerate(ranges) if not generation.bootstrapped]
+    begins = np.array([ranges[number].begin for number in ordinary], np.int64)
     place = np.searchsorted(begins, positions, "right") - 1
     homes: NDArray[np.intp] = np.array(ordinary, np.intp)[np.maximum(place, 0)]
     return homes
@@ -122,7 +126,7 @@ class Outcome:
     unverifiable: int = 0
 
 
-def compare(
+def run_full_reconcile(
     reader: Reader,
     store: IdStore,
     extract: Extractor,
@@ -140,23 +144,23 @@ def compare(
 
     Raises DiskFull or StoreFailed when there is no room for the files, and what a reader and a store raise.
     """
-    remove_comparison(directory)
+    remove_work_files(directory)
     try:
         with store_errors(f"making {directory}"):
             directory.mkdir(exist_ok=True)
-        return _Comparison(store, directory, output, stop, on_progress, clock=clock).run(
+        return _FullReconcile(store, directory, output, stop, on_progress, clock=clock).run(
             reader, extract
         )
     finally:
-        remove_comparison(directory)
+        remove_work_files(directory)
 
 
-def remove_comparison(directory: Path) -> None:
+def remove_work_files(directory: Path) -> None:
     """Clear away the files of a comparison: the last one's, too, if a crash has left any."""
     shutil.rmtree(directory, ignore_errors=True)
 
 
-class _Comparison:
+class _FullReconcile:
     def __init__(
         self,
         store: IdStore,
@@ -174,7 +178,7 @@ class _Comparison:
         self._on_progress = on_progress
         self._monotonic = clock.monotonic
         self._began = clock.monotonic()
-        self._spans = plan_spans(store.positions())
+        self._ranges = plan_ranges(store.positions())
         self._outcome = Outcome()
 
     def run(self, reader: Reader, extract: Extractor) -> Outcome | None:
@@ -216,17 +220,21 @@ class _Comparison:
     ) -> tuple[EntryFile, list[EntryFile], int]:
         """What is missing, what is surplus by generation, and where the first known record is (0 if none is known)."""
         missing = EntryFile(self._directory / "missing")
-        surplus = [EntryFile(self._directory / f"surplus-{span.name}") for span in self._spans]
+        surplus = [
+            EntryFile(self._directory / f"surplus-{generation.name}") for generation in self._ranges
+        ]
         first_known: int | None = None
         piece = max(1, _PIECE_ENTRIES // max(1, len(runs)))
         sources = [run.pieces(piece) for run in runs]
-        sources += [map(make_entries, self._store.ids(span.name)) for span in self._spans]
+        sources += [
+            map(make_entries, self._store.ids(generation.name)) for generation in self._ranges
+        ]
         for parts in side_by_side(sources):
             if self._stop.is_set():
                 break
             output = sort_entries(np.concatenate([*parts[: len(runs)], parts[0][:0]]))
             stored = [np.ascontiguousarray(part["id"]) for part in parts[len(runs) :]]
-            found = differ(output, stored, self._spans)
+            found = find_difference(output, stored, self._ranges)
             missing.append(found.missing)
             for file, ids in zip(surplus, found.surplus, strict=True):
                 file.append(make_entries(ids.tobytes()))
@@ -236,16 +244,16 @@ class _Comparison:
 
     def _add(self, missing: EntryFile, first_known: int) -> None:
         """Give each missing id to the generation it belongs in, but those that the window has given up."""
-        oldest = next(span.name for span in self._spans if not span.bootstrapped)
+        oldest = next(generation.name for generation in self._ranges if not generation.bootstrapped)
         kept_from = 0 if oldest == _FIRST_GENERATION else first_known
         for entries in missing.pieces(self._store.bounds.largest_write_records):
             if self._stop.is_set():
                 return
             kept = entries[entries["position"] >= kept_from]
-            homes = home(self._spans, kept["position"])
+            homes = find_generation(self._ranges, kept["position"])
             for number in np.unique(homes).tolist():
                 self._store.amend(
-                    self._spans[number].name, added=id_bytes(kept["id"][homes == number])
+                    self._ranges[number].name, added=id_bytes(kept["id"][homes == number])
                 )
             self._outcome = replace(
                 self._outcome,
@@ -256,8 +264,8 @@ class _Comparison:
 
     def _remove(self, surplus: Sequence[EntryFile]) -> None:
         """Remove what no record has, where the output still holds every record that a generation came from."""
-        for span, file in zip(self._spans, surplus, strict=True):
-            if self._output.low > span.begin:
+        for generation, file in zip(self._ranges, surplus, strict=True):
+            if self._output.low > generation.begin:
                 self._outcome = replace(
                     self._outcome, unverifiable=self._outcome.unverifiable + file.count
                 )
@@ -265,7 +273,7 @@ class _Comparison:
             for entries in file.pieces(self._store.bounds.largest_write_records):
                 if self._stop.is_set():
                     return
-                self._store.amend(span.name, removed=id_bytes(entries["id"]))
+                self._store.amend(generation.name, removed=id_bytes(entries["id"]))
                 self._outcome = replace(self._outcome, removed=self._outcome.removed + len(entries))
                 self._show(0)
 

@@ -7,19 +7,19 @@ import structlog
 
 from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_ids.extract import Extractor
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import DiskFull, StoreFailed
 from dedupe_worker.kafka.admin import Topics
-from dedupe_worker.recovery.full_reconcile import Outcome, compare
-from dedupe_worker.status import Progress, show_reconcile
+from dedupe_worker.recovery.full_reconcile import Outcome, run_full_reconcile
+from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
 
 log = structlog.get_logger()
 
 
-def answer(  # noqa: PLR0917 (what the session has, each once)
+def run_requested(  # noqa: PLR0917 (what the session has, each once)
     asked: ComparisonStatus,
-    parts: Parts,
+    factory: ComponentFactory,
     topics: Topics,
     store: IdStore,
     extract: Extractor,
@@ -29,46 +29,46 @@ def answer(  # noqa: PLR0917 (what the session has, each once)
 
     What the comparison itself fails on is the answer. Raises what else ends a session: the next one tries again.
     """
-    board = parts.board
+    worker_state = factory.worker_state
     if not asked.full:
-        found = {"records": board.reconcile.records if board.reconcile else 0}
+        found = {"records": worker_state.reconcile.records if worker_state.reconcile else 0}
     else:
         try:
-            outcome = _compare(asked, parts, topics, store, extract, stop)
+            outcome = _run_full(asked, factory, topics, store, extract, stop)
         except (DiskFull, StoreFailed) as error:
-            # The stream need not stand still because there is no room to compare it.
-            board.errors[error.reason] += 1
+            # The stream need not stand still because there is no room to run_full_reconcile it.
+            worker_state.errors[error.reason] += 1
             log.error("full reconcile failed", reason=error.reason, error=str(error))
-            parts.requests.answer(asked.model_copy(update={"error": f"{error.reason}: {error}"}))
+            factory.requests.answer(asked.model_copy(update={"error": f"{error.reason}: {error}"}))
             return
         if outcome is None:
             return
         found = asdict(outcome)
-    parts.requests.answer(asked.model_copy(update=found))
+    factory.requests.answer(asked.model_copy(update=found))
     log.info("requested reconcile done", request=asked.request, full=asked.full, **found)
 
 
-def _compare(  # noqa: PLR0917 (as above)
+def _run_full(  # noqa: PLR0917 (as above)
     asked: ComparisonStatus,
-    parts: Parts,
+    factory: ComponentFactory,
     topics: Topics,
     store: IdStore,
     extract: Extractor,
     stop: Event,
 ) -> Outcome | None:
-    config = parts.config
+    config = factory.config
     topic = config.stream.spec.output.topic
     output = topics.offsets(topic, config.partition)
     log.info("full reconcile starts", request=asked.request, start=output.low, end=output.end)
 
     def show(progress: Progress) -> None:
-        show_reconcile(parts.board, "Full", progress)
-        parts.requests.show(asked.model_copy(update={"records": progress.records}))
+        show_progress(factory.worker_state, "Full", progress)
+        factory.requests.show(asked.model_copy(update={"records": progress.records}))
 
-    reader = parts.reader(topic)
+    reader = factory.make_reader(topic)
     try:
         reader.seek(output.low)
-        return compare(
+        return run_full_reconcile(
             reader,
             store,
             extract,
@@ -76,7 +76,7 @@ def _compare(  # noqa: PLR0917 (as above)
             output=output,
             stop=stop,
             on_progress=show,
-            clock=parts.clock,
+            clock=factory.clock,
         )
     finally:
         reader.close()

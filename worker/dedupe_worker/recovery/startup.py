@@ -21,15 +21,15 @@ from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.side_topics import notes_owners, owners_topic
 from dedupe_worker.bootstrap.progress import began_with_past_ids
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.kafka.admin import Range, Topic, Topics
 from dedupe_worker.kafka.consumer import Committed, PartitionReader
-from dedupe_worker.recovery.full_reconcile import remove_comparison
+from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.tail import CatchUpPlan, Trust, catch_up, plan_catch_up, plan_start
 from dedupe_worker.side_topics.owner_log import EARLIER, Notes, Recall
-from dedupe_worker.status import Progress, show_reconcile
+from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.checkpoint import remove_unfinished
 from dedupe_worker.store.fallback import fall_back, remove_copy
@@ -78,12 +78,12 @@ class InputStart:
 class Startup:
     """Open and catch up the store of one partition, once in each session."""
 
-    def __init__(self, parts: Parts, extract: Extractor, stop: Event) -> None:
-        self._parts = parts
-        self._config = parts.config
-        self._board = parts.board
-        self._clock = parts.clock
-        self._layout = parts.policy.layout
+    def __init__(self, factory: ComponentFactory, extract: Extractor, stop: Event) -> None:
+        self._factory = factory
+        self._config = factory.config
+        self._worker_state = factory.worker_state
+        self._clock = factory.clock
+        self._layout = factory.policy.layout
         self._extract = extract
         self._stop = stop
 
@@ -98,7 +98,7 @@ class Startup:
         output_range = topics.offsets(output_topic.name, self._config.partition)
         oldest = self._clock.now() - window.max_age
         window_start = topics.offset_at(output_topic.name, self._config.partition, oldest)
-        remove_comparison(state.comparison)
+        remove_work_files(state.comparison)
         store, trust = None, Trust.WHOLE
         if recorded is not None:
             remove_unfinished(state)
@@ -122,19 +122,19 @@ class Startup:
             store = None
         if recorded != partition.identity:
             state.record(partition.identity)
-        return OpenedStore(store or self._parts.store(), plan)
+        return OpenedStore(store or self._factory.make_store(), plan)
 
     def _open_trusted(self, identity: Identity, output: Range) -> tuple[IdStore | None, Trust]:
         """Open the store, or its newest checkpoint if the store is damaged; None if both are."""
         try:
-            return self._parts.store(), Trust.WHOLE
+            return self._factory.make_store(), Trust.WHOLE
         except StoreCorrupt as error:
-            self._board.errors[error.reason] += 1
+            self._worker_state.errors[error.reason] += 1
             log.error("store is corrupt", error=str(error))
         if not fall_back(self._config.state, identity, output):
             return None, Trust.NONE
         try:
-            return self._parts.store(), Trust.CHECKPOINT
+            return self._factory.make_store(), Trust.CHECKPOINT
         except StoreCorrupt as error:
             log.error("checkpoint is corrupt", error=str(error))
             return None, Trust.NONE
@@ -152,7 +152,7 @@ class Startup:
             available=available,
         )
         if start.expired:
-            self._board.tally.expired_offsets += start.expired
+            self._worker_state.tally.expired_offsets += start.expired
             log.error("input records expired before they were read", offsets=start.expired)
         return InputStart(start.offset, committed, available.end)
 
@@ -172,9 +172,9 @@ class Startup:
         """
         output = partition.output_topic.name
         end = partition.topics.offsets(output, self._config.partition).end
-        self._board.enter(Phase.RECONCILING)
+        self._worker_state.set_phase(Phase.RECONCILING)
         if plan.rebuild and plan.reason not in {"NewStore", "StoreCorrupt"}:
-            self._board.errors[plan.reason] += 1
+            self._worker_state.errors[plan.reason] += 1
         log.info(
             "catching up",
             reason=plan.reason,
@@ -199,9 +199,9 @@ class Startup:
         else:
             if plan.rebuild and plan.start > 0:
                 window.store.mark_forgotten(now_ms)
-            show_reconcile(self._board, plan.reason, Progress(0, 0, 0.0))
-        if self._board.reconcile:
-            log.info("caught up", **self._board.reconcile.model_dump())
+            show_progress(self._worker_state, plan.reason, Progress(0, 0, 0.0))
+        if self._worker_state.reconcile:
+            log.info("caught up", **self._worker_state.reconcile.model_dump())
         return end
 
     def _read_tail(
@@ -213,7 +213,9 @@ class Startup:
         end: int,
     ) -> None:
         with ExitStack() as readers:
-            reader = readers.enter_context(closing(self._parts.reader(partition.output_topic.name)))
+            reader = readers.enter_context(
+                closing(self._factory.make_reader(partition.output_topic.name))
+            )
             reader.seek(plan.start)
             catch_up(
                 reader,
@@ -226,7 +228,7 @@ class Startup:
                 input_offset=input_offset,
                 stop=self._stop,
                 clock=self._clock,
-                on_progress=partial(show_reconcile, self._board, plan.reason),
+                on_progress=partial(show_progress, self._worker_state, plan.reason),
             )
 
     def _recall(
@@ -241,7 +243,7 @@ class Startup:
             if stamp and not plan.rebuild:
                 since = datetime.fromtimestamp(stamp.last_seen_ms / 1000, UTC) - EARLIER
                 start = partition.topics.offset_at(topic, number, since)
-            reader = readers.enter_context(closing(self._parts.reader(topic)))
+            reader = readers.enter_context(closing(self._factory.make_reader(topic)))
             reader.seek(there.end if start is None else start)
             rewind = None if start == there.low else partial(reader.seek, there.low)
             notes = Notes(reader, there.end, partition.output_topic.id, rewind=rewind)

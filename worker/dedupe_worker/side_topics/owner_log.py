@@ -21,9 +21,9 @@ from dedupe_worker.values import (
     OWNER,
     UNKNOWN_OWNER,
     Offsets,
-    Owners,
     Times,
     ValueLayout,
+    Values,
     encode_owners,
     unknown_owners,
 )
@@ -102,7 +102,7 @@ class Recall:
         self._partition = partition
         self._notes = notes
 
-    def values(self, records: Sequence[Message], rows: Rows, times: Times) -> Owners:
+    def values(self, records: Sequence[Message], rows: Rows, times: Times) -> Values:
         """The values of `rows` (n,) of a batch of output records with these timestamps: shape (n,)."""
         if self._notes is None:
             owners = unknown_owners(len(rows))

@@ -18,7 +18,7 @@ from dedupe_filters.builder import Collector
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
 from dedupe_kafka.side_topics import filters_topic, notes_owners, owners_topic
-from dedupe_worker.kafka.producer import Note, Span
+from dedupe_worker.kafka.producer import OffsetRange, SideRecord
 from dedupe_worker.side_topics.owner_notes import encode_notes
 from dedupe_worker.values import Offsets
 
@@ -29,7 +29,7 @@ class ChunkLog(Protocol):
     def add(self, passed: Sequence[Message], offsets: Offsets) -> None:
         """Records that are passed on, with their offsets in the input."""
 
-    def notes(self, span: Span) -> list[Note]:
+    def notes(self, span: OffsetRange) -> list[SideRecord]:
         """What to write about all of them, which have the output offsets of `span`."""
 
     def clear(self) -> None:
@@ -47,9 +47,11 @@ class OwnersLog:
     def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see ChunkLog)
         self._offsets.append(offsets)
 
-    def notes(self, span: Span) -> list[Note]:  # noqa: D102
+    def notes(self, span: OffsetRange) -> list[SideRecord]:  # noqa: D102
         offsets = np.concatenate(self._offsets)
-        return [Note(self._topic, self._key, value) for value in encode_notes(span.first, offsets)]
+        return [
+            SideRecord(self._topic, self._key, value) for value in encode_notes(span.first, offsets)
+        ]
 
     def clear(self) -> None:  # noqa: D102
         self._offsets.clear()
@@ -66,9 +68,9 @@ class FiltersLog:
     def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see ChunkLog)
         self._collector.add(passed)
 
-    def notes(self, span: Span) -> list[Note]:  # noqa: D102
+    def notes(self, span: OffsetRange) -> list[SideRecord]:  # noqa: D102
         made = self._collector.finish(span.first, span.end - 1, self._origin)
-        return [Note(self._topic, None, made.value, made.timestamp_ms)]
+        return [SideRecord(self._topic, None, made.value, made.timestamp_ms)]
 
     def clear(self) -> None:  # noqa: D102
         self._collector.clear()

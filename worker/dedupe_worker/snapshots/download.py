@@ -25,7 +25,7 @@ from dedupe_worker.snapshots.bucket import Bucket, Folder
 from dedupe_worker.snapshots.digest_cache import sha256_of
 from dedupe_worker.snapshots.manifest import DATABASE, FileEntry, Manifest
 from dedupe_worker.snapshots.s3_client import named, question_client, transfer_client, transfers
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import Identity, StateDirectory, sync_to_disk
 
 _FILES_AT_ONCE: Final = 8
@@ -44,13 +44,13 @@ class _Stopped(Exception):
 class Restore:
     """Fills the state directory from the snapshot `name`."""
 
-    def __init__(self, config: WorkerConfig, board: Board, name: str) -> None:
+    def __init__(self, config: WorkerConfig, worker_state: WorkerState, name: str) -> None:
         assert config.bucket is not None  # noqa: S101 (the configuration was refused without)
         self._stream, self._partition = config.stream_id, config.partition
         self._state: StateDirectory = config.state
         self._s3 = config.bucket
         self._folder = Folder.of(self._s3, config.stream_id, config.partition)
-        self._board = board
+        self._worker_state = worker_state
         self._name = name
         self._began = time.monotonic()
         self._lock = Lock()
@@ -64,7 +64,7 @@ class Restore:
         """
         try:
             manifest = self._manifest()
-            self._board.recover()
+            self._worker_state.clear_failure()
             files = [each for each in manifest.files if each.path.startswith(DATABASE)]
             total = sum(each.size for each in files)
             self._show(DownloadPhase.RUNNING, total)
@@ -87,9 +87,9 @@ class Restore:
     def _silent_seconds(self) -> float:
         """For how long nothing has come, over all tries."""
         now = time.monotonic()
-        if self._board.bucket_silent_since is None:
-            self._board.bucket_silent_since = now
-        return now - self._board.bucket_silent_since
+        if self._worker_state.bucket_silent_since is None:
+            self._worker_state.bucket_silent_since = now
+        return now - self._worker_state.bucket_silent_since
 
     def _fail(self, error: Exception) -> NoReturn:
         self._show(DownloadPhase.FAILED, 0, error=str(error))
@@ -142,7 +142,7 @@ class Restore:
                     each.result()
                 if stop.is_set():
                     raise _Stopped
-                self._board.beat()
+                self._worker_state.heartbeat()
                 self._show(DownloadPhase.RUNNING, total)
                 if time.monotonic() - logged > _LOG_SECONDS:
                     log.info("restoring", snapshot=self._name, bytes=self._bytes, total_bytes=total)
@@ -156,7 +156,7 @@ class Restore:
             if not _is_whole(target, entry):
                 target.unlink(missing_ok=True)
                 manager.download(self._s3.bucket, key, str(target)).result()
-                self._board.bucket_silent_since = None
+                self._worker_state.bucket_silent_since = None
         if not _is_whole(target, entry):
             raise RestoreFailed(
                 f"{key} in bucket {self._s3.bucket} is damaged: it is not what its name says, or not of "
@@ -187,7 +187,7 @@ class Restore:
         )
 
     def _show(self, phase: DownloadPhase, total: int, *, error: str | None = None) -> None:
-        self._board.download = DownloadStatus(
+        self._worker_state.download = DownloadStatus(
             name=self._name,
             phase=phase,
             total_bytes=total,

@@ -21,7 +21,7 @@ from dedupe_worker.snapshots.digest_cache import Digests
 from dedupe_worker.snapshots.garbage_collection import Deleted, delete_snapshots
 from dedupe_worker.snapshots.s3_client import question_client, transfer_client
 from dedupe_worker.snapshots.upload import upload
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
 from dedupe_worker.store.state_dir import StateDirectory
 
@@ -34,13 +34,18 @@ class SnapshotKeeper:
     """Used from the loop's thread and from HTTP threads."""
 
     def __init__(
-        self, s3: S3Snapshots, board: Board, state: StateDirectory, *, deadline: timedelta
+        self,
+        s3: S3Snapshots,
+        worker_state: WorkerState,
+        state: StateDirectory,
+        *,
+        deadline: timedelta,
     ) -> None:
         self._s3 = s3
         self._deadline = deadline
-        self._board = board
+        self._worker_state = worker_state
         self._state = state
-        self._folder = Folder.of(s3, board.stream, board.partition)
+        self._folder = Folder.of(s3, worker_state.stream, worker_state.partition)
         self._one_at_a_time = Lock()
         self._unwanted = Event()
         self._failed_at = 0.0
@@ -52,7 +57,7 @@ class SnapshotKeeper:
 
         Raises UploadRunning while there is another one.
         """
-        last = self._board.upload
+        last = self._worker_state.upload
         if last is None or last.name != name:
             self.refuse_while_uploading()
             return None
@@ -61,7 +66,7 @@ class SnapshotKeeper:
 
     def refuse_while_uploading(self) -> None:
         """Raises UploadRunning while the files of a checkpoint are read."""
-        last = self._board.upload
+        last = self._worker_state.upload
         if last and last.phase is UploadPhase.RUNNING:
             raise UploadRunning(self._busy)
 
@@ -77,7 +82,7 @@ class SnapshotKeeper:
             total_bytes=made.bytes,
         )
         self._unwanted.clear()
-        self._board.upload = begun
+        self._worker_state.upload = begun
         Thread(target=self._run, args=(begun, Path(made.path)), name="upload", daemon=True).start()
         return begun
 
@@ -117,17 +122,21 @@ class SnapshotKeeper:
     def _fail(self, error: Exception) -> None:
         reason = error.reason if isinstance(error, StreamError) else type(error).__name__
         self._failed_at = time.monotonic()
-        self._board.errors[reason] += 1
+        self._worker_state.errors[reason] += 1
         self._update(phase=UploadPhase.FAILED, error=f"{reason}: {error}")
         log.error("snapshot failed", reason=reason, error=str(error), **self._figures())
 
     def _update(self, **fields: object) -> None:
-        if self._board.upload:
-            self._board.upload = self._board.upload.model_copy(update=fields)
+        if self._worker_state.upload:
+            self._worker_state.upload = self._worker_state.upload.model_copy(update=fields)
 
     def _figures(self) -> dict[str, object]:
         fields = {"name", "handle", "total_bytes", "new_bytes", "uploaded_bytes"}
-        return self._board.upload.model_dump(include=fields) if self._board.upload else {}
+        return (
+            self._worker_state.upload.model_dump(include=fields)
+            if self._worker_state.upload
+            else {}
+        )
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -141,7 +150,7 @@ class SnapshotKeeper:
 
         The upload of one of these is given up, and they can be deleted when that has ended.
         """
-        last = self._board.upload
+        last = self._worker_state.upload
         if last and last.phase is UploadPhase.RUNNING and last.name in names:
             self._unwanted.set()
         if not self._one_at_a_time.acquire(blocking=False):
@@ -160,7 +169,7 @@ class SnapshotKeeper:
 
     @property
     def _busy(self) -> str:
-        last = self._board.upload
+        last = self._worker_state.upload
         if last and last.phase is UploadPhase.RUNNING:
             return f"snapshot {last.name} is being uploaded; ask again when that has ended"
         return "snapshots are being deleted; ask again when that has ended"

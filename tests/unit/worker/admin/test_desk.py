@@ -10,7 +10,7 @@ from dedupe_worker.admin import desk as module
 from dedupe_worker.admin.desk import Desk
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 from tests.unit.crds.manifests import MINIMAL
@@ -33,26 +33,28 @@ def store(state: StateDirectory) -> Iterator[Store]:
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board(STREAM, 3)
+def worker_state() -> WorkerState:
+    return WorkerState(STREAM, 3)
 
 
 @pytest.fixture
-def desk(state: StateDirectory, store: Store, board: Board) -> Desk:
+def desk(state: StateDirectory, store: Store, worker_state: WorkerState) -> Desk:
     config = WorkerConfig(stream=STREAM, partition=3, state=state, properties={})
-    return Desk(config, IDENTITY, store, board, None)
+    return Desk(config, IDENTITY, store, worker_state, None)
 
 
-def test_the_time_of_all_checkpoints_is_added_up(desk: Desk, store: Store, board: Board) -> None:
+def test_the_time_of_all_checkpoints_is_added_up(
+    desk: Desk, store: Store, worker_state: WorkerState
+) -> None:
     remember(store, random_ids(1, 1000), position=1000)
     assert desk.checkpoint()
-    first = board.stage_seconds["checkpoint"]
+    first = worker_state.stage_seconds["checkpoint"]
     assert desk.checkpoint()
-    assert 0 < first < board.stage_seconds["checkpoint"]
+    assert 0 < first < worker_state.stage_seconds["checkpoint"]
 
 
 def test_one_that_fails_took_its_time_as_well(
-    desk: Desk, board: Board, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, worker_state: WorkerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise DiskFull("no room")
@@ -60,4 +62,4 @@ def test_one_that_fails_took_its_time_as_well(
     monkeypatch.setattr(module, "make_checkpoint", full)
     with pytest.raises(DiskFull):
         desk.checkpoint()
-    assert board.stage_seconds["checkpoint"] > 0
+    assert worker_state.stage_seconds["checkpoint"] > 0

@@ -15,7 +15,7 @@ from dedupe_worker.dedup.classify import (
     make_verdict,
 )
 from dedupe_worker.dedup.policy import Policy, late_before
-from dedupe_worker.values import UNKNOWN_OWNER, Owners, encode_owners
+from dedupe_worker.values import UNKNOWN_OWNER, Values, encode_owners
 from tests.unit.worker.strategies import message
 
 TOPICS = Policy(duplicates_topic="again", conflicts_topic="other")
@@ -29,7 +29,7 @@ ROWS = np.array([0, 2])
 TIMES = np.array([1_000, 1, 1_500])
 
 
-def values(policy: Policy, records: list = RECORDS) -> Owners:  # type: ignore[type-arg] # of messages
+def values(policy: Policy, records: list = RECORDS) -> Values:  # type: ignore[type-arg] # of messages
     offsets = np.array([record.offset() for record in records], np.uint64)[ROWS]
     return policy.layout.encode(encode_owners(3, offsets), records, ROWS, TIMES)
 

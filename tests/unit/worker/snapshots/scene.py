@@ -16,7 +16,7 @@ from dedupe_worker.snapshots.download import Restore
 from dedupe_worker.snapshots.manifest import Manifest
 from dedupe_worker.snapshots.s3_client import transfer_client
 from dedupe_worker.snapshots.upload import upload
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord, make_checkpoint
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
@@ -107,8 +107,8 @@ class Scene:
             stream=self.stream, partition=PARTITION, state=self.target, properties={}
         )
         self.target.root.mkdir(exist_ok=True)
-        self.board = Board(self.stream, PARTITION)
-        return Restore(config, self.board, name)
+        self.worker_state = WorkerState(self.stream, PARTITION)
+        return Restore(config, self.worker_state, name)
 
     def made_up(self, *sizes: int) -> Path:
         """A directory like a checkpoint's, with files of random bytes of these sizes."""

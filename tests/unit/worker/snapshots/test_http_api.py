@@ -20,7 +20,7 @@ from dedupe_worker.config import WorkerConfig
 from dedupe_worker.snapshots import s3_client
 from dedupe_worker.snapshots import upload_manager as keeper_module
 from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
 from tests.support.processes.faulty_proxy import Answer, Forward, Request
 from tests.support.processes.processes import wait_for
@@ -37,15 +37,15 @@ _ENOUGH_SECONDS = 30.0
 
 
 class Worker:
-    """A worker's HTTP interface, board and store, and a thread in place of its loop."""
+    """A worker's HTTP interface, state and store, and a thread in place of its loop."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.board = Board(scene.stream, PARTITION)
+        self.worker_state = WorkerState(scene.stream, PARTITION)
         deadline = timedelta(hours=1)
-        self.keeper = SnapshotKeeper(scene.s3, self.board, scene.state, deadline=deadline)
+        self.keeper = SnapshotKeeper(scene.s3, self.worker_state, scene.state, deadline=deadline)
         self.commands = CommandQueue()
-        self.client = client_of(self.board, self.commands, self.keeper, scene)
+        self.client = client_of(self.worker_state, self.commands, self.keeper, scene)
         self._stop = Event()
         self._thread = Thread(target=self._run)
         self._thread.start()
@@ -56,7 +56,7 @@ class Worker:
         )
         with self.scene.store() as store:
             self._store = store
-            desk = Desk(config, IDENTITY, store, self.board, self.keeper)
+            desk = Desk(config, IDENTITY, store, self.worker_state, self.keeper)
             while not self._stop.wait(0.001):
                 self.commands.run_waiting(desk)
 
@@ -89,14 +89,16 @@ class Worker:
 
     def metric(self, name: str, **labels: str) -> float | None:
         labels = {"stream": IDENTITY.stream, "partition": str(PARTITION), **labels}
-        return make_registry(self.board).get_sample_value(name, labels)
+        return make_registry(self.worker_state).get_sample_value(name, labels)
 
 
 def client_of(
-    board: Board, commands: CommandQueue, keeper: SnapshotKeeper | None, scene: Scene
+    worker_state: WorkerState, commands: CommandQueue, keeper: SnapshotKeeper | None, scene: Scene
 ) -> testing.TestClient:
-    requests = ReconcileRequests(board, scene.state.root / "reconcile.json")
-    app = make_app(board, commands, make_registry(board), TOKEN, requests=requests, keeper=keeper)
+    requests = ReconcileRequests(worker_state, scene.state.root / "reconcile.json")
+    app = make_app(
+        worker_state, commands, make_registry(worker_state), TOKEN, requests=requests, keeper=keeper
+    )
     return testing.TestClient(app)
 
 
@@ -296,8 +298,8 @@ CALLS: Sequence[tuple[str, dict[str, object]]] = [
 def test_without_a_bucket_there_are_none(
     bucket: TestBucket, tmp_path: Path, path: str, body: dict[str, object]
 ) -> None:
-    board = Board(DedupeStream.model_validate(MINIMAL), PARTITION)
-    client = client_of(board, CommandQueue(), None, Scene(bucket, tmp_path))
+    worker_state = WorkerState(DedupeStream.model_validate(MINIMAL), PARTITION)
+    client = client_of(worker_state, CommandQueue(), None, Scene(bucket, tmp_path))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     answer = client.simulate_post(path, json=body, headers=headers)
     assert (answer.status, answer.json["title"]) == (falcon.HTTP_400, "NoBucket")

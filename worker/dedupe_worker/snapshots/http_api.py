@@ -5,13 +5,13 @@ POST /snapshots/check    {"name": "…"}: answers {"present": true|false, "recor
 POST /snapshots/delete   {"names": ["…"]}: answers {"deleted": ["…"], "objects": n, "bytes": n}
 """
 
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import falcon
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dedupe_crds.names import ObjectName
-from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.errors import UploadRunning
 
 if TYPE_CHECKING:
@@ -21,6 +21,12 @@ _COMMAND_SECONDS: Final = 60.0
 _MAX_BODY_BYTES: Final = 1 << 20
 
 _Body = TypeVar("_Body", bound=BaseModel)
+
+
+class Commands(Protocol):
+    """What this needs of the worker's `CommandQueue`, which stands above it."""
+
+    def call(self, command: Callable[[Any], Any], timeout_seconds: float) -> Any: ...  # noqa: ANN401, D102 (see CommandQueue)
 
 
 class _Named(BaseModel):
@@ -37,7 +43,7 @@ class _AllNamed(BaseModel):
 
 def add_routes(
     app: "falcon.App[falcon.Request, falcon.Response]",
-    commands: CommandQueue,
+    commands: Commands,
     keeper: "SnapshotKeeper | None",
 ) -> None:
     """Add them; without a keeper each answers 400 and says why."""
@@ -48,7 +54,7 @@ def add_routes(
 
 
 class _Snapshots:
-    def __init__(self, commands: CommandQueue, keeper: "SnapshotKeeper | None") -> None:
+    def __init__(self, commands: Commands, keeper: "SnapshotKeeper | None") -> None:
         self._commands = commands
         self._keeper = keeper
 

@@ -64,6 +64,6 @@ def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Ite
     store = ComponentFactory(config).make_store()
     try:
         yield store
-        store.settle()
+        store.flush_all()
     finally:
         store.close()

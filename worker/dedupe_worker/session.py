@@ -137,9 +137,9 @@ class Session:
         """Fill an empty state directory. Before the take-over: an older worker may pass messages on for as long."""
         self._worker_state.set_phase(Phase.RESTORING)
         # Here, because boto3 is a fifth of a worker's start, and most starts need none.
-        from dedupe_worker.snapshots.download import Restore  # noqa: PLC0415
+        from dedupe_worker.snapshots.download import Download  # noqa: PLC0415
 
-        Restore(self._config, self._worker_state, snapshot).run(self._stop)
+        Download(self._config, self._worker_state, snapshot).run(self._stop)
 
     def _take_over(
         self, topics: Topics, recorded: Identity | None

@@ -184,7 +184,7 @@ def window_status(store: IdStore, alert_below: timedelta, now_ms: int) -> Window
     """What a store remembers now, as it is told. A window that is still filling is healthy, however short."""
     generations = store.generations()
     seconds = store.window_seconds(now_ms)
-    truncated = bool(store.stamp and store.stamp.truncated)
+    truncated = bool(store.metadata and store.metadata.truncated)
     return WindowStatus(
         seconds=seconds,
         bytes=sum(g.size_bytes for g in generations),

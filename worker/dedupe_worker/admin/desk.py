@@ -15,7 +15,7 @@ from dedupe_worker.store.state_dir import Identity
 from dedupe_worker.values import OWNER_BYTES, decode_owner, timestamp_of
 
 if TYPE_CHECKING:
-    from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+    from dedupe_worker.snapshots.upload_manager import UploadManager
 
 
 class Desk:
@@ -27,7 +27,7 @@ class Desk:
         identity: Identity,
         store: IdStore,
         worker_state: WorkerState,
-        keeper: "SnapshotKeeper | None",
+        keeper: "UploadManager | None",
     ) -> None:
         self._config = config
         self._identity = identity

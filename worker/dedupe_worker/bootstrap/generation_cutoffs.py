@@ -37,7 +37,7 @@ class TimeHistogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Cuts:
+class GenerationCutoffs:
     """Generation i takes the ids seen from `starts_ms[i]` until the next one's start; earlier ones are left out."""
 
     starts_ms: tuple[int, ...]
@@ -49,7 +49,7 @@ class Cuts:
         return places
 
 
-def plan_cuts(histogram: TimeHistogram, bounds: Bounds) -> Cuts:
+def plan_cutoffs(histogram: TimeHistogram, bounds: Bounds) -> GenerationCutoffs:
     """Generations of about as many ids each, so that the window gives up a like share with each; of what is too
     much for `bounds.max_bytes`, the oldest is left out.
 
@@ -63,7 +63,7 @@ def plan_cuts(histogram: TimeHistogram, bounds: Bounds) -> Cuts:
             raise TooManyAtOnce(
                 f"{newer[0]:,} ids were seen at much the same time, and {room:,} fit"
             )
-        return Cuts(())
+        return GenerationCutoffs(())
     # The first bucket of each generation is where the count from the end passes its share.
     total = int(newer[kept[0]])
     shares = [
@@ -72,4 +72,4 @@ def plan_cuts(histogram: TimeHistogram, bounds: Bounds) -> Cuts:
     first_buckets = sorted(
         {int(kept[newer[kept] <= share][0]) for share in shares if (newer[kept] <= share).any()}
     )
-    return Cuts(tuple(histogram.start_ms(bucket) for bucket in first_buckets))
+    return GenerationCutoffs(tuple(histogram.start_ms(bucket) for bucket in first_buckets))

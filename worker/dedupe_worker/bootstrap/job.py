@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Final
 
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.bootstrap.generation_cutoffs import Cuts, TimeHistogram, TooManyAtOnce, plan_cuts
+from dedupe_worker.bootstrap.generation_cutoffs import (
+    GenerationCutoffs,
+    TimeHistogram,
+    TooManyAtOnce,
+    plan_cutoffs,
+)
 from dedupe_worker.bootstrap.progress import (
     BootstrapRecord,
     PartitionProgress,
@@ -26,7 +31,7 @@ from dedupe_worker.bootstrap.progress import (
     read_record,
     write_record,
 )
-from dedupe_worker.bootstrap.run_buffer import Intake
+from dedupe_worker.bootstrap.run_buffer import RunBuffer
 from dedupe_worker.bootstrap.runs import (
     RANGE_ROWS,
     bounds_of_ranges,
@@ -36,7 +41,7 @@ from dedupe_worker.bootstrap.runs import (
     run_path,
 )
 from dedupe_worker.bootstrap.source import Json, Source
-from dedupe_worker.bootstrap.sst_writer import build_store, write_tables
+from dedupe_worker.bootstrap.sst_writer import build_store, write_sst_files
 from dedupe_worker.errors import IdentityRefused
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.state_dir import Identity, StateDirectory
@@ -165,7 +170,7 @@ class Job:
 
     def _read(self) -> None:
         progress = self._progress
-        intake = Intake(
+        intake = RunBuffer(
             progress,
             {target.partition: self._directory(target.partition) for target in self._targets},
             max_age=self._bounds.max_age,
@@ -195,11 +200,11 @@ class Job:
             of_partition.starts_ms = list(self._cut(partition, histogram))
             of_partition.ids = int(histogram.counts.sum())
             self._progress.save(self._progress_path)
-        cuts = Cuts(tuple(of_partition.starts_ms))
+        cuts = GenerationCutoffs(tuple(of_partition.starts_ms))
         for number in range(of_partition.ranges, len(bounds)):
             self._on_progress(Step(f"writing partition {partition}", number, len(bounds)))
             rows = merged(runs, bounds, number)
-            tables = write_tables(directory, number, rows, cuts, self._bounds)
+            tables = write_sst_files(directory, number, rows, cuts, self._bounds)
             of_partition.tables += tables
             of_partition.left_out += rows.shape[1] - sum(table.ids for table in tables)
             of_partition.ranges = number + 1
@@ -207,7 +212,7 @@ class Job:
 
     def _cut(self, partition: int, histogram: TimeHistogram) -> tuple[int, ...]:
         try:
-            return plan_cuts(histogram, self._bounds).starts_ms
+            return plan_cutoffs(histogram, self._bounds).starts_ms
         except TooManyAtOnce as error:
             raise InvalidConfig(
                 f"partition {partition}: {error} into spec.store.window.maxBytes, so that it can't be said which "

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from dedupe_worker.bootstrap.sst_writer import Table
+from dedupe_worker.bootstrap.sst_writer import SstFile
 from dedupe_worker.store.state_dir import StateDirectory, write_atomically
 
 _FORMAT: Final = 1
@@ -33,7 +33,7 @@ class PartitionProgress(_Document):
     ids: int = 0
     left_out: int = 0
     ranges: int = 0
-    tables: list[Table] = []
+    tables: list[SstFile] = []
 
 
 class Progress(_Document):

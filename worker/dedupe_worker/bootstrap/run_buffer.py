@@ -12,7 +12,7 @@ from dedupe_worker.bootstrap.runs import run_path, write_run
 from dedupe_worker.bootstrap.source import Batch
 
 
-class Intake:
+class RunBuffer:
     """`take` batches, then `write_runs`; `progress` is right after either, and to be saved after the second.
 
     `directories` are those of the partitions wanted. Only ids are taken that were seen within `max_age` and, if

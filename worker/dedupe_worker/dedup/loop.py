@@ -25,7 +25,7 @@ from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
 from dedupe_worker.kafka.producer import OffsetRange, Routed, SideRecord
-from dedupe_worker.side_topics.writers import ChunkLog
+from dedupe_worker.side_topics.writers import SideTopicWriter
 from dedupe_worker.status import WorkerState
 
 _LONGEST_TRANSACTION_SECONDS: Final = 1.0
@@ -82,7 +82,7 @@ class Loop:
         output: Output,
         window: Window,
         classifier: Classifier,
-        logs: Sequence[ChunkLog],
+        logs: Sequence[SideTopicWriter],
         worker_state: WorkerState,
         clock: Clock,
     ) -> None:

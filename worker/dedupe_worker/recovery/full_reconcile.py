@@ -188,7 +188,7 @@ class _FullReconcile:
         self._remove(surplus)
         if self._stop.is_set():
             return None
-        self._store.settle()
+        self._store.flush_all()
         return self._outcome
 
     def _read(self, reader: Reader, extract: Extractor) -> list[EntryFile]:

@@ -19,7 +19,7 @@ import structlog
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable
-from dedupe_kafka.side_topics import notes_owners, owners_topic
+from dedupe_kafka.side_topics import needs_owner_log, owners_topic
 from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
@@ -33,7 +33,7 @@ from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.checkpoint import remove_unfinished
 from dedupe_worker.store.fallback import fall_back, remove_copy
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 
 log = structlog.get_logger()
@@ -105,7 +105,7 @@ class Startup:
             remove_copy(state)
             store, trust = self._open_trusted(partition.identity, output_range)
         plan = plan_catch_up(
-            store.stamp if store else None,
+            store.metadata if store else None,
             recorded=recorded,
             output_topic_id=output_topic.id,
             output=output_range,
@@ -147,7 +147,7 @@ class Startup:
         available = partition.topics.offsets(partition.input_topic.name, self._config.partition)
         start = plan_start(
             committed=committed.offset if committed else None,
-            stamp=store.stamp,
+            stamp=store.metadata,
             same_input=partition.same_input,
             available=available,
         )
@@ -183,7 +183,7 @@ class Startup:
             truncated=plan.truncated,
         )
         now_ms = self._clock.time_ms()
-        if plan.rebuild or window.store.stamp is None:
+        if plan.rebuild or window.store.metadata is None:
             # Before the first id, because a rebuild can be interrupted: with this stamp the next start reads only
             # what comes after.
             window.commit(
@@ -221,7 +221,7 @@ class Startup:
                 reader,
                 window,
                 self._extract,
-                self._recall(partition, plan, window.store.stamp, readers),
+                self._recall(partition, plan, window.store.metadata, readers),
                 start=plan.start,
                 end=end,
                 forgets=plan.rebuild and plan.start > 0,
@@ -232,11 +232,15 @@ class Startup:
             )
 
     def _recall(
-        self, partition: TakenOver, plan: CatchUpPlan, stamp: Stamp | None, readers: ExitStack
+        self,
+        partition: TakenOver,
+        plan: CatchUpPlan,
+        stamp: StoreMetadata | None,
+        readers: ExitStack,
     ) -> Recall:
         """Make what restores the values of the output records that are read; `readers` closes its reader."""
         number, notes = self._config.partition, None
-        if notes_owners(self._config.stream.spec):
+        if needs_owner_log(self._config.stream.spec):
             topic = owners_topic(partition.output_topic.name)
             there = partition.topics.offsets(topic, number)
             start: int | None = there.low

@@ -18,7 +18,7 @@ from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader, read_output, timestamps
 from dedupe_worker.side_topics.owner_log import Recall
 from dedupe_worker.status import Progress
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 
 _WRITE_RECORDS: Final = 100_000  # sorted together: large sorted writes cost half of small ones
@@ -53,7 +53,7 @@ class CatchUpPlan:
 
 
 def plan_catch_up(
-    stamp: Stamp | None,
+    stamp: StoreMetadata | None,
     *,
     recorded: Identity | None,
     output_topic_id: str,
@@ -103,7 +103,7 @@ class StartPlan:
 
 
 def plan_start(
-    *, committed: int | None, stamp: Stamp | None, same_input: bool, available: Range
+    *, committed: int | None, stamp: StoreMetadata | None, same_input: bool, available: Range
 ) -> StartPlan:
     """Decide where to go on in the input.
 

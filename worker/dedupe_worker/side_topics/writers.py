@@ -17,13 +17,13 @@ from dedupe_crds.spec.topics import Delivery
 from dedupe_filters.builder import Collector
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
-from dedupe_kafka.side_topics import filters_topic, notes_owners, owners_topic
+from dedupe_kafka.side_topics import filters_topic, needs_owner_log, owners_topic
 from dedupe_worker.kafka.producer import OffsetRange, SideRecord
 from dedupe_worker.side_topics.owner_notes import encode_notes
 from dedupe_worker.values import Offsets
 
 
-class ChunkLog(Protocol):
+class SideTopicWriter(Protocol):
     """`add` what is passed on, batch by batch, then make the `notes` and `clear`."""
 
     def add(self, passed: Sequence[Message], offsets: Offsets) -> None:
@@ -44,7 +44,7 @@ class OwnersLog:
         self._key = output_topic_id.encode()
         self._offsets: list[Offsets] = []
 
-    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see ChunkLog)
+    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
         self._offsets.append(offsets)
 
     def notes(self, span: OffsetRange) -> list[SideRecord]:  # noqa: D102
@@ -57,7 +57,7 @@ class OwnersLog:
         self._offsets.clear()
 
 
-class FiltersLog:
+class FilterWriter:
     """Filters of the values that records have."""
 
     def __init__(self, topic: str, collector: Collector, origin: Origin) -> None:
@@ -65,7 +65,7 @@ class FiltersLog:
         self._collector = collector
         self._origin = origin
 
-    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see ChunkLog)
+    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
         self._collector.add(passed)
 
     def notes(self, span: OffsetRange) -> list[SideRecord]:  # noqa: D102
@@ -76,11 +76,11 @@ class FiltersLog:
         self._collector.clear()
 
 
-def logs_of(spec: Spec, output_topic_id: str) -> list[ChunkLog]:
+def side_topic_writers(spec: Spec, output_topic_id: str) -> list[SideTopicWriter]:
     """What a stream's worker writes."""
     output = spec.output
-    logs: list[ChunkLog] = []
-    if notes_owners(spec):
+    logs: list[SideTopicWriter] = []
+    if needs_owner_log(spec):
         logs.append(OwnersLog(owners_topic(output.topic), output_topic_id))
     if output.filter is not None:
         collector = Collector(
@@ -88,5 +88,5 @@ def logs_of(spec: Spec, output_topic_id: str) -> list[ChunkLog]:
         )
         exactly_once = spec.delivery is Delivery.EXACTLY_ONCE
         origin = Origin.TRANSACTION if exactly_once else Origin.APPENDED
-        logs.append(FiltersLog(filters_topic(output.topic), collector, origin))
+        logs.append(FilterWriter(filters_topic(output.topic), collector, origin))
     return logs

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.bloom_filter import Hashes
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.metadata import StoreMetadata
 
 
 class IdStore(Protocol):
@@ -21,7 +21,7 @@ class IdStore(Protocol):
     bounds: Bounds
 
     @property
-    def stamp(self) -> Stamp | None: ...  # noqa: D102 (see store.py)
+    def metadata(self) -> StoreMetadata | None: ...  # noqa: D102 (see store.py)
     @property
     def reach(self) -> int: ...  # noqa: D102
     @property
@@ -51,7 +51,7 @@ class IdStore(Protocol):
     def amend(  # noqa: D102
         self, generation: str, *, added: Sequence[bytes] = (), removed: Sequence[bytes] = ()
     ) -> None: ...
-    def settle(self) -> None: ...  # noqa: D102
+    def flush_all(self) -> None: ...  # noqa: D102
     def age(self, now_ms: int) -> bool: ...  # noqa: D102
     def flush(self) -> None: ...  # noqa: D102
     def checkpoint(self, path: Path) -> None: ...  # noqa: D102

@@ -1,4 +1,4 @@
-"""A consistent copy of the store with the stamp that says what it is complete up to.
+"""A consistent copy of the store with the metadata that says what it is complete up to.
 
     checkpoints/<created>/checkpoint.json    see `CheckpointRecord`
     checkpoints/<created>/db/                hard links to the store's immutable files
@@ -60,8 +60,8 @@ def make_checkpoint(
 
     Raises DiskFull, StoreFailed or OSError; the store goes on as it was.
     """
-    stamp = store.stamp
-    if stamp is None:
+    metadata = store.metadata
+    if metadata is None:
         return None
     remove_unfinished(state)
     name = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
@@ -71,8 +71,8 @@ def make_checkpoint(
     generations = store.generations()
     record = CheckpointRecord(
         **identity.model_dump(exclude={"format"}),
-        input_offset=stamp.input_offset,
-        output_position=stamp.output_position,
+        input_offset=metadata.input_offset,
+        output_position=metadata.output_position,
         keys=sum(g.keys for g in generations),
         window_seconds=store.window_seconds(int(now.timestamp() * 1000)),
         bytes=sum(f.stat().st_size for f in (unfinished / "db").iterdir()),

@@ -12,9 +12,9 @@ from rocksdict import Rdict
 
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.store.ageing import Generation
-from dedupe_worker.store.bloom_filter import Hashes, Prefilter, hash_ids
-from dedupe_worker.store.bloom_filter_file import save_prefilter
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.bloom_filter import BloomFilter, Hashes, hash_ids
+from dedupe_worker.store.bloom_filter_file import save_bloom_filter
+from dedupe_worker.store.metadata import StoreMetadata
 
 _REFILL_KEYS: Final = 5_000  # some 3 ms
 
@@ -29,8 +29,8 @@ class OpenGeneration:
 
     name: str
     family: Rdict
-    prefilter: Prefilter
-    stamp: Stamp | None
+    bloom_filter: BloomFilter
+    metadata: StoreMetadata | None
     filter_path: Path
     unread: bytes | None = None
     kept: bool = False
@@ -40,45 +40,45 @@ class OpenGeneration:
         """What the ageing goes by; a filter's bytes stand for those of its file."""
         size = self.family.property_int_value("rocksdb.total-sst-files-size") or 0
         in_memory = self.family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        stamp = self.stamp
+        metadata = self.metadata
         return Generation(
             name=self.name,
-            keys=stamp.keys if stamp else 0,
-            size_bytes=size + (in_memory + self.prefilter.nbytes if stamp else 0),
-            first_seen_ms=stamp.first_seen_ms if stamp else 0,
-            last_seen_ms=stamp.last_seen_ms if stamp else 0,
+            keys=metadata.keys if metadata else 0,
+            size_bytes=size + (in_memory + self.bloom_filter.nbytes if metadata else 0),
+            first_seen_ms=metadata.first_seen_ms if metadata else 0,
+            last_seen_ms=metadata.last_seen_ms if metadata else 0,
         )
 
     def may_contain(self, hashes: Hashes) -> NDArray[np.bool_]:
         """For each hash: False if its id is certainly not in this generation."""
         if self.unread is not None:
             return np.ones(len(hashes), np.bool_)
-        return self.prefilter.may_contain(hashes)
+        return self.bloom_filter.may_contain(hashes)
 
     def read(self, deadline: float) -> None:
         """Read ids into the filter until it has them all or the monotonic clock is at `deadline`."""
         if self.unread is None:
             return
         for packed in packed_keys(self.family, self.unread, _REFILL_KEYS):
-            self.prefilter.add(hash_ids(packed))
+            self.bloom_filter.add(hash_ids(packed))
             self.unread = packed[-ID_BYTES:] + b"\0"
             if time.monotonic() >= deadline:
                 return
         self.unread = None
         if self.sealed:
-            self.finish_prefilter()
+            self.finish_bloom_filter()
 
-    def finish_prefilter(self) -> None:
+    def finish_bloom_filter(self) -> None:
         """Once it is sealed: as small as it can be, before a restart and after it, and left to the next opening."""
-        self.prefilter.trim()
-        self.keep_prefilter()
+        self.bloom_filter.trim()
+        self.keep_bloom_filter()
 
-    def keep_prefilter(self) -> None:
+    def keep_bloom_filter(self) -> None:
         """Leave the filter to the next opening, if it has all ids."""
-        if self.stamp and self.unread is None and not self.kept:
-            self.kept = save_prefilter(self.filter_path, self.prefilter, self.stamp)
+        if self.metadata and self.unread is None and not self.kept:
+            self.kept = save_bloom_filter(self.filter_path, self.bloom_filter, self.metadata)
 
-    def drop_prefilter(self) -> None:
+    def drop_bloom_filter(self) -> None:
         """Before ids are added that a filter on disk does not have."""
         if self.kept:
             self.filter_path.unlink(missing_ok=True)

@@ -20,16 +20,16 @@ from typing import Final
 
 from dedupe_worker.errors import StoreCorrupt
 
-STAMP_KEY: Final = b"stamp"
+METADATA_KEY: Final = b"stamp"
 
 _FORMAT: Final = 2
 _LAYOUT: Final = struct.Struct(">BBqqqqqqq")
-STAMP_BYTES: Final = _LAYOUT.size
+METADATA_BYTES: Final = _LAYOUT.size
 _LAYOUTS: Final = {1: struct.Struct(">BBqqqqq"), _FORMAT: _LAYOUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
+class StoreMetadata:
     """See the layout above."""
 
     output_position: int
@@ -42,34 +42,34 @@ class Stamp:
     forgotten_ms: int = 0
 
 
-def encode_stamp(stamp: Stamp) -> bytes:
+def encode_metadata(metadata: StoreMetadata) -> bytes:
     """To bytes."""
     return _LAYOUT.pack(
         _FORMAT,
-        stamp.truncated,
-        stamp.output_position,
-        stamp.input_offset,
-        stamp.keys,
-        stamp.first_seen_ms,
-        stamp.last_seen_ms,
-        stamp.newest_ms,
-        stamp.forgotten_ms,
+        metadata.truncated,
+        metadata.output_position,
+        metadata.input_offset,
+        metadata.keys,
+        metadata.first_seen_ms,
+        metadata.last_seen_ms,
+        metadata.newest_ms,
+        metadata.forgotten_ms,
     )
 
 
-def decode_stamp(value: bytes) -> Stamp:
+def decode_metadata(value: bytes) -> StoreMetadata:
     """From bytes. Raises StoreCorrupt for another length or format."""
     layout = _LAYOUTS.get(value[0]) if value else None
     if layout is None or len(value) != layout.size:
         raise StoreCorrupt(
-            f"the store's stamp is {value!r}, not format {_FORMAT}; it is rebuilt from the output topic"
+            f"the store's metadata is {value!r}, not format {_FORMAT}; it is rebuilt from the output topic"
         )
     _, flags, output_position, input_offset, keys, first_seen_ms, last_seen_ms, *later = (
         layout.unpack(value)
     )
     # Before there were timestamps: what is dropped next was seen last then.
     newest_ms, forgotten_ms = later or (last_seen_ms, 0)
-    return Stamp(
+    return StoreMetadata(
         output_position=output_position,
         input_offset=input_offset,
         keys=keys,

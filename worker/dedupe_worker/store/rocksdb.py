@@ -3,11 +3,11 @@
 On-disk layout, one column family for each generation, named g00000001, g00000002, … in the order of their ages:
 
     key  16 bytes   id                      value  8 bytes  owner (see owner.py)
-    key   5 bytes   "stamp"                 value  see stamp.py
+    key   5 bytes   "stamp"                 value  see metadata.py
 
-The write-ahead log is off: the output topic is the log. Each generation carries its own stamp, written in the same
-atomic batch as its ids, so that what a crash leaves of a generation is always complete up to the stamp it is left
-with. A generation is flushed before its successor begins, so the newest stamp speaks for the whole store, whatever
+The write-ahead log is off: the output topic is the log. Each generation carries its own metadata, written in the same
+atomic batch as its ids, so that what a crash leaves of a generation is always complete up to the metadata it is left
+with. A generation is flushed before its successor begins, so the newest metadata speaks for the whole store, whatever
 was in memory when the process died; no flush across column families has to be atomic.
 
 Ahead of each generation stands a filter in memory, kept beside the files (prefilter_file.py). Where none was kept, as
@@ -32,10 +32,15 @@ from rocksdict import Checkpoint, Rdict, WriteBatch, WriteOptions
 
 from dedupe_worker.errors import StoreCorrupt, store_errors
 from dedupe_worker.store.ageing import Bounds, Generation, plan_ageing, window_seconds
-from dedupe_worker.store.bloom_filter import Hashes, Prefilter, any_may_contain, hash_ids
-from dedupe_worker.store.bloom_filter_file import SUFFIX, load_prefilter
+from dedupe_worker.store.bloom_filter import BloomFilter, Hashes, any_may_contain, hash_ids
+from dedupe_worker.store.bloom_filter_file import SUFFIX, load_bloom_filter
 from dedupe_worker.store.generation import OpenGeneration, multi_get, packed_keys
-from dedupe_worker.store.metadata import STAMP_KEY, Stamp, decode_stamp, encode_stamp
+from dedupe_worker.store.metadata import (
+    METADATA_KEY,
+    StoreMetadata,
+    decode_metadata,
+    encode_metadata,
+)
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options, tune_tables
 from dedupe_worker.values import UNKNOWN_OWNER
 
@@ -75,21 +80,21 @@ class Store:
     # -- reading ---------------------------------------------------------------------------------
 
     @property
-    def stamp(self) -> Stamp | None:
+    def metadata(self) -> StoreMetadata | None:
         """What the store is complete up to; None if nothing was ever written."""
-        return next((g.stamp for g in reversed(self._generations) if g.stamp), None)
+        return next((g.metadata for g in reversed(self._generations) if g.metadata), None)
 
     @property
     def reach(self) -> int:
         """The output position before which all its ids are from."""
-        stamp = self.stamp
-        return stamp.output_position if stamp else 0
+        metadata = self.metadata
+        return metadata.output_position if metadata else 0
 
     @property
     def forgotten_ms(self) -> int:
         """The newest timestamp of what was remembered once and no longer is, Unix milliseconds; 0 if nothing."""
-        stamp = self.stamp
-        return stamp.forgotten_ms if stamp else 0
+        metadata = self.metadata
+        return metadata.forgotten_ms if metadata else 0
 
     def generations(self) -> list[Generation]:
         """The generations, oldest first."""
@@ -103,7 +108,7 @@ class Store:
         """For each hash whether its id may be in the store: False is certain."""
         if any(g.unread is not None for g in self._generations):
             return np.ones(len(hashes), np.bool_)
-        return any_may_contain([g.prefilter for g in self._generations], hashes)
+        return any_may_contain([g.bloom_filter for g in self._generations], hashes)
 
     def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]:
         """The owners of those ids that are remembered, from the newest generation that has each."""
@@ -129,7 +134,9 @@ class Store:
 
     def positions(self) -> list[tuple[str, int | None]]:
         """Each generation, oldest first, with the output position it is complete up to; None while it is empty."""
-        return [(g.name, g.stamp.output_position if g.stamp else None) for g in self._generations]
+        return [
+            (g.name, g.metadata.output_position if g.metadata else None) for g in self._generations
+        ]
 
     def ids(self, generation: str) -> Iterator[bytes]:
         """The ids of a generation as they are now, in order and joined, some at a time."""
@@ -151,7 +158,7 @@ class Store:
 
     def prepare(self, hashes: Hashes) -> None:
         """Let `suspects` find these ids from now on; they are written (or not) later."""
-        self._generations[-1].prefilter.add(hashes)
+        self._generations[-1].bloom_filter.add(hashes)
 
     def write(
         self,
@@ -169,23 +176,23 @@ class Store:
         `seen_ms`, or not known, counts as that.
         """
         newest = self._generations[-1]
-        before = newest.stamp
+        before = newest.metadata
         newest_ms = seen_ms if newest_ms is None else min(newest_ms, seen_ms)
-        stamp = Stamp(
+        metadata = StoreMetadata(
             output_position=output_position,
             input_offset=input_offset,
             keys=(before.keys if before else 0) + len(ids),
             first_seen_ms=before.first_seen_ms if before and before.keys else seen_ms,
             last_seen_ms=max(seen_ms, before.last_seen_ms if before else 0),
-            truncated=bool(self.stamp and self.stamp.truncated),
+            truncated=bool(self.metadata and self.metadata.truncated),
             newest_ms=max(newest_ms, before.newest_ms if before else 0),
             forgotten_ms=self.forgotten_ms,
         )
-        self._write_batch(newest, stamp, ids, owners)
+        self._write_batch(newest, metadata, ids, owners)
 
     def mark_truncated(self) -> None:
         """Record that the window does not reach back to where it should: ids were lost or given up for size."""
-        if self.stamp and not self.stamp.truncated:
+        if self.metadata and not self.metadata.truncated:
             self._mark(truncated=True)
 
     def mark_forgotten(self, newest_ms: int) -> None:
@@ -213,18 +220,18 @@ class Store:
         What it is complete up to stays as it was. On disk only after `settle`: until then a crash may undo it.
         Raises ValueError for a store that nothing was ever written to.
         """
-        latest = self.stamp
+        latest = self.metadata
         if latest is None:
             raise ValueError("an empty store can't be amended")
         amended = self._named_generation(generation)
-        stamp = amended.stamp or replace(latest, keys=0, first_seen_ms=latest.last_seen_ms)
-        keys = max(0, stamp.keys + len(added) - len(removed))
+        metadata = amended.metadata or replace(latest, keys=0, first_seen_ms=latest.last_seen_ms)
+        keys = max(0, metadata.keys + len(added) - len(removed))
         if added:
-            amended.prefilter.add(hash_ids(b"".join(added)))
+            amended.bloom_filter.add(hash_ids(b"".join(added)))
         owners = [UNKNOWN_OWNER] * len(added)
-        self._write_batch(amended, replace(stamp, keys=keys), added, owners, removed)
+        self._write_batch(amended, replace(metadata, keys=keys), added, owners, removed)
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """Bring everything to disk, in older generations too, which only `amend` and `forget` write to."""
         with self._errors("flushing the store"):
             for generation in self._generations:
@@ -240,7 +247,9 @@ class Store:
                 self._seal()
             if plan.drop:
                 dropped = self._generations[: len(plan.drop)]
-                self.mark_forgotten(max((g.stamp.newest_ms for g in dropped if g.stamp), default=0))
+                self.mark_forgotten(
+                    max((g.metadata.newest_ms for g in dropped if g.metadata), default=0)
+                )
                 self._generations[-1].family.flush()  # a drop lasts, and so must what it says
             for _ in plan.drop:
                 self._drop_oldest()
@@ -259,10 +268,10 @@ class Store:
     def close(self) -> None:
         """Flush and let go of the files: of all of them, so that they can be opened again, even if a flush fails.
 
-        A filter that is kept of more than what gets flushed has another stamp than what the next opening finds.
+        A filter that is kept of more than what gets flushed has another metadata than what the next opening finds.
         """
         for generation in self._generations:
-            generation.keep_prefilter()
+            generation.keep_bloom_filter()
         with self._errors("closing the store"), ExitStack() as handles:
             handles.callback(self._db.close)
             for generation in self._generations:
@@ -295,16 +304,16 @@ class Store:
         for path in set(self._path.glob(f"*{SUFFIX}*")) - {g.filter_path for g in generations}:
             path.unlink()  # of a generation that was dropped, or unfinished
         untrusted = self._path / UNTRUSTED
-        ids = sum(g.stamp.keys for g in generations if g.stamp)
+        ids = sum(g.metadata.keys for g in generations if g.metadata)
         everything = ids <= _READ_AT_OPENING_IDS or untrusted.exists()
         for generation in generations:
             generation.sealed = generation is not generations[-1]
-            stamp = generation.stamp
+            metadata = generation.metadata
             kept = None
-            if stamp and not everything:
-                kept = load_prefilter(generation.filter_path, stamp, self._most_ids)
+            if metadata and not everything:
+                kept = load_bloom_filter(generation.filter_path, metadata, self._most_ids)
             if kept:
-                generation.prefilter, generation.unread, generation.kept = kept, None, True
+                generation.bloom_filter, generation.unread, generation.kept = kept, None, True
             else:
                 generation.filter_path.unlink(missing_ok=True)
             if everything:
@@ -315,11 +324,11 @@ class Store:
     def _load_one(self, name: str, family: Rdict) -> OpenGeneration:
         family.set_write_options(self._unlogged)
         tune_tables(family)
-        value = family.get(STAMP_KEY)
-        stamp = decode_stamp(value) if value is not None else None
-        prefilter = Prefilter(stamp.keys if stamp else 0, self._most_ids)
-        unread = b"" if stamp else None
-        return OpenGeneration(name, family, prefilter, stamp, self._filter_path(name), unread)
+        value = family.get(METADATA_KEY)
+        metadata = decode_metadata(value) if value is not None else None
+        bloom_filter = BloomFilter(metadata.keys if metadata else 0, self._most_ids)
+        unread = b"" if metadata else None
+        return OpenGeneration(name, family, bloom_filter, metadata, self._filter_path(name), unread)
 
     def _filter_path(self, name: str) -> Path:
         return self._path / (name + SUFFIX)
@@ -343,43 +352,43 @@ class Store:
         family = database.create_column_family(name, table_options(self._options))
         family.set_write_options(self._unlogged)
         tune_tables(family)
-        prefilter = Prefilter(most_ids=self._most_ids)
-        return OpenGeneration(name, family, prefilter, None, self._filter_path(name))
+        bloom_filter = BloomFilter(most_ids=self._most_ids)
+        return OpenGeneration(name, family, bloom_filter, None, self._filter_path(name))
 
     def _seal(self) -> None:
         newest = self._generations[-1]
         newest.family.flush()  # before its successor begins: see the module's first lines
         newest.sealed = True
-        newest.finish_prefilter()
+        newest.finish_bloom_filter()
         self._generations.append(self._begin(self._db, int(newest.name[1:]) + 1))
 
     def _drop_oldest(self) -> None:
         # RocksDB deletes the files with the last handle, which goes with the popped generation.
         self._db.drop_column_family(self._generations[0].name)
-        self._generations.pop(0).drop_prefilter()
+        self._generations.pop(0).drop_bloom_filter()
 
-    def _mark(self, **changes: Any) -> None:  # noqa: ANN401 (a Stamp's fields)
-        """Change what the newest stamp says; a store that nothing was written to has none."""
-        newest, stamp = self._generations[-1], self.stamp
-        if stamp:
+    def _mark(self, **changes: Any) -> None:  # noqa: ANN401 (a StoreMetadata's fields)
+        """Change what the newest metadata says; a store that nothing was written to has none."""
+        newest, metadata = self._generations[-1], self.metadata
+        if metadata:
             self._write_batch(
-                newest, replace(newest.stamp or replace(stamp, keys=0), **changes), (), ()
+                newest, replace(newest.metadata or replace(metadata, keys=0), **changes), (), ()
             )
 
     def _write_batch(
         self,
         generation: OpenGeneration,
-        stamp: Stamp,
+        metadata: StoreMetadata,
         ids: Sequence[bytes],
         owners: Sequence[bytes],
         removed: Sequence[bytes] = (),
     ) -> None:
-        generation.drop_prefilter()
+        generation.drop_bloom_filter()
         batch = WriteBatch(raw_mode=True)
         batch.set_default_column_family(self._db.get_column_family_handle(generation.name))
         deque(map(batch.put, ids, owners), maxlen=0)  # a loop in C: 0.06 us a key
         deque(map(batch.delete, removed), maxlen=0)
-        batch.put(STAMP_KEY, encode_stamp(stamp))
+        batch.put(METADATA_KEY, encode_metadata(metadata))
         with self._errors("writing the store"):
             self._db.write(batch, self._unlogged)
-        generation.stamp = stamp
+        generation.metadata = metadata

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_worker.bootstrap.generation_cutoffs import TimeHistogram, TooManyAtOnce, plan_cuts
+from dedupe_worker.bootstrap.generation_cutoffs import TimeHistogram, TooManyAtOnce, plan_cutoffs
 from dedupe_worker.bootstrap.rows import Rows
 from dedupe_worker.store.ageing import Bounds
 
@@ -42,7 +42,7 @@ def test_what_is_left_out_is_older_than_all_that_is_kept(
 ) -> None:
     rows = rows_seen(seen)
     try:
-        cuts = plan_cuts(histogram_of(rows), bounds(room, generations))
+        cuts = plan_cutoffs(histogram_of(rows), bounds(room, generations))
     except TooManyAtOnce:
         assert seen.count(max(seen)) > room
         return
@@ -60,11 +60,11 @@ def test_generations_are_of_like_size_whatever_the_rate() -> None:
     month = list(range(NOW_MS - 28 * 86_400_000, NOW_MS, 2_419_200))
     rows = rows_seen(month + list(range(NOW_MS - 3_600_000, NOW_MS, 400)))
 
-    placed = plan_cuts(histogram_of(rows), bounds(100_000)).generations(rows)
+    placed = plan_cutoffs(histogram_of(rows), bounds(100_000)).generations(rows)
 
     assert np.bincount(placed).tolist() == pytest.approx([2_000] * 5, rel=0.6)
 
 
 def test_more_ids_of_one_time_than_there_is_room_for_are_refused() -> None:
     with pytest.raises(TooManyAtOnce, match="11 ids were seen at much the same time, and 10 fit"):
-        plan_cuts(histogram_of(rows_seen([NOW_MS] * 11)), bounds(10))
+        plan_cutoffs(histogram_of(rows_seen([NOW_MS] * 11)), bounds(10))

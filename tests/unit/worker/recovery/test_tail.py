@@ -22,7 +22,7 @@ from dedupe_worker.recovery.tail import (
     plan_start,
 )
 from dedupe_worker.side_topics.owner_log import Recall
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 from dedupe_worker.values import ValueLayout
 from tests.unit.worker.stores import count_known, open_store
@@ -31,8 +31,8 @@ from tests.unit.worker.strategies import message
 RECORDED = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")
 
 
-def stamp(position: int = 50, input_offset: int = 70) -> Stamp:
-    return Stamp(
+def stamp(position: int = 50, input_offset: int = 70) -> StoreMetadata:
+    return StoreMetadata(
         output_position=position,
         input_offset=input_offset,
         keys=1,
@@ -43,7 +43,7 @@ def stamp(position: int = 50, input_offset: int = 70) -> Stamp:
 
 
 def plan(
-    has: Stamp | None,
+    has: StoreMetadata | None,
     *,
     recorded: Identity | None = RECORDED,
     output: Range,

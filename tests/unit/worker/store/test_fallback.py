@@ -35,8 +35,8 @@ def test_the_copy_is_the_store_of_that_time(tmp_path: Path, output: Range) -> No
     state = with_checkpoint(tmp_path)
     assert fall_back(state, IDENTITY, output)
     store = open_store(state.database)
-    assert store.stamp is not None
-    assert store.stamp.output_position == 1000
+    assert store.metadata is not None
+    assert store.metadata.output_position == 1000
     assert count_known(store, IDS) == 1000
     assert count_known(store, random_ids(2, 500)) == 0
     remember(store, random_ids(3, 500), position=1600)

@@ -42,7 +42,7 @@ def test_a_store_of_another_type_is_discarded_to_be_rebuilt(
 
     other = parts(tmp_path, after).make_store()
     assert isinstance(other, InverseBloomStore if after else Store)
-    assert other.stamp is None, "so that all of the output is read"
+    assert other.metadata is None, "so that all of the output is read"
     assert not (tmp_path / "state" / "db" / (CURRENT if after else MANIFEST)).exists()
     other.close()
 

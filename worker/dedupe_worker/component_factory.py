@@ -27,9 +27,10 @@ from dedupe_worker.kafka.producer import PartitionOutput, TransactionalOutput
 from dedupe_worker.side_topics.writers import side_topic_writers
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.column_families import CURRENT
 from dedupe_worker.store.inverse_bloom.segments import MANIFEST
 from dedupe_worker.store.inverse_bloom.store import check_table, open_table
-from dedupe_worker.store.rocksdb import CURRENT, Store
+from dedupe_worker.store.rocksdb import Store
 
 if TYPE_CHECKING:
     from dedupe_worker.snapshots.upload_manager import UploadManager

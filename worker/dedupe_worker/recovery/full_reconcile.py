@@ -25,7 +25,7 @@ from dedupe_worker.errors import store_errors
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader, read_output
 from dedupe_worker.status import Progress
-from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.api import FullyReconcilable
 from dedupe_worker.store.external_sort import (
     Entries,
     EntryFile,
@@ -128,7 +128,7 @@ class Outcome:
 
 def run_full_reconcile(
     reader: Reader,
-    store: IdStore,
+    store: FullyReconcilable,
     extract: Extractor,
     *,
     directory: Path,
@@ -163,7 +163,7 @@ def remove_work_files(directory: Path) -> None:
 class _FullReconcile:
     def __init__(
         self,
-        store: IdStore,
+        store: FullyReconcilable,
         directory: Path,
         output: Range,
         stop: Event,

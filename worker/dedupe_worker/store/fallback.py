@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from dedupe_worker.errors import DiskFull, store_error
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.store.checkpoint import CheckpointRecord
+from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import SUFFIX
-from dedupe_worker.store.rocksdb import UNTRUSTED
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 
 log = structlog.get_logger()

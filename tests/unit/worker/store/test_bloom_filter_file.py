@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from dedupe_worker.errors import StoreCorrupt
+from dedupe_worker.store import column_families as store_module
 from dedupe_worker.store import generation as open_generation
-from dedupe_worker.store import rocksdb as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
-from dedupe_worker.store.rocksdb import UNTRUSTED, Store
+from dedupe_worker.store.column_families import UNTRUSTED
+from dedupe_worker.store.rocksdb import Store
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.unit.worker.stores import count_known, open_store, random_ids, remember
 

@@ -53,7 +53,7 @@ def test_a_checkpoint_that_shares_the_damage_is_found_out_when_it_is_opened(
 ) -> None:
     """Later would be too late: it would be chosen again."""
     monkeypatch.setattr(
-        "dedupe_worker.store.rocksdb._READ_AT_OPENING_IDS", 0
+        "dedupe_worker.store.column_families._READ_AT_OPENING_IDS", 0
     )  # as in a store of millions
     state = with_checkpoint(tmp_path)
     newest = next(state.checkpoints.iterdir())

@@ -10,7 +10,7 @@ from rocksdict import Options
 
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.errors import StateLocked, StoreCorrupt
-from dedupe_worker.store import rocksdb as store_module
+from dedupe_worker.store import column_families as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import (
     MANIFEST,
     StoreRecord,
@@ -22,7 +23,6 @@ from dedupe_worker.store.inverse_bloom.segments import (
     save_manifest,
 )
 from dedupe_worker.store.inverse_bloom.table_state import TableState
-from dedupe_worker.store.rocksdb import UNTRUSTED
 from dedupe_worker.store.state_dir import sync_to_disk
 
 _WRITTEN_AFTER_SHARE: Final = 1 / 8

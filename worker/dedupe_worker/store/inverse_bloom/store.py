@@ -9,11 +9,10 @@ long as its ids are not too old and not more than it holds have come since (prev
 A store is used from one thread only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from dedupe_crds.spec.store import InverseBloom
 from dedupe_worker.errors import NotComparable, store_errors
 from dedupe_worker.store.ageing import Bounds, Generation
+from dedupe_worker.store.api import FullyReconcilable
 from dedupe_worker.store.bloom_filter import BloomFilter, Hashes
 from dedupe_worker.store.inverse_bloom.capacity import check_capacity
 from dedupe_worker.store.inverse_bloom.flush import TableFiles
@@ -125,17 +125,17 @@ class InverseBloomStore:
             located.update((one, (value, described)) for one, value in known)
         return located
 
-    def positions(self) -> list[tuple[str, int | None]]:
-        """Refused, see `NotComparable`."""
-        self._refuse_comparison()
-
-    def ids(self, generation: str) -> Iterator[bytes]:  # noqa: ARG002 (the interface)
-        """Refused, see `NotComparable`."""
-        self._refuse_comparison()
-
     def refill(self, seconds: float) -> bool:  # noqa: ARG002 (the interface)
         """There is no filter to be filled."""
         return False
+
+    def fully_reconcilable(self) -> FullyReconcilable:
+        """Refuse: see `NotComparable`."""
+        raise NotComparable(
+            "spec.store.type: InverseBloom forgets ids by chance. So a missing id does not prove that the store is "
+            "wrong, and each id that a full reconcile adds replaces another one. To rebuild the store from the output "
+            "topic, restore the partition from the output topic, or stop the worker and delete its state directory"
+        )
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -198,16 +198,6 @@ class InverseBloomStore:
             table.touch(table.table.remove(packed))
         self._disk.note(int(forgotten.sum()))
         return int(forgotten.sum())
-
-    def amend(
-        self,
-        generation: str,  # noqa: ARG002 (the interface)
-        *,
-        added: Sequence[bytes] = (),  # noqa: ARG002
-        removed: Sequence[bytes] = (),  # noqa: ARG002
-    ) -> None:
-        """Refused, see `NotComparable`."""
-        self._refuse_comparison()
 
     def age(self, now_ms: int) -> bool:
         """Drop tables whose time is over, note what was forgotten, and write what is due; True if any was dropped."""
@@ -284,10 +274,3 @@ class InverseBloomStore:
         self.mark_forgotten(mark.newest_ms if mark else newest.metadata.newest_ms)
         if mark is None or not self._is_old(mark.seen_ms, now_ms):
             self.mark_truncated()
-
-    def _refuse_comparison(self) -> NoReturn:
-        raise NotComparable(
-            "spec.store.type: InverseBloom forgets ids by chance, so that what it lacks says nothing, and each id that "
-            "a comparison adds takes the place of another. To build it anew from the output topic, restore the "
-            "partition from there, or stop the worker and delete its state directory"
-        )

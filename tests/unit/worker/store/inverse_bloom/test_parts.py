@@ -11,9 +11,10 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
+from dedupe_worker.store.column_families import CURRENT
 from dedupe_worker.store.inverse_bloom.segments import MANIFEST
 from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
-from dedupe_worker.store.rocksdb import CURRENT, Store
+from dedupe_worker.store.rocksdb import Store
 from tests.unit.crds.manifests import CONFLICTS, DUPLICATES, changed
 from tests.unit.worker.stores import count_known, random_ids, remember
 

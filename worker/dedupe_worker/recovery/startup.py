@@ -31,8 +31,11 @@ from dedupe_worker.recovery.tail import CatchUpPlan, Trust, catch_up, plan_catch
 from dedupe_worker.side_topics.owner_log import EARLIER, Notes, Recall
 from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
-from dedupe_worker.store.checkpoint import remove_unfinished
-from dedupe_worker.store.fallback import fall_back, remove_copy
+from dedupe_worker.store.checkpoint import (
+    remove_checkpoint_copy,
+    remove_unfinished,
+    restore_from_checkpoint,
+)
 from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 
@@ -102,7 +105,7 @@ class Startup:
         store, trust = None, Trust.WHOLE
         if recorded is not None:
             remove_unfinished(state)
-            remove_copy(state)
+            remove_checkpoint_copy(state)
             store, trust = self._open_trusted(partition.identity, output_range)
         plan = plan_catch_up(
             store.metadata if store else None,
@@ -131,7 +134,7 @@ class Startup:
         except StoreCorrupt as error:
             self._worker_state.errors[error.reason] += 1
             log.error("store is corrupt", error=str(error))
-        if not fall_back(self._config.state, identity, output):
+        if not restore_from_checkpoint(self._config.state, identity, output):
             return None, Trust.NONE
         try:
             return self._factory.make_store(), Trust.CHECKPOINT

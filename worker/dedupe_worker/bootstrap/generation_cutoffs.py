@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_worker.bootstrap.rows import Rows
 from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.external_sort import Entries
 
 _BUCKETS: Final = 1 << 13
 # 36.3 measured: id, owner, RocksDB's sequence number and lengths, 10 bits of filter, the index.
@@ -26,9 +26,9 @@ class TimeHistogram:
         self._first = first_ms
         self.counts: NDArray[np.int64] = np.zeros(_BUCKETS, np.int64)
 
-    def add(self, rows: Rows) -> None:
+    def add(self, entries: Entries) -> None:
         """Count each id."""
-        places = (rows[2].astype(np.int64) - self._first) // self._width
+        places = (entries["position"] - self._first) // self._width
         self.counts += np.bincount(places, minlength=_BUCKETS)
 
     def start_ms(self, bucket: int) -> int:
@@ -42,10 +42,10 @@ class GenerationCutoffs:
 
     starts_ms: tuple[int, ...]
 
-    def generations(self, rows: Rows) -> NDArray[np.int64]:
+    def generations(self, entries: Entries) -> NDArray[np.int64]:
         """The generation of each id, -1 for those left out."""
-        starts = np.array(self.starts_ms, np.uint64)
-        places: NDArray[np.int64] = np.searchsorted(starts, rows[2], "right") - 1
+        starts = np.array(self.starts_ms, np.int64)
+        places: NDArray[np.int64] = np.searchsorted(starts, entries["position"], "right") - 1
         return places
 
 

@@ -31,19 +31,18 @@ from dedupe_worker.bootstrap.progress import (
     read_record,
     write_record,
 )
-from dedupe_worker.bootstrap.run_buffer import RunBuffer
-from dedupe_worker.bootstrap.runs import (
-    RANGE_ROWS,
-    bounds_of_ranges,
-    merge,
-    merged,
-    open_runs,
-    run_path,
-)
+from dedupe_worker.bootstrap.run_buffer import RunBuffer, run_path
 from dedupe_worker.bootstrap.source import Json, Source
 from dedupe_worker.bootstrap.sst_writer import build_store, write_sst_files
 from dedupe_worker.errors import IdentityRefused
 from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.external_sort import (
+    RANGE_ENTRIES,
+    bounds_of_ranges,
+    merge,
+    merged,
+    open_runs,
+)
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 
 RUN_ROWS: Final = 2_000_000  # held until they are written: some 150 MB with the sorting
@@ -101,7 +100,7 @@ class Job:
         before_ms: int | None,
         on_progress: OnProgress,
         run_rows: int = RUN_ROWS,
-        range_rows: int = RANGE_ROWS,
+        range_rows: int = RANGE_ENTRIES,
     ) -> None:
         self._source = source
         self._targets = targets
@@ -194,8 +193,8 @@ class Job:
         bounds = bounds_of_ranges(runs, self._range_rows)
         if of_partition.starts_ms is None:
             histogram = TimeHistogram(of_partition.first_ms or 0, of_partition.last_ms or 0)
-            for number, rows in enumerate(merge(runs, bounds)):
-                histogram.add(rows)
+            for number, entries in enumerate(merge(runs, bounds)):
+                histogram.add(entries)
                 self._on_progress(Step(f"sorting partition {partition}", number, len(bounds)))
             of_partition.starts_ms = list(self._cut(partition, histogram))
             of_partition.ids = int(histogram.counts.sum())
@@ -203,10 +202,10 @@ class Job:
         cuts = GenerationCutoffs(tuple(of_partition.starts_ms))
         for number in range(of_partition.ranges, len(bounds)):
             self._on_progress(Step(f"writing partition {partition}", number, len(bounds)))
-            rows = merged(runs, bounds, number)
-            tables = write_sst_files(directory, number, rows, cuts, self._bounds)
+            entries = merged(runs, bounds, number)
+            tables = write_sst_files(directory, number, entries, cuts, self._bounds)
             of_partition.tables += tables
-            of_partition.left_out += rows.shape[1] - sum(table.ids for table in tables)
+            of_partition.left_out += len(entries) - sum(table.ids for table in tables)
             of_partition.ranges = number + 1
             self._progress.save(self._progress_path)
 

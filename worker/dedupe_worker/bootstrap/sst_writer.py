@@ -18,9 +18,9 @@ from pydantic import BaseModel, ConfigDict
 from rocksdict import IngestExternalFileOptions, Options, Rdict, SstFileWriter, WriteOptions
 
 from dedupe_worker.bootstrap.generation_cutoffs import GenerationCutoffs
-from dedupe_worker.bootstrap.rows import Rows, ids_of
 from dedupe_worker.errors import store_errors
 from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.external_sort import Entries, id_bytes
 from dedupe_worker.store.metadata import METADATA_KEY, StoreMetadata, encode_metadata
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from dedupe_worker.values import UNKNOWN_OWNER
@@ -43,29 +43,29 @@ class SstFile(BaseModel):
 
 
 def write_sst_files(
-    directory: Path, index: int, rows: Rows, cuts: GenerationCutoffs, bounds: Bounds
+    directory: Path, index: int, entries: Entries, cuts: GenerationCutoffs, bounds: Bounds
 ) -> list[SstFile]:
     """Write the ids of one range, sorted, to a file for each generation that has some."""
-    generations = cuts.generations(rows)
+    generations = cuts.generations(entries)
     tables = []
     for generation in range(len(cuts.starts_ms)):
-        chosen = rows[:, generations == generation]
-        if not chosen.shape[1]:
+        chosen = entries[generations == generation]
+        if not len(chosen):
             continue
         name = f"{generation:02d}-{index:06d}.sst"
         with store_errors(f"writing {directory / name}"):
             writer = SstFileWriter(_options(bounds))
             writer.open(str(directory / name))
             # A loop in C: 0.25 us an id.
-            deque(map(writer.__setitem__, ids_of(chosen), repeat(UNKNOWN_OWNER)), maxlen=0)
+            deque(map(writer.__setitem__, id_bytes(chosen["id"]), repeat(UNKNOWN_OWNER)), maxlen=0)
             writer.finish()
         tables.append(
             SstFile(
                 file=name,
                 generation=generation,
-                ids=chosen.shape[1],
-                first_seen_ms=int(np.min(chosen[2])),
-                last_seen_ms=int(np.max(chosen[2])),
+                ids=len(chosen),
+                first_seen_ms=int(np.min(chosen["position"])),
+                last_seen_ms=int(np.max(chosen["position"])),
             )
         )
     return tables

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_worker.bootstrap.generation_cutoffs import TimeHistogram, TooManyAtOnce, plan_cutoffs
-from dedupe_worker.bootstrap.rows import Rows
 from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.external_sort import ENTRY, Entries
 
 NOW_MS = 1_800_000_000_000
 
@@ -19,14 +19,14 @@ def bounds(ids: int, generations: int = 5) -> Bounds:
     return Bounds(max_bytes=37 * ids, max_age=timedelta(days=28), generations=generations)
 
 
-def rows_seen(times: list[int]) -> Rows:
-    rows = np.zeros((3, len(times)), np.uint64)
-    rows[2] = times
+def rows_seen(times: list[int]) -> Entries:
+    rows = np.zeros(len(times), ENTRY)
+    rows["position"] = times
     return rows
 
 
-def histogram_of(rows: Rows) -> TimeHistogram:
-    found = TimeHistogram(int(rows[2].min()), int(rows[2].max()))
+def histogram_of(rows: Entries) -> TimeHistogram:
+    found = TimeHistogram(int(rows["position"].min()), int(rows["position"].max()))
     found.add(rows)
     return found
 
@@ -47,11 +47,13 @@ def test_what_is_left_out_is_older_than_all_that_is_kept(
         assert seen.count(max(seen)) > room
         return
     placed = cuts.generations(rows)
-    kept = rows[2][placed >= 0]
+    kept = rows["position"][placed >= 0]
     assert len(kept) <= room
-    assert len(kept) == len(seen) or len(kept) + seen.count(rows[2][placed < 0].max()) > room
+    assert (
+        len(kept) == len(seen) or len(kept) + seen.count(rows["position"][placed < 0].max()) > room
+    )
     assert placed.max() < generations
-    order = np.argsort(rows[2], kind="stable")
+    order = np.argsort(rows["position"], kind="stable")
     assert (np.diff(placed[order]) >= 0).all()
 
 

@@ -67,7 +67,7 @@ class Desk:
     def forget(self, raw_ids: list[bytes]) -> int:
         """Forget ids; returns how many were remembered."""
         forgotten = self._store.forget([pack_id(raw) for raw in raw_ids])
-        self._store.settle()  # there is no log from which a crash would have it again
+        self._store.flush_all()  # there is no log from which a crash would have it again
         return forgotten
 
 

@@ -13,7 +13,7 @@ from pyarrow import csv, parquet
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.extract import ID_BYTES
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.bootstrap.request import Columns
+from dedupe_worker.bootstrap.source import Columns
 
 READY_ID: Final = "id16"
 READY_TIME: Final = "seen_ms"

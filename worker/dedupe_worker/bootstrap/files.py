@@ -20,8 +20,7 @@ from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.columns import READY_ID, raw_ids_for, ready_ids, tables, times_of
-from dedupe_worker.bootstrap.request import Columns
-from dedupe_worker.bootstrap.source import Batch, Json, seen_entries
+from dedupe_worker.bootstrap.source import Batch, Columns, Json, seen_entries
 
 _MADE_FOR: Final = "bootstrap-of.json"
 _IN_PATH: Final = regex(r"partition=(\d+)")

@@ -12,6 +12,15 @@ from dedupe_worker.store.external_sort import Entries, make_entries
 Json = Any  # what json.loads gives
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The names of the columns in files."""
+
+    id: str = "id"
+    time: str = "time"
+    partition: str = "partition"
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Some ids with the partition of each, shape (n,). Reading goes on after them at `position`.

@@ -15,7 +15,7 @@ from dedupe_ids.extract import pack_id
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.files import FileSource
-from dedupe_worker.bootstrap.request import Columns
+from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.store.external_sort import id_bytes
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -15,8 +15,9 @@ from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.files import FileSource
-from dedupe_worker.bootstrap.job import Job, Step, Summary, Target
-from dedupe_worker.bootstrap.request import Columns
+from dedupe_worker.bootstrap.job import Job, Target
+from dedupe_worker.bootstrap.progress import Step, Summary
+from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.errors import IdentityRefused, StateLocked
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.recovery.tail import plan_catch_up

@@ -207,7 +207,7 @@ class Loop:
         written = self._output.flush() if transaction.passed else None
         if written is not None:
             for log in self._logs:
-                self._output.produce_side_records(log.notes(written))
+                self._output.produce_side_records(log.records(written))
         self._clear_logs()
 
     def _clear_logs(self) -> None:

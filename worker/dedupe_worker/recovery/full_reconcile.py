@@ -139,7 +139,7 @@ def run_full_reconcile(
 ) -> Outcome | None:
     """Make the store hold what the output partition holds; None if `stop` was set before that was done.
 
-    `reader` stands at the low end of `output`, and the store has a stamp. `directory` is for files that don't
+    `reader` stands at the low end of `output`, and the store has metadata. `directory` is for files that don't
     outlive the call. `on_progress` is called after each batch and each range.
 
     Raises DiskFull or StoreFailed when there is no room for the files, and what a reader and a store raise.

@@ -28,7 +28,7 @@ from dedupe_worker.kafka.admin import Range, Topic, Topics
 from dedupe_worker.kafka.consumer import Committed, PartitionReader
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.tail import CatchUpPlan, Trust, catch_up, plan_catch_up, plan_start
-from dedupe_worker.side_topics.owner_log import EARLIER, Notes, Recall
+from dedupe_worker.side_topics.owner_log import CLOCK_SKEW, OutputValues, OwnerLogReader
 from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.checkpoint import (
@@ -150,7 +150,7 @@ class Startup:
         available = partition.topics.offsets(partition.input_topic.name, self._config.partition)
         start = plan_start(
             committed=committed.offset if committed else None,
-            stamp=store.metadata,
+            metadata=store.metadata,
             same_input=partition.same_input,
             available=available,
         )
@@ -187,7 +187,7 @@ class Startup:
         )
         now_ms = self._clock.time_ms()
         if plan.rebuild or window.store.metadata is None:
-            # Before the first id, because a rebuild can be interrupted: with this stamp the next start reads only
+            # Before the first id, because a rebuild can be interrupted: with this metadata the next start reads only
             # what comes after.
             window.commit(
                 output_position=plan.start,
@@ -224,7 +224,7 @@ class Startup:
                 reader,
                 window,
                 self._extract,
-                self._recall(partition, plan, window.store.metadata, readers),
+                self._output_values(partition, plan, window.store.metadata, readers),
                 start=plan.start,
                 end=end,
                 forgets=plan.rebuild and plan.start > 0,
@@ -234,24 +234,24 @@ class Startup:
                 on_progress=partial(show_progress, self._worker_state, plan.reason),
             )
 
-    def _recall(
+    def _output_values(
         self,
         partition: TakenOver,
         plan: CatchUpPlan,
-        stamp: StoreMetadata | None,
+        metadata: StoreMetadata | None,
         readers: ExitStack,
-    ) -> Recall:
+    ) -> OutputValues:
         """Make what restores the values of the output records that are read; `readers` closes its reader."""
-        number, notes = self._config.partition, None
+        number, owner_log = self._config.partition, None
         if needs_owner_log(self._config.stream.spec):
             topic = owners_topic(partition.output_topic.name)
             there = partition.topics.offsets(topic, number)
             start: int | None = there.low
-            if stamp and not plan.rebuild:
-                since = datetime.fromtimestamp(stamp.last_seen_ms / 1000, UTC) - EARLIER
+            if metadata and not plan.rebuild:
+                since = datetime.fromtimestamp(metadata.last_seen_ms / 1000, UTC) - CLOCK_SKEW
                 start = partition.topics.offset_at(topic, number, since)
             reader = readers.enter_context(closing(self._factory.make_reader(topic)))
             reader.seek(there.end if start is None else start)
             rewind = None if start == there.low else partial(reader.seek, there.low)
-            notes = Notes(reader, there.end, partition.output_topic.id, rewind=rewind)
-        return Recall(self._layout, partition=number, notes=notes)
+            owner_log = OwnerLogReader(reader, there.end, partition.output_topic.id, rewind=rewind)
+        return OutputValues(self._layout, partition=number, owner_log=owner_log)

@@ -47,12 +47,12 @@ class ComponentFactory:
         self.policy = policy_of(config.stream.spec)
         self.worker_state = WorkerState(config.stream, config.partition, clock)
         self.requests = ReconcileRequests(self.worker_state, config.state.reconcile_answer)
-        self.keeper = self._keeper()
+        self.upload_manager = self._make_upload_manager()
         kafka = config.stream.spec.kafka
         self._servers = kafka.bootstrap_servers
         self._tuning = config.stream.spec.worker.tuning
 
-    def _keeper(self) -> "UploadManager | None":
+    def _make_upload_manager(self) -> "UploadManager | None":
         snapshots = self.config.stream.spec.snapshots
         if snapshots is None or snapshots.s3 is None:
             return None
@@ -60,7 +60,11 @@ class ComponentFactory:
         from dedupe_worker.snapshots.upload_manager import UploadManager  # noqa: PLC0415
 
         return UploadManager(
-            snapshots.s3, self.worker_state, self.config.state, deadline=snapshots.deadline
+            snapshots.s3,
+            self.worker_state,
+            self.config.state,
+            deadline=snapshots.deadline,
+            clock=self.clock,
         )
 
     def make_topics(self, stop: Event) -> Topics:
@@ -111,11 +115,12 @@ class ComponentFactory:
             log.warning("store is of another type", wanted=self.config.stream.spec.store.type)
             state.discard_store()
         if table:
-            return open_table(state.database, self.config.bounds, table, value_bytes)
+            return open_table(state.database, self.config.bounds, table, value_bytes, self.clock)
         return Store(
             state.database,
             self.config.bounds,
             block_cache_bytes=self._tuning.block_cache_bytes,
+            clock=self.clock,
         )
 
     def make_loop(

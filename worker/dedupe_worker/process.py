@@ -77,7 +77,7 @@ def run_worker(
             make_registry(worker_state),
             token,
             requests=factory.requests,
-            keeper=factory.keeper,
+            upload_manager=factory.upload_manager,
         ),
         host=host,
         port=port,

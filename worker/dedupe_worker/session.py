@@ -23,8 +23,7 @@ from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
 from dedupe_kafka.side_topics import routed_topics
-from dedupe_worker.admin.commands import CommandQueue
-from dedupe_worker.admin.desk import Desk
+from dedupe_worker.admin.commands import AdminCommands, CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.loop import Loop
 from dedupe_worker.dedup.redelivery import (
@@ -139,7 +138,7 @@ class Session:
         # Here, because boto3 is a fifth of a worker's start, and most starts need none.
         from dedupe_worker.snapshots.download import Download  # noqa: PLC0415
 
-        Download(self._config, self._worker_state, snapshot).run(self._stop)
+        Download(self._config, self._worker_state, snapshot, self._clock).run(self._stop)
 
     def _take_over(
         self, topics: Topics, recorded: Identity | None
@@ -197,8 +196,13 @@ class Session:
         monotonic, time_ms = self._clock.monotonic, self._clock.time_ms
         housekeeping = topic_check = refilled = monotonic()
         refilling = True
-        desk = Desk(
-            self._config, partition.identity, store, self._worker_state, self._factory.keeper
+        admin_commands = AdminCommands(
+            self._config,
+            partition.identity,
+            store,
+            self._worker_state,
+            self._factory.upload_manager,
+            self._clock,
         )
         bounds = self._config.stream.spec.store.window
         try:
@@ -206,7 +210,7 @@ class Session:
                 loop.step()
                 now = monotonic()
                 if not loop.in_transaction:
-                    self._commands.run_waiting(desk)
+                    self._commands.run_waiting(admin_commands)
                     if refilling:
                         refilling = store.refill((now - refilled) * _REFILL_SHARE)
                         refilled = monotonic()

@@ -13,20 +13,6 @@ from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 WORKER = Path(dedupe_worker.__file__).parent
 OWN = WORKER / "clock.py"
 _READS = {"now", "utcnow", "today"}
-_WITHOUT_CLOCK = {
-    "admin/desk.py",
-    "bootstrap/job.py",
-    "bootstrap/logged.py",
-    "snapshots/bucket.py",
-    "snapshots/download.py",
-    "snapshots/garbage_collection.py",
-    "snapshots/upload.py",
-    "snapshots/upload_manager.py",
-    "store/generation.py",
-    "store/inverse_bloom/flush.py",
-    "store/rocksdb.py",
-}
-"""Modules that are not given a clock yet."""
 MODULES = {path.relative_to(WORKER).as_posix(): path for path in WORKER.rglob("*.py")}
 
 
@@ -82,7 +68,7 @@ def reads_of_the_time(module: Path) -> Iterator[str]:
                     yield f"{module.name}:{node.lineno}: {attr}()"
 
 
-@pytest.mark.parametrize("name", sorted(MODULES.keys() - _WITHOUT_CLOCK - {OWN.name}))
+@pytest.mark.parametrize("name", sorted(MODULES.keys() - {OWN.name}))
 def test_the_worker_reads_the_time_through_a_clock(name: str) -> None:
     assert list(reads_of_the_time(MODULES[name])) == []
 

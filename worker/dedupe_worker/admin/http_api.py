@@ -51,7 +51,7 @@ def make_app(
     token: str | None,
     *,
     requests: ReconcileRequests,
-    keeper: "UploadManager | None" = None,
+    upload_manager: "UploadManager | None" = None,
 ) -> "falcon.App[falcon.Request, falcon.Response]":
     """The WSGI application."""
     app = falcon.App(middleware=[_Authenticate(token)])
@@ -65,7 +65,7 @@ def make_app(
     app.add_route("/reconcile", _Reconcile(requests))
     app.add_error_handler(TimeoutError, _busy)
     app.add_error_handler(StreamError, _failed)
-    add_snapshots(app, commands, keeper)
+    add_snapshots(app, lambda command: commands.call(command, _COMMAND_SECONDS), upload_manager)
     return app
 
 

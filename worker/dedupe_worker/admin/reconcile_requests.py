@@ -1,7 +1,9 @@
-"""Reconciles that HTTP asks of the worker: one at a time, each done by a session of its own.
+"""Reconciles that HTTP asks of the worker.
 
-The answer is kept on the volume, so that asking again with the same text, after a restart too, does nothing again.
-A request that a crash has cut off is forgotten: whoever wants its answer asks again.
+One at a time, each done by a session of its own.
+
+The answer is kept on the volume, so that asking again with the same text, after a restart too, does nothing again. A
+request that a crash has cut off is forgotten: whoever wants its answer asks again.
 """
 
 from pathlib import Path
@@ -31,7 +33,10 @@ class ReconcileRequests:
         worker_state.comparison = _read(answer)
 
     def ask(self, request: str, *, full: bool) -> ComparisonStatus:
-        """Take a request in; one that is known already is answered with how it stands. Raises ReconcileRunning."""
+        """Take a request in; one that is known already is answered with how it stands.
+
+        Raises ReconcileRunning.
+        """
         with self._lock:
             last = self._worker_state.comparison
             if last is not None and last.request == request:
@@ -52,7 +57,10 @@ class ReconcileRequests:
         self._worker_state.comparison = status
 
     def answer(self, status: ComparisonStatus) -> None:
-        """The waiting request is done. Raises DiskFull if that can't be kept; it is done nevertheless."""
+        """The waiting request is done.
+
+        Raises DiskFull if that can't be kept; it is done nevertheless.
+        """
         status = status.model_copy(update={"done": True})
         try:
             write_atomically(self._answer, status.model_dump_json(by_alias=True, indent=2) + "\n")

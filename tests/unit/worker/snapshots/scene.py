@@ -96,7 +96,7 @@ class Scene:
             name,
             checkpoint,
             DigestCache(self.state.root / "digests.json"),
-            give_up=lambda: None,
+            stop_reason=lambda: None,
             bandwidth=options.get("bandwidth", 1 << 30),
             on_progress=lambda *figures: self.sent.append(figures),
         )

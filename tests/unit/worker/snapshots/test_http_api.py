@@ -11,14 +11,13 @@ from falcon import testing
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import UploadPhase, UploadStatus, WorkerStatus
-from dedupe_worker.admin.commands import CommandQueue
-from dedupe_worker.admin.desk import Desk
+from dedupe_worker.admin.commands import AdminCommands, CommandQueue
 from dedupe_worker.admin.http_api import make_app
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.snapshots import s3_client
-from dedupe_worker.snapshots import upload_manager as keeper_module
+from dedupe_worker.snapshots import upload_manager as upload_manager_module
 from dedupe_worker.snapshots.upload_manager import UploadManager
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
@@ -43,9 +42,11 @@ class Worker:
         self.scene = scene
         self.worker_state = WorkerState(scene.stream, PARTITION)
         deadline = timedelta(hours=1)
-        self.keeper = UploadManager(scene.s3, self.worker_state, scene.state, deadline=deadline)
+        self.upload_manager = UploadManager(
+            scene.s3, self.worker_state, scene.state, deadline=deadline
+        )
         self.commands = CommandQueue()
-        self.client = client_of(self.worker_state, self.commands, self.keeper, scene)
+        self.client = client_of(self.worker_state, self.commands, self.upload_manager, scene)
         self._stop = Event()
         self._thread = Thread(target=self._run)
         self._thread.start()
@@ -56,9 +57,11 @@ class Worker:
         )
         with self.scene.store() as store:
             self._store = store
-            desk = Desk(config, IDENTITY, store, self.worker_state, self.keeper)
+            admin_commands = AdminCommands(
+                config, IDENTITY, store, self.worker_state, self.upload_manager
+            )
             while not self._stop.wait(0.001):
-                self.commands.run_waiting(desk)
+                self.commands.run_waiting(admin_commands)
 
     def end(self) -> None:
         self._stop.set()
@@ -93,11 +96,19 @@ class Worker:
 
 
 def client_of(
-    worker_state: WorkerState, commands: CommandQueue, keeper: UploadManager | None, scene: Scene
+    worker_state: WorkerState,
+    commands: CommandQueue,
+    upload_manager: UploadManager | None,
+    scene: Scene,
 ) -> testing.TestClient:
     requests = ReconcileRequests(worker_state, scene.state.root / "reconcile.json")
     app = make_app(
-        worker_state, commands, make_registry(worker_state), TOKEN, requests=requests, keeper=keeper
+        worker_state,
+        commands,
+        make_registry(worker_state),
+        TOKEN,
+        requests=requests,
+        upload_manager=upload_manager,
     )
     return testing.TestClient(app)
 
@@ -215,7 +226,7 @@ def test_one_that_failed_says_why_and_is_begun_anew_after_a_rest(
     assert worker.post("/snapshots", name="a").json["phase"] == "Failed", "it rests"
 
     worker.scene.bucket.proxy.clear()
-    monkeypatch.setattr(keeper_module, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(upload_manager_module, "_REST_SECONDS", 0.0)
     # It makes way a moment after it says that it has failed; until then there is a 409.
     wait_for(lambda: worker.post("/snapshots", name="a").json.get("phase") == "Running", "anew")
     assert worker.wait_until(UploadPhase.COMPLETED).error is None
@@ -230,13 +241,13 @@ def test_one_that_hangs_is_given_up_and_makes_way(
     if "wanted" in why:
         assert worker.post("/snapshots/delete", names=["a"]).status == falcon.HTTP_409
     else:
-        monkeypatch.setattr(worker.keeper, "_deadline", timedelta())
+        monkeypatch.setattr(worker.upload_manager, "_deadline", timedelta())
     gate.set()  # what hangs in a request ends with the request
     failed = worker.wait_until(UploadPhase.FAILED)
     assert failed.error is not None
     assert why in failed.error
     assert f"{FOLDER}/snapshots/a.json" not in worker.scene.bucket.objects()
-    monkeypatch.setattr(worker.keeper, "_deadline", timedelta(hours=1))
+    monkeypatch.setattr(worker.upload_manager, "_deadline", timedelta(hours=1))
     wait_for(lambda: worker.post("/snapshots", name="b").status == falcon.HTTP_202, "b is accepted")
     assert worker.wait_until(UploadPhase.COMPLETED).name == "b"
 

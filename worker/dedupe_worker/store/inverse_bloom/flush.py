@@ -9,11 +9,11 @@ again is about an eighth of the table's ids.
 
 import os
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dedupe_worker.clock import Clock
 from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import (
     MANIFEST,
@@ -30,23 +30,29 @@ _WRITTEN_AFTER_SECONDS: Final = 900.0
 _WRITING_SHARE: Final = 0.1
 _SUPERSEDED_SHARE: Final = 1 / 16
 _MOST_SUPERSEDED: Final = 16
-"""Segments on disk beside those that count: a sixteenth of them and some 200 MiB at most, but one; see room.py."""
+"""Segments on disk beside those that count.
+
+A sixteenth of them and some 200 MiB at most, but one; see room.py.
+"""
 
 
 class TableFiles:
-    """The directory of a store's tables, oldest first. Raises StoreCorrupt, DiskFull or OSError from any method.
+    """The directory of a store's tables, oldest first.
+
+    Raises StoreCorrupt, DiskFull or OSError from any method.
 
     `reach` is the output position before which all ids are from that were ever written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock) -> None:
         self._path = path
+        self._clock = clock
         self.reach = 0
         self._serial = 0
         self._superseded: list[str] = []
         self._waiting: list[tuple[TableState, int]] = []
         self._changes = 0
-        self._next_write = time.monotonic()
+        self._next_write = self._clock.monotonic()
         self._written_at = self._next_write
 
     def load(self) -> list[TableState]:
@@ -61,18 +67,21 @@ class TableFiles:
         (self._path / UNTRUSTED).unlink(missing_ok=True)  # everything was read
         return tables
 
-    def note(self, changes: int) -> None:
+    def count_changes(self, changes: int) -> None:
         """So many slots were changed in memory."""
         self._changes += changes
 
-    def give_up(self, table: TableState) -> None:
-        """A table is no longer among the store's: its files go once the manifest no longer names them."""
+    def retire(self, table: TableState) -> None:
+        """A table is no longer among the store's.
+
+        Its files go once the manifest no longer names them.
+        """
         self._waiting = [each for each in self._waiting if each[0] is not table]
         self._superseded += [each.file for each in table.files if each]
 
     def write_some(self, tables: Sequence[TableState]) -> None:
         """Write the next segment, if any is due."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if not self._waiting and self._is_due(tables, now):
             self._waiting = self._begin(tables)
         if not self._waiting or now < self._next_write:
@@ -80,7 +89,7 @@ class TableFiles:
         self._write(*self._waiting.pop(), tables)
         if not self._waiting:
             self.write_manifest(tables)
-        took = time.monotonic() - now
+        took = self._clock.monotonic() - now
         self._next_write = now + took / _WRITING_SHARE
 
     def write_all(self, tables: Sequence[TableState]) -> None:
@@ -102,7 +111,10 @@ class TableFiles:
         self._superseded.clear()
 
     def copy(self, tables: Sequence[TableState], path: Path) -> None:
-        """Have the same at `path`, by hard links where the file system has them; all was written before."""
+        """Have the same at `path`, by hard links where the file system has them.
+
+        All was written before.
+        """
         path.mkdir()
         for name in self._record(tables).files:
             try:
@@ -119,7 +131,7 @@ class TableFiles:
     def _begin(self, tables: Sequence[TableState]) -> list[tuple[TableState, int]]:
         """What is to be written by now."""
         self._changes = 0
-        self._written_at = time.monotonic()
+        self._written_at = self._clock.monotonic()
         return [(table, segment) for table in tables for segment in table.behind]
 
     def _is_due(self, tables: Sequence[TableState], now: float) -> bool:

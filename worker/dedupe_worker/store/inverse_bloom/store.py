@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dedupe_crds.spec.store import InverseBloom
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import NotComparable, store_errors
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.api import FullyReconcilable
@@ -32,16 +33,25 @@ from dedupe_worker.store.metadata import StoreMetadata
 
 
 def open_table(
-    path: Path, bounds: Bounds, wanted: InverseBloom, value_bytes: int
+    path: Path,
+    bounds: Bounds,
+    wanted: InverseBloom,
+    value_bytes: int,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> "InverseBloomStore":
-    """The store as a manifest wants it. Raises InvalidConfig if it is too large for memory or volume, and what
-    InverseBloomStore raises."""
+    """The store as a manifest wants it.
+
+    Raises InvalidConfig if it is too large for memory or volume, and what InverseBloomStore raises.
+    """
     slots = check_table(path, wanted, value_bytes)
-    return InverseBloomStore(path, bounds, slots=slots, value_bytes=value_bytes)
+    return InverseBloomStore(path, bounds, slots=slots, value_bytes=value_bytes, clock=clock)
 
 
 def check_table(path: Path, wanted: InverseBloom, value_bytes: int) -> int:
-    """The slots of a table as a manifest wants it. Raises InvalidConfig if it is too large for memory or volume."""
+    """The slots of a table as a manifest wants it.
+
+    Raises InvalidConfig if it is too large for memory or volume.
+    """
     slots = slots_wanted(wanted, value_bytes)
     with store_errors("opening the store"):
         path.mkdir(parents=True, exist_ok=True)
@@ -50,18 +60,28 @@ def check_table(path: Path, wanted: InverseBloom, value_bytes: int) -> int:
 
 
 class InverseBloomStore:
-    """Open with `InverseBloomStore(...)`, end with `close()`; a closed store is of no further use.
+    """Open with `InverseBloomStore(...)`, end with `close()`.
 
-    `slots` of `value_bytes` each are what the current table has, or gets. Of `bounds` only the age counts.
-    Raises StoreCorrupt, DiskFull or StoreFailed from any method.
+    A closed store is of no further use.
+
+    `slots` of `value_bytes` each are what the current table has, or gets. Of `bounds` only the age counts. Raises
+    StoreCorrupt, DiskFull or StoreFailed from any method.
     """
 
-    def __init__(self, path: Path, bounds: Bounds, *, slots: int, value_bytes: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        bounds: Bounds,
+        *,
+        slots: int,
+        value_bytes: int,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self.bounds = bounds
         self._prepared = BloomFilter()
-        self._disk = TableFiles(path)
+        self._files = TableFiles(path, clock)
         with store_errors("opening the store"):
-            self._tables = self._disk.load()
+            self._tables = self._files.load()
         newest = self._tables[-1].table if self._tables else None
         if newest is None or (newest.slots, newest.value_bytes) != (slots, value_bytes):
             self._begin(slots, value_bytes)
@@ -75,9 +95,12 @@ class InverseBloomStore:
 
     @property
     def reach(self) -> int:
-        """The output position before which all its ids are from: segments may be ahead of the metadata."""
+        """The output position before which all its ids are from.
+
+        Segments may be ahead of the metadata.
+        """
         metadata = self.metadata
-        return max(self._disk.reach, metadata.output_position if metadata else 0)
+        return max(self._files.reach, metadata.output_position if metadata else 0)
 
     @property
     def forgotten_ms(self) -> int:
@@ -153,7 +176,10 @@ class InverseBloomStore:
         seen_ms: int,
         newest_ms: int | None = None,
     ) -> None:
-        """Put ids with their values, and what the store is then complete up to. See `Store.write`."""
+        """Put ids with their values, and what the store is then complete up to.
+
+        See `Store.write`.
+        """
         newest = self._tables[-1]
         before, latest = newest.metadata, self.metadata
         if ids:
@@ -163,7 +189,7 @@ class InverseBloomStore:
             values = np.frombuffer(b"".join(owners), f"V{table.value_bytes}")
             newest.touch(table.put(np.frombuffer(b"".join(ids), ID), values))
             newest.puts += len(ids)
-            self._disk.note(len(ids))
+            self._files.count_changes(len(ids))
         newest_ms = seen_ms if newest_ms is None else min(newest_ms, seen_ms)
         newest.metadata = StoreMetadata(
             output_position=output_position,
@@ -177,7 +203,10 @@ class InverseBloomStore:
         )
 
     def mark_truncated(self) -> None:
-        """Record that the window does not reach back to where it should: ids were lost or given up for size."""
+        """Record that the window does not reach back to where it should.
+
+        Ids were lost or given up for size.
+        """
         newest = self._tables[-1]
         if newest.metadata:
             newest.metadata = replace(newest.metadata, truncated=True)
@@ -196,25 +225,28 @@ class InverseBloomStore:
         for table in self._tables:
             forgotten |= table.table.lookup(packed).known
             table.touch(table.table.remove(packed))
-        self._disk.note(int(forgotten.sum()))
+        self._files.count_changes(int(forgotten.sum()))
         return int(forgotten.sum())
 
     def age(self, now_ms: int) -> bool:
-        """Drop tables whose time is over, note what was forgotten, and write what is due; True if any was dropped."""
+        """Drop tables whose time is over, note what was forgotten, and write what is due.
+
+        True if any was dropped.
+        """
         dropped = [table for table in self._tables[:-1] if self._is_over(table, now_ms)]
         for table in dropped:
             self._drop(table, now_ms)
         self._note_forgotten(now_ms)
         with store_errors("writing the store"):
             if dropped:
-                self._disk.write_manifest(self._tables)
-            self._disk.write_some(self._tables)
+                self._files.write_manifest(self._tables)
+            self._files.write_some(self._tables)
         return bool(dropped)
 
     def flush(self) -> None:
         """Bring everything to disk."""
         with store_errors("flushing the store"):
-            self._disk.write_all(self._tables)
+            self._files.write_all(self._tables)
 
     def flush_all(self) -> None:
         """The same."""
@@ -224,7 +256,7 @@ class InverseBloomStore:
         """Write a consistent copy of the store to `path`, by hard links where the file system has them."""
         self.flush()
         with store_errors("writing a checkpoint"):
-            self._disk.copy(self._tables, path)
+            self._files.copy(self._tables, path)
 
     def close(self) -> None:
         """Flush and let go of the memory."""
@@ -263,7 +295,7 @@ class InverseBloomStore:
 
     def _remove(self, table: TableState) -> None:
         self._tables.remove(table)
-        self._disk.give_up(table)
+        self._files.retire(table)
 
     def _note_forgotten(self, now_ms: int) -> None:
         """Note what half of the ids are lost of, and whether it should still be remembered."""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_worker.admin import desk as module
-from dedupe_worker.admin.desk import Desk
+from dedupe_worker.admin import commands as module
+from dedupe_worker.admin.commands import AdminCommands
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import DiskFull
 from dedupe_worker.status import WorkerState
@@ -38,28 +38,28 @@ def worker_state() -> WorkerState:
 
 
 @pytest.fixture
-def desk(state: StateDirectory, store: Store, worker_state: WorkerState) -> Desk:
+def commands(state: StateDirectory, store: Store, worker_state: WorkerState) -> AdminCommands:
     config = WorkerConfig(stream=STREAM, partition=3, state=state, properties={})
-    return Desk(config, IDENTITY, store, worker_state, None)
+    return AdminCommands(config, IDENTITY, store, worker_state, None)
 
 
 def test_the_time_of_all_checkpoints_is_added_up(
-    desk: Desk, store: Store, worker_state: WorkerState
+    commands: AdminCommands, store: Store, worker_state: WorkerState
 ) -> None:
     remember(store, random_ids(1, 1000), position=1000)
-    assert desk.checkpoint()
+    assert commands.checkpoint()
     first = worker_state.stage_seconds["checkpoint"]
-    assert desk.checkpoint()
+    assert commands.checkpoint()
     assert 0 < first < worker_state.stage_seconds["checkpoint"]
 
 
 def test_one_that_fails_took_its_time_as_well(
-    desk: Desk, worker_state: WorkerState, monkeypatch: pytest.MonkeyPatch
+    commands: AdminCommands, worker_state: WorkerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise DiskFull("no room")
 
     monkeypatch.setattr(module, "make_checkpoint", full)
     with pytest.raises(DiskFull):
-        desk.checkpoint()
+        commands.checkpoint()
     assert worker_state.stage_seconds["checkpoint"] > 0

@@ -323,7 +323,7 @@ def known_metrics() -> set[str]:
         "dedupe_checkpoint_timestamp_seconds",
         "dedupe_snapshot_uploaded_bytes",
         "dedupe_restore_bytes",
-        "dedupe_reconcile_remaining_offsets",
+        "dedupe_catch_up_remaining_offsets",
     }
     return workers | later | samples_of(operator_metrics.registry) | {"up"}
 

@@ -1,4 +1,4 @@
-"""Admin commands: from HTTP threads to the loop's thread, which runs them on the store between two transactions.
+"""Admin commands on the store: from HTTP threads to the loop's thread.
 
 The HTTP API calls `CommandQueue.call`; the session calls `run_waiting`. Invariant: only the loop's thread touches the
 store, and only between two transactions, when all of it belongs to one position.

@@ -1,9 +1,8 @@
-"""Reconciles that HTTP asks of the worker.
+"""Requests for a reconcile with the output topic, one at a time.
 
-One at a time, each done by a session of its own.
-
-The answer is kept on the volume, so that asking again with the same text, after a restart too, does nothing again. A
-request that a crash has cut off is forgotten: whoever wants its answer asks again.
+The HTTP API accepts them; a new session runs each (recovery/on_demand.py). Invariant: the result is kept on the volume,
+so the same request, also after a restart, is answered and not repeated. A request that a crash interrupted is lost: the
+client must send it again.
 """
 
 from pathlib import Path
@@ -17,13 +16,13 @@ from dedupe_worker.store.state_dir import write_atomically
 
 
 class ReconcileRunning(Exception):
-    """Another reconcile that was asked for is not done yet."""
+    """Another requested reconcile is not done yet."""
 
 
 class ReconcileRequests:
-    """HTTP threads `ask`; the session's thread looks for what is `waiting` and answers it.
+    """The last request: HTTP threads `ask`; the session's thread answers it.
 
-    The worker's state shows the last request from the beginning to after its end.
+    The worker's state shows it from its begin, and still after its end.
     """
 
     def __init__(self, worker_state: WorkerState, answer: Path) -> None:
@@ -48,12 +47,12 @@ class ReconcileRequests:
 
     @property
     def waiting(self) -> ComparisonStatus | None:
-        """The request that is to be done, or being done."""
+        """Return the request that is waiting or running."""
         last = self._worker_state.comparison
         return None if last is None or last.done else last
 
     def show(self, status: ComparisonStatus) -> None:
-        """Tell how far the waiting request is."""
+        """Show how far the waiting request is."""
         self._worker_state.comparison = status
 
     def answer(self, status: ComparisonStatus) -> None:

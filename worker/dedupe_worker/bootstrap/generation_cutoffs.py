@@ -1,4 +1,7 @@
-"""Which ids of a partition are remembered, and in which generation: decisions only, no I/O."""
+"""Decide which ids of a partition are kept, and in which generation.
+
+`job` calls this before it writes files. Invariant: decisions only, no I/O.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -15,11 +18,17 @@ _BYTES_PER_ID: Final = 37
 
 
 class TooManyAtOnce(ValueError):
-    """More ids of one time than the window holds: none of them is older than the others."""
+    """More ids were seen at one time than the window holds.
+
+    So none of them is the oldest.
+    """
 
 
 class TimeHistogram:
-    """Counts ids by when they were seen, between two times (Unix milliseconds, both included)."""
+    """Counts of ids by when they were seen.
+
+    Both times are Unix milliseconds, and included.
+    """
 
     def __init__(self, first_ms: int, last_ms: int) -> None:
         self._width = max(1, -(-(last_ms - first_ms + 1) // _BUCKETS))
@@ -32,26 +41,30 @@ class TimeHistogram:
         self.counts += np.bincount(places, minlength=_BUCKETS)
 
     def start_ms(self, bucket: int) -> int:
-        """The earliest time counted in a bucket."""
+        """Return the earliest time that a bucket counts."""
         return self._first + bucket * self._width
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationCutoffs:
-    """Generation i takes the ids seen from `starts_ms[i]` until the next one's start; earlier ones are left out."""
+    """Generation i takes the ids seen from `starts_ms[i]` until the next one's start.
+
+    Earlier ones are left out.
+    """
 
     starts_ms: tuple[int, ...]
 
     def generations(self, entries: Entries) -> NDArray[np.int64]:
-        """The generation of each id, -1 for those left out."""
+        """Return the generation of each id, -1 for those left out."""
         starts = np.array(self.starts_ms, np.int64)
         places: NDArray[np.int64] = np.searchsorted(starts, entries["position"], "right") - 1
         return places
 
 
 def plan_cutoffs(histogram: TimeHistogram, bounds: Bounds) -> GenerationCutoffs:
-    """Generations of about as many ids each, so that the window gives up a like share with each; of what is too
-    much for `bounds.max_bytes`, the oldest is left out.
+    """Divide the ids into generations of about the same number of ids.
+
+    So the window loses the same share with each. Of more ids than `bounds.max_bytes` holds, the oldest are left out.
 
     Raises TooManyAtOnce.
     """

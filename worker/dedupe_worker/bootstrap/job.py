@@ -57,7 +57,10 @@ OnProgress = Callable[[Step], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One partition whose store will be filled; the worker reads the output from `output_position` on."""
+    """One partition whose store will be filled.
+
+    The worker reads the output from `output_position` on.
+    """
 
     partition: int
     state: StateDirectory
@@ -66,9 +69,10 @@ class Target:
 
 
 class Job:
-    """Fill the stores of `targets` from `source`, with ids seen before `before_ms`, if given.
+    """A bootstrap of the stores of `targets` from `source`.
 
-    `work` is a directory that only this job uses, for up to 24 bytes for each id read and 37 for each kept.
+    Only ids seen before `before_ms` are taken, if it is given. `work` is a directory that only this job uses, for up to
+    24 bytes for each id read and 37 for each kept.
     """
 
     def __init__(
@@ -132,7 +136,10 @@ class Job:
         }
 
     def _begin(self, fingerprint: Json) -> bool:
-        """Resume the files of the same source and partitions; return True if they are of others, and deleted."""
+        """Resume the files of the same source and partitions.
+
+        Return True if they are of others, and deleted.
+        """
         found = load_progress(self._progress_path)
         wanted = {target.partition for target in self._targets}
         if found is not None and found.source == fingerprint and found.partitions.keys() == wanted:
@@ -242,7 +249,10 @@ class Job:
 
 
 def _is_done(target: Target, fingerprint: Json) -> bool:
-    """Return whether this bootstrap has filled the store. Raises IdentityRefused if something else has."""
+    """Return whether this bootstrap has filled the store.
+
+    Raises IdentityRefused if something else has.
+    """
     recorded = target.state.recorded(target.identity.stream, target.partition)
     if recorded is None:
         return False

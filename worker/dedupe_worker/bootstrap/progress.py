@@ -1,4 +1,4 @@
-"""How far a bootstrap is: on disk, so that an interrupted one can resume, in the log, and its result next to the store.
+"""The progress of a bootstrap, on disk and in the log, and its result.
 
 `job` saves a `Progress` after each piece of work, and writes a `BootstrapRecord` when a store is complete.
 """
@@ -47,7 +47,9 @@ class PartitionProgress(_Document):
 
 
 class Progress(_Document):
-    """progress.json. `source` and `now_ms` are fixed at the begin; `position` is the source's, after `runs` runs.
+    """progress.json. `source` and `now_ms` are fixed at the begin.
+
+    `position` is the source's, after `runs` runs.
 
     `without_id`, `too_old` (for the window) and `too_new` (not before --before) count records that are not taken.
     """
@@ -108,14 +110,20 @@ def write_record(state: StateDirectory, record: BootstrapRecord) -> None:
 
 
 def began_with_past_ids(state: StateDirectory, oldest: datetime) -> bool:
-    """Return whether a bootstrap filled the store after `oldest`; the ids of an earlier one have aged out."""
+    """Return whether a bootstrap filled the store after `oldest`.
+
+    The ids of an earlier one have aged out.
+    """
     record = read_record(state)
     return record is not None and record.ids > 0 and record.created > oldest
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The present step of a bootstrap, and how far it is; `total` is in the same unit as `done`."""
+    """The present step of a bootstrap, and how far it is.
+
+    `total` is in the same unit as `done`.
+    """
 
     action: str
     done: int
@@ -139,7 +147,9 @@ class ProgressLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The result by partition, and the counts of what was not taken from the source: see `Progress`.
+    """The result by partition, and the counts of what was not taken from the source.
+
+    See `Progress`.
 
     With `done_before`, all stores were already filled from the same source, and the counts are of that time.
     """

@@ -1,4 +1,6 @@
-"""A bootstrap as a user asks for it: the options of both command lines, and from there to a job.
+"""A bootstrap as a user asks for it.
+
+The options of both command lines, and from there to a job.
 
 `dedupe-worker bootstrap` calls `logged_bootstrap`, `dedupe bootstrap` calls `bootstrap`. The worker's command line
 loads this module at every start, so what loads pyarrow (60 MB) is imported only when it is needed.
@@ -47,7 +49,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A bootstrap request. `source` is topic:NAME or a path; see `request_options` for the others."""
+    """A bootstrap request. `source` is topic:NAME or a path.
+
+    See `request_options` for the others.
+    """
 
     source: str
     columns: Columns
@@ -157,7 +162,9 @@ def bootstrap(
     on_progress: OnProgress,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Summary:
-    """Fill the stores of the partitions in `states`; both topics must exist. `work` is used if the request names none.
+    """Fill the stores of the partitions in `states`; both topics must exist.
+
+    `work` is used if the request names none.
 
     Raises a StreamError that says what to do.
     """
@@ -204,7 +211,10 @@ def bootstrap(
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Search for reference cycles rarely: a batch is many thousand objects without one, see process.py."""
+    """Search for reference cycles rarely.
+
+    A batch is many thousand objects without one, see process.py.
+    """
     before = gc.get_threshold()
     gc.set_threshold(200_000, 10, 10)
     try:
@@ -237,7 +247,10 @@ class _Connection:
 def _source(
     stream: DedupeStream, request: Request, connection: _Connection, wanted: frozenset[int]
 ) -> Source:
-    """Return the source that the request names. Raises InvalidConfig if it can't be used for this stream."""
+    """Return the source that the request names.
+
+    Raises InvalidConfig if it can't be used for this stream.
+    """
     count = connection.topics.describe(stream.spec.input.topic, 0).partitions
     if not request.source.startswith(_TOPIC):
         from dedupe_worker.bootstrap.files import FileSource  # noqa: PLC0415 (see the first lines)

@@ -1,4 +1,7 @@
-"""What is read, held until there is enough of it for a run."""
+"""A buffer of the ids that are read, until there are enough for a run.
+
+`job` calls this while it reads the source.
+"""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,10 +20,12 @@ def run_path(directory: Path, number: int) -> Path:
 
 
 class RunBuffer:
-    """`take` batches, then `write_runs`; `progress` is right after either, and to be saved after the second.
+    """The ids that wait for a run: `take` batches, then `write_runs`.
 
-    `directories` are those of the partitions wanted. Only ids are taken that were seen within `max_age` and, if
-    given, before `before_ms`.
+    `progress` is up to date after both; the caller saves it after the second.
+
+    `directories` are those of the partitions wanted. Only ids are taken that were seen within `max_age` and, if given,
+    before `before_ms`.
     """
 
     def __init__(
@@ -39,7 +44,7 @@ class RunBuffer:
         self._end_ms = progress.now_ms + 1 if before_ms is None else before_ms
 
     def take(self, batch: Batch) -> None:
-        """Hold what of a batch is wanted, and count the rest."""
+        """Take the ids of a batch that are wanted, and count the others."""
         entries = batch.entries
         seen_ms = entries["position"]
         # A producer whose clock is ahead must not make ids last longer than the window does.
@@ -57,7 +62,7 @@ class RunBuffer:
         self._progress.position, self._progress.done = batch.position, batch.done
 
     def write_runs(self) -> None:
-        """Write what is held, one run for each partition that has some."""
+        """Write a run for each partition that has ids."""
         for partition, waiting in self._waiting.items():
             if waiting:
                 path = run_path(self._directories[partition], self._progress.runs)

@@ -1,7 +1,7 @@
-"""RocksDB's own files out of sorted ids, and a store out of those files.
+"""Write RocksDB's own files from sorted ids, and build a store from the files.
 
 A generation of the past is a column family named b00000001, b00000002, … in the order of age, which sorts before the
-worker's own g…; the first of these stands ready and empty, so that what the worker adds does not make ids of the past
+worker's own g…; the first g… is there, empty, so that the ids that the worker adds do not make ids of the past
 last longer.
 """
 
@@ -31,7 +31,7 @@ _BLOCK_CACHE_BYTES: Final = 8 << 20  # of an option that files don't depend on
 
 
 class SstFile(BaseModel):
-    """One file: ids of one generation, and when the first and the last of them was seen."""
+    """One file of ids of one generation, with its first and last time seen."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,7 +45,7 @@ class SstFile(BaseModel):
 def write_sst_files(
     directory: Path, index: int, entries: Entries, cuts: GenerationCutoffs, bounds: Bounds
 ) -> list[SstFile]:
-    """Write the ids of one range, sorted, to a file for each generation that has some."""
+    """Write the sorted ids of one range to a file for each generation."""
     generations = cuts.generations(entries)
     tables = []
     for generation in range(len(cuts.starts_ms)):
@@ -80,9 +80,10 @@ def build_store(
     output_position: int,
     truncated: bool,
 ) -> None:
-    """Make a store at `path`, in place of what is there, of the tables in `directory`, which stay as they are.
+    """Build a store at `path` from the files in `directory`; the files stay.
 
-    It claims to hold nothing of the output partition from `output_position` on. Raises DiskFull or StoreFailed.
+    A store that is there is replaced. Its output position is `output_position`: the worker reads the output from there
+    on. Raises DiskFull or StoreFailed.
     """
     shutil.rmtree(path, ignore_errors=True)
     numbers = sorted({table.generation for table in tables})
@@ -125,7 +126,7 @@ def _add_generation(
 
 
 def _second_name(file: Path) -> Path:
-    """The same file for RocksDB to move: the first name is there for another attempt."""
+    """Return a second name for RocksDB to move; the first stays for a retry."""
     second = file.with_suffix(".ingest")
     second.unlink(missing_ok=True)
     try:

@@ -1,5 +1,6 @@
-"""The owner log: which input record each output record was, so that a store can be rebuilt from the output.
+"""The owner log: the input offset of each output record.
 
+With it a store can be rebuilt from the output.
 Output records are as their producers wrote them, without their position in the input. So each transaction writes
 entries to the topic `<output>-owners`, same partition, about the records that it adds to the output:
 
@@ -42,7 +43,7 @@ from dedupe_worker.values import (
 )
 
 CLOCK_SKEW: Final = timedelta(hours=1)
-"""How much older than the output records their entries may be: the clocks of brokers and workers differ."""
+"""How much older than the output records their entries may be: clocks differ."""
 
 _FORMAT: Final = 1
 _HEAD: Final = struct.Struct(">Bq")
@@ -72,7 +73,7 @@ class OwnerEntry(NamedTuple):
 
 
 def encode_entries(first_output: int, inputs: Offsets) -> Iterator[bytes]:
-    """Encode that output records from `first_output` on were the input records `inputs`, ascending."""
+    """Encode the input offsets, ascending, of output records from `first_output` on."""
     starts = np.flatnonzero(np.diff(inputs, prepend=inputs[:1]) != 1)
     lengths = np.diff(starts, append=len(inputs))
     for at in range(0, len(starts), _MOST_RUNS):
@@ -136,7 +137,10 @@ class OwnerLogReader:
         self._waiting: deque[OwnerEntry] = deque()
 
     def inputs(self, outputs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the input offsets of output records, both ascending; -1 without an entry. Raises StreamError."""
+        """Return the input offsets of output records, both ascending; -1 without an entry.
+
+        Raises StreamError.
+        """
         found = np.full(len(outputs), _UNKNOWN)
         if not len(outputs):
             return found
@@ -190,7 +194,10 @@ class OutputValues:
         self._owner_log = owner_log
 
     def values(self, records: Sequence[Message], rows: Rows, times: Times) -> Values:
-        """Return the values of `rows` (n,) of a batch of output records with these timestamps: shape (n,)."""
+        """Return the values of `rows` (n,) of a batch of output records: shape (n,).
+
+        `times` are their timestamps.
+        """
         if self._owner_log is None:
             owners = unknown_owners(len(rows))
         else:

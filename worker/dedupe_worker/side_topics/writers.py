@@ -1,4 +1,4 @@
-"""The metadata that the worker writes to side topics, once a transaction and inside of it.
+"""The metadata that the worker writes to side topics in each transaction.
 
 The loop calls the writers. For the output records of one transaction, the owner log says which input records they were
 (owner_log.py), and the filter which values they have (dedupe_filters). Invariant: both are in the transaction, so there
@@ -24,7 +24,10 @@ from dedupe_worker.values import Offsets
 
 
 class SideTopicWriter(Protocol):
-    """`add` the records that are passed on, batch by batch, then get the `records` to write, and `clear`."""
+    """A writer of one kind of metadata.
+
+    Call `add` for each batch that is passed on, then `records` to get what to write, then `clear`.
+    """
 
     def add(self, passed: Sequence[Message], offsets: Offsets) -> None:
         """Add records that are passed on, with their offsets in the input."""

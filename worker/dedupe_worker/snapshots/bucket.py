@@ -127,7 +127,7 @@ class Bucket:
         return {sha256: each for sha256, each in found if _SHA256.fullmatch(sha256)}
 
     def upload_arguments(self, size: int, sha256_base64: str, part_bytes: int) -> dict[str, Any]:
-        """Return the request's encryption, and the checksum by which the bucket refuses damaged contents."""
+        """Return the encryption, and the checksum by which the bucket finds damage."""
         if size < part_bytes:
             return {**self._encryption, "ChecksumSHA256": sha256_base64}
         if self._checks_parts:
@@ -135,7 +135,7 @@ class Bucket:
         return {**self._encryption}
 
     def unfinished_uploads(self) -> Iterator[tuple[str, str, datetime]]:
-        """Yield key, id and begin of each upload in parts that is neither complete nor aborted."""
+        """Yield key, id and begin of each unfinished upload in parts."""
         prefix = self.folder.content("")
         with s3_errors(f"listing unfinished uploads to bucket {self.name}"):
             pages = self.client.get_paginator("list_multipart_uploads")

@@ -132,7 +132,7 @@ class Download:
     # -- files -----------------------------------------------------------------------------------
 
     def _make_room(self, files: Sequence[FileEntry]) -> None:
-        """Keep those of these files that an earlier attempt has left, and delete everything else."""
+        """Keep those of these files that an earlier attempt left; delete all others."""
         state = self._state
         if state.database.exists() and not state.restoring.exists():
             state.database.rename(
@@ -222,7 +222,7 @@ def _is_whole(path: Path, entry: FileEntry) -> bool:
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """Run threads that begin nothing new when the block is left, and have ended after it."""
+    """Run threads that start nothing new at the end of the block, and wait for them."""
     pool = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="download")
     try:
         yield pool

@@ -18,7 +18,7 @@ from dedupe_worker.snapshots.bucket import Bucket, ManifestDamaged, StoredObject
 from dedupe_worker.snapshots.s3_client import s3_errors
 
 GRACE: Final = timedelta(hours=1)
-"""A younger content may belong to a snapshot of another process that has no manifest yet."""
+"""A younger content may belong to another process's unfinished snapshot."""
 
 _DELETIONS_AT_ONCE: Final = 8
 _SECONDS: Final = 6.0  # the caller waits; the next deletion finds the rest
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The snapshots that were deleted, and how much garbage with them, in objects and bytes."""
+    """The deleted snapshots, and the garbage with them in objects and bytes."""
 
     names: list[str]
     objects: int

@@ -22,7 +22,7 @@ class _Model(BaseModel):
 
 
 class FileEntry(_Model):
-    """One file: its path in the checkpoint's directory, size in bytes, and the name of its content."""
+    """One file: path in the checkpoint, size in bytes, and name of its content."""
 
     # A manifest says where files are written: it must not be able to name another directory.
     path: Annotated[str, Field(pattern=r"^(checkpoint\.json|db/[A-Za-z0-9_-][A-Za-z0-9._-]*)$")]

@@ -77,7 +77,7 @@ def _client(
 
 
 def transfers(client: "S3Client", *, most_bytes_a_second: int | None = None) -> TransferManager:
-    """Return a manager that moves files in parallel, large ones in parts, and retries what fails."""
+    """Return a manager that moves files in parallel, with retries."""
     config = TransferConfig(
         multipart_threshold=PART_BYTES,
         multipart_chunksize=PART_BYTES,

@@ -1,9 +1,7 @@
 """Upload a checkpoint to the bucket.
 
-The contents that are missing, then the manifest, then verify that all is there.
-
-`UploadManager` calls this in a separate thread. Invariant: the manifest is written last, so a snapshot that exists is
-complete.
+First the missing contents, then the manifest; then it verifies that all of it is there. `UploadManager` calls this in a
+separate thread. Invariant: the manifest is written last, so a snapshot that exists is complete.
 """
 
 import base64
@@ -26,13 +24,10 @@ from dedupe_worker.store.checkpoint import RECORD, CheckpointRecord
 _WAIT_SECONDS: Final = 0.1
 
 StopReason = Callable[[], str | None]
-"""Called all the time: returns why the upload must be aborted, None as long as it must not."""
+"""Called all the time: returns why to abort the upload, None to continue."""
 
 Progress = Callable[[int, int, int], None]
-"""Called from any thread with three numbers of bytes.
-
-All, those that are new, and those uploaded of the new ones.
-"""
+"""Called from any thread with the bytes of all files, of new contents, and of those uploaded."""
 
 
 def upload(
@@ -72,7 +67,7 @@ def upload(
 
 
 def _kept(bucket: Bucket) -> dict[str, int]:
-    """Return size by SHA-256 of the contents that are in the bucket and named by a manifest, and so are no garbage.
+    """Return size by SHA-256 of the contents that a manifest in the bucket names.
 
     A content without a manifest may be deleted as garbage at any moment, and is uploaded again.
     """

@@ -1,4 +1,4 @@
-"""The upload manager: one snapshot upload at a time, in a separate thread, and queries to the bucket.
+"""The upload manager: one snapshot upload at a time, and queries to the bucket.
 
 The HTTP API calls `make_snapshot`: the loop's thread writes a checkpoint, then a thread uploads it (upload.py).
 Invariant: while an upload reads a checkpoint's files, no other checkpoint replaces it. An upload outlives a session:
@@ -29,20 +29,20 @@ from dedupe_worker.store.checkpoint import CheckpointRecord
 from dedupe_worker.store.state_dir import StateDirectory
 
 _REST_SECONDS: Final = 20.0
-"""For so long after a failure the same request is answered with it, and not tried again."""
+"""For so long after a failure the same request is answered with that failure."""
 
 log = structlog.get_logger()
 
 
 class Checkpointing(Protocol):
-    """What the manager needs of the store's commands, on the loop's thread."""
+    """The store's command that the manager needs, on the loop's thread."""
 
     def checkpoint(self) -> CheckpointStatus | None:
         """Write a checkpoint; None while the store is still empty."""
 
 
 OnLoop = Callable[[Callable[[Checkpointing], UploadStatus | None]], UploadStatus | None]
-"""Has the loop's thread run a command between two transactions, and returns or raises what the command does."""
+"""Runs a command on the loop's thread, and returns or raises what it does."""
 
 
 class UploadManager:
@@ -138,12 +138,13 @@ class UploadManager:
             self._one_at_a_time.release()
 
     def _upload(self, name: str, checkpoint: Path) -> None:
-        deadline = self._clock.deadline(self._deadline.total_seconds())
+        began = self._clock.monotonic()
 
         def stop_reason() -> str | None:
             if self._unwanted.is_set():
                 return "it is no longer wanted"
-            return "it is not complete within spec.snapshots.deadline" if deadline.expired else None
+            late = self._clock.monotonic() - began > self._deadline.total_seconds()
+            return "it is not complete within spec.snapshots.deadline" if late else None
 
         upload(
             Bucket(self._s3, self._folder, transfer_client(self._s3)),

@@ -1,7 +1,8 @@
-"""The interface of a store of ids, for the loop, the start-up and the admin commands.
+"""The interface of a store of ids.
 
-`rocksdb.Store` and `inverse_bloom.store.InverseBloomStore` implement `IdStore`. Only the first can also be compared
-with the output topic: `fully_reconcilable` returns that part of the interface, or raises.
+The loop, the start-up and the admin commands use it. `rocksdb.Store` and `inverse_bloom.store.InverseBloomStore`
+implement `IdStore`. Only the first can also be compared with the output topic: `fully_reconcilable` returns that part
+of the interface, or raises.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,22 +23,31 @@ class FullyReconcilable(Protocol):
     bounds: Bounds
 
     def positions(self) -> list[tuple[str, int | None]]:
-        """Return each generation, oldest first, with its output position; None while it is empty."""
+        """Return each generation, oldest first, with its output position.
+
+        None while it is empty.
+        """
 
     def ids(self, generation: str) -> Iterator[bytes]:
-        """Yield the ids of a generation as they are now, sorted and joined, some at a time."""
+        """Yield the present ids of a generation, sorted and joined, some at a time."""
 
     def amend(
         self, generation: str, *, added: Sequence[bytes] = (), removed: Sequence[bytes] = ()
     ) -> None:
-        """Add ids to a generation, with unknown owners, and remove others from it; both are sorted."""
+        """Add ids to a generation, with unknown owners, and remove others from it.
+
+        Both are sorted.
+        """
 
     def flush_all(self) -> None:
         """Bring all changes to disk."""
 
 
 class IdStore(Protocol):
-    """The remembered ids of one partition. Used from one thread; raises StoreCorrupt, DiskFull or StoreFailed."""
+    """The remembered ids of one partition.
+
+    Used from one thread; raises StoreCorrupt, DiskFull or StoreFailed.
+    """
 
     bounds: Bounds
 
@@ -51,7 +61,10 @@ class IdStore(Protocol):
 
     @property
     def forgotten_ms(self) -> int:
-        """Return the newest timestamp of ids that were dropped, Unix milliseconds; 0 if there is none."""
+        """Return the newest timestamp of ids that were dropped, Unix milliseconds.
+
+        0 if there is none.
+        """
 
     def generations(self) -> list[Generation]:
         """Return the generations, oldest first."""
@@ -66,16 +79,28 @@ class IdStore(Protocol):
         """Return the values of the ids that are in the store."""
 
     def locate(self, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, Generation]]:
-        """Return the values of the ids in the store, each with its generation; for a few ids."""
+        """Return the values of the ids in the store, each with its generation.
+
+        For a few ids.
+        """
 
     def refill(self, seconds: float) -> bool:
-        """Read ids into filters that were not saved, for about `seconds`; return whether more are left to read."""
+        """Read ids into filters that were not saved, for about `seconds`.
+
+        Return whether more are left to read.
+        """
 
     def fully_reconcilable(self) -> FullyReconcilable:
-        """Return the interface for a full reconcile. Raises NotComparable if the store has none."""
+        """Return the interface for a full reconcile.
+
+        Raises NotComparable if the store has none.
+        """
 
     def prepare(self, hashes: Hashes) -> None:
-        """Let `suspects` find these ids from now on; they are written later, or not at all."""
+        """Let `suspects` find these ids from now on.
+
+        They are written later, or not at all.
+        """
 
     def write(
         self,
@@ -90,10 +115,13 @@ class IdStore(Protocol):
         """Write sorted ids with their values and the store's new position, all or nothing."""
 
     def mark_truncated(self) -> None:
-        """Record that the window is shorter than configured: ids were lost, or dropped for size."""
+        """Record that the window is shorter than configured.
+
+        Ids were lost, or dropped for size.
+        """
 
     def mark_forgotten(self, newest_ms: int) -> None:
-        """Record that ids of records with timestamps up to `newest_ms` are not, or no longer, in the store."""
+        """Record that ids of records with timestamps up to `newest_ms` are dropped."""
 
     def forget(self, ids: Sequence[bytes]) -> int:
         """Remove ids; return how many were in the store."""
@@ -108,7 +136,7 @@ class IdStore(Protocol):
         """Bring what was written to disk."""
 
     def checkpoint(self, path: Path) -> None:
-        """Write a consistent copy of the store to `path`, with hard links if the file system has them."""
+        """Write a consistent copy to `path`, with hard links if possible."""
 
     def close(self) -> None:
         """Flush, and close all files."""

@@ -1,4 +1,4 @@
-"""A generation's filter kept beside the store's files, so that an opening need not read every id.
+"""A generation's filter, saved so that an opening need not read every id.
 
     bytes 0-7     magic
     bytes 8-65    the generation's metadata when the filter was complete, see metadata.py
@@ -7,11 +7,10 @@
     per slab      its words (8 bytes each)
     last 4 bytes  CRC-32 of all before
 
-All little-endian but the metadata.
-`<generation>.prefilter` lies in the database's directory: RocksDB leaves names alone
-that are not of its kind, and a checkpoint, a snapshot and a rebuilt store come without it, so it is never taken for
-another store's. A file that is damaged, or of another metadata than the generation's, is as good as none: the filter is
-a cache, so nothing here raises, and nothing waits for the disk.
+All little-endian but the metadata. The file `<generation>.prefilter` is in the database's directory, where RocksDB
+ignores names that are not its own. Checkpoints, snapshots and rebuilt stores don't contain it, so it is never used for
+another store. Invariant: the filter is a cache. A file that is damaged, or has other metadata than the generation, is
+ignored; nothing here raises, and nothing waits for the disk.
 """
 
 import os
@@ -34,7 +33,10 @@ _CRC: Final = struct.Struct("<I")
 
 
 def save_bloom_filter(path: Path, bloom_filter: BloomFilter, metadata: StoreMetadata) -> bool:
-    """Write the filter of all ids up to `stamp`, in place of what is at `path`; False if that failed."""
+    """Write the filter of all ids up to `metadata`, and replace the file at `path`.
+
+    Returns False if that failed.
+    """
     unfinished = path.with_name(path.name + ".tmp")
     head = _HEAD.pack(_MAGIC, encode_metadata(metadata), len(bloom_filter.slabs))
     head += b"".join(_SLAB.pack(slab.words.size, slab.room) for slab in bloom_filter.slabs)
@@ -54,7 +56,7 @@ def save_bloom_filter(path: Path, bloom_filter: BloomFilter, metadata: StoreMeta
 
 
 def load_bloom_filter(path: Path, metadata: StoreMetadata, most_ids: int) -> BloomFilter | None:
-    """The filter kept at `path` if it is whole and of this very metadata, else None."""
+    """Return the filter at `path` if it is complete and has this metadata, else None."""
     try:
         with path.open("rb") as file:
             return _read(file, encode_metadata(metadata), most_ids)

@@ -1,4 +1,4 @@
-"""Checkpoints: a consistent copy of the store on the same volume, and the way back from it.
+"""Checkpoints: consistent copies of the store, and the restore from them.
 
     checkpoints/<created>/checkpoint.json    see `CheckpointRecord`
     checkpoints/<created>/db/                hard links to the store's immutable files
@@ -44,7 +44,10 @@ log = structlog.get_logger()
 
 
 class CheckpointRecord(BaseModel):
-    """checkpoint.json. Offsets are the next to be read; `window_seconds` is the age of the oldest id."""
+    """checkpoint.json. Offsets are the next to be read.
+
+    `window_seconds` is the age of the oldest id.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
@@ -76,7 +79,9 @@ def remove_unfinished(state: StateDirectory) -> None:
 def make_checkpoint(
     state: StateDirectory, identity: Identity, store: IdStore, now: datetime
 ) -> CheckpointStatus | None:
-    """Write a checkpoint of the store between two transactions; None while the store is still empty.
+    """Write a checkpoint of the store between two transactions.
+
+    None while the store is still empty.
 
     Raises DiskFull, StoreFailed or OSError; the store can still be used then.
     """
@@ -123,7 +128,9 @@ def make_checkpoint(
 
 
 def restore_from_checkpoint(state: StateDirectory, identity: Identity, output: Range) -> bool:
-    """Replace the store by a copy of the newest checkpoint; return False if there is none that can be used.
+    """Replace the store by a copy of the newest checkpoint.
+
+    Return False if there is none that can be used.
 
     The store is closed, and unfinished checkpoints are removed. A checkpoint can be used if it is of the same stream,
     partition and output topic, and the output still holds every record that came after it. Raises DiskFull; the store
@@ -162,7 +169,10 @@ def remove_checkpoint_copy(state: StateDirectory) -> None:
 
 
 def _newest(state: StateDirectory) -> Path | None:
-    """Return the newest checkpoint's directory; its name is the time at which it was made."""
+    """Return the newest checkpoint's directory.
+
+    Its name is the time at which it was made.
+    """
     return max((path.parent for path in state.checkpoints.glob(f"*/{RECORD}")), default=None)
 
 
@@ -184,7 +194,10 @@ def _is_usable(record: CheckpointRecord, identity: Identity, output: Range) -> b
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Link the immutable files and copy the others, and those that can't be linked. Raises OSError."""
+    """Link the immutable files and copy the others, and those that can't be linked.
+
+    Raises OSError.
+    """
     target.mkdir()
     for path in source.iterdir():
         linked = target / path.name

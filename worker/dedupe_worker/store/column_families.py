@@ -1,4 +1,6 @@
-"""The column families of a RocksDB database: opened, created and written, one for each generation.
+"""The column families of a RocksDB database.
+
+Opened, created and written, one for each generation.
 
 `rocksdb.Store` calls this. Invariants:
   - Ids and the generation's metadata are written in one atomic batch.
@@ -28,16 +30,16 @@ from dedupe_worker.store.metadata import (
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options, tune_tables
 
 UNTRUSTED: Final = "untrusted"
-"""If a file of this name is in the database's directory, the next opening reads every id; then it is deleted."""
+"""With a file of this name in the database, the next opening reads every id."""
 
 CURRENT: Final = "CURRENT"
 """A file of RocksDB that every database has."""
 
 _READ_AT_OPENING_IDS: Final = 1_000_000
-"""A store of at most this size is read as a whole when it is opened, in half a second: damage is found at once."""
+"""A store of at most this size is read when it is opened, to find damage."""
 
 _ID_DISK_BYTES: Final = 28
-"""The approximate size of an id on disk, to estimate how many ids a generation will hold."""
+"""The approximate size of an id on disk, to estimate a generation's ids."""
 
 
 class ColumnFamilies:
@@ -91,7 +93,10 @@ class ColumnFamilies:
         *,
         removed: Sequence[bytes] = (),
     ) -> None:
-        """Write the ids with their owners, sorted, delete the removed ones, and write the metadata: all or nothing."""
+        """Write sorted ids with their owners and the metadata, all or nothing.
+
+        The `removed` ids are deleted with it.
+        """
         generation.drop_bloom_filter()
         batch = WriteBatch(raw_mode=True)
         batch.set_default_column_family(database.get_column_family_handle(generation.name))
@@ -114,7 +119,10 @@ class ColumnFamilies:
 
     @contextmanager
     def errors(self, action: str) -> Iterator[None]:
-        """Translate what RocksDB raises; after damage, let the next opening read every id to find all of it."""
+        """Translate what RocksDB raises.
+
+        After damage, let the next opening read every id to find all of it.
+        """
         try:
             with store_errors(action):
                 yield
@@ -124,7 +132,10 @@ class ColumnFamilies:
             raise
 
     def _load(self, families: dict[str, Rdict]) -> list[OpenGeneration]:
-        """Load each generation with its filter, or with all its ids if the store is small or not trusted."""
+        """Load each generation and its filter.
+
+        If the store is small or not trusted, every id is read instead.
+        """
         generations = [self._load_generation(name, family) for name, family in families.items()]
         for path in set(self._path.glob(f"*{SUFFIX}*")) - {g.filter_path for g in generations}:
             path.unlink()  # of a generation that was dropped, or unfinished

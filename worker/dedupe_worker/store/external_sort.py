@@ -1,4 +1,6 @@
-"""External sorting of ids: sets that don't fit in memory are sorted in runs on disk, and read together in order.
+"""External sorting of ids.
+
+Sets that don't fit in memory are sorted in runs on disk, and read together in order.
 
 The full reconcile and the bootstrap use it. An entry is an id with a position that tells repeats of the id apart: the
 offset of its output record, or when it was seen in Unix milliseconds. In memory and in an `EntryFile` it is 24 bytes:
@@ -24,7 +26,10 @@ from dedupe_worker.errors import store_errors
 ID: Final = np.dtype(f"S{ID_BYTES}")
 ENTRY: Final = np.dtype([("id", ID), ("position", "<i8")])
 _HALVES: Final = np.dtype([("upper", ">u8"), ("lower", ">u8"), ("position", "<i8")])
-"""The same 24 bytes, with the id as two numbers: those are sorted in a quarter of the time."""
+"""The same 24 bytes, with the id as two numbers.
+
+Those are sorted in a quarter of the time.
+"""
 
 Ids = NDArray[np.bytes_]
 Entries = NDArray[np.void]
@@ -34,13 +39,19 @@ Bound = tuple[int, int]
 
 NO_ENTRIES: Final[Entries] = np.empty(0, ENTRY)
 RANGE_ENTRIES: Final = 1_000_000
-"""Entries of runs that are merged at once: some 150 MB with everything that is made of them."""
+"""Entries of runs that are merged at once.
+
+Some 150 MB with everything that is made of them.
+"""
 
 _SAMPLE_ENTRIES: Final = 256
 
 
 def make_entries(packed: bytes, positions: NDArray[np.int64] | int = -1) -> Entries:
-    """Return entries of joined ids in their order; `positions` has shape (n,), or is the same for all."""
+    """Return entries of joined ids in their order.
+
+    `positions` has shape (n,), or is the same for all.
+    """
     entries = np.empty(len(packed) // ID_BYTES, ENTRY)
     entries["id"] = np.frombuffer(packed, ID)
     entries["position"] = positions
@@ -76,7 +87,10 @@ def sort_entries(entries: Entries) -> Entries:
 
 
 def find(ids: Ids, asked: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return the row of each asked id in sorted `ids`, and whether it is there: two arrays as long as `asked`."""
+    """Return the row of each asked id in sorted `ids`, and whether it is there.
+
+    Two arrays as long as `asked`.
+    """
     if not len(ids):
         return np.zeros(len(asked), np.intp), np.zeros(len(asked), np.bool_)
     rows = np.minimum(np.searchsorted(ids, asked), len(ids) - 1)
@@ -84,7 +98,9 @@ def find(ids: Ids, asked: Ids) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
 
 
 def side_by_side(sources: Sequence[Iterator[Entries]]) -> Iterator[list[Entries]]:
-    """Read sorted sources together: yield, range by range of ids, the entries of each source in that range.
+    """Read sorted sources together.
+
+    Yield, range by range of ids, the entries of each source in that range.
 
     A source yields its entries in sorted pieces, in order, and each id once. At most one piece of each is in memory.
     """
@@ -111,7 +127,10 @@ def side_by_side(sources: Sequence[Iterator[Entries]]) -> Iterator[list[Entries]
 
 
 class EntryFile:
-    """Entries on disk, in the order in which they were appended. Raises DiskFull or StoreFailed."""
+    """Entries on disk, in the order in which they were appended.
+
+    Raises DiskFull or StoreFailed.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -158,7 +177,7 @@ def open_runs(paths: Sequence[Path]) -> list[Run]:
 
 
 def bounds_of_ranges(runs: Sequence[Run], range_entries: int) -> list[Bound]:
-    """Return where each range begins, so that each has about `range_entries` entries, and all are in order."""
+    """Return where each range begins, so that each has about `range_entries`."""
     samples = np.concatenate([run[:2, ::_SAMPLE_ENTRIES] for run in (as_run(NO_ENTRIES), *runs)], 1)
     samples = samples[:, np.lexsort(samples[::-1])]
     chosen = samples[:, :: max(1, range_entries // _SAMPLE_ENTRIES)][:, 1:]

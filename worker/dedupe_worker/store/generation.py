@@ -1,4 +1,7 @@
-"""One open generation: its column family, and the Bloom filter in front of it. `rocksdb.Store` holds them."""
+"""One open generation: its column family, and the Bloom filter in front of it.
+
+`rocksdb.Store` holds them.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,11 +24,12 @@ _REFILL_KEYS: Final = 5_000  # some 3 ms
 
 @dataclass(slots=True)
 class OpenGeneration:
-    """A generation with its column family. `metadata` is None before the first ids are written.
+    """A generation with its column family.
 
-    `unread` is the key from which ids still have to be read into the filter; None: the filter has them all.
-    `kept`: the filter as it is now is saved at `filter_path`. `sealed`: it is not the newest, so it only gets ids by
-    `amend`.
+    `metadata` is None before the first ids are written.
+
+    `unread` is the key from which ids still have to be read into the filter; None: the filter has them all. `kept`: the
+    filter as it is now is saved at `filter_path`. `sealed`: it is not the newest, so it only gets ids by `amend`.
     """
 
     name: str
@@ -38,7 +42,10 @@ class OpenGeneration:
     sealed: bool = False
 
     def describe(self) -> Generation:
-        """Describe it for `plan_ageing`; the filter's size in memory is counted for its file."""
+        """Describe it for `plan_ageing`.
+
+        The filter's size in memory is counted for its file.
+        """
         size = self.family.property_int_value("rocksdb.total-sst-files-size") or 0
         in_memory = self.family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
         metadata = self.metadata
@@ -95,7 +102,10 @@ def multi_get(family: Rdict, ids: list[bytes]) -> list[bytes | None]:
 def lookup_values(
     generations: Sequence[OpenGeneration], ids: Sequence[bytes], hashes: Hashes
 ) -> dict[bytes, bytes]:
-    """Return the values of the known ids, from the newest generation that has each; generations are oldest first."""
+    """Return the values of the known ids, from the newest generation that has each.
+
+    Generations are oldest first.
+    """
     values: dict[bytes, bytes] = {}
     for generation in reversed(generations):
         rows = np.flatnonzero(generation.may_contain(hashes)).tolist()
@@ -109,7 +119,10 @@ def lookup_values(
 def locate_values(
     generations: Sequence[OpenGeneration], ids: Sequence[bytes]
 ) -> dict[bytes, tuple[bytes, Generation]]:
-    """Return the values of the known ids, each with the newest generation that has it, without the filters."""
+    """Return the values of the known ids, each with its newest generation.
+
+    The filters are not used.
+    """
     found: dict[bytes, tuple[bytes, Generation]] = {}
     for generation in generations:
         values = multi_get(generation.family, list(ids))

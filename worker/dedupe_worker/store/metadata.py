@@ -1,4 +1,4 @@
-"""Position and times of a store, written with its ids so that both are always of the same moment.
+"""Position and times of a store, written in one batch with its ids.
 
 `rocksdb` keeps one in each generation's column family, `inverse_bloom` one for each table in its manifest.
 
@@ -23,7 +23,10 @@ from typing import Final
 from dedupe_worker.errors import StoreCorrupt
 
 METADATA_KEY: Final = b"stamp"
-"""The key in a column family. It has 5 bytes and an id has 16, so the two never collide."""
+"""The key in a column family.
+
+It has 5 bytes and an id has 16, so the two never collide.
+"""
 
 _FORMAT: Final = 2
 _LAYOUT: Final = struct.Struct(">BBqqqqqqq")

@@ -78,7 +78,7 @@ class Store:
 
     @property
     def forgotten_ms(self) -> int:
-        """Return the newest timestamp of ids that were dropped, Unix milliseconds; 0 if there is none."""
+        """Return the newest timestamp of dropped ids, Unix milliseconds; 0 if none."""
         metadata = self.metadata
         return metadata.forgotten_ms if metadata else 0
 
@@ -97,30 +97,31 @@ class Store:
         return any_may_contain([g.bloom_filter for g in self._generations], hashes)
 
     def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]:
-        """Return the values of the ids that are in the store, from the newest generation that has each."""
+        """Return the values of the ids in the store, from the newest generation of each."""
         with self._families.errors("reading the store"):
             return lookup_values(self._generations, ids, hashes)
 
     def locate(self, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, Generation]]:
-        """Return the values of the ids in the store, each with the newest generation that has it; for a few ids."""
+        """Return the values of a few ids, each with its newest generation."""
         with self._families.errors("reading the store"):
             return locate_values(self._generations, ids)
 
     def positions(self) -> list[tuple[str, int | None]]:
-        """Return each generation, oldest first, with its output position; None while it is empty."""
+        """Return each generation, oldest first, with its output position if it has one."""
         return [
             (g.name, g.metadata.output_position if g.metadata else None) for g in self._generations
         ]
 
     def ids(self, generation: str) -> Iterator[bytes]:
-        """Yield the ids of a generation as they are now, sorted and joined, some at a time."""
+        """Yield the present ids of a generation, sorted and joined, some at a time."""
         with self._families.errors("reading the store"):
             yield from packed_keys(self._named_generation(generation).family, b"", _SCAN_KEYS)
 
     def refill(self, seconds: float) -> bool:
-        """Read ids into filters that were not saved, for about `seconds`; return whether more are left to read.
+        """Read ids into filters that were not saved, for about `seconds`.
 
-        Until the filters are complete, `suspects` suspects every id: none is missed, and each costs a lookup.
+        Returns whether more are left. Until the filters are complete, `suspects` suspects every id: none is missed, and
+        each costs a lookup.
         """
         deadline = self._clock.deadline(seconds)
         with self._families.errors("reading the store"):
@@ -135,7 +136,7 @@ class Store:
     # -- writing ---------------------------------------------------------------------------------
 
     def prepare(self, hashes: Hashes) -> None:
-        """Let `suspects` find these ids from now on; they are written later, or not at all."""
+        """Let `suspects` find these ids from now on; they may be written later."""
         self._generations[-1].bloom_filter.add(hashes)
 
     def write(
@@ -166,12 +167,12 @@ class Store:
         self._write_batch(newest, metadata, ids, owners)
 
     def mark_truncated(self) -> None:
-        """Record that the window is shorter than configured: ids were lost, or dropped for size."""
+        """Record that the window is shorter than configured: ids were lost."""
         if self.metadata and not self.metadata.truncated:
             self._mark(truncated=True)
 
     def mark_forgotten(self, newest_ms: int) -> None:
-        """Record that ids of records with timestamps up to `newest_ms` are not, or no longer, in the store."""
+        """Record that ids of records with timestamps up to `newest_ms` are dropped."""
         if newest_ms > self.forgotten_ms:
             self._mark(forgotten_ms=newest_ms)
 
@@ -185,7 +186,7 @@ class Store:
     def amend(
         self, generation: str, *, added: Sequence[bytes] = (), removed: Sequence[bytes] = ()
     ) -> None:
-        """Add ids to a generation, with unknown owners, and remove others from it; both are sorted.
+        """Add sorted ids, with unknown owners, to a generation, and remove others.
 
         The generation's position does not change. The ids are on disk only after `flush_all`: until then a crash may
         undo the change. Raises ValueError for a store that was never written.
@@ -202,13 +203,13 @@ class Store:
         self._write_batch(amended, metadata, added, owners, removed)
 
     def flush_all(self) -> None:
-        """Flush all generations, also the older ones, which only `amend` and `forget` write to."""
+        """Flush all generations; only `amend` and `forget` write to older ones."""
         with self._families.errors("flushing the store"):
             for generation in self._generations:
                 generation.family.flush()
 
     def age(self, now_ms: int) -> bool:
-        """Seal the newest generation and drop the oldest if the bounds require it; return whether any was dropped."""
+        """Seal and drop generations as the bounds require; return whether any dropped."""
         plan = plan_ageing(self.generations(), self.bounds, now_ms)
         with self._families.errors("ageing the store"):
             if plan.drops_for_size:
@@ -233,12 +234,12 @@ class Store:
             self._generations[-1].family.flush()
 
     def checkpoint(self, path: Path) -> None:
-        """Write a consistent copy of the store to `path`, with hard links if the file system has them."""
+        """Write a consistent copy to `path`, with hard links if possible."""
         with self._families.errors("writing a checkpoint"):
             Checkpoint(self._db).create_checkpoint(str(path))
 
     def close(self) -> None:
-        """Save the filters, flush, and close all files, even if a flush fails: they can then be opened again.
+        """Save the filters, flush, and close all files, even if a flush fails.
 
         If a saved filter has more ids than are flushed, its metadata differs from what the next opening finds.
         """

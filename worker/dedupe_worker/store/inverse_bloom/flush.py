@@ -1,8 +1,10 @@
-"""When the tables of a store are written to disk, and what counts there.
+"""Write the tables of a store to disk, segment by segment.
+
+`store` calls this between transactions.
 
 Ids fall everywhere, so after some thousand of them every segment differs from its file, and writing them all costs the
 size of the table. Therefore they are written once as many ids have come as an eighth of the slots, or after a quarter
-of an hour (so that the output topic's retention does not overtake the stamp), one segment at a time between
+of an hour (so that the output topic's retention does not overtake the position on disk), one segment at a time between
 transactions, for at most a tenth of the time. So 8 slots are written for each id, and what a crash leaves to be read
 again is about an eighth of the table's ids.
 """
@@ -30,9 +32,9 @@ _WRITTEN_AFTER_SECONDS: Final = 900.0
 _WRITING_SHARE: Final = 0.1
 _SUPERSEDED_SHARE: Final = 1 / 16
 _MOST_SUPERSEDED: Final = 16
-"""Segments on disk beside those that count.
+"""The most unused segments on disk, besides a sixteenth of those in use.
 
-A sixteenth of them and some 200 MiB at most, but one; see room.py.
+They take some 200 MiB, and may always be one; see capacity.py.
 """
 
 
@@ -56,7 +58,7 @@ class TableFiles:
         self._written_at = self._next_write
 
     def load(self) -> list[TableState]:
-        """The tables that are there; what no manifest names is deleted."""
+        """Load the tables; segments that no manifest names are deleted."""
         self._path.mkdir(parents=True, exist_ok=True)
         record = load_manifest(self._path)
         tables: list[TableState] = []
@@ -68,7 +70,7 @@ class TableFiles:
         return tables
 
     def count_changes(self, changes: int) -> None:
-        """So many slots were changed in memory."""
+        """Count changed slots in memory."""
         self._changes += changes
 
     def retire(self, table: TableState) -> None:
@@ -93,14 +95,14 @@ class TableFiles:
         self._next_write = now + took / _WRITING_SHARE
 
     def write_all(self, tables: Sequence[TableState]) -> None:
-        """Have the files be as the tables are."""
+        """Write all segments that differ from their files."""
         self._waiting.clear()
         for table, segment in self._begin(tables):
             self._write(table, segment, tables)
         self.write_manifest(tables)
 
     def write_manifest(self, tables: Sequence[TableState]) -> None:
-        """Have what is on disk count, and delete what no longer does."""
+        """Write the manifest of the segments on disk, and delete unused ones."""
         positions = [table.metadata.output_position for table in tables if table.metadata]
         if not positions:
             return
@@ -121,7 +123,7 @@ class TableFiles:
                 os.link(self._path / name, path / name)
             except OSError:
                 self._copy(name, path)
-        self._copy(MANIFEST, path)  # what damages one of them leaves the other
+        self._copy(MANIFEST, path)  # not linked: damage to one must not reach the other
         sync_to_disk(path)
 
     def _copy(self, name: str, path: Path) -> None:
@@ -129,7 +131,7 @@ class TableFiles:
         sync_to_disk(path / name)
 
     def _begin(self, tables: Sequence[TableState]) -> list[tuple[TableState, int]]:
-        """What is to be written by now."""
+        """Return the tables and segments that must be written now."""
         self._changes = 0
         self._written_at = self._clock.monotonic()
         return [(table, segment) for table in tables for segment in table.behind]

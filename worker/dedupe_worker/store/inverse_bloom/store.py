@@ -1,10 +1,11 @@
-"""The remembered ids of one partition in a table of fixed size, as a worker's store.
+"""The ids of one partition in a table of fixed size, as a worker's store.
 
-The table is in memory. On disk (files.py) it is a set of segments, each of the time it was last written at (disk.py),
-and stamps that say what all of them are complete up to: the output topic is the log from which the rest is read again.
+The table is in memory. On disk it is a set of segments (segments.py), written at different times (flush.py), with
+metadata that says up to where all of them are complete. Invariant: the output topic is the log from which the rest is
+read again.
 
-When the number of slots or the width of values changes, a new table is begun, and the one before is still asked, as
-long as its ids are not too old and not more than it holds have come since (previous and current, as Tapjoy has it).
+When the number of slots or the width of values changes, a new table is created, and the previous one is still read, as
+long as its ids are not too old and fewer ids than it has slots have come since (previous and current, as in Tapjoy's).
 
 A store is used from one thread only.
 """
@@ -39,7 +40,7 @@ def open_table(
     value_bytes: int,
     clock: Clock = SYSTEM_CLOCK,
 ) -> "InverseBloomStore":
-    """The store as a manifest wants it.
+    """Open the store as a manifest configures it.
 
     Raises InvalidConfig if it is too large for memory or volume, and what InverseBloomStore raises.
     """
@@ -48,7 +49,7 @@ def open_table(
 
 
 def check_table(path: Path, wanted: InverseBloom, value_bytes: int) -> int:
-    """The slots of a table as a manifest wants it.
+    """Return the slots of a table as a manifest configures it.
 
     Raises InvalidConfig if it is too large for memory or volume.
     """
@@ -90,7 +91,7 @@ class InverseBloomStore:
 
     @property
     def metadata(self) -> StoreMetadata | None:
-        """What the store is complete up to; None if nothing was ever written."""
+        """Return up to where the store is complete; None before the first write."""
         return next((t.metadata for t in reversed(self._tables) if t.metadata), None)
 
     @property
@@ -104,16 +105,22 @@ class InverseBloomStore:
 
     @property
     def forgotten_ms(self) -> int:
-        """The newest timestamp of what is more likely forgotten than not, Unix milliseconds; 0 if nothing is."""
+        """Return the newest timestamp of ids that are more likely lost than not.
+
+        Unix milliseconds; 0 if there are none.
+        """
         metadata = self.metadata
         return metadata.forgotten_ms if metadata else 0
 
     def generations(self) -> list[Generation]:
-        """The tables, oldest first."""
+        """Return the tables, oldest first."""
         return [table.describe() for table in self._tables]
 
     def window_seconds(self, now_ms: int) -> float:
-        """The age at which half of the ids are lost, or that of the oldest id while more than half of all are there."""
+        """Return the age at which half of the ids are lost.
+
+        While more than half of all are there, it is the age of the oldest id.
+        """
         since = now_ms
         for table in reversed(self._tables):
             mark = table.history.horizon(table.puts)
@@ -123,14 +130,14 @@ class InverseBloomStore:
         return max(0, now_ms - since) / 1000
 
     def suspects(self, hashes: Hashes) -> NDArray[np.bool_]:
-        """For each hash whether its id may be in the store: False is certain."""
+        """Return for each hash whether its id may be in the store: False is certain."""
         found = self._prepared.may_contain(hashes)
         for table in self._tables:
             found |= table.table.may_know(hashes)
         return found
 
     def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]:
-        """The values of those ids that are remembered, from the newest table that has each."""
+        """Return the values of the ids in the store, from the newest table of each."""
         known: dict[bytes, bytes] = {}
         packed = np.frombuffer(b"".join(ids), ID)
         for table in self._tables:
@@ -139,7 +146,7 @@ class InverseBloomStore:
         return known
 
     def locate(self, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, Generation]]:
-        """The values of those ids that are remembered, each with the newest table that has it; for a few ids."""
+        """Return the values of the ids in the store, each with its newest table."""
         located: dict[bytes, tuple[bytes, Generation]] = {}
         packed = np.frombuffer(b"".join(ids), ID)
         for table in self._tables:
@@ -149,7 +156,7 @@ class InverseBloomStore:
         return located
 
     def refill(self, seconds: float) -> bool:  # noqa: ARG002 (the interface)
-        """There is no filter to be filled."""
+        """Return False: there is no filter to fill."""
         return False
 
     def fully_reconcilable(self) -> FullyReconcilable:
@@ -203,16 +210,13 @@ class InverseBloomStore:
         )
 
     def mark_truncated(self) -> None:
-        """Record that the window does not reach back to where it should.
-
-        Ids were lost or given up for size.
-        """
+        """Record that the window is shorter than configured: ids were lost."""
         newest = self._tables[-1]
         if newest.metadata:
             newest.metadata = replace(newest.metadata, truncated=True)
 
     def mark_forgotten(self, newest_ms: int) -> None:
-        """Record that ids of records with timestamps up to then are no longer remembered, or never were."""
+        """Record that ids of records with timestamps up to `newest_ms` are lost."""
         newest = self._tables[-1]
         if newest.metadata:
             latest = max(newest_ms, newest.metadata.forgotten_ms)
@@ -236,7 +240,7 @@ class InverseBloomStore:
         dropped = [table for table in self._tables[:-1] if self._is_over(table, now_ms)]
         for table in dropped:
             self._drop(table, now_ms)
-        self._note_forgotten(now_ms)
+        self._mark_half_lost(now_ms)
         with store_errors("writing the store"):
             if dropped:
                 self._files.write_manifest(self._tables)
@@ -244,22 +248,22 @@ class InverseBloomStore:
         return bool(dropped)
 
     def flush(self) -> None:
-        """Bring everything to disk."""
+        """Write everything to disk."""
         with store_errors("flushing the store"):
             self._files.write_all(self._tables)
 
     def flush_all(self) -> None:
-        """The same."""
+        """Write everything to disk: `flush` does so for all tables."""
         self.flush()
 
     def checkpoint(self, path: Path) -> None:
-        """Write a consistent copy of the store to `path`, by hard links where the file system has them."""
+        """Write a consistent copy to `path`, with hard links if possible."""
         self.flush()
         with store_errors("writing a checkpoint"):
             self._files.copy(self._tables, path)
 
     def close(self) -> None:
-        """Flush and let go of the memory."""
+        """Flush and free the memory."""
         try:
             self.flush()
         finally:
@@ -268,7 +272,7 @@ class InverseBloomStore:
     # -- tables ----------------------------------------------------------------------------------
 
     def _begin(self, slots: int, value_bytes: int) -> None:
-        """Begin a table; those before it are no longer put to."""
+        """Create a table; ids are no longer put into those before it."""
         number = self._tables[-1].number + 1 if self._tables else 1
         begun = TableState(number, Table(slots, value_bytes))
         if self.metadata:
@@ -297,8 +301,8 @@ class InverseBloomStore:
         self._tables.remove(table)
         self._files.retire(table)
 
-    def _note_forgotten(self, now_ms: int) -> None:
-        """Note what half of the ids are lost of, and whether it should still be remembered."""
+    def _mark_half_lost(self, now_ms: int) -> None:
+        """Record up to when half of the ids are lost, and if that is within the window."""
         newest = self._tables[-1]
         if newest.metadata is None or not newest.history.forgets(newest.puts):
             return

@@ -1,4 +1,4 @@
-"""A table with what is known of it, and which of its segments on disk are behind it."""
+"""A table with its metadata, and the segments whose files are out of date."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,11 +23,14 @@ from dedupe_worker.store.inverse_bloom.table import Slots, Table
 from dedupe_worker.store.metadata import StoreMetadata, decode_metadata, encode_metadata
 
 _NOTHING: Final = -1
-"""The output position of what was never complete."""
+"""The output position of a segment that was never complete."""
 
 
 class TableState:
-    """Table `number`. `stamp` is None until something was written; `puts` counts the ids put into it."""
+    """Table `number`. `metadata` is None until something was written.
+
+    `puts` counts the ids put into it.
+    """
 
     def __init__(self, number: int, table: Table, marks: Sequence[Mark] = ()) -> None:
         self.number = number
@@ -43,7 +46,7 @@ class TableState:
 
     @classmethod
     def load(cls, directory: Path, record: TableRecord) -> Self:
-        """From disk. Raises StoreCorrupt or OSError."""
+        """Load a table from disk. Raises StoreCorrupt or OSError."""
         table = Table(record.slots, record.value_bytes)
         opened = cls(record.number, table, record.marks)
         opened.puts = record.puts
@@ -55,7 +58,7 @@ class TableState:
         return opened
 
     def record(self) -> TableRecord:
-        """What the manifest says of it: its segments on disk, and what all of them are complete up to.
+        """Return the manifest's record: the segments on disk and their position.
 
         A segment that is behind is complete up to what came before its first change since it was written.
         """
@@ -76,7 +79,7 @@ class TableState:
         )
 
     def describe(self) -> Generation:
-        """What users are told of it: `keys` as the formula has it, which is right to a thousandth."""
+        """Describe the table; `keys` is calculated, and right to a thousandth."""
         metadata = self.metadata
         return Generation(
             name=f"t{self.number:08d}",
@@ -90,12 +93,15 @@ class TableState:
 
     @property
     def behind(self) -> list[int]:
-        """The segments that are not on disk as they are in memory."""
+        """Return the segments whose files are out of date."""
         found: list[int] = np.flatnonzero(self._behind).tolist()
         return found
 
     def touch(self, slots: Slots) -> None:
-        """These slots are about to change, or have; what was written up to `stamp` is in their segments on disk."""
+        """These slots are about to change, or have.
+
+        What was written up to `stamp` is in their segments on disk.
+        """
         touched = np.zeros_like(self._behind)
         touched[segment_of(slots)] = True
         metadata = self.metadata

@@ -1,18 +1,18 @@
-"""The worker over HTTP.
+"""The worker's HTTP API. `process` serves it.
 
-    GET  /healthz      200 while the loop goes round (also while it waits to try again), else 503
-    GET  /readyz       200 when reconciled and at work, else 503 with the reason
+    GET  /healthz      200 while the loop runs (also while it waits for a retry), else 503
+    GET  /readyz       200 when caught up and running, else 503 with the reason
     GET  /metrics      Prometheus text
     GET  /status       WorkerStatus as JSON
-    POST /checkpoint   write a checkpoint; answers with it
-    POST /snapshots    and below: see s3/http_api.py
+    POST /checkpoint   write a checkpoint; answers with its CheckpointStatus
+    POST /snapshots    and below: see snapshots/http_api.py
     POST /forget       {"ids": ["…"]}: forget ids, so that their next copy passes; answers {"forgotten": n}
-    POST /lookup       {"ids": ["…"]}: what is known of ids; answers {"ids": [IdStatus, …]}, in their order
+    POST /lookup       {"ids": ["…"]}: what is known about ids; answers {"ids": [IdStatus, …]}, in their order
     POST /reconcile    {"request": "…", "full": false}: reconcile with the output topic now; answers 202 with
-                       ComparisonStatus, and so to the same request again, which is done once; 409 during another
+                       ComparisonStatus; the same request again gets the same answer and is run once; 409 during another
 
-POSTs need `Authorization: Bearer <token>`; or, through a proxy that takes this header for itself, as Kubernetes' API
-server does, `X-Admin-Token: <token>`.
+POSTs need `Authorization: Bearer <token>`; or `X-Admin-Token: <token>`, through a proxy that uses the other header
+itself, such as Kubernetes' API server.
 """
 
 import hmac
@@ -40,7 +40,7 @@ _MAX_IDS: Final = 1000
 
 
 def read_token(path: Path | None) -> str | None:
-    """The admin token from a mounted file; None without one. Raises OSError."""
+    """Return the admin token of a mounted file; None without one. Raises OSError."""
     return path.read_text().strip() or None if path else None
 
 
@@ -53,7 +53,7 @@ def make_app(
     requests: ReconcileRequests,
     upload_manager: "UploadManager | None" = None,
 ) -> "falcon.App[falcon.Request, falcon.Response]":
-    """The WSGI application."""
+    """Return the WSGI application."""
     app = falcon.App(middleware=[_Authenticate(token)])
     app.add_route("/healthz", _Health(worker_state))
     app.add_route("/readyz", _Ready(worker_state))
@@ -162,7 +162,7 @@ class _Lookup:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         raw_ids = _read_ids(request)
         found = self._commands.call(lambda store: store.lookup(raw_ids), _COMMAND_SECONDS)
-        response.media = {"ids": [one.model_dump(mode="json", by_alias=True) for one in found]}
+        response.media = {"ids": [each.model_dump(mode="json", by_alias=True) for each in found]}
 
 
 class _ReconcileBody(BaseModel):
@@ -213,7 +213,7 @@ def _read_ids(request: falcon.Request) -> list[bytes]:
     ):
         raise falcon.HTTPBadRequest(description=f'send {{"ids": [...]}} with 1 to {_MAX_IDS} texts')
     try:
-        return [one.encode() for one in ids]
+        return [each.encode() for each in ids]
     except UnicodeEncodeError as error:
         raise falcon.HTTPBadRequest(description="an id holds half of a surrogate pair") from error
 

@@ -26,7 +26,7 @@ _LABELS: Final = ("stream", "partition")
 
 
 def make_registry(worker_state: WorkerState) -> CollectorRegistry:
-    """A registry with the worker's metrics and the process's own."""
+    """Return a registry with the worker's metrics and those of the process."""
     registry = CollectorRegistry()
     registry.register(_BoardCollector(worker_state))
     ProcessCollector(registry=registry)

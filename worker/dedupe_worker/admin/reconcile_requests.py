@@ -32,7 +32,7 @@ class ReconcileRequests:
         worker_state.comparison = _read(answer)
 
     def ask(self, request: str, *, full: bool) -> ComparisonStatus:
-        """Take a request in; one that is known already is answered with how it stands.
+        """Accept a request; one that is known already is answered with how it stands.
 
         Raises ReconcileRunning.
         """
@@ -56,9 +56,9 @@ class ReconcileRequests:
         self._worker_state.comparison = status
 
     def answer(self, status: ComparisonStatus) -> None:
-        """The waiting request is done.
+        """Record the result of the waiting request.
 
-        Raises DiskFull if that can't be kept; it is done nevertheless.
+        Raises DiskFull if it can't be written; the request is done nevertheless.
         """
         status = status.model_copy(update={"done": True})
         try:
@@ -68,7 +68,7 @@ class ReconcileRequests:
 
 
 def _read(path: Path) -> ComparisonStatus | None:
-    """None if there is none, or nothing that can be read: then it is asked for again."""
+    """Return None if there is none, or nothing that can be read: then it is asked for again."""
     try:
         return ComparisonStatus.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):

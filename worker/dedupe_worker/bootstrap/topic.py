@@ -116,7 +116,7 @@ class TopicSource:
             if not (key := record.key()):
                 raise InvalidConfig(
                     f"{self._name}/{record.partition()} offset {record.offset()} has no key, so --partition-by "
-                    "can't determine its partition: copy the topic to a topic with the input's partitions, and read that"
+                    "can't determine its partition: copy it to a topic with the input's partitions, and read that"
                 )
             keys.append(key if isinstance(key, bytes) else key.encode())
         return partitions_of(keys, self._count, partitioner)

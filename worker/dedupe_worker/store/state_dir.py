@@ -118,7 +118,7 @@ class StateDirectory:
         return file
 
     def recorded(self, stream: str, partition: int) -> Identity | None:
-        """The identity on record, None for a new directory.
+        """Return the recorded identity, None for a new directory.
 
         Raises IdentityRefused if it is another's.
         """

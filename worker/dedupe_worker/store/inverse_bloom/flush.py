@@ -74,7 +74,7 @@ class TableFiles:
         self._changes += changes
 
     def retire(self, table: TableState) -> None:
-        """A table is no longer among the store's.
+        """Retire a table that is no longer in the store.
 
         Its files go once the manifest no longer names them.
         """

@@ -61,9 +61,7 @@ def check_table(path: Path, wanted: InverseBloom, value_bytes: int) -> int:
 
 
 class InverseBloomStore:
-    """Open with `InverseBloomStore(...)`, end with `close()`.
-
-    A closed store is of no further use.
+    """An `IdStore`. A closed store can't be used again.
 
     `slots` of `value_bytes` each are what the current table has, or gets. Of `bounds` only the age counts. Raises
     StoreCorrupt, DiskFull or StoreFailed from any method.
@@ -96,19 +94,13 @@ class InverseBloomStore:
 
     @property
     def reach(self) -> int:
-        """The output position before which all its ids are from.
-
-        Segments may be ahead of the metadata.
-        """
+        """Return the end of the output records of the ids, which may be after the metadata."""
         metadata = self.metadata
         return max(self._files.reach, metadata.output_position if metadata else 0)
 
     @property
     def forgotten_ms(self) -> int:
-        """Return the newest timestamp of ids that are more likely lost than not.
-
-        Unix milliseconds; 0 if there are none.
-        """
+        """Return the newest timestamp of ids that are probably lost, in ms; 0 if none."""
         metadata = self.metadata
         return metadata.forgotten_ms if metadata else 0
 
@@ -117,10 +109,7 @@ class InverseBloomStore:
         return [table.describe() for table in self._tables]
 
     def window_seconds(self, now_ms: int) -> float:
-        """Return the age at which half of the ids are lost.
-
-        While more than half of all are there, it is the age of the oldest id.
-        """
+        """Return the age at which half of the ids are lost, or of the oldest id."""
         since = now_ms
         for table in reversed(self._tables):
             mark = table.history.horizon(table.puts)
@@ -183,7 +172,7 @@ class InverseBloomStore:
         seen_ms: int,
         newest_ms: int | None = None,
     ) -> None:
-        """Put ids with their values, and what the store is then complete up to.
+        """Put ids with their values, and the store's new position.
 
         See `Store.write`.
         """
@@ -223,7 +212,7 @@ class InverseBloomStore:
             newest.metadata = replace(newest.metadata, forgotten_ms=latest)
 
     def forget(self, ids: Sequence[bytes]) -> int:
-        """Remove ids from every table; returns how many were remembered."""
+        """Remove ids from every table; return how many were in the store."""
         packed = np.unique(np.frombuffer(b"".join(ids), f"S{ID.itemsize}")).view(ID)
         forgotten = np.zeros(len(packed), np.bool_)
         for table in self._tables:
@@ -233,7 +222,7 @@ class InverseBloomStore:
         return int(forgotten.sum())
 
     def age(self, now_ms: int) -> bool:
-        """Drop tables whose time is over, note what was forgotten, and write what is due.
+        """Drop tables whose time is over, record what was lost, and write what is due.
 
         True if any was dropped.
         """

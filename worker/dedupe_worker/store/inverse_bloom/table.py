@@ -115,7 +115,7 @@ class Table:
 
 
 def _slots_of(hashes: Hashes, slots: int) -> Slots:
-    """The upper 64 of the 128 bits of hash times slots, by halves.
+    """Return the upper 64 of the 128 bits of hash times slots, by halves.
 
     Exact for up to 2^32 slots.
     """

@@ -98,7 +98,7 @@ class TableState:
         return found
 
     def touch(self, slots: Slots) -> None:
-        """These slots are about to change, or have.
+        """Record that these slots change.
 
         What was written up to `stamp` is in their segments on disk.
         """

@@ -96,7 +96,7 @@ def raw_ids_for(source: IdSource) -> Callable[[pa.Array], list[bytes | None]]:
         texts = column.cast(pa.string()) if whole else column
         ids: list[bytes | None] = texts.cast(pa.binary()).to_pylist()
         if whole and source.from_ is IdFrom.JSON_PATH:  # as JsonId marks numbers
-            return [one and b"\xff" + one for one in ids]
+            return [raw and b"\xff" + raw for raw in ids]
         return ids
 
     return raw_ids

@@ -112,7 +112,11 @@ class IdStore(Protocol):
         seen_ms: int,
         newest_ms: int | None = None,
     ) -> None:
-        """Write sorted ids with their values and the store's new position, all or nothing."""
+        """Write sorted ids with their values and the store's new position, all or nothing.
+
+        The ids must have been given to `prepare`. `newest_ms` is the newest timestamp of their records; a timestamp
+        after `seen_ms`, or an unknown one, counts as `seen_ms`.
+        """
 
     def mark_truncated(self) -> None:
         """Record that the window is shorter than configured.

@@ -141,7 +141,7 @@ class InverseBloomStore:
         for table in self._tables:
             found, described = table.table.lookup(packed), table.describe()
             known = zip(packed[found.known].tolist(), found.values.tolist(), strict=True)
-            located.update((one, (value, described)) for one, value in known)
+            located.update((id_, (value, described)) for id_, value in known)
         return located
 
     def refill(self, seconds: float) -> bool:  # noqa: ARG002 (the interface)
@@ -172,10 +172,7 @@ class InverseBloomStore:
         seen_ms: int,
         newest_ms: int | None = None,
     ) -> None:
-        """Put ids with their values, and the store's new position.
-
-        See `Store.write`.
-        """
+        """Put ids with their values, and the store's new position. See `IdStore.write`."""
         newest = self._tables[-1]
         before, latest = newest.metadata, self.metadata
         if ids:

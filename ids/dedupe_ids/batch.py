@@ -1,6 +1,6 @@
-"""Types of arrays and headers that describe a batch of records; extraction, classification and the writers share them.
+"""Types of arrays and headers that describe a batch of records.
 
-A batch has n records; positions in it are called rows.
+Extraction, classification and the writers share them. A batch has n records; positions in it are called rows.
 """
 
 import numpy as np

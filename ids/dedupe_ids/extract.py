@@ -2,7 +2,7 @@
 
 A canonical lowercase UUID text becomes its own 16 bytes; anything else the 128-bit BLAKE2b hash of its bytes.
 Two spellings of one UUID (upper case, no dashes) are different bytes and so different ids: taking them for one
-could drop a message that nobody repeated.
+could drop a message that is not a duplicate.
 
 A record without a usable id (see `extractor_for`) has no row in the result and is always passed through.
 """
@@ -28,7 +28,7 @@ _DASHES: Final = (8, 13, 18, 23)
 
 @dataclass(frozen=True, slots=True)
 class PackedIds:
-    """The ids of one batch: `packed` holds 16 bytes for each entry of `rows`, positions in the batch."""
+    """The ids of one batch: 16 bytes in `packed` for each position in `rows`."""
 
     rows: Rows
     packed: bytes
@@ -39,7 +39,7 @@ Extractor = Callable[[Sequence[Record]], PackedIds]
 
 
 def pack_id(raw: bytes) -> bytes:
-    """One id's 16 bytes from its text or bytes."""
+    """Return the 16 bytes of one id from its text or bytes."""
     if len(raw) == _UUID_CHARS and all(raw[i] == 0x2D for i in _DASHES):
         try:
             packed = binascii.unhexlify(raw.replace(b"-", b""))
@@ -51,21 +51,24 @@ def pack_id(raw: bytes) -> bytes:
 
 
 def pack_ids(raw: Sequence[bytes | None]) -> PackedIds:
-    """Pack a batch of raw ids; None and empty ones have no row."""
+    """Pack a batch of raw ids; None and an empty id have no row."""
     packed = _pack_uuids(raw)
     if packed is not None:
         return PackedIds(np.arange(len(raw)), packed)
-    rows = [i for i, one in enumerate(raw) if one]
+    rows = [i for i, raw_id in enumerate(raw) if raw_id]
     return PackedIds(np.array(rows, np.intp), b"".join(pack_id(raw[i] or b"") for i in rows))
 
 
 def _pack_uuids(raw: Sequence[bytes | None]) -> bytes | None:
-    """All at once if every raw id is a canonical UUID text, else None: about 0.06 us an id instead of 1."""
+    """Pack all at once if each raw id is a canonical UUID text, else None.
+
+    This takes about 0.06 us an id instead of 1.
+    """
     try:
         joined = b"".join(raw)  # type: ignore[arg-type] # None among them is what the except is for
     except TypeError:
         return None
-    # Lengths are checked one by one: a 35-byte and a 37-byte id can join to what looks like two UUIDs.
+    # Each length is checked: a 35-byte and a 37-byte id can join to what looks like two UUIDs.
     if set(map(len, raw)) != {_UUID_CHARS}:  # type: ignore[arg-type] # the line above has seen that none is None
         return None
     grid = np.frombuffer(joined, np.uint8).reshape(-1, _UUID_CHARS)
@@ -83,7 +86,7 @@ def _pack_uuids(raw: Sequence[bytes | None]) -> bytes | None:
 
 
 def extractor_for(source: IdSource) -> Extractor:
-    """The function that takes the ids of a batch from the place the manifest names.
+    """Return the function that extracts the ids of a batch as the manifest says.
 
     Key: the record's key. Header: the last header of that name, as Kafka's clients read it. JsonPath: see
     `JsonId`. Content: key and value, not headers or timestamp, which differ between retries. A null or empty

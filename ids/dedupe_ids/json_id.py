@@ -1,4 +1,4 @@
-"""An id out of a JSON value, by an RFC 9535 path that selects at most one node."""
+"""Extract an id from a JSON value, by an RFC 9535 path to at most one node."""
 
 from dedupe_kafka.json_path import SingularPath
 
@@ -6,7 +6,7 @@ from dedupe_kafka.json_path import SingularPath
 class JsonId:
     """Callable: a record's value to its id, or None.
 
-    A non-empty string is an id, by its UTF-8 bytes; so is an integer of 64 bits, told apart from the same digits
+    A non-empty string is an id, by its UTF-8 bytes; so is an integer of 64 bits, which differs from the same digits
     as a string. Anything else has no id, see SingularPath.
 
     Raises InvalidConfig if the path is not valid or may select more than one node.
@@ -16,7 +16,7 @@ class JsonId:
         self._find = SingularPath(path, "spec.id.path")
 
     def __call__(self, value: bytes | None) -> bytes | None:
-        """The id in a record's value, if it has one."""
+        """Return the id in a record's value; None if it has no id."""
         found = self._find(value)
         if isinstance(found, str):
             return found.encode()

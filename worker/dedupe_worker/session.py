@@ -1,14 +1,14 @@
-"""From nothing to a running loop and back: what happens once after every start and after every failure.
+"""Run one partition, from its start to a stop or a failure, in this order.
 
-    1  see whose volume this is, and fill an empty one from a snapshot if so told; take over the partition (fences an
-       older worker, aborts what it left open)
-    2  see what the topics are now
-    3  open the store, or discard it if it can't be trusted
-    4  reconcile it with the output topic, the whole of it if that was asked for
-    5  run the loop until told to stop, or to reconcile
+    1  check whose volume this is, and fill an empty volume from a snapshot if so configured; take over the partition
+       (fences an older worker, aborts its open transaction)
+    2  describe the topics as they are now
+    3  open the store, or discard it if it cannot be trusted
+    4  catch up with the output topic; run a full reconcile if one was requested
+    5  run the loop until a stop or a reconcile is requested
 
-A failure anywhere ends the session with a named error; the next session begins at 1 and finds out from Kafka what
-was committed. There is no other error handling to get wrong.
+`Supervisor` runs one session after another. A failure anywhere ends the session with a named error; the next session
+begins at 1 and finds out from Kafka which records are committed. There is no other error handling to get wrong.
 """
 
 from contextlib import ExitStack, closing
@@ -47,17 +47,20 @@ from dedupe_worker.store.state_dir import Identity, id_source_text
 
 _HOUSEKEEPING_SECONDS: Final = 1.0
 _TOPIC_CHECK_SECONDS: Final = 10.0
-# Of the time, while a store that was opened after a crash has ids to read into its filters.
+# The share of the time for reading ids into the Bloom filters of a store that was opened after a crash.
 _REFILL_SHARE: Final = 0.25
 
-# Stores whose files belong to another worker by now. They stay open until the process ends, which is at once.
-_taken_over: Final[list[IdStore]] = []
+# Stores whose files belong to another worker now. They stay open until the process ends, which is at once.
+_left_open: Final[list[IdStore]] = []
 
 log = structlog.get_logger()
 
 
 class Session:
-    """One run of the steps above. `record_limit` bounds its transactions, see supervisor.py."""
+    """One run of the steps above.
+
+    `record_limit` bounds the transactions, see supervisor.py.
+    """
 
     def __init__(
         self, factory: ComponentFactory, commands: CommandQueue, stop: Event, *, record_limit: int
@@ -74,9 +77,9 @@ class Session:
         self._startup = Startup(factory, self._extract, stop)
 
     def run(self) -> None:
-        """Run until `stop` is set or a reconcile is asked for, which the next session begins with.
+        """Run until `stop` is set or a reconcile is requested.
 
-        Raises StreamError for whatever ends it before.
+        The next session runs that reconcile. Raises StreamError for a failure before.
         """
         try:
             self._run()
@@ -107,11 +110,11 @@ class Session:
             cleanup.push(partial(_close, store))
             window = Window(store, self._factory.policy.layout.dtype)
             start = self._startup.find_start(partition, reader, store)
-            asked = self._requests.waiting
+            request = self._requests.waiting
             position = self._startup.catch_up(partition, opened.plan, window, start.offset)
-            if asked and not self._stop.is_set():
+            if request and not self._stop.is_set():
                 run_requested(
-                    asked, self._factory, partition.topics, store, self._extract, self._stop
+                    request, self._factory, partition.topics, store, self._extract, self._stop
                 )
             reader.seek(start.offset)
             if not self._stop.is_set():
@@ -134,9 +137,12 @@ class Session:
         return self._config.state.recorded(self._config.stream_id, self._config.partition)
 
     def _restore(self, snapshot: str) -> None:
-        """Fill an empty state directory. Before the take-over: an older worker may pass messages on for as long."""
+        """Fill an empty state directory.
+
+        This is before the take-over, so that an older worker can continue meanwhile.
+        """
         self._worker_state.set_phase(Phase.RESTORING)
-        # Here, because boto3 is a fifth of a worker's start, and most starts need none.
+        # Imported here, because boto3 is a fifth of a worker's start, and most starts do not need it.
         from dedupe_worker.snapshots.download import Restore  # noqa: PLC0415
 
         Restore(self._config, self._worker_state, snapshot).run(self._stop)
@@ -178,7 +184,7 @@ class Session:
         start: InputStart,
         position: int,
     ) -> UncommittedIds:
-        """Set the output to its position; return the ids after the position that is on record with the input offset."""
+        """Set the output to its position; return the ids of uncommitted output."""
         output_id = partition.output_topic.id
         output.resume(position, partial(encode_metadata, output_id))
         recorded = recorded_position(start.committed, start.offset, output_id)
@@ -212,7 +218,7 @@ class Session:
                         refilled = monotonic()
                 if now >= housekeeping:
                     if not loop.in_transaction:
-                        store.age(time_ms())  # ids grow old without traffic, too
+                        store.age(time_ms())  # ids age without traffic, too
                     self._worker_state.window = window_status(store, bounds.alert_below, time_ms())
                     housekeeping = now + _HOUSEKEEPING_SECONDS
                 if now >= topic_check:
@@ -227,9 +233,9 @@ class Session:
             raise
 
     def _abandon(self, loop: Loop, cause: StreamError) -> None:
-        """Abort what is open; when even that fails, the next session's take-over does it.
+        """Abort the open transaction; if that fails, the next session's take-over does it.
 
-        Raises Fenced: to `produce` that is any fatal error, and only the abort gives it its name.
+        Raises Fenced: `produce` sees it as any fatal error, and only the abort names it.
         """
         try:
             loop.abort()
@@ -241,7 +247,7 @@ class Session:
             )
 
     def _check_output_topic(self, partition: TakenOver) -> None:
-        """Notice a topic that was deleted and created again: its ids are not those in the store."""
+        """Raise OutputTopicReplaced if the topic was deleted and created again."""
         known = partition.output_topic
         now = partition.topics.describe(known.name, self._config.partition)
         self._worker_state.clear_client_error()
@@ -257,8 +263,8 @@ def _close(
     _: BaseException | None,
     __: TracebackType | None,
 ) -> None:
-    """Close a session's store; but not after another worker has taken over, because closing writes."""
+    """Close a session's store, unless another worker has taken over: closing writes."""
     if kind is not None and issubclass(kind, Fenced):
-        _taken_over.append(store)
+        _left_open.append(store)
     else:
         store.close()

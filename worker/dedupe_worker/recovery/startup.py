@@ -60,7 +60,7 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore:
-    """A store with what it has to read of the output before it is complete."""
+    """An open store, and the plan of how it catches up with the output."""
 
     store: IdStore
     plan: CatchUpPlan
@@ -68,7 +68,10 @@ class OpenedStore:
 
 @dataclass(frozen=True, slots=True)
 class InputStart:
-    """The input offset at which to continue, what the group has committed, and the partition's end at the start."""
+    """The input offset at which to continue.
+
+    `committed` is the group's committed offset, `end` the partition's end at this start.
+    """
 
     offset: int
     committed: Committed | None
@@ -125,7 +128,7 @@ class Startup:
         return OpenedStore(store or self._factory.make_store(), plan)
 
     def _open_trusted(self, identity: Identity, output: Range) -> tuple[IdStore | None, Trust]:
-        """Open the store, or its newest checkpoint if the store is damaged; None if both are."""
+        """Open the store, or its newest checkpoint if it is damaged; None if both are."""
         try:
             return self._factory.make_store(), Trust.WHOLE
         except StoreCorrupt as error:
@@ -166,7 +169,7 @@ class Startup:
     def catch_up(
         self, partition: TakenOver, plan: CatchUpPlan, window: Window, input_offset: int
     ) -> int:
-        """Read the output from the plan's start to its end into the window; return that end.
+        """Add the output from the plan's start on to the window; return the output's end.
 
         The window is not complete if `stop` is set meanwhile.
         """
@@ -234,7 +237,7 @@ class Startup:
     def _recall(
         self, partition: TakenOver, plan: CatchUpPlan, stamp: Stamp | None, readers: ExitStack
     ) -> Recall:
-        """Make what restores the values of the output records that are read; `readers` closes its reader."""
+        """Make the reader of the values of output records; `readers` closes its consumer."""
         number, notes = self._config.partition, None
         if notes_owners(self._config.stream.spec):
             topic = owners_topic(partition.output_topic.name)

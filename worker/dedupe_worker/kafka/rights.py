@@ -38,6 +38,6 @@ def check_rights(
     missing = sorted(each.name for each in needed if each not in allowed) if allowed else []
     if missing:
         raise NotAuthorized(
-            f"{what}: the Kafka credentials miss the ACL {' and '.join(missing)}; grant it, the worker retries "
+            f"{what}: missing ACL {' and '.join(missing)} for the Kafka credentials; grant it, the worker retries "
             "automatically"
         )

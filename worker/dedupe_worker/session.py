@@ -1,8 +1,8 @@
 """Run one partition, from its start to a stop or a failure, in this order.
 
-    1  check whose volume this is, and fill an empty volume from a snapshot if so configured; take over the partition
-       (fences an older worker, aborts its open transaction)
-    2  describe the topics as they are now
+    1  check whose volume this is, and fill an empty volume from a snapshot if so configured
+    2  describe the topics as they are now, and take over the partition (fences an older worker, aborts its open
+       transaction)
     3  open the store, or discard it if it cannot be trusted
     4  catch up with the output topic; run a full reconcile if one was requested
     5  run the loop until a stop or a reconcile is requested
@@ -26,6 +26,7 @@ from dedupe_kafka.side_topics import routed_topics
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.desk import Desk
 from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
 from dedupe_worker.dedup.redelivery import (
     UncommittedIds,
@@ -41,14 +42,8 @@ from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.rights import needed_rights
 from dedupe_worker.recovery.on_demand import run_requested
 from dedupe_worker.recovery.startup import InputStart, Startup, TakenOver
-from dedupe_worker.status import window_status
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.state_dir import Identity, id_source_text
-
-_HOUSEKEEPING_SECONDS: Final = 1.0
-_TOPIC_CHECK_SECONDS: Final = 10.0
-# The share of the time for reading ids into the Bloom filters of a store that was opened after a crash.
-_REFILL_SHARE: Final = 0.25
 
 # Stores whose files belong to another worker now. They stay open until the process ends, which is at once.
 _left_open: Final[list[IdStore]] = []
@@ -68,7 +63,6 @@ class Session:
         self._factory = factory
         self._config = factory.config
         self._worker_state = factory.worker_state
-        self._clock = factory.clock
         self._commands = commands
         self._requests = factory.requests
         self._stop = stop
@@ -91,7 +85,7 @@ class Session:
 
     def _run(self) -> None:
         self._worker_state.set_phase(Phase.STARTING)
-        # First, because a worker that was given the wrong volume must not fence the right one.
+        # 1: first, because a worker that was given the wrong volume must not fence the right one
         recorded = self._recorded()
         if recorded is None and self._config.restore_from:
             self._restore(self._config.restore_from)
@@ -101,13 +95,16 @@ class Session:
         self._config.state.discard_restoring()
         topics = self._factory.make_topics(self._stop)
         with ExitStack() as cleanup:
+            # 2
             partition, output = self._take_over(topics, recorded)
             reader = cleanup.enter_context(
                 closing(self._factory.make_reader(partition.input_topic.name))
             )
+            # 3
             opened = self._startup.open_store(partition)
             store = opened.store
             cleanup.push(partial(_close, store))
+            # 4
             window = Window(store, self._factory.policy.layout.dtype)
             start = self._startup.find_start(partition, reader, store)
             request = self._requests.waiting
@@ -116,6 +113,7 @@ class Session:
                 run_requested(
                     request, self._factory, partition.topics, store, self._extract, self._stop
                 )
+            # 5
             reader.seek(start.offset)
             if not self._stop.is_set():
                 uncommitted = self._resume(partition, output, reader, start, position)
@@ -200,33 +198,21 @@ class Session:
         self, loop: Loop, partition: TakenOver, reader: PartitionReader, store: IdStore
     ) -> None:
         self._worker_state.set_phase(Phase.RUNNING)
-        monotonic, time_ms = self._clock.monotonic, self._clock.time_ms
-        housekeeping = topic_check = refilled = monotonic()
-        refilling = True
         desk = Desk(
             self._config, partition.identity, store, self._worker_state, self._factory.keeper
         )
-        bounds = self._config.stream.spec.store.window
+        housekeeping = Housekeeping(
+            store,
+            self._worker_state,
+            self._factory.clock,
+            alert_below=self._config.stream.spec.store.window.alert_below,
+            run_commands=partial(self._commands.run_waiting, desk),
+            check_topics=partial(self._check_topics, partition, reader),
+        )
         try:
             while not self._stop.is_set() and not self._requests.waiting:
                 loop.step()
-                now = monotonic()
-                if not loop.in_transaction:
-                    self._commands.run_waiting(desk)
-                    if refilling:
-                        refilling = store.refill((now - refilled) * _REFILL_SHARE)
-                        refilled = monotonic()
-                if now >= housekeeping:
-                    if not loop.in_transaction:
-                        store.age(time_ms())  # ids age without traffic, too
-                    self._worker_state.window = window_status(store, bounds.alert_below, time_ms())
-                    housekeeping = now + _HOUSEKEEPING_SECONDS
-                if now >= topic_check:
-                    self._check_output_topic(partition)
-                    reader.check(
-                        partition.topics.end(partition.input_topic.name, self._config.partition)
-                    )
-                    topic_check = now + _TOPIC_CHECK_SECONDS
+                housekeeping.run(in_transaction=loop.in_transaction)
             loop.commit()
         except StreamError as error:
             self._abandon(loop, error)
@@ -246,15 +232,16 @@ class Session:
                 "transaction left to the next session", cause=cause.reason, error=str(error)
             )
 
-    def _check_output_topic(self, partition: TakenOver) -> None:
-        """Raise OutputTopicReplaced if the topic was deleted and created again."""
-        known = partition.output_topic
-        now = partition.topics.describe(known.name, self._config.partition)
+    def _check_topics(self, partition: TakenOver, reader: PartitionReader) -> None:
+        """Raise OutputTopicReplaced or BrokerUnavailable if the topics need a new session."""
+        output, number = partition.output_topic, self._config.partition
+        now = partition.topics.describe(output.name, number)
         self._worker_state.clear_client_error()
-        if now.id != known.id:
+        if now.id != output.id:
             raise OutputTopicReplaced(
                 f"output topic {now.name} was deleted and created again; the store is rebuilt from the new one"
             )
+        reader.check(partition.topics.end(partition.input_topic.name, number))
 
 
 def _close(

@@ -10,7 +10,12 @@ import structlog
 
 from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_worker.admin.http_api import read_token
-from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
+from dedupe_worker.bootstrap.request import (
+    RequestValues,
+    logged_bootstrap,
+    make_request,
+    request_options,
+)
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.process import configure_logs, run_worker
@@ -143,8 +148,6 @@ def bootstrap(
     The worker must not run, and both topics must exist. If it is interrupted, run the same command again: it resumes.
     Once it is complete, the command reports that and exits with 0. Exit codes are those of the worker.
     """
-    # pyarrow takes 60 MB and more, which workers do not need.
-    from dedupe_worker.bootstrap.logged import logged_bootstrap  # noqa: PLC0415
 
     configure_logs()
     try:

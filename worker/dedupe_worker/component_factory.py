@@ -27,15 +27,16 @@ from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
 from dedupe_worker.kafka.producer import PartitionOutput, TransactionalOutput
-from dedupe_worker.side_topics.writers import logs_of
+from dedupe_worker.side_topics.writers import side_topic_writers
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.column_families import CURRENT
 from dedupe_worker.store.inverse_bloom.segments import MANIFEST
 from dedupe_worker.store.inverse_bloom.store import check_table, open_table
-from dedupe_worker.store.rocksdb import CURRENT, Store
+from dedupe_worker.store.rocksdb import Store
 
 if TYPE_CHECKING:
-    from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+    from dedupe_worker.snapshots.upload_manager import UploadManager
 
 log = structlog.get_logger()
 
@@ -54,14 +55,14 @@ class ComponentFactory:
         self._servers = kafka.bootstrap_servers
         self._tuning = config.stream.spec.worker.tuning
 
-    def _keeper(self) -> "SnapshotKeeper | None":
+    def _keeper(self) -> "UploadManager | None":
         snapshots = self.config.stream.spec.snapshots
         if snapshots is None or snapshots.s3 is None:
             return None
         # Here, because boto3 is a fifth of a worker's start, and most streams have no bucket.
-        from dedupe_worker.snapshots.upload_manager import SnapshotKeeper  # noqa: PLC0415
+        from dedupe_worker.snapshots.upload_manager import UploadManager  # noqa: PLC0415
 
-        return SnapshotKeeper(
+        return UploadManager(
             snapshots.s3, self.worker_state, self.config.state, deadline=snapshots.deadline
         )
 
@@ -155,7 +156,7 @@ class ComponentFactory:
                 extract=extract,
                 uncommitted=uncommitted,
             ),
-            logs=logs_of(spec, output_topic_id),
+            logs=side_topic_writers(spec, output_topic_id),
             worker_state=self.worker_state,
             clock=self.clock,
         )

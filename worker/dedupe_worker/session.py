@@ -141,9 +141,9 @@ class Session:
         """
         self._worker_state.set_phase(Phase.RESTORING)
         # Imported here, because boto3 is a fifth of a worker's start, and most starts do not need it.
-        from dedupe_worker.snapshots.download import Restore  # noqa: PLC0415
+        from dedupe_worker.snapshots.download import Download  # noqa: PLC0415
 
-        Restore(self._config, self._worker_state, snapshot).run(self._stop)
+        Download(self._config, self._worker_state, snapshot).run(self._stop)
 
     def _take_over(
         self, topics: Topics, recorded: Identity | None

@@ -193,7 +193,7 @@ def window_status(store: IdStore, alert_below: timedelta, now_ms: int) -> Window
     """
     generations = store.generations()
     seconds = store.window_seconds(now_ms)
-    truncated = bool(store.stamp and store.stamp.truncated)
+    truncated = bool(store.metadata and store.metadata.truncated)
     return WindowStatus(
         seconds=seconds,
         bytes=sum(g.size_bytes for g in generations),

@@ -159,8 +159,8 @@ class _Store(Store):
         self._trigger.at(Point.AMENDING)
         super().amend(generation, **ids)
 
-    def settle(self) -> None:
-        super().settle()
+    def flush_all(self) -> None:
+        super().flush_all()
         self._trigger.at(Point.SETTLED)
 
     def flush(self) -> None:

@@ -15,7 +15,7 @@ from dedupe_worker.store.state_dir import Identity
 from dedupe_worker.values import OWNER_BYTES, decode_owner, timestamp_of
 
 if TYPE_CHECKING:
-    from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+    from dedupe_worker.snapshots.upload_manager import UploadManager
 
 
 class Desk:
@@ -27,7 +27,7 @@ class Desk:
         identity: Identity,
         store: IdStore,
         worker_state: WorkerState,
-        keeper: "SnapshotKeeper | None",
+        keeper: "UploadManager | None",
     ) -> None:
         self._config = config
         self._identity = identity
@@ -67,7 +67,7 @@ class Desk:
     def forget(self, raw_ids: list[bytes]) -> int:
         """Forget ids; returns how many were remembered."""
         forgotten = self._store.forget([pack_id(raw) for raw in raw_ids])
-        self._store.settle()  # there is no log from which a crash would have it again
+        self._store.flush_all()  # there is no log from which a crash would have it again
         return forgotten
 
 

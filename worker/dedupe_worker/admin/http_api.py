@@ -31,7 +31,7 @@ from dedupe_worker.snapshots.http_api import add_routes as add_snapshots
 from dedupe_worker.status import WorkerState
 
 if TYPE_CHECKING:
-    from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+    from dedupe_worker.snapshots.upload_manager import UploadManager
 
 _HEALTHY_SECONDS: Final = 180.0  # longer than any bounded call to Kafka
 _COMMAND_SECONDS: Final = 60.0
@@ -51,7 +51,7 @@ def make_app(
     token: str | None,
     *,
     requests: ReconcileRequests,
-    keeper: "SnapshotKeeper | None" = None,
+    keeper: "UploadManager | None" = None,
 ) -> "falcon.App[falcon.Request, falcon.Response]":
     """The WSGI application."""
     app = falcon.App(middleware=[_Authenticate(token)])

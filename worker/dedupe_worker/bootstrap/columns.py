@@ -13,7 +13,7 @@ from pyarrow import csv, parquet
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.extract import ID_BYTES
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.bootstrap.request import Columns
+from dedupe_worker.bootstrap.source import Columns
 
 READY_ID: Final = "id16"
 READY_TIME: Final = "seen_ms"
@@ -89,7 +89,7 @@ def raw_ids_for(source: IdSource) -> Callable[[pa.Array], list[bytes | None]]:
         whole = pa.types.is_integer(column.type)
         texts = column.cast(pa.string()) if whole else column
         ids: list[bytes | None] = texts.cast(pa.binary()).to_pylist()
-        if whole and source.from_ is IdFrom.JSON_PATH:  # as json_id.py tells numbers from strings
+        if whole and source.from_ is IdFrom.JSON_PATH:  # as JsonId marks numbers
             return [one and b"\xff" + one for one in ids]
         return ids
 

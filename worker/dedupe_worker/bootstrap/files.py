@@ -20,9 +20,7 @@ from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.columns import READY_ID, raw_ids_for, ready_ids, tables, times_of
-from dedupe_worker.bootstrap.request import Columns
-from dedupe_worker.bootstrap.rows import make_rows
-from dedupe_worker.bootstrap.source import Batch, Json
+from dedupe_worker.bootstrap.source import Batch, Columns, Json, seen_entries
 
 _MADE_FOR: Final = "bootstrap-of.json"
 _IN_PATH: Final = regex(r"partition=(\d+)")
@@ -104,7 +102,7 @@ class FileSource:
         if partitions is None:
             partitions = self._computed(keys, given, file)
         return Batch(
-            make_rows(packed, times[rows]), partitions[rows], given - len(rows), position, done
+            seen_entries(packed, times[rows]), partitions[rows], given - len(rows), position, done
         )
 
     def _partitions(self, table: pa.RecordBatch, file: Path) -> NDArray[np.int64] | None:

@@ -7,9 +7,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_worker.bootstrap.rows import Rows
+from dedupe_worker.store.external_sort import Entries, make_entries
 
 Json = Any  # what json.loads gives
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The names of the columns in files."""
+
+    id: str = "id"
+    time: str = "time"
+    partition: str = "partition"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +28,16 @@ class Batch:
     `without_id` records had none. `done` tells how much of the source is read, in its own measure.
     """
 
-    rows: Rows
+    entries: Entries
     partitions: NDArray[np.int64]
     without_id: int
     position: Json
     done: int
+
+
+def seen_entries(packed: bytes, seen_ms: NDArray[np.int64]) -> Entries:
+    """Return entries of n joined ids and when they were seen; times before 1970 count as 1970."""
+    return make_entries(packed, np.maximum(seen_ms, 0))
 
 
 class Source(Protocol):

@@ -17,11 +17,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 from rocksdict import IngestExternalFileOptions, Options, Rdict, SstFileWriter, WriteOptions
 
-from dedupe_worker.bootstrap.generation_cutoffs import Cuts
-from dedupe_worker.bootstrap.rows import Rows, ids_of
+from dedupe_worker.bootstrap.generation_cutoffs import GenerationCutoffs
 from dedupe_worker.errors import store_errors
 from dedupe_worker.store.ageing import Bounds
-from dedupe_worker.store.metadata import STAMP_KEY, Stamp, encode_stamp
+from dedupe_worker.store.external_sort import Entries, id_bytes
+from dedupe_worker.store.metadata import METADATA_KEY, StoreMetadata, encode_metadata
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from dedupe_worker.values import UNKNOWN_OWNER
 
@@ -30,7 +30,7 @@ FIRST_GENERATION: Final = "g00000001"
 _BLOCK_CACHE_BYTES: Final = 8 << 20  # of an option that files don't depend on
 
 
-class Table(BaseModel):
+class SstFile(BaseModel):
     """One file: ids of one generation, and when the first and the last of them was seen."""
 
     model_config = ConfigDict(frozen=True)
@@ -42,30 +42,30 @@ class Table(BaseModel):
     last_seen_ms: int
 
 
-def write_tables(
-    directory: Path, index: int, rows: Rows, cuts: Cuts, bounds: Bounds
-) -> list[Table]:
+def write_sst_files(
+    directory: Path, index: int, entries: Entries, cuts: GenerationCutoffs, bounds: Bounds
+) -> list[SstFile]:
     """Write the ids of one range, sorted, to a file for each generation that has some."""
-    generations = cuts.generations(rows)
+    generations = cuts.generations(entries)
     tables = []
     for generation in range(len(cuts.starts_ms)):
-        chosen = rows[:, generations == generation]
-        if not chosen.shape[1]:
+        chosen = entries[generations == generation]
+        if not len(chosen):
             continue
         name = f"{generation:02d}-{index:06d}.sst"
         with store_errors(f"writing {directory / name}"):
             writer = SstFileWriter(_options(bounds))
             writer.open(str(directory / name))
             # A loop in C: 0.25 us an id.
-            deque(map(writer.__setitem__, ids_of(chosen), repeat(UNKNOWN_OWNER)), maxlen=0)
+            deque(map(writer.__setitem__, id_bytes(chosen["id"]), repeat(UNKNOWN_OWNER)), maxlen=0)
             writer.finish()
         tables.append(
-            Table(
+            SstFile(
                 file=name,
                 generation=generation,
-                ids=chosen.shape[1],
-                first_seen_ms=int(np.min(chosen[2])),
-                last_seen_ms=int(np.max(chosen[2])),
+                ids=len(chosen),
+                first_seen_ms=int(np.min(chosen["position"])),
+                last_seen_ms=int(np.max(chosen["position"])),
             )
         )
     return tables
@@ -73,7 +73,7 @@ def write_tables(
 
 def build_store(
     path: Path,
-    tables: Sequence[Table],
+    tables: Sequence[SstFile],
     directory: Path,
     bounds: Bounds,
     *,
@@ -91,7 +91,7 @@ def build_store(
         try:
             for number, generation in enumerate(numbers, start=1):
                 of_generation = [table for table in tables if table.generation == generation]
-                stamp = Stamp(
+                metadata = StoreMetadata(
                     output_position=output_position,
                     input_offset=-1,
                     keys=sum(table.ids for table in of_generation),
@@ -101,14 +101,14 @@ def build_store(
                     newest_ms=max(table.last_seen_ms for table in of_generation),
                 )
                 files = [directory / table.file for table in of_generation]
-                _add_generation(database, f"b{number:08d}", files, stamp, bounds)
+                _add_generation(database, f"b{number:08d}", files, metadata, bounds)
             database.create_column_family(FIRST_GENERATION, _options(bounds)).close()
         finally:
             database.close()
 
 
 def _add_generation(
-    database: Rdict, name: str, files: Sequence[Path], stamp: Stamp, bounds: Bounds
+    database: Rdict, name: str, files: Sequence[Path], metadata: StoreMetadata, bounds: Bounds
 ) -> None:
     family = database.create_column_family(name, _options(bounds))
     try:
@@ -118,7 +118,7 @@ def _add_generation(
         unlogged = WriteOptions()
         unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # the stub calls the property a method
         family.set_write_options(unlogged)
-        family[STAMP_KEY] = encode_stamp(stamp)
+        family[METADATA_KEY] = encode_metadata(metadata)
         family.flush()
     finally:
         family.close()

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
-from dedupe_worker.bootstrap.rows import make_rows
-from dedupe_worker.bootstrap.source import Batch, Json
+from dedupe_worker.bootstrap.source import Batch, Json, seen_entries
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import PartitionReader
 
@@ -104,8 +103,8 @@ class TopicSource:
             partitions = self._computed(chosen, self._partitioner)
         else:
             partitions = np.full(len(chosen), partition, np.int64)
-        rows = make_rows(ids.packed, times)
-        return Batch(rows, partitions, len(records) - len(chosen), position, done)
+        entries = seen_entries(ids.packed, times)
+        return Batch(entries, partitions, len(records) - len(chosen), position, done)
 
     def _computed(self, records: Sequence[Message], partitioner: Partitioner) -> NDArray[np.int64]:
         keys = []

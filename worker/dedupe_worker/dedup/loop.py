@@ -25,7 +25,7 @@ from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
 from dedupe_worker.kafka.producer import OffsetRange, Routed, SideRecord
-from dedupe_worker.side_topics.writers import ChunkLog
+from dedupe_worker.side_topics.writers import SideTopicWriter
 from dedupe_worker.status import WorkerState
 
 _LONGEST_TRANSACTION_SECONDS: Final = 1.0
@@ -85,7 +85,7 @@ class Loop:
         output: Output,
         window: Window,
         classifier: Classifier,
-        logs: Sequence[ChunkLog],
+        logs: Sequence[SideTopicWriter],
         worker_state: WorkerState,
         clock: Clock,
     ) -> None:
@@ -214,7 +214,7 @@ class Loop:
         written = self._output.flush() if transaction.passed else None
         if written is not None:
             for log in self._logs:
-                self._output.produce_side_records(log.notes(written))
+                self._output.produce_side_records(log.records(written))
         self._clear_logs()
 
     def _clear_logs(self) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
 
 from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.errors import NotAuthorized
-from dedupe_kafka.side_topics import notes_owners, notes_topics, owners_topic, routed_topics
+from dedupe_kafka.side_topics import needs_owner_log, notes_topics, owners_topic, routed_topics
 
 _READ: Final = frozenset({AclOperation.READ})
 _WRITE: Final = frozenset({AclOperation.WRITE})
@@ -22,7 +22,7 @@ def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
     """Return the operations on each topic of a stream: input first, then output."""
     needed = {spec.input.topic: _READ, spec.output.topic: _READ | _WRITE}
     needed |= dict.fromkeys((*routed_topics(spec), *notes_topics(spec)), _WRITE)
-    if notes_owners(spec):
+    if needs_owner_log(spec):
         needed[owners_topic(spec.output.topic)] = _READ | _WRITE
     return needed
 

@@ -25,7 +25,7 @@ from dedupe_worker.errors import store_errors
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader, read_output
 from dedupe_worker.status import Progress
-from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.api import FullyReconcilable
 from dedupe_worker.store.external_sort import (
     Entries,
     EntryFile,
@@ -135,7 +135,7 @@ class Outcome:
 
 def run_full_reconcile(
     reader: Reader,
-    store: IdStore,
+    store: FullyReconcilable,
     extract: Extractor,
     *,
     directory: Path,
@@ -171,7 +171,7 @@ def remove_work_files(directory: Path) -> None:
 class _FullReconcile:
     def __init__(
         self,
-        store: IdStore,
+        store: FullyReconcilable,
         directory: Path,
         output: Range,
         stop: Event,
@@ -196,7 +196,7 @@ class _FullReconcile:
         self._remove(surplus)
         if self._stop.is_set():
             return None
-        self._store.settle()
+        self._store.flush_all()
         return self._outcome
 
     def _read(self, reader: Reader, extract: Extractor) -> list[EntryFile]:

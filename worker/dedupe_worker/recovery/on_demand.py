@@ -76,7 +76,7 @@ def _run_full(  # noqa: PLR0917 (as above)
         reader.seek(output.low)
         return run_full_reconcile(
             reader,
-            store,
+            store.fully_reconcilable(),
             extract,
             directory=config.state.comparison,
             output=output,

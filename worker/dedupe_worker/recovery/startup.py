@@ -19,7 +19,7 @@ import structlog
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable
-from dedupe_kafka.side_topics import notes_owners, owners_topic
+from dedupe_kafka.side_topics import needs_owner_log, owners_topic
 from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
@@ -28,12 +28,15 @@ from dedupe_worker.kafka.admin import Range, Topic, Topics
 from dedupe_worker.kafka.consumer import Committed, PartitionReader
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.tail import CatchUpPlan, Trust, catch_up, plan_catch_up, plan_start
-from dedupe_worker.side_topics.owner_log import EARLIER, Notes, Recall
+from dedupe_worker.side_topics.owner_log import CLOCK_SKEW, OutputValues, OwnerLogReader
 from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
-from dedupe_worker.store.checkpoint import remove_unfinished
-from dedupe_worker.store.fallback import fall_back, remove_copy
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.checkpoint import (
+    remove_checkpoint_copy,
+    remove_unfinished,
+    restore_from_checkpoint,
+)
+from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 
 log = structlog.get_logger()
@@ -105,10 +108,10 @@ class Startup:
         store, trust = None, Trust.WHOLE
         if recorded is not None:
             remove_unfinished(state)
-            remove_copy(state)
+            remove_checkpoint_copy(state)
             store, trust = self._open_trusted(partition.identity, output_range)
         plan = plan_catch_up(
-            store.stamp if store else None,
+            store.metadata if store else None,
             recorded=recorded,
             output_topic_id=output_topic.id,
             output=output_range,
@@ -134,7 +137,7 @@ class Startup:
         except StoreCorrupt as error:
             self._worker_state.errors[error.reason] += 1
             log.error("store is corrupt", error=str(error))
-        if not fall_back(self._config.state, identity, output):
+        if not restore_from_checkpoint(self._config.state, identity, output):
             return None, Trust.NONE
         try:
             return self._factory.make_store(), Trust.CHECKPOINT
@@ -150,7 +153,7 @@ class Startup:
         available = partition.topics.offsets(partition.input_topic.name, self._config.partition)
         start = plan_start(
             committed=committed.offset if committed else None,
-            stamp=store.stamp,
+            metadata=store.metadata,
             same_input=partition.same_input,
             available=available,
         )
@@ -186,8 +189,8 @@ class Startup:
             truncated=plan.truncated,
         )
         now_ms = self._clock.time_ms()
-        if plan.rebuild or window.store.stamp is None:
-            # Before the first id, because a rebuild can be interrupted: with this stamp the next start reads only
+        if plan.rebuild or window.store.metadata is None:
+            # Before the first id, because a rebuild can be interrupted: with this metadata the next start reads only
             # what comes after.
             window.commit(
                 output_position=plan.start,
@@ -224,7 +227,7 @@ class Startup:
                 reader,
                 window,
                 self._extract,
-                self._recall(partition, plan, window.store.stamp, readers),
+                self._output_values(partition, plan, window.store.metadata, readers),
                 start=plan.start,
                 end=end,
                 forgets=plan.rebuild and plan.start > 0,
@@ -234,20 +237,24 @@ class Startup:
                 on_progress=partial(show_progress, self._worker_state, plan.reason),
             )
 
-    def _recall(
-        self, partition: TakenOver, plan: CatchUpPlan, stamp: Stamp | None, readers: ExitStack
-    ) -> Recall:
+    def _output_values(
+        self,
+        partition: TakenOver,
+        plan: CatchUpPlan,
+        metadata: StoreMetadata | None,
+        readers: ExitStack,
+    ) -> OutputValues:
         """Make the reader of the values of output records; `readers` closes its consumer."""
-        number, notes = self._config.partition, None
-        if notes_owners(self._config.stream.spec):
+        number, owner_log = self._config.partition, None
+        if needs_owner_log(self._config.stream.spec):
             topic = owners_topic(partition.output_topic.name)
             there = partition.topics.offsets(topic, number)
             start: int | None = there.low
-            if stamp and not plan.rebuild:
-                since = datetime.fromtimestamp(stamp.last_seen_ms / 1000, UTC) - EARLIER
+            if metadata and not plan.rebuild:
+                since = datetime.fromtimestamp(metadata.last_seen_ms / 1000, UTC) - CLOCK_SKEW
                 start = partition.topics.offset_at(topic, number, since)
             reader = readers.enter_context(closing(self._factory.make_reader(topic)))
             reader.seek(there.end if start is None else start)
             rewind = None if start == there.low else partial(reader.seek, there.low)
-            notes = Notes(reader, there.end, partition.output_topic.id, rewind=rewind)
-        return Recall(self._layout, partition=number, notes=notes)
+            owner_log = OwnerLogReader(reader, there.end, partition.output_topic.id, rewind=rewind)
+        return OutputValues(self._layout, partition=number, owner_log=owner_log)

@@ -17,9 +17,9 @@ from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader, read_output, timestamps
-from dedupe_worker.side_topics.owner_log import Recall
+from dedupe_worker.side_topics.owner_log import OutputValues
 from dedupe_worker.status import Progress
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 
 _WRITE_RECORDS: Final = 100_000  # sorted together: large sorted writes cost half of small ones
@@ -57,7 +57,7 @@ class CatchUpPlan:
 
 
 def plan_catch_up(
-    stamp: Stamp | None,
+    metadata: StoreMetadata | None,
     *,
     recorded: Identity | None,
     output_topic_id: str,
@@ -78,16 +78,16 @@ def plan_catch_up(
         reason = "OutputTopicReplaced"
     elif trust is Trust.NONE:
         reason = "StoreCorrupt"
-    elif recorded is None or stamp is None:
+    elif recorded is None or metadata is None:
         reason = "NewStore"
-    elif max(stamp.output_position, reach) > output.end:
+    elif max(metadata.output_position, reach) > output.end:
         reason = "StoreAheadOfOutput"
-    elif stamp.output_position < output.low:
+    elif metadata.output_position < output.low:
         reason = "TailRetainedAway"
     else:
         reason = "Checkpoint" if trust is Trust.CHECKPOINT else "Tail"
         return CatchUpPlan(
-            start=stamp.output_position, rebuild=False, truncated=False, reason=reason
+            start=metadata.output_position, rebuild=False, truncated=False, reason=reason
         )
     reaches_back = window_start > output.low or output.low == 0
     return CatchUpPlan(
@@ -110,7 +110,7 @@ class StartPlan:
 
 
 def plan_start(
-    *, committed: int | None, stamp: Stamp | None, same_input: bool, available: Range
+    *, committed: int | None, metadata: StoreMetadata | None, same_input: bool, available: Range
 ) -> StartPlan:
     """Decide at which input offset to continue.
 
@@ -123,7 +123,8 @@ def plan_start(
     known = -1
     if same_input:
         known = max(
-            -1 if committed is None else committed, -1 if stamp is None else stamp.input_offset
+            -1 if committed is None else committed,
+            -1 if metadata is None else metadata.input_offset,
         )
     if known > available.end:
         raise InputTruncated(
@@ -139,7 +140,7 @@ def catch_up(
     reader: Reader,
     window: Window,
     extract: Extractor,
-    recall: Recall,
+    values: OutputValues,
     *,
     start: int,
     end: int,
@@ -164,7 +165,7 @@ def catch_up(
         if batch.records:
             ids = extract(batch.records)
             times = timestamps(batch.records)
-            window.admit(ids.packed, recall.values(batch.records, ids.rows, times))
+            window.admit(ids.packed, values.values(batch.records, ids.rows, times))
             if forgets and not records:  # a producer's clock may be ahead
                 window.store.mark_forgotten(min(int(times[0]), clock.time_ms()))
             newest_ms = max(newest_ms, int(times.max()))

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from dedupe_crds.spec.store import Encryption, S3Snapshots
 from dedupe_worker.errors import BucketRefused
 from dedupe_worker.snapshots.manifest import Manifest
-from dedupe_worker.snapshots.s3_client import named
+from dedupe_worker.snapshots.s3_client import s3_errors
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -74,7 +74,7 @@ class Bucket:
     def manifest(self, name: str) -> Manifest | None:
         """A snapshot's manifest; None if there is none. Raises ManifestDamaged."""
         key = self.folder.manifest(name)
-        with named(f"reading {key} of bucket {self.name}"):
+        with s3_errors(f"reading {key} of bucket {self.name}"):
             try:
                 answer = self.client.get_object(Bucket=self.name, Key=key)
             except self.client.exceptions.NoSuchKey:
@@ -101,7 +101,7 @@ class Bucket:
         """Make a snapshot be there."""
         key = self.folder.manifest(manifest.name)
         body = (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode()
-        with named(f"writing {key} to bucket {self.name}"):
+        with s3_errors(f"writing {key} to bucket {self.name}"):
             self.client.put_object(
                 Bucket=self.name,
                 Key=key,
@@ -131,7 +131,7 @@ class Bucket:
     def unfinished_uploads(self) -> Iterator[tuple[str, str, datetime]]:
         """Key, id and begin of each upload in parts that is neither complete nor given up."""
         prefix = self.folder.content("")
-        with named(f"listing unfinished uploads to bucket {self.name}"):
+        with s3_errors(f"listing unfinished uploads to bucket {self.name}"):
             pages = self.client.get_paginator("list_multipart_uploads")
             for page in pages.paginate(Bucket=self.name, Prefix=prefix):
                 for each in page.get("Uploads", []):
@@ -142,12 +142,12 @@ class Bucket:
 
     def delete(self, key: str) -> None:
         """Delete an object; one that is not there is fine."""
-        with named(f"deleting {key} of bucket {self.name}"):
+        with s3_errors(f"deleting {key} of bucket {self.name}"):
             self.client.delete_object(Bucket=self.name, Key=key)
 
     def now(self) -> datetime:
         """The bucket's own time, by which its objects are dated."""
-        with named(f"asking for bucket {self.name}"):
+        with s3_errors(f"asking for bucket {self.name}"):
             answer = self.client.list_objects_v2(
                 Bucket=self.name, Prefix=self.folder.content(""), MaxKeys=1
             )
@@ -155,7 +155,7 @@ class Bucket:
         return parsedate_to_datetime(date).astimezone(UTC) if date else datetime.now(UTC)
 
     def _list(self, prefix: str) -> Iterator[StoredObject]:
-        with named(f"listing {prefix} of bucket {self.name}"):
+        with s3_errors(f"listing {prefix} of bucket {self.name}"):
             for page in self.client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.name, Prefix=prefix
             ):

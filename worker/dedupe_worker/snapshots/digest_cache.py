@@ -18,7 +18,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Digests:
+class DigestCache:
     """Digests by file; `save` keeps those that were asked for since."""
 
     def __init__(self, path: Path) -> None:

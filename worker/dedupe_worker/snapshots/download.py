@@ -24,7 +24,12 @@ from dedupe_worker.errors import BucketRefused, BucketUnavailable, RestoreFailed
 from dedupe_worker.snapshots.bucket import Bucket, Folder
 from dedupe_worker.snapshots.digest_cache import sha256_of
 from dedupe_worker.snapshots.manifest import DATABASE, FileEntry, Manifest
-from dedupe_worker.snapshots.s3_client import named, question_client, transfer_client, transfers
+from dedupe_worker.snapshots.s3_client import (
+    s3_errors,
+    short_timeout_client,
+    transfer_client,
+    transfers,
+)
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import Identity, StateDirectory, sync_to_disk
 
@@ -41,7 +46,7 @@ class _Stopped(Exception):
     """The worker was told to stop."""
 
 
-class Restore:
+class Download:
     """Fills the state directory from the snapshot `name`."""
 
     def __init__(self, config: WorkerConfig, worker_state: WorkerState, name: str) -> None:
@@ -100,7 +105,9 @@ class Restore:
 
     def _manifest(self) -> Manifest:
         # Nothing shows that this goes on while it does, so it is soon given up, and tried again with the session.
-        manifest = Bucket(self._s3, self._folder, question_client(self._s3)).manifest(self._name)
+        manifest = Bucket(self._s3, self._folder, short_timeout_client(self._s3)).manifest(
+            self._name
+        )
         if manifest is None:
             key = self._folder.manifest(self._name)
             raise RestoreFailed(f"there is no {key} in bucket {self._s3.bucket}")
@@ -129,7 +136,7 @@ class Restore:
     def _fetch_all(self, files: Sequence[FileEntry], total: int, stop: Event) -> None:
         """Have all be there and verified. Raises _Stopped."""
         with (
-            named(f"downloading from bucket {self._s3.bucket}"),
+            s3_errors(f"downloading from bucket {self._s3.bucket}"),
             _threads() as pool,
             # Left first: an error ends what the threads wait for.
             transfers(transfer_client(self._s3)) as manager,

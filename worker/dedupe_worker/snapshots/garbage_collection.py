@@ -11,7 +11,7 @@ import structlog
 
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.snapshots.bucket import Bucket, ManifestDamaged, StoredObject
-from dedupe_worker.snapshots.s3_client import named
+from dedupe_worker.snapshots.s3_client import s3_errors
 
 GRACE: Final = timedelta(hours=1)
 """What is younger may belong to a snapshot whose manifest is still to come, of a worker that nobody sees."""
@@ -79,7 +79,7 @@ def _give_up_unfinished(bucket: Bucket, before: datetime) -> None:
     try:
         for key, upload_id, begun in list(bucket.unfinished_uploads()):
             if begun < before:
-                with named(f"giving up an unfinished upload to bucket {bucket.name}"):
+                with s3_errors(f"giving up an unfinished upload to bucket {bucket.name}"):
                     bucket.client.abort_multipart_upload(
                         Bucket=bucket.name, Key=key, UploadId=upload_id
                     )

@@ -15,7 +15,7 @@ from dedupe_crds.names import ObjectName
 from dedupe_worker.errors import UploadRunning
 
 if TYPE_CHECKING:
-    from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+    from dedupe_worker.snapshots.upload_manager import UploadManager
 
 _COMMAND_SECONDS: Final = 60.0
 _MAX_BODY_BYTES: Final = 1 << 20
@@ -44,7 +44,7 @@ class _AllNamed(BaseModel):
 def add_routes(
     app: "falcon.App[falcon.Request, falcon.Response]",
     commands: Commands,
-    keeper: "SnapshotKeeper | None",
+    keeper: "UploadManager | None",
 ) -> None:
     """Add them; without a keeper each answers 400 and says why."""
     app.add_route("/snapshots", _Snapshots(commands, keeper))
@@ -54,7 +54,7 @@ def add_routes(
 
 
 class _Snapshots:
-    def __init__(self, commands: Commands, keeper: "SnapshotKeeper | None") -> None:
+    def __init__(self, commands: Commands, keeper: "UploadManager | None") -> None:
         self._commands = commands
         self._keeper = keeper
 
@@ -74,7 +74,7 @@ class _Snapshots:
 
 
 class _Check:
-    def __init__(self, keeper: "SnapshotKeeper | None") -> None:
+    def __init__(self, keeper: "UploadManager | None") -> None:
         self._keeper = keeper
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
@@ -87,7 +87,7 @@ class _Check:
 
 
 class _Delete:
-    def __init__(self, keeper: "SnapshotKeeper | None") -> None:
+    def __init__(self, keeper: "UploadManager | None") -> None:
         self._keeper = keeper
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
@@ -100,7 +100,7 @@ class _Delete:
         }
 
 
-def _there(keeper: "SnapshotKeeper | None") -> "SnapshotKeeper":
+def _there(keeper: "UploadManager | None") -> "UploadManager":
     if keeper is None:
         raise falcon.HTTPBadRequest(
             title="NoBucket", description="the stream has no spec.snapshots.s3"

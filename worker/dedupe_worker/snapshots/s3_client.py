@@ -45,7 +45,7 @@ def transfer_client(s3: S3Snapshots) -> "S3Client":
     return _client(s3, attempts=_ATTEMPTS, connect_seconds=10, read_seconds=60)
 
 
-def question_client(s3: S3Snapshots) -> "S3Client":
+def short_timeout_client(s3: S3Snapshots) -> "S3Client":
     """A client that answers soon, if only that the service does not: somebody waits."""
     return _client(s3, attempts=3, connect_seconds=2, read_seconds=5)
 
@@ -69,7 +69,7 @@ def _client(
             else {"addressing_style": "auto"}
         ),
     )
-    with named(f"bucket {s3.bucket}"):
+    with s3_errors(f"bucket {s3.bucket}"):
         # A session of its own each time: credentials in a file are read again when they were renewed.
         return Session().client(
             "s3", region_name=s3.region, endpoint_url=s3.endpoint, config=config
@@ -88,7 +88,7 @@ def transfers(client: "S3Client", *, most_bytes_a_second: int | None = None) -> 
 
 
 @contextmanager
-def named(action: str) -> Iterator[None]:
+def s3_errors(action: str) -> Iterator[None]:
     """Name what boto3 raises: BucketRefused, BucketUnavailable or DiskFull.
 
     The texts are the service's own and name no secret.

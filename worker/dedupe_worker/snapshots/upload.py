@@ -12,9 +12,9 @@ from s3transfer.subscribers import BaseSubscriber
 
 from dedupe_worker.errors import SnapshotFailed
 from dedupe_worker.snapshots.bucket import Bucket, ManifestDamaged, is_gone
-from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.digest_cache import DigestCache
 from dedupe_worker.snapshots.manifest import FileEntry, Manifest
-from dedupe_worker.snapshots.s3_client import PART_BYTES, named, transfers
+from dedupe_worker.snapshots.s3_client import PART_BYTES, s3_errors, transfers
 from dedupe_worker.store.checkpoint import RECORD, CheckpointRecord
 
 _WAIT_SECONDS: Final = 0.1
@@ -30,7 +30,7 @@ def upload(
     bucket: Bucket,
     name: str,
     checkpoint: Path,
-    digests: Digests,
+    digests: DigestCache,
     *,
     bandwidth: int,
     give_up: GiveUp,
@@ -80,7 +80,9 @@ def _files(checkpoint: Path) -> list[Path]:
     return sorted(each for each in checkpoint.rglob("*") if each.is_file())
 
 
-def _described(path: Path, checkpoint: Path, digests: Digests, kept: dict[str, int]) -> FileEntry:
+def _described(
+    path: Path, checkpoint: Path, digests: DigestCache, kept: dict[str, int]
+) -> FileEntry:
     size = path.stat().st_size
     digest = digests.remembered(path)
     if digest is None or kept.get(digest) != size:  # what is uploaded is named by what it holds now
@@ -98,7 +100,7 @@ def _send(
     give_up: GiveUp,
 ) -> None:
     """Upload files in parallel; the first that fails ends it, and with it the manager. Raises as `upload`."""
-    with named(f"uploading to bucket {bucket.name}"):
+    with s3_errors(f"uploading to bucket {bucket.name}"):
         futures = [
             manager.upload(
                 str(checkpoint / each.path),

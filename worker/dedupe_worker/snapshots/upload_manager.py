@@ -17,9 +17,9 @@ from dedupe_crds.status.worker import CheckpointStatus, UploadPhase, UploadStatu
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.errors import UploadRunning
 from dedupe_worker.snapshots.bucket import Bucket, Folder
-from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.digest_cache import DigestCache
 from dedupe_worker.snapshots.garbage_collection import Deleted, delete_snapshots
-from dedupe_worker.snapshots.s3_client import question_client, transfer_client
+from dedupe_worker.snapshots.s3_client import short_timeout_client, transfer_client
 from dedupe_worker.snapshots.upload import upload
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
@@ -30,7 +30,7 @@ _REST_SECONDS: Final = 20.0
 log = structlog.get_logger()
 
 
-class SnapshotKeeper:
+class UploadManager:
     """Used from the loop's thread and from HTTP threads."""
 
     def __init__(
@@ -111,7 +111,7 @@ class SnapshotKeeper:
             Bucket(self._s3, self._folder, transfer_client(self._s3)),
             name,
             checkpoint,
-            Digests(self._state.root / "digests.json"),
+            DigestCache(self._state.root / "digests.json"),
             bandwidth=self._s3.bandwidth,
             give_up=give_up,
             on_progress=lambda total, new, sent: self._update(
@@ -165,7 +165,7 @@ class SnapshotKeeper:
         return deleted
 
     def _for_questions(self) -> Bucket:
-        return Bucket(self._s3, self._folder, question_client(self._s3))
+        return Bucket(self._s3, self._folder, short_timeout_client(self._s3))
 
     @property
     def _busy(self) -> str:

@@ -67,7 +67,7 @@ class Slab:
     room: int
 
 
-class Prefilter:
+class BloomFilter:
     """The filter of one generation.
 
     `expected_ids` are taken by the first slab; `most_ids` is about what the generation holds when it is sealed; `slabs`
@@ -143,12 +143,12 @@ def _add(slab: Slab, hashes: Hashes) -> None:
     slab.room -= len(hashes)
 
 
-def any_may_contain(prefilters: Iterable[Prefilter], hashes: Hashes) -> NDArray[np.bool_]:
+def any_may_contain(bloom_filters: Iterable[BloomFilter], hashes: Hashes) -> NDArray[np.bool_]:
     """For each hash: False if that id was certainly never added to any of these."""
     bits = _bits(hashes)
     found = np.zeros(len(hashes), np.bool_)
-    for prefilter in prefilters:
-        for slab in prefilter.slabs:
+    for bloom_filter in bloom_filters:
+        for slab in bloom_filter.slabs:
             # mode="clip" spares numpy the check of the bounds: a quarter of the time.
             words = slab.words.take(_word_index(slab.words, hashes), mode="clip")
             words &= bits

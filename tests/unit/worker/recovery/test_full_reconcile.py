@@ -32,7 +32,7 @@ from dedupe_worker.status import Progress
 from dedupe_worker.store import rocksdb as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.external_sort import id_bytes, make_entries, sort_entries
-from dedupe_worker.store.metadata import STAMP_KEY, Stamp, encode_stamp
+from dedupe_worker.store.metadata import METADATA_KEY, StoreMetadata, encode_metadata
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from tests.support.snapshots.volumes import small_volume
@@ -236,7 +236,7 @@ def test_a_store_holds_what_the_output_holds_afterwards(
             store.forget([one_id(n) for n in lost])
         names = [name for name, _ in store.positions()]
         added = sorted({one_id(n) for n in invented} - set().union(*contents(store).values()))
-        if store.stamp:
+        if store.metadata:
             store.amend(names[pick % len(names)], added=added)
             output = Range(min(low, past.end), past.end)
             assert_made_equal(store, Path(temporary) / "comparison", past.records, output)
@@ -299,7 +299,7 @@ def test_what_it_has_changed_is_on_disk_when_it_ends(tmp_path: Path, store: Stor
     past = live(store, [[[1, 2, 3]], [[4, 5, 6]], [[7]]])
     store.forget([one_id(2), one_id(5)])
     store.amend("g00000002", added=[one_id(500)])
-    store.settle()
+    store.flush_all()
     run(store, tmp_path / "comparison", past.records, Range(0, past.end))
     expected = contents(store)
     # As a crash would leave it: what is in memory only is not in the copy.
@@ -398,8 +398,8 @@ def add_generation(path: Path, name: str, ids: Sequence[bytes], *, position: int
     family = database.create_column_family(name, options)
     for one in ids:
         family[one] = OWNER
-    family[STAMP_KEY] = encode_stamp(
-        Stamp(
+    family[METADATA_KEY] = encode_metadata(
+        StoreMetadata(
             output_position=position,
             input_offset=-1,
             keys=len(ids),

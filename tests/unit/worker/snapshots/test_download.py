@@ -81,8 +81,8 @@ def assert_restored(scene: Scene) -> None:
     store = open_store(state.database)
     assert count_known(store, random_ids(1, 2_000)) == 2_000
     assert count_known(store, random_ids(2, 2_000)) == 2_000
-    assert store.stamp is not None
-    assert store.stamp.output_position == 4_000
+    assert store.metadata is not None
+    assert store.metadata.output_position == 4_000
     store.close()
 
 
@@ -93,7 +93,7 @@ def assert_not_begun(scene: Scene) -> None:
 
 
 def failed(scene: Scene, name: str = "a") -> str:
-    """Restore, and return why it could not be done."""
+    """Download, and return why it could not be done."""
     with pytest.raises(RestoreFailed) as caught:
         scene.restore(name).run(Event())
     assert_not_begun(scene)

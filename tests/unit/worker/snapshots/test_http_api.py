@@ -19,7 +19,7 @@ from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.snapshots import s3_client
 from dedupe_worker.snapshots import upload_manager as keeper_module
-from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+from dedupe_worker.snapshots.upload_manager import UploadManager
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
 from tests.support.processes.faulty_proxy import Answer, Forward, Request
@@ -43,7 +43,7 @@ class Worker:
         self.scene = scene
         self.worker_state = WorkerState(scene.stream, PARTITION)
         deadline = timedelta(hours=1)
-        self.keeper = SnapshotKeeper(scene.s3, self.worker_state, scene.state, deadline=deadline)
+        self.keeper = UploadManager(scene.s3, self.worker_state, scene.state, deadline=deadline)
         self.commands = CommandQueue()
         self.client = client_of(self.worker_state, self.commands, self.keeper, scene)
         self._stop = Event()
@@ -93,7 +93,7 @@ class Worker:
 
 
 def client_of(
-    worker_state: WorkerState, commands: CommandQueue, keeper: SnapshotKeeper | None, scene: Scene
+    worker_state: WorkerState, commands: CommandQueue, keeper: UploadManager | None, scene: Scene
 ) -> testing.TestClient:
     requests = ReconcileRequests(worker_state, scene.state.root / "reconcile.json")
     app = make_app(

@@ -28,7 +28,7 @@ _LIMITS: Final = (
 )
 
 
-def check_room(directory: Path, *, slots: int, value_bytes: int) -> None:
+def check_capacity(directory: Path, *, slots: int, value_bytes: int) -> None:
     """Refuse a table that is too large for what there is, those in `directory` that it takes the place of counted in.
 
     Raises InvalidConfig, StoreCorrupt or OSError.

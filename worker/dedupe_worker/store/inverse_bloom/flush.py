@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import (
     MANIFEST,
     StoreRecord,
@@ -21,8 +22,7 @@ from dedupe_worker.store.inverse_bloom.segments import (
     load_manifest,
     save_manifest,
 )
-from dedupe_worker.store.inverse_bloom.table_state import OpenTable
-from dedupe_worker.store.rocksdb import UNTRUSTED
+from dedupe_worker.store.inverse_bloom.table_state import TableState
 from dedupe_worker.store.state_dir import sync_to_disk
 
 _WRITTEN_AFTER_SHARE: Final = 1 / 8
@@ -33,7 +33,7 @@ _MOST_SUPERSEDED: Final = 16
 """Segments on disk beside those that count: a sixteenth of them and some 200 MiB at most, but one; see room.py."""
 
 
-class Disk:
+class TableFiles:
     """The directory of a store's tables, oldest first. Raises StoreCorrupt, DiskFull or OSError from any method.
 
     `reach` is the output position before which all ids are from that were ever written.
@@ -44,19 +44,19 @@ class Disk:
         self.reach = 0
         self._serial = 0
         self._superseded: list[str] = []
-        self._waiting: list[tuple[OpenTable, int]] = []
+        self._waiting: list[tuple[TableState, int]] = []
         self._changes = 0
         self._next_write = time.monotonic()
         self._written_at = self._next_write
 
-    def load(self) -> list[OpenTable]:
+    def load(self) -> list[TableState]:
         """The tables that are there; what no manifest names is deleted."""
         self._path.mkdir(parents=True, exist_ok=True)
         record = load_manifest(self._path)
-        tables: list[OpenTable] = []
+        tables: list[TableState] = []
         if record:
             self._serial, self.reach = record.serial, record.reach
-            tables = [OpenTable.load(self._path, each) for each in record.tables]
+            tables = [TableState.load(self._path, each) for each in record.tables]
         delete_others(self._path, record.files if record else ())
         (self._path / UNTRUSTED).unlink(missing_ok=True)  # everything was read
         return tables
@@ -65,12 +65,12 @@ class Disk:
         """So many slots were changed in memory."""
         self._changes += changes
 
-    def give_up(self, table: OpenTable) -> None:
+    def give_up(self, table: TableState) -> None:
         """A table is no longer among the store's: its files go once the manifest no longer names them."""
         self._waiting = [each for each in self._waiting if each[0] is not table]
         self._superseded += [each.file for each in table.files if each]
 
-    def write_some(self, tables: Sequence[OpenTable]) -> None:
+    def write_some(self, tables: Sequence[TableState]) -> None:
         """Write the next segment, if any is due."""
         now = time.monotonic()
         if not self._waiting and self._is_due(tables, now):
@@ -83,25 +83,25 @@ class Disk:
         took = time.monotonic() - now
         self._next_write = now + took / _WRITING_SHARE
 
-    def write_all(self, tables: Sequence[OpenTable]) -> None:
+    def write_all(self, tables: Sequence[TableState]) -> None:
         """Have the files be as the tables are."""
         self._waiting.clear()
         for table, segment in self._begin(tables):
             self._write(table, segment, tables)
         self.write_manifest(tables)
 
-    def write_manifest(self, tables: Sequence[OpenTable]) -> None:
+    def write_manifest(self, tables: Sequence[TableState]) -> None:
         """Have what is on disk count, and delete what no longer does."""
-        stamps = [table.stamp.output_position for table in tables if table.stamp]
-        if not stamps:
+        positions = [table.metadata.output_position for table in tables if table.metadata]
+        if not positions:
             return
-        self.reach = max(self.reach, *stamps)
+        self.reach = max(self.reach, *positions)
         save_manifest(self._path, self._record(tables))
         for name in self._superseded:
             (self._path / name).unlink(missing_ok=True)
         self._superseded.clear()
 
-    def copy(self, tables: Sequence[OpenTable], path: Path) -> None:
+    def copy(self, tables: Sequence[TableState], path: Path) -> None:
         """Have the same at `path`, by hard links where the file system has them; all was written before."""
         path.mkdir()
         for name in self._record(tables).files:
@@ -116,19 +116,19 @@ class Disk:
         shutil.copy2(self._path / name, path / name)
         sync_to_disk(path / name)
 
-    def _begin(self, tables: Sequence[OpenTable]) -> list[tuple[OpenTable, int]]:
+    def _begin(self, tables: Sequence[TableState]) -> list[tuple[TableState, int]]:
         """What is to be written by now."""
         self._changes = 0
         self._written_at = time.monotonic()
         return [(table, segment) for table in tables for segment in table.behind]
 
-    def _is_due(self, tables: Sequence[OpenTable], now: float) -> bool:
+    def _is_due(self, tables: Sequence[TableState], now: float) -> bool:
         if not self._changes:
             return False
         most = tables[-1].table.slots * _WRITTEN_AFTER_SHARE
         return self._changes >= most or now - self._written_at >= _WRITTEN_AFTER_SECONDS
 
-    def _write(self, table: OpenTable, segment: int, tables: Sequence[OpenTable]) -> None:
+    def _write(self, table: TableState, segment: int, tables: Sequence[TableState]) -> None:
         self._serial += 1
         before = table.save(self._path, segment, self._serial)
         if before:
@@ -137,7 +137,7 @@ class Disk:
         if len(self._superseded) >= min(max(1, segments * _SUPERSEDED_SHARE), _MOST_SUPERSEDED):
             self.write_manifest(tables)
 
-    def _record(self, tables: Sequence[OpenTable]) -> StoreRecord:
+    def _record(self, tables: Sequence[TableState]) -> StoreRecord:
         return StoreRecord(
             serial=self._serial, reach=self.reach, tables=[table.record() for table in tables]
         )

@@ -24,7 +24,7 @@ class Mark(NamedTuple):
     newest_ms: int
 
 
-class History:
+class Retention:
     """The marks of a table of so many slots, oldest first."""
 
     def __init__(self, slots: int, marks: Sequence[Mark] = ()) -> None:

@@ -54,7 +54,7 @@ class SegmentRecord(_Record):
 
 
 class TableRecord(_Record):
-    """One table. `stamp` is in the store's own encoding (stamp.py), in hexadecimal; None before the first write.
+    """One table. `stamp` is in the store's own encoding (metadata.py), in hexadecimal; None before the first write.
     `segments` has None for those that were never written to."""
 
     number: int

@@ -9,11 +9,10 @@ long as its ids are not too old and not more than it holds have come since (prev
 A store is used from one thread only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +20,15 @@ from numpy.typing import NDArray
 from dedupe_crds.spec.store import InverseBloom
 from dedupe_worker.errors import NotComparable, store_errors
 from dedupe_worker.store.ageing import Bounds, Generation
-from dedupe_worker.store.bloom_filter import Hashes, Prefilter
-from dedupe_worker.store.inverse_bloom.capacity import check_room
-from dedupe_worker.store.inverse_bloom.flush import Disk
+from dedupe_worker.store.api import FullyReconcilable
+from dedupe_worker.store.bloom_filter import BloomFilter, Hashes
+from dedupe_worker.store.inverse_bloom.capacity import check_capacity
+from dedupe_worker.store.inverse_bloom.flush import TableFiles
 from dedupe_worker.store.inverse_bloom.retention import Mark
 from dedupe_worker.store.inverse_bloom.sizing import slots_wanted
 from dedupe_worker.store.inverse_bloom.table import ID, Table
-from dedupe_worker.store.inverse_bloom.table_state import OpenTable
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.inverse_bloom.table_state import TableState
+from dedupe_worker.store.metadata import StoreMetadata
 
 
 def open_table(
@@ -45,7 +45,7 @@ def check_table(path: Path, wanted: InverseBloom, value_bytes: int) -> int:
     slots = slots_wanted(wanted, value_bytes)
     with store_errors("opening the store"):
         path.mkdir(parents=True, exist_ok=True)
-        check_room(path, slots=slots, value_bytes=value_bytes)
+        check_capacity(path, slots=slots, value_bytes=value_bytes)
     return slots
 
 
@@ -58,8 +58,8 @@ class InverseBloomStore:
 
     def __init__(self, path: Path, bounds: Bounds, *, slots: int, value_bytes: int) -> None:
         self.bounds = bounds
-        self._prepared = Prefilter()
-        self._disk = Disk(path)
+        self._prepared = BloomFilter()
+        self._disk = TableFiles(path)
         with store_errors("opening the store"):
             self._tables = self._disk.load()
         newest = self._tables[-1].table if self._tables else None
@@ -69,21 +69,21 @@ class InverseBloomStore:
     # -- reading ---------------------------------------------------------------------------------
 
     @property
-    def stamp(self) -> Stamp | None:
+    def metadata(self) -> StoreMetadata | None:
         """What the store is complete up to; None if nothing was ever written."""
-        return next((t.stamp for t in reversed(self._tables) if t.stamp), None)
+        return next((t.metadata for t in reversed(self._tables) if t.metadata), None)
 
     @property
     def reach(self) -> int:
-        """The output position before which all its ids are from: segments may be ahead of the stamp."""
-        stamp = self.stamp
-        return max(self._disk.reach, stamp.output_position if stamp else 0)
+        """The output position before which all its ids are from: segments may be ahead of the metadata."""
+        metadata = self.metadata
+        return max(self._disk.reach, metadata.output_position if metadata else 0)
 
     @property
     def forgotten_ms(self) -> int:
         """The newest timestamp of what is more likely forgotten than not, Unix milliseconds; 0 if nothing is."""
-        stamp = self.stamp
-        return stamp.forgotten_ms if stamp else 0
+        metadata = self.metadata
+        return metadata.forgotten_ms if metadata else 0
 
     def generations(self) -> list[Generation]:
         """The tables, oldest first."""
@@ -125,17 +125,17 @@ class InverseBloomStore:
             located.update((one, (value, described)) for one, value in known)
         return located
 
-    def positions(self) -> list[tuple[str, int | None]]:
-        """Refused, see `NotComparable`."""
-        self._refuse_comparison()
-
-    def ids(self, generation: str) -> Iterator[bytes]:  # noqa: ARG002 (the interface)
-        """Refused, see `NotComparable`."""
-        self._refuse_comparison()
-
     def refill(self, seconds: float) -> bool:  # noqa: ARG002 (the interface)
         """There is no filter to be filled."""
         return False
+
+    def fully_reconcilable(self) -> FullyReconcilable:
+        """Refuse: see `NotComparable`."""
+        raise NotComparable(
+            "spec.store.type: InverseBloom forgets ids by chance. So a missing id does not prove that the store is "
+            "wrong, and each id that a full reconcile adds replaces another one. To rebuild the store from the output "
+            "topic, restore the partition from the output topic, or stop the worker and delete its state directory"
+        )
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -155,9 +155,9 @@ class InverseBloomStore:
     ) -> None:
         """Put ids with their values, and what the store is then complete up to. See `Store.write`."""
         newest = self._tables[-1]
-        before, latest = newest.stamp, self.stamp
+        before, latest = newest.metadata, self.metadata
         if ids:
-            self._prepared = Prefilter()
+            self._prepared = BloomFilter()
             newest.history.add(Mark(newest.puts, seen_ms, latest.newest_ms if latest else 0))
             table = newest.table
             values = np.frombuffer(b"".join(owners), f"V{table.value_bytes}")
@@ -165,7 +165,7 @@ class InverseBloomStore:
             newest.puts += len(ids)
             self._disk.note(len(ids))
         newest_ms = seen_ms if newest_ms is None else min(newest_ms, seen_ms)
-        newest.stamp = Stamp(
+        newest.metadata = StoreMetadata(
             output_position=output_position,
             input_offset=input_offset,
             keys=newest.puts,
@@ -179,15 +179,15 @@ class InverseBloomStore:
     def mark_truncated(self) -> None:
         """Record that the window does not reach back to where it should: ids were lost or given up for size."""
         newest = self._tables[-1]
-        if newest.stamp:
-            newest.stamp = replace(newest.stamp, truncated=True)
+        if newest.metadata:
+            newest.metadata = replace(newest.metadata, truncated=True)
 
     def mark_forgotten(self, newest_ms: int) -> None:
         """Record that ids of records with timestamps up to then are no longer remembered, or never were."""
         newest = self._tables[-1]
-        if newest.stamp:
-            latest = max(newest_ms, newest.stamp.forgotten_ms)
-            newest.stamp = replace(newest.stamp, forgotten_ms=latest)
+        if newest.metadata:
+            latest = max(newest_ms, newest.metadata.forgotten_ms)
+            newest.metadata = replace(newest.metadata, forgotten_ms=latest)
 
     def forget(self, ids: Sequence[bytes]) -> int:
         """Remove ids from every table; returns how many were remembered."""
@@ -198,16 +198,6 @@ class InverseBloomStore:
             table.touch(table.table.remove(packed))
         self._disk.note(int(forgotten.sum()))
         return int(forgotten.sum())
-
-    def amend(
-        self,
-        generation: str,  # noqa: ARG002 (the interface)
-        *,
-        added: Sequence[bytes] = (),  # noqa: ARG002
-        removed: Sequence[bytes] = (),  # noqa: ARG002
-    ) -> None:
-        """Refused, see `NotComparable`."""
-        self._refuse_comparison()
 
     def age(self, now_ms: int) -> bool:
         """Drop tables whose time is over, note what was forgotten, and write what is due; True if any was dropped."""
@@ -226,7 +216,7 @@ class InverseBloomStore:
         with store_errors("flushing the store"):
             self._disk.write_all(self._tables)
 
-    def settle(self) -> None:
+    def flush_all(self) -> None:
         """The same."""
         self.flush()
 
@@ -248,14 +238,14 @@ class InverseBloomStore:
     def _begin(self, slots: int, value_bytes: int) -> None:
         """Begin a table; those before it are no longer put to."""
         number = self._tables[-1].number + 1 if self._tables else 1
-        begun = OpenTable(number, Table(slots, value_bytes))
-        if self.stamp:
-            begun.stamp = replace(self.stamp, keys=0)
+        begun = TableState(number, Table(slots, value_bytes))
+        if self.metadata:
+            begun.metadata = replace(self.metadata, keys=0)
         for table in [each for each in self._tables if not each.puts]:
             self._remove(table)
         self._tables.append(begun)
 
-    def _is_over(self, table: OpenTable, now_ms: int) -> bool:
+    def _is_over(self, table: TableState, now_ms: int) -> bool:
         later = self._tables[self._tables.index(table) + 1 :]
         replaced = sum(each.puts for each in later) >= table.table.slots
         return replaced or self._is_old(table.describe().last_seen_ms, now_ms)
@@ -263,31 +253,24 @@ class InverseBloomStore:
     def _is_old(self, seen_ms: int, now_ms: int) -> bool:
         return now_ms - seen_ms >= self.bounds.max_age / timedelta(milliseconds=1)
 
-    def _drop(self, table: OpenTable, now_ms: int) -> None:
-        stamp = table.stamp
-        if stamp and table.puts:
-            self.mark_forgotten(stamp.newest_ms)
-            if not self._is_old(stamp.last_seen_ms, now_ms):
+    def _drop(self, table: TableState, now_ms: int) -> None:
+        metadata = table.metadata
+        if metadata and table.puts:
+            self.mark_forgotten(metadata.newest_ms)
+            if not self._is_old(metadata.last_seen_ms, now_ms):
                 self.mark_truncated()
         self._remove(table)
 
-    def _remove(self, table: OpenTable) -> None:
+    def _remove(self, table: TableState) -> None:
         self._tables.remove(table)
         self._disk.give_up(table)
 
     def _note_forgotten(self, now_ms: int) -> None:
         """Note what half of the ids are lost of, and whether it should still be remembered."""
         newest = self._tables[-1]
-        if newest.stamp is None or not newest.history.forgets(newest.puts):
+        if newest.metadata is None or not newest.history.forgets(newest.puts):
             return
         mark = newest.history.horizon(newest.puts)
-        self.mark_forgotten(mark.newest_ms if mark else newest.stamp.newest_ms)
+        self.mark_forgotten(mark.newest_ms if mark else newest.metadata.newest_ms)
         if mark is None or not self._is_old(mark.seen_ms, now_ms):
             self.mark_truncated()
-
-    def _refuse_comparison(self) -> NoReturn:
-        raise NotComparable(
-            "spec.store.type: InverseBloom forgets ids by chance, so that what it lacks says nothing, and each id that "
-            "a comparison adds takes the place of another. To build it anew from the output topic, restore the "
-            "partition from there, or stop the worker and delete its state directory"
-        )

@@ -11,9 +11,10 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
+from dedupe_worker.store.column_families import CURRENT
 from dedupe_worker.store.inverse_bloom.segments import MANIFEST
 from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
-from dedupe_worker.store.rocksdb import CURRENT, Store
+from dedupe_worker.store.rocksdb import Store
 from tests.unit.crds.manifests import CONFLICTS, DUPLICATES, changed
 from tests.unit.worker.stores import count_known, random_ids, remember
 
@@ -42,7 +43,7 @@ def test_a_store_of_another_type_is_discarded_to_be_rebuilt(
 
     other = parts(tmp_path, after).make_store()
     assert isinstance(other, InverseBloomStore if after else Store)
-    assert other.stamp is None, "so that all of the output is read"
+    assert other.metadata is None, "so that all of the output is read"
     assert not (tmp_path / "state" / "db" / (CURRENT if after else MANIFEST)).exists()
     other.close()
 

@@ -96,14 +96,10 @@ class Startup:
     def open_store(self, partition: TakenOver) -> OpenedStore:
         """Open the store and plan how it catches up; discard it if it cannot be trusted."""
         state, window = self._config.state, self._config.stream.spec.store.window
-        topics, output_topic, recorded = (
-            partition.topics,
-            partition.output_topic,
-            partition.recorded,
-        )
-        output_range = topics.offsets(output_topic.name, self._config.partition)
+        topics, name, recorded = partition.topics, partition.output_topic.name, partition.recorded
+        output_range = topics.offsets(name, self._config.partition)
         oldest = self._clock.now() - window.max_age
-        window_start = topics.offset_at(output_topic.name, self._config.partition, oldest)
+        window_start = topics.offset_at(name, self._config.partition, oldest)
         remove_work_files(state.comparison)
         store, trust = None, Trust.WHOLE
         if recorded is not None:
@@ -113,7 +109,7 @@ class Startup:
         plan = plan_catch_up(
             store.metadata if store else None,
             recorded=recorded,
-            output_topic_id=output_topic.id,
+            output_topic_id=partition.output_topic.id,
             output=output_range,
             window_start=output_range.end if window_start is None else window_start,
             trust=trust,

@@ -1,8 +1,6 @@
 """Types of arrays and headers that describe a batch of records.
 
-Extraction, classification and the writers share them.
-
-A batch has n records; positions in it are called rows.
+Extraction, classification and the writers share them. A batch has n records; positions in it are called rows.
 """
 
 import numpy as np

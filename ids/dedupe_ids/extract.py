@@ -28,7 +28,7 @@ _DASHES: Final = (8, 13, 18, 23)
 
 @dataclass(frozen=True, slots=True)
 class PackedIds:
-    """The ids of one batch: `packed` has 16 bytes for each of `rows`."""
+    """The ids of one batch: 16 bytes in `packed` for each position in `rows`."""
 
     rows: Rows
     packed: bytes

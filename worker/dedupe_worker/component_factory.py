@@ -1,4 +1,7 @@
-"""What a session is built of, and the seam at which a test puts something between the loop and a part."""
+"""Make the Kafka clients, the store and the loop of a session.
+
+`Session` and `recovery` call it. It is the seam at which a test puts something between the loop and a component.
+"""
 
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -39,7 +42,7 @@ log = structlog.get_logger()
 
 
 class ComponentFactory:
-    """Makes the parts of one partition's sessions."""
+    """Make the components of one partition's sessions."""
 
     def __init__(self, config: WorkerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
         self.config = config
@@ -68,14 +71,14 @@ class ComponentFactory:
         )
 
     def make_topics(self, stop: Event) -> Topics:
-        """Questions to the cluster."""
+        """Make the client for queries to the cluster."""
         admin = made(
             AdminClient, self._watched(client_config(self._servers, self.config.properties))
         )
         return Topics(admin, stop, self.clock)
 
     def make_reader(self, topic: str) -> PartitionReader:
-        """A reader of this worker's partition of `topic`."""
+        """Make a reader of this worker's partition of `topic`."""
         config = consumer_config(
             self._servers,
             self.config.properties,
@@ -86,7 +89,7 @@ class ComponentFactory:
         return PartitionReader(consumer, topic, self.config.partition, self.clock)
 
     def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
-        """The output partition."""
+        """Make the producer of the output partition."""
         spec = self.config.stream.spec
         exactly_once = spec.delivery is Delivery.EXACTLY_ONCE
         config = self._watched(
@@ -106,11 +109,14 @@ class ComponentFactory:
         return NonTransactionalOutput(config, spec.output.topic, self.config.partition, self.clock)
 
     def make_store(self) -> IdStore:
-        """The store in the state directory; one of another type is discarded, and so rebuilt from the output topic."""
+        """Open the store in the state directory.
+
+        A store of another type is discarded, and so rebuilt from the output topic.
+        """
         state, table = self.config.state, self.config.stream.spec.store.inverse_bloom
         value_bytes = self.policy.layout.dtype.itemsize
         if (state.database / (CURRENT if table else MANIFEST)).exists():
-            if table:  # what is refused must not cost the store that is there
+            if table:  # a table that is refused must not cost the existing store
                 check_table(state.database, table, value_bytes)
             log.warning("store is of another type", wanted=self.config.stream.spec.store.type)
             state.discard_store()
@@ -134,7 +140,7 @@ class ComponentFactory:
         uncommitted: UncommittedIds,
         record_limit: int,
     ) -> Loop:
-        """The loop; `record_limit` bounds its transactions, see supervisor.py."""
+        """Make the loop; `record_limit` bounds its transactions, see supervisor.py."""
         spec = self.config.stream.spec
         limit = min(record_limit, self.config.bounds.largest_write_records)
         return Loop(
@@ -164,8 +170,11 @@ class ComponentFactory:
         return {**config, "error_cb": self._on_client_error}
 
     def _on_client_error(self, error: KafkaError) -> None:
-        """Brokers out of reach, credentials refused: the client goes on trying and no call raises it."""
+        """Record an error of a client that retries, so that no call raises it.
+
+        Examples: brokers that cannot be reached, credentials that are refused.
+        """
         named = kafka_error(error, "Kafka client")
-        # "All brokers are down" follows the cause, which says more.
+        # "All brokers are down" follows the cause, which is more specific.
         if not isinstance(self.worker_state.client_error, NotAuthorized):
             self.worker_state.report_client_error(named)

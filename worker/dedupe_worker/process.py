@@ -1,5 +1,8 @@
-"""The worker as a process: signals, the HTTP server, the watchdog. The loop has a thread of its own, so that a
-signal is answered and the watchdog runs while that thread waits inside librdkafka."""
+"""Run the worker as a process: signals, the HTTP server, the watchdog.
+
+`cli.py` calls it. The loop has a separate thread, so that signals are handled and the watchdog runs while that thread
+waits inside librdkafka.
+"""
 
 import faulthandler
 import gc
@@ -33,7 +36,7 @@ log = structlog.get_logger()
 
 
 def configure_logs() -> None:
-    """JSON lines on stderr, the libraries' logs among them."""
+    """Log JSON lines to stderr, including the libraries' logs."""
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -63,10 +66,10 @@ def run_worker(
     endpoint_file: Path | None = None,
     token: str | None = None,
 ) -> ExitCode:
-    """Run one partition's worker until a signal or a final error; returns the exit code.
+    """Run one worker until a signal or a fatal error; return the exit code.
 
-    `port` 0 takes any free one; "HOST:PORT" is then written to `endpoint_file`. Raises OSError if the address can't
-    be bound.
+    `port` 0 takes any free port. The address is written to `endpoint_file` as "HOST:PORT". Raises OSError if the
+    address cannot be bound.
     """
     worker_state = factory.worker_state
     commands, stop = CommandQueue(), Event()
@@ -99,8 +102,8 @@ def run_worker(
     outcome: list[ExitCode] = []
     supervisor = Supervisor(factory, commands, stop)
     thread = Thread(target=lambda: outcome.append(supervisor.run()), name="partition", daemon=True)
-    # A batch is tens of thousands of objects without a cycle among them: looking for cycles at Python's default
-    # pace, every 700 objects, takes a tenth of the loop's time.
+    # A batch is tens of thousands of objects without reference cycles: a search for cycles at Python's default
+    # interval, 700 objects, takes a tenth of the loop's time.
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
     thread.start()
@@ -111,7 +114,10 @@ def run_worker(
 
 
 def _watch(thread: Thread, worker_state: WorkerState, stop: Event, clock: Clock) -> None:
-    """Wait for the loop's thread; end the process if it hangs, which is safe at any moment (see loop.py)."""
+    """Wait for the loop's thread; end the process if the thread hangs.
+
+    That is safe at any moment, see loop.py.
+    """
     deadline: Deadline | None = None
     while thread.is_alive():
         thread.join(_WATCH_SECONDS)
@@ -119,9 +125,7 @@ def _watch(thread: Thread, worker_state: WorkerState, stop: Event, clock: Clock)
             deadline = clock.deadline(_STOP_SECONDS)
             worker_state.phase = Phase.STOPPING
         if deadline is not None and deadline.expired:
-            _end(
-                "did not stop in time; what was not committed is aborted by Kafka", ExitCode.FAILED
-            )
+            _end("did not stop in time; Kafka aborts the open transaction", ExitCode.FAILED)
         if worker_state.heartbeat_age_seconds > _STUCK_SECONDS:
             _end(f"no progress for {_STUCK_SECONDS:.0f} s", ExitCode.STUCK)
 

@@ -1,14 +1,14 @@
-"""From nothing to a running loop and back: what happens once after every start and after every failure.
+"""Run one partition, from its start to a stop or a failure, in this order.
 
-    1  see whose volume this is, and fill an empty one from a snapshot if so told; take over the partition (fences an
-       older worker, aborts what it left open)
-    2  see what the topics are now
-    3  open the store, or discard it if it can't be trusted
-    4  reconcile it with the output topic, the whole of it if that was asked for
-    5  run the loop until told to stop, or to reconcile
+    1  check whose volume this is, and fill an empty volume from a snapshot if so configured
+    2  describe the topics as they are now, and take over the partition (fences an older worker, aborts its open
+       transaction)
+    3  open the store, or discard it if it cannot be trusted
+    4  catch up with the output topic; run a full reconcile if one was requested
+    5  run the loop until a stop or a reconcile is requested
 
-A failure anywhere ends the session with a named error; the next session begins at 1 and finds out from Kafka what
-was committed. There is no other error handling to get wrong.
+`Supervisor` runs one session after another. A failure anywhere ends the session with a named error; the next session
+begins at 1 and finds out from Kafka which records are committed. There is no other error handling to get wrong.
 """
 
 from contextlib import ExitStack, closing
@@ -25,6 +25,7 @@ from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, Stream
 from dedupe_kafka.side_topics import routed_topics
 from dedupe_worker.admin.commands import AdminCommands, CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
 from dedupe_worker.dedup.redelivery import (
     UncommittedIds,
@@ -40,23 +41,20 @@ from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.rights import needed_rights
 from dedupe_worker.recovery.on_demand import run_requested
 from dedupe_worker.recovery.startup import InputStart, Startup, TakenOver
-from dedupe_worker.status import window_status
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.state_dir import Identity, id_source_text
 
-_HOUSEKEEPING_SECONDS: Final = 1.0
-_TOPIC_CHECK_SECONDS: Final = 10.0
-# Of the time, while a store that was opened after a crash has ids to read into its filters.
-_REFILL_SHARE: Final = 0.25
-
-# Stores whose files belong to another worker by now. They stay open until the process ends, which is at once.
-_taken_over: Final[list[IdStore]] = []
+# Stores whose files belong to another worker now. They stay open until the process ends, which is at once.
+_left_open: Final[list[IdStore]] = []
 
 log = structlog.get_logger()
 
 
 class Session:
-    """One run of the steps above. `record_limit` bounds its transactions, see supervisor.py."""
+    """One run of the steps above.
+
+    `record_limit` bounds the transactions, see supervisor.py.
+    """
 
     def __init__(
         self, factory: ComponentFactory, commands: CommandQueue, stop: Event, *, record_limit: int
@@ -64,7 +62,6 @@ class Session:
         self._factory = factory
         self._config = factory.config
         self._worker_state = factory.worker_state
-        self._clock = factory.clock
         self._commands = commands
         self._requests = factory.requests
         self._stop = stop
@@ -73,9 +70,9 @@ class Session:
         self._startup = Startup(factory, self._extract, stop)
 
     def run(self) -> None:
-        """Run until `stop` is set or a reconcile is asked for, which the next session begins with.
+        """Run until `stop` is set or a reconcile is requested.
 
-        Raises StreamError for whatever ends it before.
+        The next session runs that reconcile. Raises StreamError for a failure before.
         """
         try:
             self._run()
@@ -87,7 +84,7 @@ class Session:
 
     def _run(self) -> None:
         self._worker_state.set_phase(Phase.STARTING)
-        # First, because a worker that was given the wrong volume must not fence the right one.
+        # 1: first, because a worker that was given the wrong volume must not fence the right one
         recorded = self._recorded()
         if recorded is None and self._config.restore_from:
             self._restore(self._config.restore_from)
@@ -97,21 +94,25 @@ class Session:
         self._config.state.discard_restoring()
         topics = self._factory.make_topics(self._stop)
         with ExitStack() as cleanup:
+            # 2
             partition, output = self._take_over(topics, recorded)
             reader = cleanup.enter_context(
                 closing(self._factory.make_reader(partition.input_topic.name))
             )
+            # 3
             opened = self._startup.open_store(partition)
             store = opened.store
             cleanup.push(partial(_close, store))
+            # 4
             window = Window(store, self._factory.policy.layout.dtype)
             start = self._startup.find_start(partition, reader, store)
-            asked = self._requests.waiting
+            request = self._requests.waiting
             position = self._startup.catch_up(partition, opened.plan, window, start.offset)
-            if asked and not self._stop.is_set():
+            if request and not self._stop.is_set():
                 run_requested(
-                    asked, self._factory, partition.topics, store, self._extract, self._stop
+                    request, self._factory, partition.topics, store, self._extract, self._stop
                 )
+            # 5
             reader.seek(start.offset)
             if not self._stop.is_set():
                 uncommitted = self._resume(partition, output, reader, start, position)
@@ -133,12 +134,15 @@ class Session:
         return self._config.state.recorded(self._config.stream_id, self._config.partition)
 
     def _restore(self, snapshot: str) -> None:
-        """Fill an empty state directory. Before the take-over: an older worker may pass messages on for as long."""
+        """Fill an empty state directory.
+
+        This is before the take-over, so that an older worker can continue meanwhile.
+        """
         self._worker_state.set_phase(Phase.RESTORING)
-        # Here, because boto3 is a fifth of a worker's start, and most starts need none.
+        # Imported here, because boto3 is a fifth of a worker's start, and most starts do not need it.
         from dedupe_worker.snapshots.download import Download  # noqa: PLC0415
 
-        Download(self._config, self._worker_state, snapshot, self._clock).run(self._stop)
+        Download(self._config, self._worker_state, snapshot, self._factory.clock).run(self._stop)
 
     def _take_over(
         self, topics: Topics, recorded: Identity | None
@@ -177,7 +181,7 @@ class Session:
         start: InputStart,
         position: int,
     ) -> UncommittedIds:
-        """Set the output to its position; return the ids after the position that is on record with the input offset."""
+        """Set the output to its position; return the ids of uncommitted output."""
         output_id = partition.output_topic.id
         output.resume(position, partial(encode_metadata, output_id))
         recorded = recorded_position(start.committed, start.offset, output_id)
@@ -193,47 +197,35 @@ class Session:
         self, loop: Loop, partition: TakenOver, reader: PartitionReader, store: IdStore
     ) -> None:
         self._worker_state.set_phase(Phase.RUNNING)
-        monotonic, time_ms = self._clock.monotonic, self._clock.time_ms
-        housekeeping = topic_check = refilled = monotonic()
-        refilling = True
         admin_commands = AdminCommands(
             self._config,
             partition.identity,
             store,
             self._worker_state,
             self._factory.upload_manager,
-            self._clock,
+            self._factory.clock,
         )
-        bounds = self._config.stream.spec.store.window
+        housekeeping = Housekeeping(
+            store,
+            self._worker_state,
+            self._factory.clock,
+            alert_below=self._config.stream.spec.store.window.alert_below,
+            run_commands=partial(self._commands.run_waiting, admin_commands),
+            check_topics=partial(self._check_topics, partition, reader),
+        )
         try:
             while not self._stop.is_set() and not self._requests.waiting:
                 loop.step()
-                now = monotonic()
-                if not loop.in_transaction:
-                    self._commands.run_waiting(admin_commands)
-                    if refilling:
-                        refilling = store.refill((now - refilled) * _REFILL_SHARE)
-                        refilled = monotonic()
-                if now >= housekeeping:
-                    if not loop.in_transaction:
-                        store.age(time_ms())  # ids grow old without traffic, too
-                    self._worker_state.window = window_status(store, bounds.alert_below, time_ms())
-                    housekeeping = now + _HOUSEKEEPING_SECONDS
-                if now >= topic_check:
-                    self._check_output_topic(partition)
-                    reader.check(
-                        partition.topics.end(partition.input_topic.name, self._config.partition)
-                    )
-                    topic_check = now + _TOPIC_CHECK_SECONDS
+                housekeeping.run(in_transaction=loop.in_transaction)
             loop.commit()
         except StreamError as error:
             self._abandon(loop, error)
             raise
 
     def _abandon(self, loop: Loop, cause: StreamError) -> None:
-        """Abort what is open; when even that fails, the next session's take-over does it.
+        """Abort the open transaction; if that fails, the next session's take-over does it.
 
-        Raises Fenced: to `produce` that is any fatal error, and only the abort gives it its name.
+        Raises Fenced: `produce` sees it as any fatal error, and only the abort names it.
         """
         try:
             loop.abort()
@@ -244,15 +236,16 @@ class Session:
                 "transaction left to the next session", cause=cause.reason, error=str(error)
             )
 
-    def _check_output_topic(self, partition: TakenOver) -> None:
-        """Notice a topic that was deleted and created again: its ids are not those in the store."""
-        known = partition.output_topic
-        now = partition.topics.describe(known.name, self._config.partition)
+    def _check_topics(self, partition: TakenOver, reader: PartitionReader) -> None:
+        """Raise OutputTopicReplaced or BrokerUnavailable if the topics need a new session."""
+        output, number = partition.output_topic, self._config.partition
+        now = partition.topics.describe(output.name, number)
         self._worker_state.clear_client_error()
-        if now.id != known.id:
+        if now.id != output.id:
             raise OutputTopicReplaced(
                 f"output topic {now.name} was deleted and created again; the store is rebuilt from the new one"
             )
+        reader.check(partition.topics.end(partition.input_topic.name, number))
 
 
 def _close(
@@ -261,8 +254,8 @@ def _close(
     _: BaseException | None,
     __: TracebackType | None,
 ) -> None:
-    """Close a session's store; but not after another worker has taken over, because closing writes."""
+    """Close a session's store, unless another worker has taken over: closing writes."""
     if kind is not None and issubclass(kind, Fenced):
-        _taken_over.append(store)
+        _left_open.append(store)
     else:
         store.close()

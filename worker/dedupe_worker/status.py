@@ -1,4 +1,7 @@
-"""What the worker shows of itself. The loop's thread writes; HTTP threads read snapshots."""
+"""The worker's runtime state in memory.
+
+The loop's thread writes it; HTTP threads read snapshots of it for /status, /readyz, /healthz and /metrics.
+"""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -29,7 +32,10 @@ _EMPTY_WINDOW = WindowStatus(
 
 @dataclass(slots=True)
 class Tally:
-    """Running totals since the process started: plain integers, because the loop adds to them for every batch."""
+    """Running totals since the process started.
+
+    They are plain integers, because the loop adds to them for each batch.
+    """
 
     consumed: int = 0
     produced: int = 0
@@ -54,7 +60,7 @@ class Progress:
 
 
 class WorkerState:
-    """One worker's state, for /status, /readyz, /healthz and /metrics."""
+    """The state of one worker."""
 
     def __init__(self, stream: DedupeStream, partition: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._monotonic = clock.monotonic
@@ -80,40 +86,40 @@ class WorkerState:
 
     @property
     def problem(self) -> StreamError | None:
-        """What keeps the worker from its work."""
+        """Return the error that blocks the worker, if any."""
         return self._problem or self._client_error
 
     @property
     def ready(self) -> bool:
-        """Reconciled, and nothing keeps it from its work."""
+        """Return whether the worker has caught up and nothing blocks it."""
         return self.phase is Phase.RUNNING and self.problem is None
 
     @property
     def heartbeat_age_seconds(self) -> float:
-        """Time since the loop last went round."""
+        """Return the seconds since the last heartbeat."""
         return self._monotonic() - self._heartbeat
 
     def heartbeat(self) -> None:
-        """The loop has gone round."""
+        """Record that the loop, or whatever runs before it, makes progress."""
         self._heartbeat = self._monotonic()
 
     def report_client_error(self, error: StreamError) -> None:
-        """Kafka's client says that it can't reach the cluster; it goes on trying by itself."""
+        """Record that the Kafka client cannot reach the cluster; the client retries."""
         if self._client_error is None:
             self.errors[error.reason] += 1
         self._client_error = error
 
     def clear_client_error(self) -> None:
-        """Kafka has answered."""
+        """Record that Kafka has answered."""
         self._client_error = None
 
     @property
     def client_error(self) -> StreamError | None:
-        """What Kafka's client last complained of and has not got over."""
+        """Return the last error of the Kafka client, if Kafka has not answered since."""
         return self._client_error
 
     def report_failure(self, error: StreamError) -> None:
-        """Name what is wrong."""
+        """Record the error that ended a session or the worker."""
         self._problem = error
         self.errors[error.reason] += 1
         self.phase = Phase.FAILED
@@ -121,8 +127,8 @@ class WorkerState:
     def set_phase(self, phase: Phase) -> None:
         """Begin a phase.
 
-        What was wrong is shown until it has been got over: a try that has only begun is no reason to call the
-        worker ready, or to take the cause off the screen.
+        The last failure stays visible until the worker is past it: a retry that has only begun is no reason to report
+        the worker ready, or to hide the cause.
         """
         self.phase = phase
         begun_only = phase in {Phase.STARTING, Phase.RESTORING}
@@ -131,11 +137,11 @@ class WorkerState:
         self.heartbeat()
 
     def clear_failure(self) -> None:
-        """Records have been passed on: whatever was wrong is over."""
+        """Forget the last failure, because records have been committed since."""
         self._problem = None
 
     def status(self) -> WorkerStatus:
-        """A snapshot."""
+        """Return a snapshot of the state."""
         tally = self.tally
         problem = self.problem
         return WorkerStatus(
@@ -170,7 +176,7 @@ class WorkerState:
 
 
 def show_progress(worker_state: WorkerState, reason: str, progress: Progress) -> None:
-    """Show how far a reconcile is."""
+    """Show the progress of a catch-up or a full reconcile; `reason` is for users."""
     worker_state.heartbeat()
     worker_state.reconcile = ReconcileStatus(
         reason=reason,
@@ -181,7 +187,10 @@ def show_progress(worker_state: WorkerState, reason: str, progress: Progress) ->
 
 
 def window_status(store: IdStore, alert_below: timedelta, now_ms: int) -> WindowStatus:
-    """What a store remembers now, as it is told. A window that is still filling is healthy, however short."""
+    """Return the status of a store's window.
+
+    A window that is still filling is healthy, however short.
+    """
     generations = store.generations()
     seconds = store.window_seconds(now_ms)
     truncated = bool(store.metadata and store.metadata.truncated)

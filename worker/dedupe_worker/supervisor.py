@@ -1,4 +1,8 @@
-"""Keeps one partition's sessions going: again after what may pass by itself, an end with a code after what may not."""
+"""Restart a partition's session after retriable errors; exit on other errors.
+
+`process.py` runs it in the partition's thread. Invariant: one process has one session at a time, and the state
+directory is locked throughout.
+"""
 
 import random
 from contextlib import suppress
@@ -22,7 +26,7 @@ log = structlog.get_logger()
 
 
 class Supervisor:
-    """Runs sessions of one partition until `stop` is set or an error is final."""
+    """Run sessions of one partition until `stop` is set or an error is fatal."""
 
     def __init__(self, factory: ComponentFactory, commands: CommandQueue, stop: Event) -> None:
         self._factory = factory
@@ -35,10 +39,10 @@ class Supervisor:
         self._failures = 0
 
     def run(self) -> ExitCode:
-        """Run; returns why it ended.
+        """Run; return the exit code.
 
-        A worker that was fenced once is so for good: started again by whoever can't know, as the kubelet of a node that
-        is cut off, it would only take over from the worker that has taken over from it.
+        A worker that was fenced once stays fenced. The kubelet of a disconnected node may start it again, and then it
+        would only take over from the worker that has replaced it.
         """
         fenced = self._factory.config.fenced_file
         if fenced is not None and fenced.exists():
@@ -51,20 +55,18 @@ class Supervisor:
             if isinstance(error, Fenced) and fenced is not None:
                 with suppress(
                     OSError
-                ):  # without the note it takes over once more, and is fenced again
+                ):  # without the file it takes over once more, and is fenced again
                     fenced.touch()
             self._worker_state.report_failure(error)
             log.error("worker ends", reason=error.reason, error=str(error))
             return error.exit_code
-        except (
-            Exception
-        ):  # a defect, whatever it is: leave a trace and an exit code for the restart
+        except Exception:  # a bug: leave a traceback and an exit code for the restart
             log.exception("worker ends on an unexpected error")
             return ExitCode.FAILED
         return ExitCode.OK
 
     def _stand_by(self) -> ExitCode:
-        """Do nothing but say why, until `stop` is set."""
+        """Do nothing but report the reason, until `stop` is set."""
         error = Fenced("another worker of this partition has taken over; this one does nothing")
         self._worker_state.report_failure(error)
         log.error("worker stands by", reason=error.reason, error=str(error))
@@ -91,8 +93,8 @@ class Supervisor:
 
     def _recover_from(self, error: StreamError) -> None:
         if isinstance(error, RecordRefused):
-            # Smaller transactions next time: they pass on what stands before the refused record, and in the end
-            # the message names it alone.
+            # Smaller transactions next time: they commit the records before the refused record, until the message
+            # names that record alone.
             self._record_limit = max(1, self._record_limit // _NARROW_BY)
         self._failures += 1
         wait_seconds = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**self._failures)

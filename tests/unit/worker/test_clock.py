@@ -8,32 +8,13 @@ from threading import Event
 import pytest
 
 import dedupe_worker
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
+from dedupe_worker.clock import SYSTEM_CLOCK
+from tests.unit.worker.still_clock import StillClock
 
 WORKER = Path(dedupe_worker.__file__).parent
 OWN = WORKER / "clock.py"
 _READS = {"now", "utcnow", "today"}
 MODULES = {path.relative_to(WORKER).as_posix(): path for path in WORKER.rglob("*.py")}
-
-
-class StillClock(Clock):
-    """A clock that only its own waiting moves."""
-
-    def __init__(self) -> None:
-        self.seconds = 1_000.0
-
-    def time(self) -> float:
-        return self.seconds
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += seconds
-
-    def wait(self, event: Event, seconds: float) -> bool:
-        self.sleep(seconds)
-        return event.is_set()
 
 
 def test_all_times_are_of_one_clock() -> None:

@@ -49,8 +49,11 @@ records from this time on, or `late.maxAge` sets it."""
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """A batch of n records of which m have an id: `rows` (m,) of them in the batch, `packed` 16 m bytes, `values` (m,)
-    to remember for each; `offsets` (n,) in the input and `times` (n,), Unix milliseconds."""
+    """A batch of n records of which m have an id.
+
+    `rows` (m,) are the positions of these m, `packed` (16 m bytes) their ids, `values` (m,) what to store for them.
+    `offsets` (n,) are of the input, `times` (n,) in Unix milliseconds.
+    """
 
     rows: Rows
     packed: bytes
@@ -66,7 +69,11 @@ class Identified:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision on a batch of n records. `passed` is a mask of shape (n,): the records for the output."""
+    """The decision on a batch of n records.
+
+    `passed` is a mask of shape (n,), the records for the output; `routed` are the records for the other topics. The
+    counts are of records.
+    """
 
     passed: Mask
     routed: list[Routed] = field(default_factory=list)
@@ -137,7 +144,10 @@ def make_verdict(
 
 
 class Classifier:
-    """Classify the batches of one partition. Ids that `classify` finds new are in the window's open transaction."""
+    """Classify the batches of one partition.
+
+    Ids that `classify` finds new are in the window's open transaction from then on.
+    """
 
     def __init__(
         self,
@@ -165,7 +175,10 @@ class Classifier:
         return Identified(ids.rows, ids.packed, values, offsets, times)
 
     def classify(self, records: Sequence[Message], batch: Identified, now_ms: int) -> Verdict:
-        """Look the ids of a batch up and decide on each record. `now_ms` is the time, Unix milliseconds."""
+        """Look up the ids of a batch and decide on each record.
+
+        `now_ms` is the time, Unix milliseconds.
+        """
         bound = late_before(self._policy, self._window.store.forgotten_ms, now_ms)
         times = batch.times[batch.rows]
         late = (times < bound) & (times > 0)  # the age of a record without a timestamp is not known
@@ -191,7 +204,7 @@ class Classifier:
         )
 
     def _admit_in_time(self, batch: Identified, late: Mask) -> dict[int, bytes]:
-        """Add the ids that are not late to the window, and find which late ones repeat an id that is remembered.
+        """Admit the records that are not late; return the repeats among all.
 
         A late record does not repeat a copy that follows it in the batch.
         """

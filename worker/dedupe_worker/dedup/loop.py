@@ -1,13 +1,13 @@
-"""The loop: consume, identify, look up, produce, commit, and only then remember.
+"""The loop: consume, identify, look up, produce, commit, then store the ids.
 
     1  read a batch, take the ids
     2  look them up: in the store, in the open transaction, in the batch itself
-    3  produce the first record of each id, as it is, in order; and others to the topics that they are routed to
-    4  commit: the output records, what is noted about them, and the input offset become visible together
+    3  produce the first record of each id, unchanged and in order; produce routed records to their topics
+    4  commit: the output records, the side records about them, and the input offset become visible together
     5  write the new ids to the store, with the output position they are complete up to
 
-A process may die between any two of these: before 4 the transaction never happened, after it the output topic has
-the records and the next start learns their ids from there. So an id is in the store only if its record is in the
+A process may die between any two of these: before 4 the transaction never happened; after it the output topic has
+the records, and the next start reads their ids from there. So an id is in the store only if its record is in the
 output. Sources: Segment's deduplication (the output topic as the store's log), Kafka's transactions (KIP-98, KIP-447).
 """
 
@@ -32,10 +32,10 @@ _LONGEST_TRANSACTION_SECONDS: Final = 1.0
 
 
 class Output(Protocol):
-    """What the loop needs of a PartitionOutput."""
+    """The part of `PartitionOutput` that the loop uses."""
 
     @property
-    def position(self) -> int: ...  # noqa: D102 (see output.py)
+    def position(self) -> int: ...  # noqa: D102 (see PartitionOutput)
     def begin(self) -> None: ...  # noqa: D102
     def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
     def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
@@ -47,7 +47,10 @@ class Output(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
-    """What the loop is told. What comes within `commit_interval_seconds` is read together, unless a batch is full."""
+    """The loop's settings.
+
+    Records that arrive within `commit_interval_seconds` are read as one batch, unless the batch is full before.
+    """
 
     input_topic: str
     partition: int
@@ -69,7 +72,7 @@ class _Transaction:
 
 
 class Loop:
-    """One partition's loop, over a reader, an output and a window that are ready to be used.
+    """The loop of one partition, over a reader, an output and a window that are ready.
 
     The window is complete up to the output's position at the start.
     """
@@ -99,9 +102,12 @@ class Loop:
         self._last_read = 0.0
 
     def step(self) -> None:
-        """Read one batch and pass it on; commit when the transaction is due. Raises StreamError."""
+        """Read and process one batch; commit when the transaction is due.
+
+        Raises StreamError.
+        """
         config = self._config
-        # What a commit takes counts towards the interval, so a record that came meanwhile does not wait twice.
+        # The time of a commit counts towards the interval, so a record that arrives meanwhile does not wait twice.
         due = self._last_read + config.commit_interval_seconds
         with self._stage("consume"):
             batch = self._reader.read(config.max_batch_records, max(0.0, due - self._monotonic()))
@@ -118,11 +124,11 @@ class Loop:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether records wait to be committed."""
+        """Return whether records wait for a commit."""
         return self._open is not None
 
     def commit(self) -> None:
-        """Commit the open transaction, if there is one, and remember its ids."""
+        """Commit the open transaction, if there is one, then store its ids."""
         transaction = self._open
         if transaction is None:
             return
@@ -131,7 +137,7 @@ class Loop:
                 self._write_side_records(transaction)
         with self._stage("commit"):
             self._output.commit(transaction.next_offset, self._reader)
-        # From here on the records are out, whatever becomes of the store.
+        # From here on the records are in the output, even if the store fails.
         self._open = None
         self._worker_state.clear_failure()
         tally = self._worker_state.tally
@@ -148,7 +154,7 @@ class Loop:
             self._window.store.age(now_ms)
 
     def abort(self) -> None:
-        """Give the open transaction up, if there is one."""
+        """Abort the open transaction, if there is one."""
         if self._open:
             self._open = None
             self._worker_state.tally.aborted_transactions += 1
@@ -157,10 +163,11 @@ class Loop:
             self._output.abort()
 
     def _is_due(self, transaction: _Transaction, batch: Batch) -> bool:
-        """A transaction is as large as what is left to read, within bounds.
+        """Return whether to commit the transaction.
 
-        So it is small where little waits, for latency, and large under a backlog, for throughput; and a worker that
-        is faster than its input comes from the one to the other by halves rather than never.
+        A transaction is as large as the rest to read, within bounds. So it is small where little waits, for latency,
+        and large under a backlog, for throughput. A worker that is faster than its input gets from large to small by
+        halves, rather than never.
         """
         return (
             transaction.records >= batch.behind
@@ -203,7 +210,7 @@ class Loop:
         tally.late += verdict.late
 
     def _write_side_records(self, transaction: _Transaction) -> None:
-        """Write what is to be known of the chunk, which takes the offsets of its records."""
+        """Write the side records of the transaction, which need its output offsets."""
         written = self._output.flush() if transaction.passed else None
         if written is not None:
             for log in self._logs:
@@ -215,7 +222,7 @@ class Loop:
             log.clear()
 
     def _with_location(self, error: RecordRefused) -> RecordRefused:
-        """The same with where to look: Kafka does not say which record it was."""
+        """Return the error with the input offsets: Kafka does not name the record."""
         if self._open is None or self._open.next_offset == 0:
             return error
         first, last = self._open.first_offset, self._open.next_offset - 1
@@ -227,7 +234,7 @@ class Loop:
     def _update_status(self, batch: Batch) -> None:
         self._worker_state.heartbeat()
         if self._open:
-            return  # what is read and not committed may be read again
+            return  # uncommitted records may be read again
         end = self._reader.end_offset()
         self._worker_state.input = self._worker_state.input.model_copy(
             update={

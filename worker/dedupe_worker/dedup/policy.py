@@ -1,6 +1,6 @@
-"""What a stream wants done with duplicates, conflicts and late records: its manifest, reduced to the decisions.
+"""A stream's policy on duplicates, conflicts and late records, from its manifest.
 
-`classify` decides with it, and its `layout` says what the store must hold for that. No I/O.
+`classify` decides with it, and its `layout` describes the values that the store must hold for that. No I/O.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dedupe_worker.values import ValueLayout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A stream's wishes; a topic is None where nothing is routed to it."""
+    """The policy of one stream; a topic is None where nothing is routed to it."""
 
     mode: Mode = Mode.ENFORCE
     delivery: Delivery = Delivery.EXACTLY_ONCE
@@ -29,7 +29,7 @@ class Policy:
 
     @property
     def layout(self) -> ValueLayout:
-        """Return the layout of the values that the store must hold for these decisions."""
+        """Return the layout of the values that the store must hold for this."""
         routes = bool(self.duplicates_topic or self.conflicts_topic)
         return ValueLayout(timed=routes, hashed=self.conflicts_topic is not None)
 

@@ -1,4 +1,4 @@
-"""What the worker asks Kafka about its two topics."""
+"""Query the cluster about the worker's topics and group."""
 
 from collections.abc import Collection
 from concurrent.futures import Future
@@ -28,7 +28,10 @@ _POLL_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is now. `id` is its UUID: a topic deleted and created again has another."""
+    """A topic as it is now.
+
+    `id` is its UUID: a topic deleted and created again has another.
+    """
 
     name: str
     id: str
@@ -37,16 +40,17 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The offsets of a partition: `low` is the first that is kept, `end` the last stable offset."""
+    """The offsets of a partition, from the first retained to the last stable offset."""
 
     low: int
     end: int
 
 
 class Topics:
-    """Questions to the cluster, each bounded in time, and cut short when `stop` is set.
+    """Queries to the cluster, each bounded in time.
 
-    Raises TopicMissing, NotAuthorized or BrokerUnavailable."""
+    A query ends early when `stop` is set. They raise TopicMissing, NotAuthorized or BrokerUnavailable.
+    """
 
     def __init__(self, admin: AdminClient, stop: Event, clock: Clock) -> None:
         self._clock = clock
@@ -56,7 +60,7 @@ class Topics:
     def describe(
         self, name: str, partition: int, needed: Collection[AclOperation] = frozenset()
     ) -> Topic:
-        """The topic, which must have the partition and allow what is needed."""
+        """Return the topic; it must have the partition and allow the needed operations."""
         asked = self._admin.describe_topics(
             TopicCollection([name]),
             include_authorized_operations=bool(needed),
@@ -68,40 +72,43 @@ class Topics:
         if partition >= topic.partitions:
             raise TopicMissing(
                 f"topic {name} has {topic.partitions} partitions and none with the number {partition}; "
-                "add partitions, the worker goes on by itself"
+                "add partitions; the worker then continues automatically"
             )
         return topic
 
     def check_group(self, group: str) -> None:
-        """Raise NotAuthorized if the credentials have no right to the group, which its own client would not tell."""
+        """Raise NotAuthorized if an ACL on the group is missing.
+
+        The group's own client would not report that.
+        """
         asked = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_SECONDS)
         try:
             self._answer(asked[group], f"asking for group {group}")
         except NotAuthorized:
             raise
         except StreamError:
-            return  # no more than a group that is not there yet, or what stopped the client as well
+            return  # the group does not exist yet, or the same error stopped the client
 
     def max_message_bytes(self, name: str) -> int:
-        """The largest record batch the topic takes, in bytes."""
+        """Return the largest record batch that the topic takes, in bytes."""
         resource = ConfigResource(ResourceType.TOPIC, name)
         asked = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)
         found = self._answer(asked[resource], f"reading the configuration of topic {name}")
         return int(found["max.message.bytes"].value)
 
     def offsets(self, name: str, partition: int) -> Range:
-        """The range of offsets that a read_committed consumer can read."""
+        """Return the range of offsets that a read_committed consumer can read."""
         return Range(
             self._offset(name, partition, OffsetSpec.earliest()),  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
             self.end(name, partition),
         )
 
     def end(self, name: str, partition: int) -> int:
-        """The last stable offset: where a read_committed consumer ends."""
+        """Return the last stable offset: where a read_committed consumer ends."""
         return self._offset(name, partition, OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
 
     def offset_at(self, name: str, partition: int, when: datetime) -> int | None:
-        """The first offset whose timestamp is not before `when`; None if there is none."""
+        """Return the first offset whose timestamp is not before `when`; None if none."""
         spec = OffsetSpec.for_timestamp(int(when.timestamp() * 1000))
         offset = self._offset(name, partition, spec)
         return offset if offset >= 0 else None
@@ -122,7 +129,7 @@ class Topics:
             try:
                 return future.result(_POLL_SECONDS)
             except TimeoutError:
-                self._admin.poll(0)  # lets the client say why it can't get through
+                self._admin.poll(0)  # lets the client report why it cannot connect
             except KafkaException as error:
                 raise kafka_error(error, action) from error
         raise BrokerUnavailable(f"{action}: no answer")

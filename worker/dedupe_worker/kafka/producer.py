@@ -1,4 +1,8 @@
-"""The output partition, and the same partition of the topics beside it."""
+"""Produce to the output partition, and to the same partition of the side topics.
+
+The loop calls it. Invariant: records and input offset become visible together (`TransactionalOutput`), or the offset
+after the records (non_transactional.py).
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -26,7 +30,7 @@ DeliveryReport = Callable[[KafkaError | None, Message], None]
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The output offsets of a transaction's records: `first` up to before `end`, without gaps."""
+    """The output offsets of a transaction's records, [first, end) without gaps."""
 
     first: int
     end: int
@@ -34,7 +38,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class SideRecord:
-    """A record of the worker's own in a topic beside the output; the timestamp 0 is the time of sending."""
+    """A record about output records, for a side topic; timestamp 0 means now."""
 
     topic: str
     key: bytes | None
@@ -44,7 +48,7 @@ class SideRecord:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """A record for a topic beside the output, as it is but for `headers`, which are added to its own."""
+    """An input record for a side topic, unchanged but for the added `headers`."""
 
     topic: str
     record: Message
@@ -52,10 +56,11 @@ class Routed:
 
 
 class PartitionOutput(ABC):
-    """`begin`, any number of `produce`, `route` and `note`, then `commit` or `abort`.
+    """Producer of one output partition.
 
-    After any error but that of `abort` what was begun is lost and the output of no further use: what has come to be
-    read is for the next session to find out from the topic itself.
+    Call `begin`, any number of `produce`, `route` and `produce_side_records`, then `commit` or `abort`. After any error
+    but that of `abort` the transaction is lost and this output unusable: the next session finds out from the topic
+    which records are visible.
     """
 
     def __init__(self, producer: Producer, topic: str, partition: int, clock: Clock) -> None:
@@ -70,38 +75,41 @@ class PartitionOutput(ABC):
 
     @property
     def position(self) -> int:
-        """The output offset after the last record that the broker has, or to `resume` at."""
+        """Return the offset after the last acknowledged record, or that of `resume`."""
         return self._position
 
     @abstractmethod
     def fence(self, stop: Event) -> None:
-        """Take over the partition, as far as the broker can do that. Raises StreamError."""
+        """Take over the partition, as far as the broker can. Raises StreamError."""
 
     def resume(self, position: int, metadata: Callable[[int], str]) -> None:
-        """Go on at an output offset; `note` makes of one what stands with a committed input offset."""
+        """Resume at this output offset.
+
+        `metadata` builds the metadata of an offset commit from an output offset.
+        """
         self._position = position
         self._metadata_of = metadata
 
-    def record_start(self, next_offset: int, source: Source) -> None:  # noqa: B027 (nothing, where a crash leaves nothing in doubt)
-        """Put on record where this begins, if the input offset on record does not say."""
+    def record_start(self, next_offset: int, source: Source) -> None:  # noqa: B027 (nothing, where a crash leaves no uncommitted output)
+        """Commit the start position, if the committed offset has no metadata about it."""
 
     def begin(self) -> None:
-        """Begin what is committed together."""
+        """Begin a transaction, or what is committed together without one."""
         self._first, self._produced = None, 0
 
     @abstractmethod
     def commit(self, next_offset: int, source: Source) -> None:
-        """Have the broker keep all of it, and the input offset; waits for its acknowledgement. Raises StreamError."""
+        """Commit records and input offset; wait for it. Raises StreamError."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Give up what was begun, as far as that can be done. Raises StreamError."""
+        """Abort what was begun, as far as possible. Raises StreamError."""
 
     def produce(self, records: Sequence[Message]) -> None:
-        """Send records, in order, as they are: key, value, headers and timestamp.
+        """Send records, in order and unchanged: key, value, headers and timestamp.
 
-        librdkafka takes the timestamp 0 for "now", so the one millisecond that can't be passed on, the first of
-        1970, becomes the second.
+        librdkafka takes the timestamp 0 for "now", so the only millisecond that cannot be sent, the first of 1970,
+        becomes the second.
         """
         if not records:
             return
@@ -133,12 +141,12 @@ class PartitionOutput(ABC):
         self._poll(0)
 
     def route(self, routed: Sequence[Routed]) -> None:
-        """Send records to topics beside the output, as they are but for the headers that are added."""
-        for one in routed:
-            self._send(one.topic, one.record, None, one.headers)
+        """Send records to side topics, unchanged but for the added headers."""
+        for each in routed:
+            self._send(each.topic, each.record, None, each.headers)
 
     def produce_side_records(self, records: Sequence[SideRecord]) -> None:
-        """Send records of the worker's own."""
+        """Send the worker's own records about output records."""
         for record in records:
             self._enqueue(
                 record.topic,
@@ -149,10 +157,10 @@ class PartitionOutput(ABC):
             )
 
     def flush(self) -> OffsetRange | None:
-        """Wait until the broker has every record; returns the offsets of those of the output.
+        """Wait until the broker has every record; return the output offsets.
 
-        None if there are none, if others have written between them, or after some seconds: what holds them up, such
-        as a record that is refused, only the commit will say.
+        None if there are none, if other producers have written between them, or after some seconds: only the commit
+        reports what blocks them, such as a record that the broker refuses.
         """
         if self._producer.flush(_FLUSH_SECONDS) or self._first is None:
             return None
@@ -189,7 +197,10 @@ class PartitionOutput(ABC):
                 return
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
-        """Of the first record and of the last of each batch. An error is not kept: the commit fails with its cause."""
+        """Take the offset of a first record, or of the last of a batch.
+
+        An error is ignored here: the commit fails with its cause.
+        """
         if error is None:
             offset = message.offset() or 0
             self._position = offset + 1
@@ -208,7 +219,10 @@ class PartitionOutput(ABC):
                 )
 
     def _poll(self, seconds: float) -> None:
-        """Hear what was delivered. A fatal error, such as being fenced, is raised by whatever call comes first."""
+        """Serve delivery reports.
+
+        A fatal error, such as being fenced, is raised by the first call after it.
+        """
         self._call("producing", self._producer.poll, seconds)
 
     def _call(self, action: str, function: Callable[..., object], *arguments: object) -> None:
@@ -225,15 +239,15 @@ class TransactionalOutput(PartitionOutput):
     """Records and input offsets become visible together, or not at all."""
 
     def fence(self, stop: Event) -> None:
-        """Take over the partition: fences an older worker and aborts what it left open.
+        """Take over the partition: fence an older worker and abort its open transaction.
 
-        Returns only when that is settled, so that the last stable offset hides nothing. Raises Fenced,
+        Returns only when that is done, so that no record stays behind the last stable offset. Raises Fenced,
         NotAuthorized or BrokerUnavailable; the last also when `stop` is set before.
         """
         deadline = self._clock.deadline(_INIT_SECONDS, stop)
         while True:
             try:
-                # In slices, which librdkafka resumes, so that a stop need not wait for the whole time.
+                # In slices, which librdkafka resumes, so that a stop does not wait for the whole time.
                 self._call(
                     "taking over the partition",
                     self._producer.init_transactions,
@@ -251,7 +265,7 @@ class TransactionalOutput(PartitionOutput):
         self._call("beginning a transaction", self._producer.begin_transaction)
 
     def commit(self, next_offset: int, source: Source) -> None:
-        """Make the records visible and the input offset committed, at once; waits for their acknowledgement."""
+        """Commit the records and the input offset together; wait for the acknowledgement."""
         offsets = [TopicPartition(source.topic, self._partition, next_offset)]
         self._call(
             "adding the input offset to the transaction",
@@ -263,13 +277,14 @@ class TransactionalOutput(PartitionOutput):
         self._commit()
 
     def abort(self) -> None:
-        """Give the open transaction up, if Kafka can be reached; it gives it up itself after a minute."""
+        """Abort the open transaction; Kafka does so itself after a minute."""
         self._call("aborting the transaction", self._producer.abort_transaction, _ABORT_SECONDS)
 
     def _commit(self) -> None:
         """Commit in slices, which librdkafka resumes.
 
-        A record refused while the rest is being sent holds that rest back for ever; only a new call is told of it.
+        A record that is refused while the rest is being sent blocks that rest forever; the error surfaces only on a new
+        call.
         """
         deadline = self._clock.deadline(_CALL_SECONDS)
         while True:

@@ -1,4 +1,7 @@
-"""What Kafka must allow the worker to do with its topics; the table of ACLs in docs/kubernetes.md says the same."""
+"""The ACLs that the worker needs on its topics.
+
+The table of ACLs in docs/kubernetes.md lists the same.
+"""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -16,7 +19,7 @@ _WRITE: Final = frozenset({AclOperation.WRITE})
 
 
 def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
-    """The operations on each topic of a stream, the input first, then the output."""
+    """Return the operations on each topic of a stream: input first, then output."""
     needed = {spec.input.topic: _READ, spec.output.topic: _READ | _WRITE}
     needed |= dict.fromkeys((*routed_topics(spec), *notes_topics(spec)), _WRITE)
     if needs_owner_log(spec):
@@ -27,14 +30,14 @@ def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
 def check_rights(
     what: str, allowed: Collection[AclOperation] | None, needed: Iterable[AclOperation]
 ) -> None:
-    """Raise NotAuthorized if something needed is not among what the broker allows.
+    """Raise NotAuthorized if a needed operation is not among the allowed operations.
 
-    A broker that does not tell (`allowed` is None or empty, though to be told at all needs DESCRIBE) refuses when it is
-    asked for the thing itself.
+    A broker may not report them: then `allowed` is None or empty, although the query itself needs DESCRIBE. Such a
+    broker refuses the operation itself later.
     """
-    missing = sorted(one.name for one in needed if one not in allowed) if allowed else []
+    missing = sorted(each.name for each in needed if each not in allowed) if allowed else []
     if missing:
         raise NotAuthorized(
-            f"{what}: the Kafka credentials have no right to {' and '.join(missing)}; grant it, the worker goes on by "
-            "itself"
+            f"{what}: missing ACL {' and '.join(missing)} for the Kafka credentials; grant it, the worker retries "
+            "automatically"
         )

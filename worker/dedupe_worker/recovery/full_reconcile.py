@@ -1,12 +1,12 @@
-"""Compare the whole store with the output topic, both ways: what docs/decisions/0012 says, done.
+"""Compare the whole store with the output topic, both ways (docs/decisions/0012).
 
-    1  read the output partition; write its ids to sorted files beside the store
-    2  walk these and the generations side by side; note on disk what the store lacks, and what only it has
-    3  add the one, remove the other
+    1  read the output partition; write its ids to sorted files next to the store
+    2  walk these and the generations side by side; write to disk the ids that the store lacks, and those only it has
+    3  add the former, remove the latter
 
-Until 3 the store is as it was. What a crash in 3 leaves is right too, only not done: an id is added because its
-record is in the output, and removed because none is. Memory is bounded whatever the sizes; the files take 24 bytes
-for each output record, and are deleted in any case.
+`on_demand.py` calls it. Until 3 the store is unchanged. A crash in 3 leaves it correct, but not complete: an id is
+added because its record is in the output, and removed because no record is. Memory is bounded whatever the sizes; the
+files take 24 bytes for each output record, and are deleted in any case.
 """
 
 import shutil
@@ -38,7 +38,7 @@ from dedupe_worker.store.external_sort import (
 )
 
 _RUN_RECORDS: Final = 500_000  # sorted at once: 24 bytes each, twice
-_PIECE_ENTRIES: Final = 1_000_000  # held of all runs together
+_PIECE_ENTRIES: Final = 1_000_000  # in memory of all runs together
 _FIRST_GENERATION: Final = "g00000001"
 
 OnProgress = Callable[[Progress], None]
@@ -46,8 +46,10 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class GenerationRange:
-    """Where the output records of a generation's ids begin: at `begin` or later. `bootstrapped`: its ids came from
-    elsewhere (`dedupe bootstrap`), and the output topic says nothing of them."""
+    """The output offsets of a generation's ids: they are at `begin` or later.
+
+    `bootstrapped`: its ids came from elsewhere (`dedupe bootstrap`), and the output topic does not have them.
+    """
 
     name: str
     begin: int
@@ -55,10 +57,10 @@ class GenerationRange:
 
 
 def plan_ranges(positions: Sequence[tuple[str, int | None]]) -> list[GenerationRange]:
-    """The ranges of generations, oldest first, from the output position that each is complete up to.
+    """Return the ranges of generations, oldest first.
 
-    A generation holds what was passed on after its predecessor was sealed. Where there is none, or it is gone, 0 is
-    certain not to be too late.
+    `positions` are the output positions that each is complete up to. A generation holds the records that were produced
+    after its predecessor was sealed. Where there is none, or it is gone, 0 is certain not to be too late.
     """
     ranges: list[GenerationRange] = []
     begin = 0
@@ -72,10 +74,10 @@ def plan_ranges(positions: Sequence[tuple[str, int | None]]) -> list[GenerationR
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is not the same within one range of ids.
+    """The differences within one range of ids.
 
-    `missing` are entries of the output that no generation has; `surplus`, one array for each generation, its ids
-    that no output record has. `first_known` is the least position of a record that an ordinary generation remembers.
+    `missing` are entries of the output that no generation has. `surplus`, an array for each generation, are its ids
+    that no output record has. `first_known` is the lowest position of a record that an ordinary generation remembers.
     """
 
     missing: Entries
@@ -86,7 +88,10 @@ class Difference:
 def find_difference(
     output: Entries, stored: Sequence[Ids], ranges: Sequence[GenerationRange]
 ) -> Difference:
-    """Compare one range. `output` and each generation's ids are sorted, and have no id twice."""
+    """Compare one range of ids.
+
+    `output` and each generation's ids are sorted, and have no id twice.
+    """
     ids = np.ascontiguousarray(output["id"])
     known = np.zeros(len(ids), np.bool_)
     ordinary = known.copy()
@@ -106,8 +111,10 @@ def find_difference(
 def find_generation(
     ranges: Sequence[GenerationRange], positions: NDArray[np.int64]
 ) -> NDArray[np.intp]:
-    """The generation (its number in `ranges`) in which an id belongs whose record is at each position: the last one
-    that begins there or before, so that what `GenerationRange` says stays true."""
+    """Return the generation, as its number in `ranges`, for a record at each position.
+
+    It is the last generation that begins there or before, so that its `GenerationRange` stays true.
+    """
     ordinary = [number for number, generation in enumerate(ranges) if not generation.bootstrapped]
     begins = np.array([ranges[number].begin for number in ordinary], np.int64)
     place = np.searchsorted(begins, positions, "right") - 1
@@ -117,7 +124,7 @@ def find_generation(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Counts. `records` were read; the others are ids: see ComparisonStatus."""
+    """Counts: `records` that were read; the others are ids, see ComparisonStatus."""
 
     records: int = 0
     added: int = 0
@@ -137,12 +144,13 @@ def run_full_reconcile(
     on_progress: OnProgress,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Outcome | None:
-    """Make the store hold what the output partition holds; None if `stop` was set before that was done.
+    """Make the store hold the ids of the output partition.
 
-    `reader` stands at the low end of `output`, and the store has metadata. `directory` is for files that don't
-    outlive the call. `on_progress` is called after each batch and each range.
+    None if `stop` was set before the end. `reader` is at the low end of `output`, and the store has metadata.
+    `directory` is for files that are deleted before the call ends. `on_progress` is called after each batch and each
+    range.
 
-    Raises DiskFull or StoreFailed when there is no room for the files, and what a reader and a store raise.
+    Raises DiskFull or StoreFailed when there is no room for the files, and the errors of a reader and a store.
     """
     remove_work_files(directory)
     try:
@@ -156,7 +164,7 @@ def run_full_reconcile(
 
 
 def remove_work_files(directory: Path) -> None:
-    """Clear away the files of a comparison: the last one's, too, if a crash has left any."""
+    """Delete the files of a full reconcile, also those that a crash has left."""
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -192,7 +200,7 @@ class _FullReconcile:
         return self._outcome
 
     def _read(self, reader: Reader, extract: Extractor) -> list[EntryFile]:
-        """Write the ids of the whole partition to files, each sorted by itself."""
+        """Write the ids of the whole partition to files, each file sorted."""
         low, end = self._output.low, self._output.end
         runs: list[EntryFile] = []
         waiting: list[Entries] = []
@@ -218,7 +226,10 @@ class _FullReconcile:
     def _find_differences(
         self, runs: Sequence[EntryFile]
     ) -> tuple[EntryFile, list[EntryFile], int]:
-        """What is missing, what is surplus by generation, and where the first known record is (0 if none is known)."""
+        """Return missing ids, surplus ids by generation, and the first known position.
+
+        That position is 0 if no record is known.
+        """
         missing = EntryFile(self._directory / "missing")
         surplus = [
             EntryFile(self._directory / f"surplus-{generation.name}") for generation in self._ranges
@@ -243,7 +254,7 @@ class _FullReconcile:
         return missing, surplus, first_known or 0
 
     def _add(self, missing: EntryFile, first_known: int) -> None:
-        """Give each missing id to the generation it belongs in, but those that the window has given up."""
+        """Add each missing id to its generation, except those that have aged out."""
         oldest = next(generation.name for generation in self._ranges if not generation.bootstrapped)
         kept_from = 0 if oldest == _FIRST_GENERATION else first_known
         for entries in missing.pieces(self._store.bounds.largest_write_records):
@@ -263,7 +274,10 @@ class _FullReconcile:
             self._show(0)
 
     def _remove(self, surplus: Sequence[EntryFile]) -> None:
-        """Remove what no record has, where the output still holds every record that a generation came from."""
+        """Remove ids without a record.
+
+        Only where the output still holds each record that the generation came from.
+        """
         for generation, file in zip(self._ranges, surplus, strict=True):
             if self._output.low > generation.begin:
                 self._outcome = replace(
@@ -282,5 +296,5 @@ class _FullReconcile:
         self._on_progress(Progress(self._outcome.records, remaining, seconds))
 
 
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((each for each in (one, other) if each is not None), default=None)
+def _least(first: int | None, second: int | None) -> int | None:
+    return min((each for each in (first, second) if each is not None), default=None)

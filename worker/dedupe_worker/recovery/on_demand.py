@@ -1,4 +1,7 @@
-"""Do a reconcile that was asked for, where the session has done the usual one, and say how it ended."""
+"""Run a requested reconcile after the session's catch-up; store its result.
+
+A request without `full` is done by the catch-up alone. `Session` calls this before the loop starts.
+"""
 
 from dataclasses import asdict
 from threading import Event
@@ -17,39 +20,42 @@ from dedupe_worker.store.api import IdStore
 log = structlog.get_logger()
 
 
-def run_requested(  # noqa: PLR0917 (what the session has, each once)
-    asked: ComparisonStatus,
+def run_requested(  # noqa: PLR0917 (the session's components, each once)
+    request: ComparisonStatus,
     factory: ComponentFactory,
     topics: Topics,
     store: IdStore,
     extract: Extractor,
     stop: Event,
 ) -> None:
-    """Do what is left of the request after the tail was read; without an answer if `stop` is set before.
+    """Complete a request after the catch-up; leave it open if `stop` is set meanwhile.
 
-    What the comparison itself fails on is the answer. Raises what else ends a session: the next one tries again.
+    An error of the full reconcile itself is the request's result. Other errors end the session: the next session tries
+    again.
     """
     worker_state = factory.worker_state
-    if not asked.full:
+    if not request.full:
         found = {"records": worker_state.reconcile.records if worker_state.reconcile else 0}
     else:
         try:
-            outcome = _run_full(asked, factory, topics, store, extract, stop)
+            outcome = _run_full(request, factory, topics, store, extract, stop)
         except (DiskFull, StoreFailed) as error:
-            # The stream need not stand still because there is no room to run_full_reconcile it.
+            # The stream need not stop because there is no room for a full reconcile.
             worker_state.errors[error.reason] += 1
             log.error("full reconcile failed", reason=error.reason, error=str(error))
-            factory.requests.answer(asked.model_copy(update={"error": f"{error.reason}: {error}"}))
+            factory.requests.answer(
+                request.model_copy(update={"error": f"{error.reason}: {error}"})
+            )
             return
         if outcome is None:
             return
         found = asdict(outcome)
-    factory.requests.answer(asked.model_copy(update=found))
-    log.info("requested reconcile done", request=asked.request, full=asked.full, **found)
+    factory.requests.answer(request.model_copy(update=found))
+    log.info("requested reconcile done", request=request.request, full=request.full, **found)
 
 
 def _run_full(  # noqa: PLR0917 (as above)
-    asked: ComparisonStatus,
+    request: ComparisonStatus,
     factory: ComponentFactory,
     topics: Topics,
     store: IdStore,
@@ -59,11 +65,11 @@ def _run_full(  # noqa: PLR0917 (as above)
     config = factory.config
     topic = config.stream.spec.output.topic
     output = topics.offsets(topic, config.partition)
-    log.info("full reconcile starts", request=asked.request, start=output.low, end=output.end)
+    log.info("full reconcile starts", request=request.request, start=output.low, end=output.end)
 
     def show(progress: Progress) -> None:
         show_progress(factory.worker_state, "Full", progress)
-        factory.requests.show(asked.model_copy(update={"records": progress.records}))
+        factory.requests.show(request.model_copy(update={"records": progress.records}))
 
     reader = factory.make_reader(topic)
     try:

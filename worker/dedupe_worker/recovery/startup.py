@@ -63,7 +63,7 @@ class TakenOver:
 
 @dataclass(frozen=True, slots=True)
 class OpenedStore:
-    """A store with what it has to read of the output before it is complete."""
+    """An open store, and the plan of how it catches up with the output."""
 
     store: IdStore
     plan: CatchUpPlan
@@ -71,7 +71,10 @@ class OpenedStore:
 
 @dataclass(frozen=True, slots=True)
 class InputStart:
-    """The input offset at which to continue, what the group has committed, and the partition's end at the start."""
+    """The input offset at which to continue.
+
+    `committed` is the group's committed offset, `end` the partition's end at this start.
+    """
 
     offset: int
     committed: Committed | None
@@ -93,14 +96,10 @@ class Startup:
     def open_store(self, partition: TakenOver) -> OpenedStore:
         """Open the store and plan how it catches up; discard it if it cannot be trusted."""
         state, window = self._config.state, self._config.stream.spec.store.window
-        topics, output_topic, recorded = (
-            partition.topics,
-            partition.output_topic,
-            partition.recorded,
-        )
-        output_range = topics.offsets(output_topic.name, self._config.partition)
+        topics, name, recorded = partition.topics, partition.output_topic.name, partition.recorded
+        output_range = topics.offsets(name, self._config.partition)
         oldest = self._clock.now() - window.max_age
-        window_start = topics.offset_at(output_topic.name, self._config.partition, oldest)
+        window_start = topics.offset_at(name, self._config.partition, oldest)
         remove_work_files(state.comparison)
         store, trust = None, Trust.WHOLE
         if recorded is not None:
@@ -110,7 +109,7 @@ class Startup:
         plan = plan_catch_up(
             store.metadata if store else None,
             recorded=recorded,
-            output_topic_id=output_topic.id,
+            output_topic_id=partition.output_topic.id,
             output=output_range,
             window_start=output_range.end if window_start is None else window_start,
             trust=trust,
@@ -128,7 +127,7 @@ class Startup:
         return OpenedStore(store or self._factory.make_store(), plan)
 
     def _open_trusted(self, identity: Identity, output: Range) -> tuple[IdStore | None, Trust]:
-        """Open the store, or its newest checkpoint if the store is damaged; None if both are."""
+        """Open the store, or its newest checkpoint if it is damaged; None if both are."""
         try:
             return self._factory.make_store(), Trust.WHOLE
         except StoreCorrupt as error:
@@ -169,7 +168,7 @@ class Startup:
     def catch_up(
         self, partition: TakenOver, plan: CatchUpPlan, window: Window, input_offset: int
     ) -> int:
-        """Read the output from the plan's start to its end into the window; return that end.
+        """Add the output from the plan's start on to the window; return the output's end.
 
         The window is not complete if `stop` is set meanwhile.
         """
@@ -241,7 +240,7 @@ class Startup:
         metadata: StoreMetadata | None,
         readers: ExitStack,
     ) -> OutputValues:
-        """Make what restores the values of the output records that are read; `readers` closes its reader."""
+        """Make the reader of the values of output records; `readers` closes its consumer."""
         number, owner_log = self._config.partition, None
         if needs_owner_log(self._config.stream.spec):
             topic = owners_topic(partition.output_topic.name)

@@ -1,7 +1,8 @@
-"""Bring the store up to the output topic, which is the truth: on every start, before the first new record.
+"""Catch the store up with the output topic, which is the truth, on each start.
 
-Usually this reads the tail that came after the store's last flush. Where the store can't be trusted it is rebuilt
-from what the output topic still holds. `plan_catch_up` and `plan_start` decide, without I/O.
+`startup.py` calls it before the first new record. Usually this reads the tail that was written after the store's last
+flush. A store that cannot be trusted is rebuilt from the records that the output topic still holds. `plan_catch_up` and
+`plan_start` decide, without I/O.
 """
 
 from collections.abc import Callable
@@ -25,26 +26,29 @@ _WRITE_RECORDS: Final = 100_000  # sorted together: large sorted writes cost hal
 
 
 class InputTruncated(StreamError):
-    """The input partition ends before what was already read: the broker has lost records."""
+    """The input ends before the last read offset: the broker has lost records."""
 
     retriable = True
 
 
 class Trust(Enum):
-    """What is to be thought of a store that was opened."""
+    """The condition of a store on disk."""
 
     WHOLE = auto()
-    """It is as it was left."""
+    """The store is as it was left."""
     CHECKPOINT = auto()
-    """It was damaged, and the newest checkpoint has taken its place."""
+    """The store was damaged, and the newest checkpoint has replaced it."""
     NONE = auto()
     """RocksDB found its files damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUpPlan:
-    """Read the output from `start`; `rebuild`: into an empty store. `truncated`: ids within the window's age are
-    gone from the output topic, so that the window is shorter than it should be. `reason` is for users."""
+    """Read the output from `start`; with `rebuild` into an empty store.
+
+    `truncated`: ids within the window's age are gone from the output topic, so that the window is shorter than it
+    should be. `reason` is for users.
+    """
 
     start: int
     rebuild: bool
@@ -64,10 +68,10 @@ def plan_catch_up(
 ) -> CatchUpPlan:
     """Decide how much of the output partition to read.
 
-    A rebuild reads all that the output still has: its timestamps are the producers', which may be of any time, so
-    they can't tell which ids the window still held. `window_start`, the first offset with a timestamp within the
-    window's age, only tells whether the output reaches back as far as the window should. `reach` is the output position
-    before which all of the store's ids are from, if that is behind its metadata's.
+    A rebuild reads the whole output: its timestamps are the producers', which may be of any time, so they do not show
+    which ids the window still held. `window_start`, the first offset with a timestamp within the window's age, only
+    shows whether the output reaches back as far as the window should. `reach` is the output position before which all
+    of the store's ids are, if that is after the position in its metadata.
     """
     replaced = recorded is not None and recorded.output_topic_id != output_topic_id
     if replaced:
@@ -96,7 +100,10 @@ def plan_catch_up(
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """Read the input from `offset`. `expired` offsets before it were deleted by the topic's retention, unread."""
+    """Read the input from `offset`.
+
+    `expired` offsets before it were deleted by the topic's retention, unread.
+    """
 
     offset: int
     expired: int
@@ -105,11 +112,11 @@ class StartPlan:
 def plan_start(
     *, committed: int | None, metadata: StoreMetadata | None, same_input: bool, available: Range
 ) -> StartPlan:
-    """Decide where to go on in the input.
+    """Decide at which input offset to continue.
 
-    The store's own offset counts beside the committed one, because a group's offsets expire (after seven idle days
-    by default) and can be reset; going back would pass on again what is older than the window. `same_input` is False
-    when the input topic was deleted and created again, so that offsets on record speak of another topic.
+    The store's offset counts as well as the committed one, because a group's offsets expire (after seven idle days by
+    default) and can be reset; going back would produce again the records that are older than the window. `same_input`
+    is False when the input topic was deleted and created again, so that recorded offsets are of another topic.
 
     Raises InputTruncated if the partition ends before that offset.
     """
@@ -122,7 +129,7 @@ def plan_start(
     if known > available.end:
         raise InputTruncated(
             f"the input ends at offset {available.end} but was read up to {known}: the broker lost records. "
-            "When that is understood, delete the state directory and set the group's offset to where to go on"
+            "When the cause is understood, delete the state directory and set the group's offset to where to continue"
         )
     if known < 0:
         return StartPlan(available.low, 0)
@@ -143,10 +150,10 @@ def catch_up(
     on_progress: Callable[[Progress], None],
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Add every id of the output partition in [start, end) that the window does not have yet.
+    """Add the ids of the output in [start, end) that the window does not have yet.
 
-    `reader` stands at `start`. `forgets`: what the output had before is not remembered; that is about as old as the
-    first record. Returns early when `stop` is set. `on_progress` is called after each batch.
+    `reader` is at `start`. `forgets`: earlier output records are not remembered; they are about as old as the first
+    record. Returns early when `stop` is set. `on_progress` is called after each batch.
     """
     began = clock.monotonic()
     records, unwritten, position = 0, 0, start
@@ -166,8 +173,8 @@ def catch_up(
             unwritten += len(batch.records)
         if unwritten >= write_records or (unwritten and position >= end):
             now_ms = clock.time_ms()
-            # Seen now, as far as the ageing goes: when it was is not known (the records' timestamps are
-            # their producers'), and too early a time would forget ids that are still in use.
+            # Ageing takes them as seen now: the real time is not known (the records' timestamps are their
+            # producers'), and too early a time would forget ids that are still in use.
             window.commit(
                 output_position=position,
                 input_offset=input_offset,

@@ -215,7 +215,9 @@ def _read_ids(request: falcon.Request) -> list[bytes]:
     try:
         return [each.encode() for each in ids]
     except UnicodeEncodeError as error:
-        raise falcon.HTTPBadRequest(description="an id holds half of a surrogate pair") from error
+        raise falcon.HTTPBadRequest(
+            description="an id contains half of a surrogate pair"
+        ) from error
 
 
 def _busy(
@@ -223,7 +225,7 @@ def _busy(
 ) -> None:
     raise falcon.HTTPServiceUnavailable(
         title="Busy",
-        description="the worker is not at rest between transactions; see /readyz",
+        description="the worker was too busy to run the command between two transactions; see /readyz",
         retry_after=5,
     )
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics, read off the worker's state when they are asked for.
+"""Prometheus metrics, read from the worker's state at each scrape.
 
 The loop keeps no second set of counters.
 """

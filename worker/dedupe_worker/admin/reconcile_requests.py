@@ -32,7 +32,7 @@ class ReconcileRequests:
         worker_state.comparison = _read(answer)
 
     def ask(self, request: str, *, full: bool) -> ComparisonStatus:
-        """Accept a request; one that is known already is answered with how it stands.
+        """Accept a request; a repeated request is answered with its present status.
 
         Raises ReconcileRunning.
         """
@@ -68,7 +68,7 @@ class ReconcileRequests:
 
 
 def _read(path: Path) -> ComparisonStatus | None:
-    """Return None if there is none, or nothing that can be read: then it is asked for again."""
+    """Return the last result; None if there is none, or it can't be read."""
     try:
         return ComparisonStatus.model_validate_json(path.read_bytes())
     except (OSError, ValidationError):

@@ -29,9 +29,9 @@ _IN_PATH: Final = regex(r"partition=(\d+)")
 class FileSource:
     """One file, or all Parquet (else CSV) files below a directory.
 
-    `stream` is namespace/name; `wanted` are the partitions asked for, out of `count`. `partitioner` says how a
-    partition follows from the id, which then is the records' key. Raises InvalidConfig for whatever the user can
-    mend, here or while reading.
+    `stream` is namespace/name; `wanted` are the partitions to fill, out of `count`. `partitioner` computes the
+    partition from the id, which then is the records' key. Raises InvalidConfig for what the user can fix,
+    here or while reading.
     """
 
     def __init__(

@@ -110,7 +110,7 @@ class Job:
             todo = [target for target in self._targets if not _is_done(target, fingerprint)]
             if not todo:
                 return Summary(stores=self._records(), done_before=True)
-            started_anew = self._begin(fingerprint)
+            restarted = self._begin(fingerprint)
             if not self._progress.all_read:
                 self._read()
             for target in todo:
@@ -123,7 +123,7 @@ class Job:
                 without_id=progress.without_id,
                 too_old=progress.too_old,
                 too_new=progress.too_new,
-                started_anew=started_anew,
+                restarted=restarted,
             )
 
     def _fingerprint(self) -> Json:

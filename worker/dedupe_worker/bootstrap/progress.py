@@ -158,7 +158,7 @@ class Summary:
     without_id: int = 0
     too_old: int = 0
     too_new: int = 0
-    started_anew: bool = False
+    restarted: bool = False
     done_before: bool = False
 
 
@@ -182,6 +182,6 @@ def describe(summary: Summary) -> Sequence[str]:
         ),
     }
     lines += [f"Left out: {count:,} that {why}." for why, count in counts.items() if count]
-    if summary.started_anew:
+    if summary.restarted:
         lines.append("An interrupted bootstrap had read another source: its files were deleted.")
     return lines

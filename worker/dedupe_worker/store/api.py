@@ -44,7 +44,7 @@ class FullyReconcilable(Protocol):
 
 
 class IdStore(Protocol):
-    """The remembered ids of one partition.
+    """The ids of one partition.
 
     Used from one thread; raises StoreCorrupt, DiskFull or StoreFailed.
     """

@@ -1,4 +1,4 @@
-"""The remembered ids of one partition in RocksDB.
+"""The ids of one partition in RocksDB.
 
 On-disk layout, one column family for each generation, named g00000001, g00000002, … in the order of their ages:
 

@@ -266,7 +266,7 @@ def test_a_source_that_has_changed_is_read_anew(tmp_path: Path) -> None:
 
     summary = bootstrap(tmp_path, partitions=2)
 
-    assert summary.started_anew
+    assert summary.restarted
     assert summary.stores[0].ids == 400
     store = open_store(tmp_path)
     assert count_known(store, packed(ids)) == 400

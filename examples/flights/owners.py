@@ -1,30 +1,29 @@
-"""The topic of duplicates against the raw one: does each name what it repeats, and how old was that?"""
+"""Checks the original and the age of each duplicate against the raw topic."""
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.offsets import Offsets
 from dedupe_pipeline.source import read_range
 from dedupe_worker.dedup.classify import AGE_HEADER, ORIGINAL_HEADER
 from examples.flights.outcome import Explained
 
 
 def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
-    """Look at each duplicate of a stream that routes them to a topic."""
+    """Check each duplicate of a stream that routes duplicates to a topic."""
     connection = KafkaConnection.of(stream)
-    offsets = Offsets(connection)
+    cluster = connection.cluster()
 
     def read(topic: str | None) -> DataFrame:
-        return read_range(spark, connection, offsets.final_range(topic or ""))
+        return read_range(spark, connection, cluster.offsets(topic or ""))
 
     spec = stream.spec
     return explain(read(spec.input.topic), read(spec.duplicates.topic))
 
 
 def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
-    """Hold duplicates against the raw records, both in the columns of `dedupe_pipeline.source`."""
+    """Compare duplicates with raw records, in the columns of `dedupe_pipeline.source`."""
     firsts = raw.groupBy("key").agg(
         F.min(F.struct("partition", "offset")).alias("first"),
     )
@@ -51,6 +50,6 @@ def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
 
 
 def _header(name: str) -> Column:
-    """The last header of a name, as text; null if there is none."""
+    """Return the last header of a name as text, or null if there is none."""
     named = F.filter("headers", lambda header: header["key"] == name)
     return F.try_element_at(named, F.lit(-1))["value"].cast("string")

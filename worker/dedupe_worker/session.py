@@ -35,10 +35,9 @@ from dedupe_worker.dedup.redelivery import (
 )
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import OutputTopicReplaced
-from dedupe_worker.kafka.admin import Topics
+from dedupe_worker.kafka.admin import Topics, needed_rights
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
-from dedupe_worker.kafka.rights import needed_rights
 from dedupe_worker.recovery.on_demand import run_requested
 from dedupe_worker.recovery.startup import InputStart, Startup, TakenOver
 from dedupe_worker.store.api import IdStore

@@ -20,11 +20,12 @@ from typing import Final, Protocol
 from confluent_kafka import Message
 
 from dedupe_kafka.errors import RecordRefused
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import Clock
 from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
-from dedupe_worker.kafka.producer import OffsetRange, Routed, SideRecord
+from dedupe_worker.kafka.producer import Routed, SideRecord
 from dedupe_worker.side_topics.writers import SideTopicWriter
 from dedupe_worker.status import WorkerState
 

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from dedupe_ids.batch import Header
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.consumer import Source
 
@@ -26,14 +27,6 @@ _FLUSH_SECONDS: Final = 5.0
 _ABORT_SECONDS: Final = 5.0
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """The output offsets of a transaction's records, [first, end) without gaps."""
-
-    first: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +158,7 @@ class PartitionOutput(ABC):
         if self._producer.flush(_FLUSH_SECONDS) or self._first is None:
             return None
         written = OffsetRange(self._first, self._position)
-        return written if written.end - written.first == self._produced else None
+        return written if written.end - written.low == self._produced else None
 
     def _send(
         self,

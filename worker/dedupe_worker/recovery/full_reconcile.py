@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dedupe_ids.extract import Extractor
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import store_errors
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader, read_output
 from dedupe_worker.status import Progress
 from dedupe_worker.store.api import FullyReconcilable
@@ -139,7 +139,7 @@ def run_full_reconcile(
     extract: Extractor,
     *,
     directory: Path,
-    output: Range,
+    output: OffsetRange,
     stop: Event,
     on_progress: OnProgress,
     clock: Clock = SYSTEM_CLOCK,
@@ -173,7 +173,7 @@ class _FullReconcile:
         self,
         store: FullyReconcilable,
         directory: Path,
-        output: Range,
+        output: OffsetRange,
         stop: Event,
         on_progress: OnProgress,
         *,

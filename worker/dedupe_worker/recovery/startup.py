@@ -19,12 +19,13 @@ import structlog
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import needs_owner_log, owners_topic
 from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
-from dedupe_worker.kafka.admin import Range, Topic, Topics
+from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.consumer import Committed, PartitionReader
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.tail import CatchUpPlan, Trust, catch_up, plan_catch_up, plan_start
@@ -126,7 +127,9 @@ class Startup:
             state.record(partition.identity)
         return OpenedStore(store or self._factory.make_store(), plan)
 
-    def _open_trusted(self, identity: Identity, output: Range) -> tuple[IdStore | None, Trust]:
+    def _open_trusted(
+        self, identity: Identity, output: OffsetRange
+    ) -> tuple[IdStore | None, Trust]:
         """Open the store, or its newest checkpoint if it is damaged; None if both are."""
         try:
             return self._factory.make_store(), Trust.WHOLE

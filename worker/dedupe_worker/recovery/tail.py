@@ -13,9 +13,9 @@ from typing import Final
 
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader, read_output, timestamps
 from dedupe_worker.side_topics.owner_log import OutputValues
 from dedupe_worker.status import Progress
@@ -61,7 +61,7 @@ def plan_catch_up(
     *,
     recorded: Identity | None,
     output_topic_id: str,
-    output: Range,
+    output: OffsetRange,
     window_start: int,
     trust: Trust = Trust.WHOLE,
     reach: int = 0,
@@ -110,7 +110,11 @@ class StartPlan:
 
 
 def plan_start(
-    *, committed: int | None, metadata: StoreMetadata | None, same_input: bool, available: Range
+    *,
+    committed: int | None,
+    metadata: StoreMetadata | None,
+    same_input: bool,
+    available: OffsetRange,
 ) -> StartPlan:
     """Decide at which input offset to continue.
 

@@ -29,8 +29,9 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from dedupe_ids.batch import Rows
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.consumer import Reader
-from dedupe_worker.kafka.producer import OffsetRange, SideRecord
+from dedupe_worker.kafka.producer import SideRecord
 from dedupe_worker.values import (
     OWNER,
     UNKNOWN_OWNER,
@@ -111,7 +112,7 @@ class OwnerLogWriter:
 
     def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
         offsets = np.concatenate(self._offsets)
-        values = encode_entries(written.first, offsets)
+        values = encode_entries(written.low, offsets)
         return [SideRecord(self._topic, self._key, value) for value in values]
 
     def clear(self) -> None:  # noqa: D102

@@ -17,8 +17,9 @@ from dedupe_crds.spec.topics import Delivery
 from dedupe_filters.builder import Collector
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import filters_topic, needs_owner_log, owners_topic
-from dedupe_worker.kafka.producer import OffsetRange, SideRecord
+from dedupe_worker.kafka.producer import SideRecord
 from dedupe_worker.side_topics.owner_log import OwnerLogWriter
 from dedupe_worker.values import Offsets
 
@@ -51,7 +52,7 @@ class FilterWriter:
         self._collector.add(passed)
 
     def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
-        made = self._collector.finish(written.first, written.end - 1, self._origin)
+        made = self._collector.finish(written.low, written.end - 1, self._origin)
         return [SideRecord(self._topic, None, made.value, made.timestamp_ms)]
 
     def clear(self) -> None:  # noqa: D102

@@ -28,8 +28,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dedupe_crds.status.worker import CheckpointStatus
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import DiskFull, store_error
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import SUFFIX
@@ -127,7 +127,7 @@ def make_checkpoint(
 # -- restoring the store from it -----------------------------------------------------------------
 
 
-def restore_from_checkpoint(state: StateDirectory, identity: Identity, output: Range) -> bool:
+def restore_from_checkpoint(state: StateDirectory, identity: Identity, output: OffsetRange) -> bool:
     """Replace the store by a copy of the newest checkpoint.
 
     Return False if there is none that can be used.
@@ -184,7 +184,7 @@ def _read(directory: Path) -> CheckpointRecord | None:
         return None
 
 
-def _is_usable(record: CheckpointRecord, identity: Identity, output: Range) -> bool:
+def _is_usable(record: CheckpointRecord, identity: Identity, output: OffsetRange) -> bool:
     same = (record.stream, record.partition, record.output_topic_id) == (
         identity.stream,
         identity.partition,

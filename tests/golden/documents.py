@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from dedupe_worker.dedup.judge import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
 
 from dedupe_crds.annotations import OUTPUT_TOPIC, RECONCILE, RESTORE
 from dedupe_crds.manifest import load_manifest
@@ -67,7 +68,6 @@ from dedupe_operator.snapshots.resource import SnapshotRecords
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.sql import Layout
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.dedup.judge import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
 from dedupe_worker.dedup.redelivery import note_of
 from dedupe_worker.errors import DiskFull
 from dedupe_worker.kafka.producer import Note, Span

@@ -14,14 +14,14 @@ from zlib import crc32
 
 import numpy as np
 from confluent_kafka import Message
+from dedupe_worker.bootstrap.rows import make_rows
+from dedupe_worker.dedup.judge import Policy
 
 from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import extractor_for
 from dedupe_worker.bootstrap.job import Job, Step, Target
-from dedupe_worker.bootstrap.rows import make_rows
 from dedupe_worker.bootstrap.source import Batch
 from dedupe_worker.dedup.classify import Admission
-from dedupe_worker.dedup.judge import Policy
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.api import IdStore

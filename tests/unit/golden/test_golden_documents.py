@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import pytest
+from dedupe_worker.side_topics.owner_notes import decode_note
 
 from dedupe_crds.status.worker import ComparisonStatus, WorkerStatus
 from dedupe_filters.bloom import may_contain
@@ -16,7 +17,6 @@ from dedupe_filters.wire_format import Origin, decode, encode
 from dedupe_worker.dedup.redelivery import noted_position
 from dedupe_worker.kafka.consumer import Batch, Committed
 from dedupe_worker.side_topics.owner_log import Notes
-from dedupe_worker.side_topics.owner_notes import decode_note
 from tests.golden import FILES, documents
 from tests.golden.documents import NOTED_OFFSETS, OUTPUT_FIRST
 from tests.golden.stores import IDENTITY

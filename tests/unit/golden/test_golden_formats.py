@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from dedupe_worker.store.fallback import fall_back
 
 from dedupe_kafka.offsets import OffsetRange as Range
 from dedupe_pipeline.errors import LandingRefused
@@ -20,7 +21,6 @@ from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.bloom_filter_file import load_prefilter, save_prefilter
 from dedupe_worker.store.checkpoint import CheckpointRecord
-from dedupe_worker.store.fallback import fall_back
 from dedupe_worker.store.metadata import Stamp, decode_stamp, encode_stamp
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.golden import FILES, documents

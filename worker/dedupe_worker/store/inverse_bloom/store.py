@@ -94,7 +94,7 @@ class InverseBloomStore:
 
     @property
     def reach(self) -> int:
-        """Return the end of the ids' output records, which may be after the metadata."""
+        """Return the end of the output records of the ids; may be after the metadata."""
         metadata = self.metadata
         return max(self._files.reach, metadata.output_position if metadata else 0)
 

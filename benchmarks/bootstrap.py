@@ -21,7 +21,7 @@ from pyarrow import csv, parquet
 from dedupe_crds.spec.topics import IdSource
 from dedupe_worker.bootstrap.files import FileSource
 from dedupe_worker.bootstrap.job import Job, Target
-from dedupe_worker.bootstrap.request import Columns
+from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 

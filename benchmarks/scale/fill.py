@@ -77,9 +77,9 @@ class _Filling:
         self._plan = plan
         self._store = store
         self._window = Window(store)
-        if store.stamp is None:
+        if store.metadata is None:
             raise ValueError(f"{plan.database}: no worker has had this store yet")
-        self._stamp = store.stamp
+        self._stamp = store.metadata
         self._rng = np.random.default_rng(plan.known)
         self._known = plan.known
         self._repeats = self._drops = self._peak_bytes = 0

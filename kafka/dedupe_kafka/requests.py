@@ -4,7 +4,7 @@ Invariant: every request is bounded in time, and every error is a `StreamError` 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from threading import Event
 from typing import Any, Final, TypeVar
@@ -72,7 +72,7 @@ class AdminRequests:
 
     `timeout_seconds` is the client's own bound on a request, which comes first and knows the cause; `hang_seconds` is
     the bound for a client that hangs. Error messages end with `where`, such as " on kafka:9092". `stop` cuts a request
-    short. `complaints` receives the client's errors.
+    short. `complaints` receives the client's errors. `deadline` makes a deadline on another clock than the machine's.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class AdminRequests:
         where: str = "",
         stop: Event | None = None,
         complaints: ClientComplaints | None = None,
+        deadline: Callable[[float], Deadline] = Deadline,
     ) -> None:
         self.admin = admin
         self.timeout_seconds = timeout_seconds
@@ -91,6 +92,7 @@ class AdminRequests:
         self._where = where
         self._stop = stop or Event()
         self._complaints = complaints
+        self._deadline = deadline
 
     def describe(self, name: str, *, include_authorized_operations: bool = False) -> Any:  # noqa: ANN401 (the library's)
         """Describe a topic. Raises TopicMissing if it does not exist."""
@@ -138,7 +140,7 @@ class AdminRequests:
     def answer(self, future: Future[T], action: str) -> T:
         """Wait for an answer. Errors are named by what a user can do about them."""
         action += self._where
-        deadline = Deadline(self._hang_seconds)
+        deadline = self._deadline(self._hang_seconds)
         while not deadline.expired and not self._stop.is_set():
             try:
                 answer = future.result(_POLL_SECONDS)

@@ -47,12 +47,12 @@ def notes_topics(spec: Spec) -> list[str]:
     topics = []
     if spec.output.filter is not None:
         topics.append(filters_topic(spec.output.topic))
-    if notes_owners(spec):
+    if needs_owner_log(spec):
         topics.append(owners_topic(spec.output.topic))
     return topics
 
 
-def notes_owners(spec: Spec) -> bool:
+def needs_owner_log(spec: Spec) -> bool:
     """Whether anybody is told of owners, so that they must be right after a rebuild as well.
 
     Without transactions a note may be missing or speak of records that came out again, so there are none.

@@ -75,7 +75,7 @@ def test_one_that_is_replaced_under_a_running_worker_is_noticed(
 
     worker.wait_until(
         lambda: any(
-            line["reason"] == "OutputTopicReplaced" for line in logged(worker, "reconciled")
+            line["reason"] == "OutputTopicReplaced" for line in logged(worker, "caught up")
         ),
         "the topic is known to be another one",
     )

@@ -27,7 +27,7 @@ def let_live(worker: WorkerProcess, rng: random.Random) -> str:
     if moment == "starting":
         worker.endpoint()
     elif moment == "reconciled":
-        worker.wait_until(lambda: logged(worker, "reconciled"), moment)
+        worker.wait_until(lambda: logged(worker, "caught up"), moment)
     else:
         stream, partition = worker.stream, worker.partition
         goal = stream.progress().get(partition, 0) + rng.randrange(1, 300)

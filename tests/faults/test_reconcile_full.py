@@ -91,7 +91,7 @@ def test_what_was_lost_is_added_and_what_was_invented_is_removed(
     after = reconcile(worker, "two")
     assert (after.added, after.removed) == (0, 0)
     assert after.records == len(stream.clean())
-    assert [line["request"] for line in logged(worker, "comparing")] == ["two"]
+    assert [line["request"] for line in logged(worker, "full reconcile starts")] == ["two"]
     status = worker.status()
     assert status.reconcile is not None
     assert (status.reconcile.reason, status.reconcile.remaining) == ("Full", 0)
@@ -107,8 +107,8 @@ def test_one_that_is_not_full_reads_the_tail_and_leaves_the_rest(
     worker.wait_until_ready()
     found = reconcile(worker, "tail", full=False)
     assert (found.added, found.removed, found.full) == (0, 0, False)
-    assert logged(worker, "comparing") == []
-    assert len(logged(worker, "reconciled")) == 2, "each by a session of its own"
+    assert logged(worker, "full reconcile starts") == []
+    assert len(logged(worker, "caught up")) == 2, "each by a session of its own"
     assert logged(worker, "session failed") == []
     stream.send(messages())
     wait_until_passed(stream, worker)

@@ -12,7 +12,7 @@ from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_pipeline.jobs.land.parquet_sink import mark
 from dedupe_worker.bootstrap.progress import BootstrapRecord, write_record
 from dedupe_worker.snapshots.bucket import Bucket, Folder
-from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.digest_cache import DigestCache
 from dedupe_worker.snapshots.upload import upload
 from dedupe_worker.store.checkpoint import make_checkpoint
 from dedupe_worker.store.state_dir import StateDirectory, write_atomically
@@ -97,8 +97,8 @@ def _upload(checkpoint: Path, state: StateDirectory, target: Path) -> None:
             Bucket(s3, Folder.of(s3, IDENTITY.stream, PARTITION), client),
             _NAME,
             checkpoint,
-            Digests(state.root / "digests.json"),
-            give_up=lambda: None,
+            DigestCache(state.root / "digests.json"),
+            stop_reason=lambda: None,
             bandwidth=1 << 30,
             on_progress=lambda *_: None,
         )

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 
 from dedupe_crds.status.worker import ComparisonStatus
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
-from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.rocksdb import Store
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 
@@ -56,14 +56,15 @@ def reconcile(worker: WorkerProcess, request: str, *, full: bool = True) -> Comp
 
 
 @contextmanager
-def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Iterator[IdStore]:
+def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Iterator[Store]:
     """The store of a worker that does not run, to be changed behind its back."""
     config = load_config(
         manifest=stream.manifest, partition=partition, state_dir=state_dir, kafka_properties=None
     )
-    store = Parts(config).store()
+    store = ComponentFactory(config).make_store()
     try:
+        assert isinstance(store, Store), "the other type has no generations to change"
         yield store
-        store.settle()
+        store.flush_all()
     finally:
         store.close()

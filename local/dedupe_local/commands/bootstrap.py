@@ -18,9 +18,9 @@ from dedupe_local.run.fleet import with_bootstrap_servers
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
-from dedupe_worker.bootstrap.job import OnProgress, Step
-from dedupe_worker.bootstrap.request import Request
-from dedupe_worker.bootstrap.setup import bootstrap, describe
+from dedupe_worker.bootstrap.job import OnProgress
+from dedupe_worker.bootstrap.progress import Step, describe
+from dedupe_worker.bootstrap.request import Request, bootstrap
 from dedupe_worker.store.state_dir import StateDirectory
 
 

@@ -94,7 +94,7 @@ def passed(stream: TestStream) -> list[bytes]:
 
 
 def reconcile_reason(worker: WorkerProcess) -> str:
-    [line] = [line for line in worker.logs() if line.get("event") == "reconciled"]
+    [line] = [line for line in worker.logs() if line.get("event") == "caught up"]
     return str(line["reason"])
 
 

@@ -41,9 +41,9 @@ def test_a_shorter_window_forgets_and_a_longer_one_remembers_from_then_on(
 
     change(stream, store={"window": {"maxAge": "2s", "alertBelow": "0s"}})
     worker = workers.start(stream)
-    worker.wait_until(lambda: logged(worker, "reconciled"), "it is reconciled")
+    worker.wait_until(lambda: logged(worker, "caught up"), "it is reconciled")
     worker.wait_until(lambda: is_empty(worker.status().window), "it has forgotten all ids")
-    [start] = logged(worker, "reconciled")
+    [start] = logged(worker, "caught up")
     assert (start["reason"], start["records"]) == ("Tail", 0), "the store is the one it was"
     assert worker.sigterm() == 0
 

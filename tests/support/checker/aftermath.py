@@ -79,7 +79,7 @@ def logged(worker: WorkerProcess, event: str) -> list[dict[str, Any]]:
 
 def reconciled(worker: WorkerProcess) -> dict[str, Any]:
     """How the worker's only session has reconciled: `reason`, `records` and so on."""
-    [line] = logged(worker, "reconciled")
+    [line] = logged(worker, "caught up")
     return line
 
 

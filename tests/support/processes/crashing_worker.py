@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from dedupe_worker.admin.http_api import read_token
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig, load_config
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
@@ -36,7 +36,7 @@ def main() -> None:
     )
     host, _, port = options.http.rpartition(":")
     code = run_worker(
-        CrashingParts(config, Crash.from_environment(dict(os.environ))),
+        CrashingFactory(config, Crash.from_environment(dict(os.environ))),
         host=host,
         port=int(port),
         endpoint_file=options.endpoint_file,
@@ -45,30 +45,30 @@ def main() -> None:
     sys.exit(code)
 
 
-class CrashingParts(Parts):
-    """The worker's parts, each behind a proxy that knows the steps."""
+class CrashingFactory(ComponentFactory):
+    """The worker's components, each behind a proxy that knows the steps."""
 
     def __init__(self, config: WorkerConfig, crash: Crash) -> None:
         super().__init__(config)
         self._trigger = _Trigger(crash)
 
-    def reader(self, topic: str) -> PartitionReader:
+    def make_reader(self, topic: str) -> PartitionReader:
         """The reader of the output topic is the one that reconciles."""
-        reader = super().reader(topic)
+        reader = super().make_reader(topic)
         if topic != self.config.stream.spec.output.topic:
             return reader
         return cast("PartitionReader", _ReconcilingReader(reader, self._trigger))
 
-    def output(self, largest_batch_bytes: int) -> PartitionOutput:
+    def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
         """The output, watched."""
-        output = super().output(largest_batch_bytes)
+        output = super().make_output(largest_batch_bytes)
         return cast("PartitionOutput", _Output(output, self._trigger))
 
-    def store(self) -> Store:
+    def make_store(self) -> Store:
         """The store, watched."""
         if self._trigger.crash.step is Step.DURING_FLUSH:
             _watch_for_flush(self.config.state.database, self._trigger.crash.time)
-        store = super().store()
+        store = super().make_store()
         self._trigger.flush = store.flush
         return cast("Store", _Store(store, self._trigger))
 

@@ -100,5 +100,5 @@ def _become(module: str, arguments: list[str], log: Path, environment: dict[str,
     # What a busy machine makes late is no failure; the workers of tests/component/local/test_run.py and of the
     # tests on Kubernetes have the limits of the product.
     worker_process._STOP_SECONDS = float(environment.get(STOP_SECONDS, "50"))  # type: ignore[misc] # noqa: SLF001
-    output._SETTLE_SECONDS = 60.0  # type: ignore[misc] # noqa: SLF001
+    output._FLUSH_SECONDS = 60.0  # type: ignore[misc] # noqa: SLF001
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import structlog
 
 from dedupe_worker import cli, process
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
@@ -57,29 +57,29 @@ class Trigger:
         time.sleep(_SLOW_SECONDS)  # SIGSTOP reaches this thread, or the broker, a moment later
 
 
-class FaultyParts(Parts):
-    """The worker's parts, watched."""
+class FaultyFactory(ComponentFactory):
+    """The worker's components, watched."""
 
     def __init__(self, config: WorkerConfig) -> None:
         self._trigger = Trigger(InnerCrash.from_environment())
         super().__init__(replace(config, state=_State(config.state.root, self._trigger)))
 
-    def reader(self, topic: str) -> PartitionReader:
+    def make_reader(self, topic: str) -> PartitionReader:
         """A reader, whose client may stop fetching the input."""
-        reader = super().reader(topic)
+        reader = super().make_reader(topic)
         if topic == self.config.stream.spec.input.topic:
             real = reader._consumer  # noqa: SLF001 # librdkafka itself has no seam
             reader._consumer = _Consumer(real, self._trigger)  # type: ignore[assignment] # noqa: SLF001
         return reader
 
-    def output(self, largest_batch_bytes: int) -> PartitionOutput:
+    def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
         """The output, whose commit has two halves."""
-        output = super().output(largest_batch_bytes)
+        output = super().make_output(largest_batch_bytes)
         real = output._producer  # noqa: SLF001 # no seam is as deep as between the halves
         output._producer = _Producer(real, self._trigger)  # type: ignore[assignment] # noqa: SLF001
         return output
 
-    def store(self) -> Store:
+    def make_store(self) -> Store:
         """The store, with the smaller window if there is one."""
         bounds = self.config.bounds
         if self._trigger.crash.window_bytes:
@@ -159,8 +159,8 @@ class _Store(Store):
         self._trigger.at(Point.AMENDING)
         super().amend(generation, **ids)
 
-    def settle(self) -> None:
-        super().settle()
+    def flush_all(self) -> None:
+        super().flush_all()
         self._trigger.at(Point.SETTLED)
 
     def flush(self) -> None:
@@ -193,7 +193,7 @@ class _State(StateDirectory):
 
 def main() -> None:
     """Run the worker until the fault ends it, or as any other."""
-    with patch.object(cli, "Parts", FaultyParts):
+    with patch.object(cli, "ComponentFactory", FaultyFactory):
         cli.main()
 
 

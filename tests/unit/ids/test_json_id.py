@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dedupe_ids.json_id import JsonId
+from dedupe_ids.extract import JsonId
 from dedupe_kafka.errors import InvalidConfig
 from tests.support.checker.record import Message
 from tests.support.traffic.hostile import VALUES

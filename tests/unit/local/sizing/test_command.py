@@ -15,7 +15,7 @@ from dedupe_local.sizing.constants import measured
 from dedupe_local.sizing.inverse_bloom import Routes
 from dedupe_local.sizing.report import PRICES
 from dedupe_worker.store.inverse_bloom import capacity as room
-from dedupe_worker.store.inverse_bloom.capacity import check_room
+from dedupe_worker.store.inverse_bloom.capacity import check_capacity
 from dedupe_worker.store.inverse_bloom.sizing import slots_wanted
 from tests.unit.crds.manifests import CONFLICTS, DUPLICATES, MINIMAL, changed
 
@@ -219,7 +219,7 @@ def test_a_worker_takes_what_is_left_of_the_advised_volume(
     usage = shutil.disk_usage(tmp_path)._replace(total=int(found["volume_bytes"] * (1 - taken)))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(room, "memory_limit", lambda: found["memory_bytes"])
-    check_room(tmp_path, slots=int(slots), value_bytes=routes.value_bytes)
+    check_capacity(tmp_path, slots=int(slots), value_bytes=routes.value_bytes)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_worker.bootstrap.rows import Rows, ids_of, make_rows, sort_unique
-from dedupe_worker.bootstrap.runs import bounds_of_ranges, merge, open_runs, write_run
+from dedupe_worker.bootstrap.source import seen_entries
+from dedupe_worker.store.external_sort import (
+    Entries,
+    as_run,
+    bounds_of_ranges,
+    id_bytes,
+    merge,
+    open_runs,
+    sort_entries,
+    write_run,
+)
 from tests.unit.worker.strategies import packed_id
 
 Seen = Sequence[tuple[bytes, int]]
@@ -20,12 +29,14 @@ Seen = Sequence[tuple[bytes, int]]
 seen = st.lists(st.tuples(packed_id, st.integers(0, 5)), max_size=60)
 
 
-def rows_from(pairs: Seen) -> Rows:
-    return make_rows(b"".join(one for one, _ in pairs), np.array([t for _, t in pairs], np.int64))
+def rows_from(pairs: Seen) -> Entries:
+    return seen_entries(
+        b"".join(one for one, _ in pairs), np.array([t for _, t in pairs], np.int64)
+    )
 
 
-def pairs_of(rows: Rows) -> list[tuple[bytes, int]]:
-    return list(zip(ids_of(rows), rows[2].tolist(), strict=True))
+def pairs_of(rows: Entries) -> list[tuple[bytes, int]]:
+    return list(zip(id_bytes(rows["id"]), rows["position"].tolist(), strict=True))
 
 
 def sorted_latest(pairs: Seen) -> list[tuple[bytes, int]]:
@@ -39,12 +50,12 @@ def test_ids_come_back_as_they_went_in(pairs: Seen) -> None:
 
 
 def test_a_time_before_1970_is_not_taken_for_one_far_ahead() -> None:
-    assert rows_from([(b"\1" * 16, -1)])[2].tolist() == [0]
+    assert rows_from([(b"\1" * 16, -1)])["position"].tolist() == [0]
 
 
 @given(seen)
 def test_each_id_is_kept_once_in_order_with_its_latest_time(pairs: Seen) -> None:
-    assert pairs_of(sort_unique(rows_from(pairs))) == sorted_latest(pairs)
+    assert pairs_of(sort_entries(rows_from(pairs))) == sorted_latest(pairs)
 
 
 @given(st.lists(seen, max_size=4))
@@ -66,9 +77,9 @@ def test_ranges_are_of_the_size_asked_for(upper: str) -> None:
     for _ in range(3):
         halves = [rng.getrandbits(64) if upper == "random" else 5 for _ in range(20_000)]
         pairs = [(h.to_bytes(8, "big") + rng.randbytes(8), 1) for h in halves]
-        runs.append(sort_unique(rows_from(pairs)))
+        runs.append(as_run(sort_entries(rows_from(pairs))))
 
-    sizes = [rows.shape[1] for rows in merge(runs, bounds_of_ranges(runs, 6_000))]
+    sizes = [len(rows) for rows in merge(runs, bounds_of_ranges(runs, 6_000))]
 
     assert sum(sizes) == 60_000
     assert max(sizes) < 8_000

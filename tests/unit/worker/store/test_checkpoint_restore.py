@@ -8,8 +8,7 @@ import pytest
 
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import DiskFull, StoreCorrupt
-from dedupe_worker.store.checkpoint import make_checkpoint
-from dedupe_worker.store.fallback import fall_back
+from dedupe_worker.store.checkpoint import make_checkpoint, restore_from_checkpoint
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 from tests.support.snapshots.volumes import small_volume
 from tests.unit.worker.stores import count_known, open_store, random_ids, remember
@@ -33,16 +32,18 @@ def with_checkpoint(root: Path) -> StateDirectory:
 @pytest.mark.parametrize("output", [OffsetRange(0, 1500), OffsetRange(1000, 1000)])
 def test_the_copy_is_the_store_of_that_time(tmp_path: Path, output: OffsetRange) -> None:
     state = with_checkpoint(tmp_path)
-    assert fall_back(state, IDENTITY, output)
+    assert restore_from_checkpoint(state, IDENTITY, output)
     store = open_store(state.database)
-    assert store.stamp is not None
-    assert store.stamp.output_position == 1000
+    assert store.metadata is not None
+    assert store.metadata.output_position == 1000
     assert count_known(store, IDS) == 1000
     assert count_known(store, random_ids(2, 500)) == 0
     remember(store, random_ids(3, 500), position=1600)
     store.close()
 
-    assert fall_back(state, IDENTITY, output), "what the copy became has not changed the checkpoint"
+    assert restore_from_checkpoint(state, IDENTITY, output), (
+        "what the copy became has not changed the checkpoint"
+    )
     again = open_store(state.database)
     assert count_known(again, random_ids(3, 500)) == 0
     again.close()
@@ -53,7 +54,7 @@ def test_a_checkpoint_that_shares_the_damage_is_found_out_when_it_is_opened(
 ) -> None:
     """Later would be too late: it would be chosen again."""
     monkeypatch.setattr(
-        "dedupe_worker.store.rocksdb._READ_AT_OPENING_IDS", 0
+        "dedupe_worker.store.column_families._READ_AT_OPENING_IDS", 0
     )  # as in a store of millions
     state = with_checkpoint(tmp_path)
     newest = next(state.checkpoints.iterdir())
@@ -61,7 +62,7 @@ def test_a_checkpoint_that_shares_the_damage_is_found_out_when_it_is_opened(
         with table.open("r+b") as file:
             file.seek(100)
             file.write(b"\xff" * 200)
-    assert fall_back(state, IDENTITY, OffsetRange(0, 1500))
+    assert restore_from_checkpoint(state, IDENTITY, OffsetRange(0, 1500))
     with pytest.raises(StoreCorrupt):
         open_store(state.database)
 
@@ -69,14 +70,14 @@ def test_a_checkpoint_that_shares_the_damage_is_found_out_when_it_is_opened(
 @pytest.mark.parametrize("output", [OffsetRange(0, 999), OffsetRange(1001, 1500)])
 def test_the_output_must_hold_all_that_came_after_it(tmp_path: Path, output: OffsetRange) -> None:
     state = with_checkpoint(tmp_path)
-    assert not fall_back(state, IDENTITY, output)
+    assert not restore_from_checkpoint(state, IDENTITY, output)
     assert state.database.exists()
 
 
 def test_without_one_nothing_is_touched(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path)
     state.database.mkdir()
-    assert not fall_back(state, IDENTITY, OffsetRange(0, 10))
+    assert not restore_from_checkpoint(state, IDENTITY, OffsetRange(0, 10))
     assert state.database.exists()
 
 
@@ -88,7 +89,7 @@ def test_where_links_can_t_be_made_files_are_copied(
 
     monkeypatch.setattr(os, "link", refuse)
     state = with_checkpoint(tmp_path)
-    assert fall_back(state, IDENTITY, OffsetRange(0, 1500))
+    assert restore_from_checkpoint(state, IDENTITY, OffsetRange(0, 1500))
     store = open_store(state.database)
     assert count_known(store, IDS) == 1000
     store.close()
@@ -99,7 +100,7 @@ def test_without_room_the_store_stays_where_it_is(tmp_path: Path) -> None:
         state = with_checkpoint(volume.path)
         volume.fill()
         with pytest.raises(DiskFull):
-            fall_back(state, IDENTITY, OffsetRange(0, 1500))
+            restore_from_checkpoint(state, IDENTITY, OffsetRange(0, 1500))
         assert not state.copied.exists()
         volume.free()
         store = open_store(state.database)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_worker.admin import desk as module
-from dedupe_worker.admin.desk import Desk
+from dedupe_worker.admin import commands as module
+from dedupe_worker.admin.commands import AdminCommands
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 from tests.unit.crds.manifests import MINIMAL
@@ -33,31 +33,33 @@ def store(state: StateDirectory) -> Iterator[Store]:
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board(STREAM, 3)
+def worker_state() -> WorkerState:
+    return WorkerState(STREAM, 3)
 
 
 @pytest.fixture
-def desk(state: StateDirectory, store: Store, board: Board) -> Desk:
+def commands(state: StateDirectory, store: Store, worker_state: WorkerState) -> AdminCommands:
     config = WorkerConfig(stream=STREAM, partition=3, state=state, properties={})
-    return Desk(config, IDENTITY, store, board, None)
+    return AdminCommands(config, IDENTITY, store, worker_state, None)
 
 
-def test_the_time_of_all_checkpoints_is_added_up(desk: Desk, store: Store, board: Board) -> None:
+def test_the_time_of_all_checkpoints_is_added_up(
+    commands: AdminCommands, store: Store, worker_state: WorkerState
+) -> None:
     remember(store, random_ids(1, 1000), position=1000)
-    assert desk.checkpoint()
-    first = board.stage_seconds["checkpoint"]
-    assert desk.checkpoint()
-    assert 0 < first < board.stage_seconds["checkpoint"]
+    assert commands.checkpoint()
+    first = worker_state.stage_seconds["checkpoint"]
+    assert commands.checkpoint()
+    assert 0 < first < worker_state.stage_seconds["checkpoint"]
 
 
 def test_one_that_fails_took_its_time_as_well(
-    desk: Desk, board: Board, monkeypatch: pytest.MonkeyPatch
+    commands: AdminCommands, worker_state: WorkerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise DiskFull("no room")
 
     monkeypatch.setattr(module, "make_checkpoint", full)
     with pytest.raises(DiskFull):
-        desk.checkpoint()
-    assert board.stage_seconds["checkpoint"] > 0
+        commands.checkpoint()
+    assert worker_state.stage_seconds["checkpoint"] > 0

@@ -15,7 +15,7 @@ import numpy as np
 from dedupe_crds.annotations import OUTPUT_TOPIC, RECONCILE, RESTORE
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.quantity import GIB
-from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_crds.status.worker import (

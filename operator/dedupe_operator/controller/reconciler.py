@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Final
 
 from dedupe_crds.manifest import ManifestError, parse_manifest
-from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import PartitionPhase, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from cronsim import CronSim, CronSimError
 
-from dedupe_crds.spec.store import Snapshots
+from dedupe_crds.spec.snapshots import Snapshots
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 
 _MACROS = {

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import yaml
 
-from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import metadata

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dedupe_crds.spec.store import Snapshots
+from dedupe_crds.spec.snapshots import Snapshots
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import LastSnapshot
 from dedupe_operator import metrics

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from dedupe_crds.annotations import OUTPUT_TOPIC
-from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import PartitionStatus, RestoreSource
 from dedupe_crds.status.worker import ExitCode

@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from dedupe_crds.spec.store import SnapshotProvider, Snapshots
+from dedupe_crds.spec.snapshots import SnapshotProvider, Snapshots
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_crds.status.worker import CheckpointStatus
 from dedupe_operator import metrics

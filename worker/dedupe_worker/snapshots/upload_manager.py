@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.status.worker import CheckpointStatus, UploadPhase, UploadStatus
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock

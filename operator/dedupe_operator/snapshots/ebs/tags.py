@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from dedupe_crds.spec.store import EbsSnapshots
+from dedupe_crds.spec.snapshots import EbsSnapshots
 from dedupe_crds.spec.stream import GROUP
 from dedupe_operator.snapshots.provider import Job
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_crds.spec.store import SnapshotProvider, Snapshots
+from dedupe_crds.spec.snapshots import SnapshotProvider, Snapshots
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_operator.decide.snapshot_policy import (
     InvalidSchedule,

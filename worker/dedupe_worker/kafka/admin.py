@@ -1,4 +1,4 @@
-"""Kafka's answers about the worker's topics: UUIDs, offsets, and the ACLs that the worker needs.
+"""Query Kafka about the worker's topics: UUIDs, offsets, and missing ACLs.
 
 A session asks at its start, bootstrap and full reconcile ask for offsets. Invariant: a missing ACL is reported before
 anything is written. The table of ACLs in docs/kubernetes.md lists what `needed_rights` returns.
@@ -98,14 +98,14 @@ class Topics:
         return self._requests.offsets(name, [partition], LATEST)[partition]
 
     def offset_at(self, name: str, partition: int, when: datetime) -> int | None:
-        """Return the first offset with a timestamp at or after `when`; None if there is none."""
+        """Return the first offset with a timestamp at or after `when`; None if none."""
         spec = OffsetSpec.for_timestamp(int(when.timestamp() * 1000))
         offset = self._requests.offsets(name, [partition], spec)[partition]
         return offset if offset >= 0 else None
 
 
 def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
-    """Return the operations needed on each topic of a stream, the input first, then the output."""
+    """Return the operations on each topic of a stream: input first, then output."""
     needed = {spec.input.topic: _READ, spec.output.topic: _READ | _WRITE}
     needed |= dict.fromkeys((*routed_topics(spec), *notes_topics(spec)), _WRITE)
     if needs_owner_log(spec):
@@ -116,7 +116,7 @@ def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
 def check_rights(
     what: str, allowed: Collection[AclOperation] | None, needed: Iterable[AclOperation]
 ) -> None:
-    """Raise NotAuthorized if a needed operation is not among those that the broker allows.
+    """Raise NotAuthorized if the broker does not allow a needed operation.
 
     A broker may not report what it allows (`allowed` is None or empty; the report itself needs DESCRIBE). Such a broker
     refuses the operation when it is requested.

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from dedupe_worker.bootstrap.setup import bootstrap as fill
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
@@ -16,7 +15,9 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jobs.bootstrap.job import BootstrapResult, PastIds, bootstrap
-from dedupe_worker.bootstrap.source import Columns, Request
+from dedupe_worker.bootstrap.request import Request
+from dedupe_worker.bootstrap.request import bootstrap as fill
+from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.conftest import CreateTopic
 from tests.support.checker.record import Message

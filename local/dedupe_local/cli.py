@@ -14,7 +14,6 @@ from dedupe_crds.quantity import parse_duration
 from dedupe_kafka.errors import StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import IndexOptions, index_filters
-from dedupe_local.errors import LocalError
 from dedupe_local.run.preflight import summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.sizing.command import size_command
@@ -183,5 +182,5 @@ def _told_plainly() -> Iterator[None]:
     """Show what users can mend as a message, and only the rest as a traceback."""
     try:
         yield
-    except (LocalError, ManifestError, PipelineError, StreamError) as error:
+    except (ManifestError, PipelineError, StreamError) as error:
         raise click.ClickException(str(error)) from error

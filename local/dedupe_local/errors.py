@@ -1,7 +1,9 @@
 """What can go wrong in a local run. Each message says what happened, to what, and what to do."""
 
+from dedupe_kafka.errors import StreamError
 
-class LocalError(Exception):
+
+class LocalError(StreamError):
     """A local run cannot start or cannot go on."""
 
 

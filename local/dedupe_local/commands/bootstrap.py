@@ -13,8 +13,8 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.cluster import Cluster as OwnCluster
 from dedupe_local.errors import Refused
-from dedupe_local.run.bar import progress_bar
 from dedupe_local.run.fleet import with_bootstrap_servers
+from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
@@ -78,7 +78,7 @@ def bootstrap_stream(
             on_progress=on_progress,
         )
     for line in describe(summary):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)
 
 
 @contextmanager

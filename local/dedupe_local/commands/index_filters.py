@@ -15,7 +15,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing, TopicUnusable
 from dedupe_kafka.side_topics import check_notes, filters_topic, notes_config
 from dedupe_local.errors import Refused
-from dedupe_local.run.bar import progress_bar
+from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
@@ -71,7 +71,7 @@ def index_filters(stream: DedupeStream, options: IndexOptions, console: Console)
         if done.filters
         else f"All of {topic} has filters already."
     )
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    print_line(console, line)
 
 
 def ensure_filters(cluster: Cluster, output_name: str) -> None:

@@ -6,20 +6,21 @@ with StateDir(path) as state, Fleet(stream, state) as fleet:
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
 import httpx
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.errors import NotDrained
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 from dedupe_local.run.drain import Drain
 from dedupe_local.run.worker_process import WorkerProcess, WorkerView
 from dedupe_local.state_dir import StateDir
@@ -39,11 +40,17 @@ class Fleet:
     """
 
     def __init__(
-        self, stream: DedupeStream, state: StateDir, *, kafka_properties: Path | None = None
+        self,
+        stream: DedupeStream,
+        state: StateDir,
+        *,
+        kafka_properties: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stream = stream
         self.warnings: Sequence[str] = ()
         self._state = state
+        self._clock = clock
         self._kafka_properties = kafka_properties.absolute() if kafka_properties else None
         self._cluster = Cluster(
             stream.spec.kafka.bootstrap_servers, read_properties(kafka_properties)
@@ -77,6 +84,7 @@ class Fleet:
                 self._http,
                 self._kafka_properties,
                 workers=topics.partitions,
+                clock=self._clock,
             )
             for number in range(topics.partitions)
         ]
@@ -122,16 +130,14 @@ class Fleet:
             TimeoutError: not all were in time.
             WorkerEnded: a worker ended for good.
         """
-        deadline = time.monotonic() + timeout_seconds
-        while not all(status is not None and status.ready for status in self.statuses()):
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"Not every worker was ready within {timeout_seconds:.0f} s.")
-            self.wait(_TICK_SECONDS)
+        deadline = Deadline(timeout_seconds, clock=self._clock, wait=self.wait)
+        if not deadline.wait_for(self._all_ready, poll_seconds=_TICK_SECONDS):
+            raise TimeoutError(f"Not every worker was ready within {timeout_seconds:.0f} s.")
 
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain to the end of the input as it is now."""
         targets = self._cluster.end_offsets(self.stream.spec.input.topic, len(self._workers))
-        return Drain(targets, stall_seconds, time.monotonic())
+        return Drain(targets, stall_seconds, self._clock())
 
     def advance(self, drain: Drain) -> bool:
         """Show a drain the workers as they are; returns whether it is done.
@@ -139,7 +145,7 @@ class Fleet:
         Raises:
             NotDrained: a partition makes no progress.
         """
-        now = time.monotonic()
+        now = self._clock()
         drain.observe(self.statuses(), now)
         if stalled := drain.stalled(now):
             raise NotDrained(f"No progress any more: {'; '.join(stalled)}.")
@@ -156,6 +162,9 @@ class Fleet:
         while not self.advance(drain):
             self.wait(_TICK_SECONDS)
 
+    def _all_ready(self) -> bool:
+        return all(status is not None and status.ready for status in self.statuses())
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -171,7 +180,7 @@ class Fleet:
                 self._stop.wait(_TICK_SECONDS)
         finally:
             running = [worker.process for worker in self._workers if worker.process]
-            tether.stop(running, deadline_seconds=STOP_SECONDS)
+            child_process.stop(running, deadline_seconds=STOP_SECONDS, clock=self._clock)
             self._graceful = all(process.returncode == 0 for process in running)
             for worker in self._workers:
                 worker.retire()

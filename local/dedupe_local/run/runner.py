@@ -14,7 +14,7 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.cluster import Cluster
 from dedupe_local.errors import NotDrained, Refused
 from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
-from dedupe_local.run.live_table import screen
+from dedupe_local.run.live_table import print_line, screen
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported, unused_fields
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
@@ -55,14 +55,14 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
             "the input topic are as they are."
         )
     if stream.spec.suspend:
-        _say(console, "spec.suspend is true: nothing is started.")
+        print_line(console, "spec.suspend is true: nothing is started.")
         return
     if unused := unused_fields(stream):
-        _say(console, f"Used by Kubernetes only, and not here: {', '.join(unused)}.")
+        print_line(console, f"Used by Kubernetes only, and not here: {', '.join(unused)}.")
     with _StopSignals() as stop, ExitStack() as running:
         path = options.state_dir or StateDir.default_path(stream)
         state = running.enter_context(StateDir(path))
-        _say(console, f"State directory: {state.root}")
+        print_line(console, f"State directory: {state.root}")
         broker = None
         if options.bootstrap_servers is not None:
             servers = options.bootstrap_servers
@@ -71,12 +71,14 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
             running.enter_context(broker)
             servers = broker.bootstrap_servers
             Cluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
-            _say(console, f"Embedded broker: {servers}, with input topic {stream.spec.input.topic}")
+            print_line(
+                console, f"Embedded broker: {servers}, with input topic {stream.spec.input.topic}"
+            )
         stream = with_bootstrap_servers(stream, servers)
         fleet = Fleet(stream, state, kafka_properties=options.kafka_properties)
         running.enter_context(fleet)
         for warning in fleet.warnings:
-            _say(console, f"Warning: {warning}")
+            print_line(console, f"Warning: {warning}")
         stop.let_finish()
         _watch(fleet, broker, options.drain_stall_seconds, stop, console)
 
@@ -94,13 +96,15 @@ def _watch(
     with screen(console, fleet.stream) as shown:
         while not (drained or stop.requested):
             if broker and not broker.running:
-                _say(console, f"The embedded broker has ended (see {broker.log_path}): restarting.")
+                print_line(
+                    console, f"The embedded broker has ended (see {broker.log_path}): restarting."
+                )
                 broker.start()
             fleet.wait(_SHOW_SECONDS)
             drained = drain is not None and fleet.advance(drain)
             shown.show(fleet.views())
     stopped_well = fleet.stop()
-    _say(console, _totals(fleet))
+    print_line(console, _totals(fleet))
     if drain and not drained:
         raise NotDrained(f"Stopped before the input was drained: {'; '.join(drain.missing())}.")
     if drain and not stopped_well:
@@ -118,10 +122,6 @@ def _totals(fleet: Fleet) -> str:
     consumed = sum(view.consumed for view in views)
     duplicates = sum(view.duplicates for view in views)
     return f"Read {consumed:,} records, duplicates: {share(duplicates, consumed)}."
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 class _StopSignals:

@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pydantic import ValidationError
 
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_local.errors import WorkerEnded
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 from dedupe_local.run.restart_policy import GiveUp, after_exit, describe_exit, last_error
 from dedupe_local.state_dir import StateDir
 from dedupe_worker.store.inverse_bloom.capacity import WORKERS_HERE
@@ -52,11 +53,15 @@ class WorkerProcess:
         kafka_properties: Path | None,
         *,
         workers: int,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.partition = partition
         self.process: subprocess.Popen[bytes] | None = None
         self.view = WorkerView(partition=partition)
         self._http = http
+        self._clock = clock
+        self._jitter = jitter
         self._state = state
         self._kafka_properties = kafka_properties
         self._environment = {**os.environ, WORKERS_HERE: str(workers)}
@@ -78,7 +83,7 @@ class WorkerProcess:
         Raises:
             WorkerEnded: starting it again would not help.
         """
-        now = time.monotonic()
+        now = self._clock()
         try:
             if self.process is None:
                 if now >= self._start_at:
@@ -113,7 +118,7 @@ class WorkerProcess:
             self._log.rename(self._log.with_suffix(".log.1"))
         with self._log.open("ab") as log:
             self._logged = log.tell()
-            self.process = tether.spawn(self._command(), output=log, env=self._environment)
+            self.process = child_process.spawn(self._command(), output=log, env=self._environment)
         self._starts += 1
         self._ready_since = None
 
@@ -159,7 +164,7 @@ class WorkerProcess:
             code,
             ready_seconds=now - self._ready_since if self._ready_since else 0.0,
             failures=self._failures,
-            jitter=random.random(),  # noqa: S311 # spreads restarts, guards nothing
+            jitter=self._jitter(),
         )
         if isinstance(decision, GiveUp):
             raise WorkerEnded(

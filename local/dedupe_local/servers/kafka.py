@@ -3,7 +3,6 @@
 import errno
 import socket
 import subprocess
-import time
 from base64 import urlsafe_b64encode
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,8 +13,9 @@ from uuid import uuid4
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from dedupe_crds.deadline import Deadline
 from dedupe_local.errors import BrokerFailed
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 from dedupe_pipeline.runtime.jars import kafka_broker
 from dedupe_pipeline.runtime.java import find_java
 
@@ -140,7 +140,7 @@ class EmbeddedBroker:
     def stop(self) -> None:
         """End the broker, giving it time to close its files."""
         if self._process is not None:
-            tether.stop([self._process], deadline_seconds=_STOP_SECONDS)
+            child_process.stop([self._process], deadline_seconds=_STOP_SECONDS)
             self._process = None
 
     def kill(self) -> None:
@@ -162,11 +162,11 @@ class EmbeddedBroker:
         with self.log_path.open("ab") as log:
             if not (self.data_dir / "data" / "meta.properties").exists():
                 self._format(properties, log)
-            self._process = tether.spawn(
+            self._process = child_process.spawn(
                 [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", properties], output=log
             )
         try:
-            self._wait_until_it_answers(port)
+            self._wait_until_it_answers(port, Deadline(_START_SECONDS))
         except BaseException:
             self.kill()
             raise
@@ -198,7 +198,7 @@ class EmbeddedBroker:
         if formatting.returncode != 0:
             raise BrokerFailed(f"formatting its data directory failed ({formatting.returncode})")
 
-    def _wait_until_it_answers(self, port: int) -> None:
+    def _wait_until_it_answers(self, port: int, deadline: Deadline) -> None:
         client = AdminClient(
             {
                 "bootstrap.servers": f"{self.host}:{port}",
@@ -206,8 +206,7 @@ class EmbeddedBroker:
                 "log_level": 0,  # that nobody listens yet is no news
             }
         )
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
+        while not deadline.expired:
             if self._process is not None and (code := self._process.poll()) is not None:
                 raise BrokerFailed(f"it ended with exit code {code}")
             try:
@@ -217,7 +216,7 @@ class EmbeddedBroker:
             # Another broker may listen where this one is about to fail to.
             if cluster.brokers and cluster.cluster_id == self._cluster_id():
                 return
-        raise BrokerFailed(f"it did not answer within {_START_SECONDS:.0f} s")
+        raise BrokerFailed(f"it did not answer within {deadline.seconds:.0f} s")
 
     def _cluster_id(self) -> str:
         meta = (self.data_dir / "data" / "meta.properties").read_text()

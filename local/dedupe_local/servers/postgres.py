@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
@@ -16,8 +15,9 @@ from urllib.parse import quote
 
 import psycopg
 
+from dedupe_crds.deadline import Deadline
 from dedupe_local.errors import PostgresFailed
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 
 _NOBODY = 65534  # the server refuses to run as root
 _SETTINGS = {
@@ -99,9 +99,9 @@ class EmbeddedPostgres:
         command += [f"--{name}={value}" for name, value in _SETTINGS.items()]
         with self.log_path.open("ab") as log:
             begins = log.tell()
-            self._process = tether.spawn([*self._as_user("QUIT"), *command], output=log)
+            self._process = child_process.spawn([*self._as_user("QUIT"), *command], output=log)
         try:
-            self._wait_until_it_answers(self._process, begins)
+            self._wait_until_it_answers(self._process, begins, Deadline(_START_SECONDS))
         except BaseException:
             self.stop()
             raise
@@ -165,9 +165,10 @@ class EmbeddedPostgres:
         user = [f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups"]
         return ["setpriv", *user, f"--pdeathsig={at_death}", "--"]
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes], log_begins: int) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
+    def _wait_until_it_answers(
+        self, process: subprocess.Popen[bytes], log_begins: int, deadline: Deadline
+    ) -> None:
+        while not deadline.expired:
             if (code := process.poll()) is not None:
                 taken = _PORT_TAKEN in self.log_path.read_bytes()[log_begins:]
                 kind = _PortTaken if taken else PostgresFailed
@@ -175,10 +176,10 @@ class EmbeddedPostgres:
             try:
                 psycopg.connect(self.url, password=self.password, connect_timeout=5).close()
             except psycopg.OperationalError:
-                time.sleep(_POLL_SECONDS)
+                deadline.pause(_POLL_SECONDS)
             else:
                 return
-        raise self._failed(f"it did not answer within {_START_SECONDS:.0f} s")
+        raise self._failed(f"it did not answer within {deadline.seconds:.0f} s")
 
     def _failed(self, why: str, kind: type[PostgresFailed] = PostgresFailed) -> PostgresFailed:
         said = self.log_path.read_text(errors="replace")[-_SHOWN_LOG_BYTES:]

@@ -10,7 +10,8 @@ import click
 from dedupe_crds.quantity import format_duration, parse_duration, parse_size
 from dedupe_local.sizing.constants import measured
 from dedupe_local.sizing.inverse_bloom import Routes, Wanted, shown, table_size
-from dedupe_local.sizing.report import PRICES, as_text, as_yaml, notes, rows
+from dedupe_local.sizing.prices import PRICES, cost_rows, parse_prices
+from dedupe_local.sizing.report import as_text, as_yaml, notes, rows
 from dedupe_local.sizing.rocksdb import Traffic, ids_of_bytes, rate_of_ids, size
 
 _DAY_SECONDS = 86_400
@@ -53,17 +54,10 @@ class _Bytes(click.ParamType[int]):
 
 
 def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) -> dict[str, float]:
-    found = {}
-    for text in texts:
-        name, _, price = text.partition("=")
-        try:
-            found[name] = float(price)
-        except ValueError:
-            found[name] = -1.0
-        if name not in PRICES or not 0 <= found[name] < float("inf"):
-            known = ", ".join(f"{name} ({what})" for name, what in PRICES.items())
-            raise click.BadParameter(f"{text!r}: write NAME=PRICE, such as core=25, of {known}")
-    return found
+    try:
+        return parse_prices(texts)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command("size", context_settings={"show_default": True})
@@ -240,5 +234,6 @@ def _shown(traffic: Traffic, prices: Mapping[str, float], form: str) -> str:
         case "yaml-fragment":
             return as_yaml(found, traffic.window)
         case _:
-            lines = rows(traffic, found, constants, prices)
+            costs = cost_rows(traffic, found, prices) if prices else []
+            lines = [*rows(traffic, found, constants), *costs]
             return as_text(lines, notes(traffic, found, constants))

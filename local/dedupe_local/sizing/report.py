@@ -1,14 +1,13 @@
 """A size as people read it, each figure with its formula; and as a manifest takes it."""
 
 import textwrap
-from collections.abc import Mapping
 from datetime import timedelta
 from math import ceil
 from typing import Any, Final, NamedTuple
 
 import yaml
 
-from dedupe_crds.quantity import GIB, format_duration, format_size
+from dedupe_crds.quantity import format_duration, format_size
 from dedupe_crds.spec.store import Window
 from dedupe_local.sizing.constants import Measured
 from dedupe_local.sizing.rocksdb import (
@@ -22,14 +21,6 @@ from dedupe_local.sizing.rocksdb import (
     held_share,
 )
 
-PRICES: Final = {
-    "core": "a core, for a month",
-    "memory": "a GiB of memory, for a month",
-    "disk": "a GiB of a volume, for a month",
-    "bucket": "a GiB in a bucket, for a month",
-}
-"""What can have a price: its name, and what of it."""
-
 _WIDTH: Final = 120
 _ALERT_BELOW: Final = Window().alert_below
 
@@ -42,16 +33,13 @@ class Row(NamedTuple):
     formula: str
 
 
-def rows(
-    traffic: Traffic, found: Size, measured: Measured, prices: Mapping[str, float]
-) -> list[Row]:
+def rows(traffic: Traffic, found: Size, measured: Measured) -> list[Row]:
     """The whole table."""
     return [
         *_stream_rows(traffic, found, measured),
         *_partition_rows(traffic, found, measured),
         *_kafka_rows(traffic, found),
         *(_snapshot_rows(found, measured) if traffic.snapshots else []),
-        *(_cost_rows(traffic, found, prices) if prices else []),
     ]
 
 
@@ -197,28 +185,6 @@ def _snapshot_rows(found: Size, measured: Measured) -> list[Row]:
             size_text(found.snapshot_new_bytes_per_day),
             f"new ids * {measured.bytes_per_id:.1f} B * {measured.write_amplification:.1f} written by RocksDB",
         ),
-    ]
-
-
-def _cost_rows(traffic: Traffic, found: Size, prices: Mapping[str, float]) -> list[Row]:
-    amounts = {
-        "core": found.cores,
-        "memory": found.memory_bytes / GIB,
-        "disk": found.volumes_bytes / GIB,
-        "bucket": found.stores_bytes / GIB if traffic.snapshots else 0.0,
-    }
-    costs = [
-        Row(
-            f"cost a month: {name}",
-            f"{amounts[name] * price:,.0f}",
-            f"{count(amounts[name])}{'' if name == 'core' else ' GiB'} * {price:g}",
-        )
-        for name, price in prices.items()
-    ]
-    whole = sum(amounts[name] * price for name, price in prices.items())
-    return [
-        *costs,
-        Row("cost a month", f"{whole:,.0f}", "their sum; Kafka's brokers are not in it"),
     ]
 
 

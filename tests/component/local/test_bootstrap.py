@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.partitioners import Partitioner, partitions_of
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 from tests.conftest import CreateTopic
 from tests.support.checker.history import read_topic
 from tests.support.checker.record import Message, Record
@@ -305,7 +305,7 @@ def test_killed_while_it_reads_and_while_it_writes_it_goes_on(
     # The first run is on record once there is a second one.
     for pattern in ("run-000001.npy", "*.sst"):
         with (tmp_path / f"{pattern[0]}.log").open("wb") as log:
-            process = tether.spawn(command, output=log, env={**os.environ})
+            process = child_process.spawn(command, output=log, env={**os.environ})
             found = wait_for(
                 lambda p=pattern: sorted(work.glob(p)),  # type: ignore[misc]
                 f"{pattern} is there",

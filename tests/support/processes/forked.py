@@ -14,7 +14,7 @@ from signal import SIGKILL, SIGTERM
 from threading import Lock
 from time import sleep
 
-from dedupe_local.run import child_process as tether
+from dedupe_local.run.die_with_parent import die_with
 from dedupe_worker import process as worker_process
 from dedupe_worker.kafka import producer as output
 
@@ -84,7 +84,7 @@ class ForkedProcess:
 
 def become_own(log: Path) -> None:
     """Have a forked process end with the tests, in a process group of its own, its output going to `log`."""
-    tether.die_with(os.getppid())  # the process that it was forked from, which ends with the tests
+    die_with(os.getppid())  # the process that it was forked from, which ends with the tests
     os.setpgid(0, 0)
     with log.open("ab") as output:
         os.dup2(output.fileno(), sys.stdout.fileno())

@@ -13,7 +13,7 @@ from dedupe_crds.manifest import parse_manifest
 from dedupe_local.cli import main
 from dedupe_local.sizing.constants import measured
 from dedupe_local.sizing.inverse_bloom import Routes
-from dedupe_local.sizing.report import PRICES
+from dedupe_local.sizing.prices import PRICES
 from dedupe_worker.store.inverse_bloom import capacity as room
 from dedupe_worker.store.inverse_bloom.capacity import check_room
 from dedupe_worker.store.inverse_bloom.sizing import slots_wanted

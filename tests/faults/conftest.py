@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.fixtures import routing, streams
-from tests.support.processes.inner_crashes import FaultWorkers
 
 __all__ = ["routing", "streams", "workers"]
 

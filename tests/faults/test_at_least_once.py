@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, wait_until_killed
 from tests.support.checker.checker import Verdict, judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.routed import added, everything, repeats, routes_of
-from tests.support.processes.crashes import Crash, Step
-from tests.support.processes.inner_crashes import FaultWorkers
-from tests.support.traffic.id_sources import key_id
+from tests.support.crashes.aftermath import finish, wait_until_killed
+from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.crashes.steps import Crash, Step
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
 

@@ -11,7 +11,7 @@ import pytest
 from dedupe_crds.status.worker import ExitCode
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.crashes.aftermath import (
     fault_met,
     finish,
     judged,
@@ -19,8 +19,8 @@ from tests.support.checker.aftermath import (
     wait_until_frozen,
     wait_until_passed,
 )
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.forked import STOP_SECONDS
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.processes import WorkerProcess, wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries

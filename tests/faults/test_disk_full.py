@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import judged, wait_until_passed
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import judged, wait_until_passed
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.volumes import Volume, small_volume
 from tests.support.traffic.streams import TestStream

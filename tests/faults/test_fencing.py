@@ -8,7 +8,7 @@ import pytest
 
 from dedupe_crds.status.worker import ExitCode
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.crashes.aftermath import (
     fault_met,
     judged,
     logged,
@@ -16,7 +16,7 @@ from tests.support.checker.aftermath import (
     wait_until_open,
     wait_until_passed,
 )
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries

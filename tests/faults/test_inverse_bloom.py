@@ -16,16 +16,23 @@ import pytest
 
 from dedupe_crds.status.worker import ExitCode, UploadPhase
 from tests.faults.seed import SEED
-from tests.support.asked import admin, reconcile
-from tests.support.checker.aftermath import logged, reconciled, wait_until_killed, wait_until_passed
 from tests.support.checker.record import Message
-from tests.support.postgres.tables import Act, TableCrash, TableWorkers, edit, judged_table, table
-from tests.support.processes.crashes import Crash, Step
+from tests.support.crashes.aftermath import logged, reconciled, wait_until_killed, wait_until_passed
+from tests.support.crashes.steps import Crash, Step
+from tests.support.crashes.table_crashes import (
+    Act,
+    TableCrash,
+    TableWorkers,
+    edit,
+    judged_table,
+    table,
+)
+from tests.support.processes.full_reconciles import admin, reconcile
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import TestBucket
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
-from tests.support.snapshots.snapshots import admin_arguments, post, snapshot
+from tests.support.snapshots.requests import admin_arguments, post, snapshot
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 

@@ -12,7 +12,10 @@ import pytest
 
 from dedupe_crds.status.worker import ExitCode
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     fault_met,
     finish,
     judged,
@@ -21,12 +24,9 @@ from tests.support.checker.aftermath import (
     wait_until_open,
     wait_until_passed,
 )
-from tests.support.checker.checker import judge
-from tests.support.checker.record import Message
-from tests.support.processes.crashes import Crash, Step
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.steps import Crash, Step
 from tests.support.processes.processes import WorkerProcess, wait_for
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 

@@ -4,20 +4,20 @@ import shutil
 from collections.abc import Callable, Sequence
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     finish,
     logged,
     passed_and_stopped,
     reconciled,
     wait_until_passed,
 )
-from tests.support.checker.checker import judge
-from tests.support.checker.record import Message
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
-from tests.support.traffic.id_sources import key_id
-from tests.support.traffic.meddling import create_topic, delete_records, delete_topic
 from tests.support.traffic.streams import TestStream
+from tests.support.traffic.topic_changes import create_topic, delete_records, delete_topic
 from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, judged, logged
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import finish, judged, logged
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries

@@ -9,8 +9,8 @@ import pytest
 from dedupe_crds.status.worker import CheckpointStatus, ComparisonStatus, ExitCode
 from dedupe_ids.extract import pack_id
 from tests.faults.seed import SEED
-from tests.support.asked import admin, ask, opened_store, post, reconcile
-from tests.support.checker.aftermath import (
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     fault_met,
     judged,
     logged,
@@ -18,13 +18,13 @@ from tests.support.checker.aftermath import (
     wait_until_killed,
     wait_until_passed,
 )
-from tests.support.checker.record import Message
-from tests.support.processes.crashes import Crash, Step
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.steps import Crash, Step
+from tests.support.processes.full_reconciles import admin, ask, opened_store, post, reconcile
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.volumes import small_volume
-from tests.support.traffic.meddling import delete_records
 from tests.support.traffic.streams import TestStream
+from tests.support.traffic.topic_changes import delete_records
 from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]

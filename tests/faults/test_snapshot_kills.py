@@ -11,21 +11,21 @@ import pytest
 
 from dedupe_crds.status.worker import DownloadPhase, UploadPhase
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     fault_met,
     judged,
     reconciled,
     wait_until_killed,
     wait_until_passed,
 )
-from tests.support.checker.record import Message
-from tests.support.processes.crashes import Crash, Step
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.steps import Crash, Step
 from tests.support.processes.faulty_proxy import Answer, Fault, Forward, Request
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import TestBucket, is_content
-from tests.support.snapshots.snapshots import (
+from tests.support.snapshots.requests import (
     admin_arguments,
     begin_snapshot,
     download_of,

@@ -10,9 +10,9 @@ import pytest
 
 from dedupe_crds.status.worker import CheckpointStatus, ExitCode
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, judged, logged, reconciled, wait_until_passed
 from tests.support.checker.record import Message
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import finish, judged, logged, reconciled, wait_until_passed
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries

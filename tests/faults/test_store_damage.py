@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, judged, logged, reconciled
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import finish, judged, logged, reconciled
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import wait_for
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.support.traffic.streams import TestStream

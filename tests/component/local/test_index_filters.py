@@ -68,7 +68,7 @@ def test_killed_in_the_middle_indexing_goes_on_where_it_was(
     command = [
         sys.executable,
         "-m",
-        "tests.support.processes.slow_index",
+        "tests.support.crashes.slow_index",
         str(manifest(tmp_path, servers, topic)),
     ]
 

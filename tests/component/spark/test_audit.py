@@ -17,10 +17,11 @@ from dedupe_pipeline.errors import KafkaUnreachable, TopicMissing
 from dedupe_pipeline.jobs.audit import AuditResult, audit
 from dedupe_pipeline.jobs.audit.result import PartitionAudit
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
+from tests.support.checker import id_sources
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.spark.session import spark
-from tests.support.traffic import hostile, id_sources
+from tests.support.traffic import hostile
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import (
     START_MS,

@@ -16,9 +16,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # all are publ
 
 from dedupe_crds.status.worker import Phase
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import IdOf, content_id, json_id, key_id
 from tests.support.checker.record import Message
 from tests.support.processes.processes import Workers
-from tests.support.traffic.id_sources import IdOf, content_id, json_id, key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_PATH, ID_STEPS, retries
 

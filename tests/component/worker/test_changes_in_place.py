@@ -5,7 +5,7 @@ from collections.abc import Callable
 import yaml
 
 from dedupe_crds.status.worker import ExitCode, WindowStatus
-from tests.support.checker.aftermath import logged
+from tests.support.crashes.aftermath import logged
 from tests.support.processes.processes import Workers
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import IdOf, content_id, header_id, json_id, key_id
 from tests.support.checker.record import Message
 from tests.support.processes.processes import Workers
 from tests.support.traffic.hostile import hostile
-from tests.support.traffic.id_sources import IdOf, content_id, header_id, json_id, key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_HEADER, ID_PATH, ID_STEPS, retries
 

@@ -7,9 +7,9 @@ import pytest
 
 from dedupe_crds.status.worker import ExitCode, WorkerStatus
 from tests.support.checker.checker import judge
-from tests.support.postgres.tables import colliding, judged_table, table
+from tests.support.checker.id_sources import key_id
+from tests.support.crashes.table_crashes import colliding, judged_table, table
 from tests.support.processes.processes import WorkerProcess, Workers
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 

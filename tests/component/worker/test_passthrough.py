@@ -5,10 +5,10 @@ from functools import partial
 
 from dedupe_crds.status.worker import ExitCode
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message, TimestampType
 from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.traffic.hostile import hostile
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, produce_in_transaction, retries
 

@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
 from tests.support.checker.routed import added, everything, judge_routes, routed, routes_of
 from tests.support.fixtures import topics_beside
 from tests.support.processes.processes import Workers
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 

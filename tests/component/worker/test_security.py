@@ -17,9 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 
 from dedupe_crds.status.worker import ExitCode
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.processes.secured_broker import PASSWORD, USER, Certificate, SecuredBroker
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import retries
 

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from tests.support.checker.id_sources import Id, IdOf
 from tests.support.checker.record import Record
-from tests.support.traffic.id_sources import Id, IdOf
 
 _EXAMPLES = 5
 _SHOWN_CHARS = 80

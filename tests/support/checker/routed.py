@@ -10,8 +10,8 @@ from itertools import chain
 
 from dedupe_crds.manifest import load_manifest
 from tests.support.checker.history import read_topic, wait_until_settled
+from tests.support.checker.id_sources import Id, IdOf
 from tests.support.checker.record import Headers, Record
-from tests.support.traffic.id_sources import Id, IdOf
 from tests.support.traffic.streams import TestStream
 
 _ADDED = ("dedupe-original", "dedupe-position", "dedupe-age-ms", "dedupe-late")

@@ -23,8 +23,8 @@ STOP_SECONDS = "TEST_STOP_SECONDS"
 
 _IMPORTED = [
     "dedupe_worker.cli",
-    "tests.support.processes.crashing_worker",
-    "tests.support.processes.inner_worker",
+    "tests.support.crashes.crashing_worker",
+    "tests.support.crashes.inner_worker",
 ]
 
 _POLL_SECONDS = 0.02

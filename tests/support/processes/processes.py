@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import httpx
 
 from dedupe_crds.status.worker import WorkerStatus
-from tests.support.processes.crashes import Crash
+from tests.support.crashes.steps import Crash
 from tests.support.processes.forked import ForkedProcess
 from tests.support.traffic.streams import TestStream
 
@@ -205,7 +205,7 @@ class Workers:
             partition,
             state_dir or self.state_dir(stream, partition),
             arguments=arguments,
-            module="tests.support.processes.crashing_worker" if crash else "dedupe_worker",
+            module="tests.support.crashes.crashing_worker" if crash else "dedupe_worker",
             environment=crash.environment if crash else None,
         )
         self._started.append(worker)

@@ -15,8 +15,8 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker import history
+from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Record
-from tests.support.traffic.id_sources import header_id
 
 HEADER = "v"
 SOURCE = FilterSource.header(HEADER)

@@ -10,9 +10,9 @@ from dedupe_filters.bloom import may_contain
 from dedupe_filters.reader import FilteredReader, ReadStatistics
 from dedupe_filters.wire_format import decode
 from dedupe_local.cli import main
+from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Record
 from tests.support.traffic.chunks import HEADER, as_records
-from tests.support.traffic.id_sources import header_id
 
 
 def read(

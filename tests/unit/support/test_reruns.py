@@ -7,8 +7,8 @@ import pytest
 from tests.e2e.support.leaders import LeadersWatched
 from tests.e2e.support.operator_pods import OperatorPods
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.processes.processes import wait_for
-from tests.support.traffic.id_sources import key_id
 from tests.unit.support.histories import record
 
 

@@ -1,6 +1,6 @@
 """A worker whose table is of small segments, each written as soon as it can be, and which may kill itself meanwhile.
 
-Run like the worker itself, `python -m tests.support.processes.table_worker --config …`, with the step or the act in the
+Run like the worker itself, `python -m tests.support.crashes.table_worker --config …`, with the step or the act in the
 environment (see `crashes` and `tables`).
 """
 
@@ -16,9 +16,9 @@ from dedupe_worker import cli
 from dedupe_worker.store.inverse_bloom import flush as disk
 from dedupe_worker.store.inverse_bloom import segments as files
 from dedupe_worker.store.inverse_bloom import table_state as open_table
-from tests.support.postgres.tables import Act, TableCrash, at
-from tests.support.processes import crashing_worker
-from tests.support.processes.crashes import VARIABLE
+from tests.support.crashes import crashing_worker
+from tests.support.crashes.steps import VARIABLE
+from tests.support.crashes.table_crashes import Act, TableCrash, at
 
 SEGMENT_SLOTS = 250_000
 

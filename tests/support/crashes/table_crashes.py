@@ -14,15 +14,15 @@ from dedupe_ids.extract import pack_id
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.inverse_bloom.table import Table
 from tests.support.checker.checker import Verdict, judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Record
-from tests.support.processes.crashes import Crash
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.crashes.steps import Crash
 from tests.support.processes.processes import WorkerProcess
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 
 VARIABLE = "TABLE_CRASH"
-MODULE = "tests.support.processes.table_worker"
+MODULE = "tests.support.crashes.table_worker"
 
 
 class Act(StrEnum):

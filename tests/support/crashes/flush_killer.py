@@ -1,7 +1,7 @@
 """Kills a worker in the middle of a flush: a process of its own, because RocksDB flushes in threads
 that Python does not see, and holds the interpreter up meanwhile.
 
-`python -m tests.support.processes.flush_killer PID DATABASE TIME` says "watching", and sends SIGKILL as soon
+`python -m tests.support.crashes.flush_killer PID DATABASE TIME` says "watching", and sends SIGKILL as soon
 as the database has begun its n-th new file. It ends with the process it watches.
 """
 

@@ -1,6 +1,6 @@
 """Run `dedupe index-filters` slowly enough to be killed meanwhile.
 
-Usage: `python -m tests.support.processes.slow_index MANIFEST SERVERS`.
+Usage: `python -m tests.support.crashes.slow_index MANIFEST SERVERS`.
 """
 
 import sys

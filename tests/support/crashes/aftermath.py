@@ -9,10 +9,10 @@ import psutil
 from dedupe_crds.status.worker import ExitCode
 from tests.support.checker.checker import Verdict, judge
 from tests.support.checker.history import end_offsets
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
-from tests.support.processes.inner_crashes import MARKER, FaultWorkers
+from tests.support.crashes.inner_crashes import MARKER, FaultWorkers
 from tests.support.processes.processes import WorkerProcess, wait_for
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 
 

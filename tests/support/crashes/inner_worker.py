@@ -1,6 +1,6 @@
 """A worker that meets a fault inside one of its parts: the real parts, with one act of each watched.
 
-Run like the worker itself, `python -m tests.support.processes.inner_worker --config …`, with the fault in the
+Run like the worker itself, `python -m tests.support.crashes.inner_worker --config …`, with the fault in the
 environment (see `inner_crashes`). Where it overrides what is private to a part, a renamed method
 leaves the fault out, which the tests notice.
 """
@@ -22,7 +22,7 @@ from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
-from tests.support.processes.inner_crashes import MARKER, InnerCrash, Point
+from tests.support.crashes.inner_crashes import MARKER, InnerCrash, Point
 
 _SLOW_SECONDS = 0.5
 

@@ -107,7 +107,7 @@ class FaultWorkers(Workers):
             partition,
             directory,
             arguments=arguments,
-            module="tests.support.processes.inner_worker",
+            module="tests.support.crashes.inner_worker",
             environment=crash.environment,
         )
         self._started.append(worker)

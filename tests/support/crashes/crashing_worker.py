@@ -1,6 +1,6 @@
 """A worker that kills itself at a given step: the real parts, with a proxy between them and the loop.
 
-Run like the worker itself, `python -m tests.support.processes.crashing_worker --config …`, with the step in
+Run like the worker itself, `python -m tests.support.crashes.crashing_worker --config …`, with the step in
 the environment (see `crashes`).
 """
 
@@ -20,7 +20,7 @@ from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.process import configure_logs, run_worker
 from dedupe_worker.store.rocksdb import Store
-from tests.support.processes.crashes import Crash, Step
+from tests.support.crashes.steps import Crash, Step
 
 
 def main() -> None:
@@ -136,7 +136,7 @@ class _Store(_Proxy):
 
 
 def _watch_for_flush(database: Path, time_of_flush: int) -> None:
-    command = [sys.executable, "-m", "tests.support.processes.flush_killer"]
+    command = [sys.executable, "-m", "tests.support.crashes.flush_killer"]
     command += [str(os.getpid()), str(database), str(time_of_flush)]
     killer = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert killer.stdout is not None

@@ -14,6 +14,8 @@ JOBS ?= $(shell cores=$$(nproc); echo $$((cores > 2 ? 3 : 2)))
 E2E = $(or $(TESTS),tests/e2e)
 # pytest's exit code when TESTS has none of a kind.
 NO_TESTS := 5
+# Where the wheel and the chart archive go: make dist DIST=/srv/wheels
+DIST ?= build/dist
 # Nodes of a cluster that is started: make cluster-up NODES=3
 NODES ?= 1
 
@@ -22,8 +24,8 @@ MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format generate pytest test-e2e soak bench bench-operator \
-	bench-recovery bench-peers bench-scale bench-pipeline images cluster-up cluster-env cluster-down lock clean check-python \
-	check-java
+	bench-recovery bench-peers bench-scale bench-pipeline dist images cluster-up cluster-env cluster-down lock clean \
+	check-python check-java
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -57,6 +59,13 @@ test-e2e: setup check-java ## The tests on Kubernetes: on KUBECONFIG's if it is 
 
 soak: setup check-java ## Faults that chance picks, on Kubernetes under load, for 30 minutes (test-e2e: 5)
 	SOAK_MINUTES=$(MINUTES) $(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/pytest -s tests/e2e/test_soak.py
+
+dist: setup ## Build the wheel and the chart archive into build/dist
+	@mkdir -p $(DIST)
+	@rm -f $(DIST)/*.whl $(DIST)/*.tgz
+	@$(BIN)/uv build --quiet --wheel --no-create-gitignore --python $(BIN)/python --out-dir $(DIST)
+	@$(BIN)/python -m charts.package charts/dedupestream $(DIST) >/dev/null
+	@ls $(DIST)/*.whl $(DIST)/*.tgz
 
 images: setup ## Build the images of the worker and the operator, or: make images PARTS=pipeline
 	@$(BIN)/python -m tests.cluster images $(PARTS)

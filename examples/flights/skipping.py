@@ -136,7 +136,7 @@ class Comparison:
     def _warm_up(self) -> None:
         """Have Spark start what runs Python, and read Kafka once: that is not what is compared."""
         spec = self._stream.spec
-        partitions = Cluster(spec.kafka.bootstrap_servers).topic_state(spec.output.topic).ends
+        partitions = Cluster(spec.kafka.bootstrap_servers).offsets(spec.output.topic).ends
         _rows(self._source(endingOffsets=json.dumps(dict.fromkeys(partitions, 1))))
         read_clean(self._spark, self._stream).limit(1).collect()
 

@@ -12,7 +12,7 @@ from dedupe_filters.range_consumer import SpanFetcher
 from dedupe_filters.range_plan import Claims, Span
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_filters.wire_format import ChunkFilter, Origin, decode
-from dedupe_kafka.cluster import TopicState
+from dedupe_kafka.offsets import TopicOffsets
 
 _BATCH = 50_000
 _NEWEST = 8  # offsets, among which is a record unless as many transactions were aborted
@@ -36,7 +36,7 @@ class FilterIndex:
         self._positions: dict[int, int] = {}
         self._claims: dict[int, list[Claims]] = {}
 
-    def refresh(self, filters: TopicState) -> None:
+    def refresh(self, filters: TopicOffsets) -> None:
         """Learn what the filters topic holds now, and was not learnt before."""
         if filters.id != self._filters_id:
             self._filters_id = filters.id
@@ -111,7 +111,7 @@ class FilterIndex:
         return matches
 
 
-def newest_sources(fetcher: SpanFetcher, topic_id: str, filters: TopicState) -> set[FilterSource]:
+def newest_sources(fetcher: SpanFetcher, topic_id: str, filters: TopicOffsets) -> set[FilterSource]:
     """Return what the newest filter of each partition was made from."""
     spans = {
         partition: [Span(max(low, filters.ends[partition] - _NEWEST), filters.ends[partition])]

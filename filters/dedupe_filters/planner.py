@@ -1,17 +1,18 @@
 """Asks Kafka what a topic and its filters hold, and plans what of it has to be read."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from dedupe_crds.deadline import Deadline
 from dedupe_filters.filter_index import FilterIndex, newest_sources
 from dedupe_filters.range_consumer import BULK, RecordsExpired, SpanFetcher, consumer_config
 from dedupe_filters.range_plan import Claims, Plan, Span, plan
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.client import Properties
-from dedupe_kafka.cluster import Cluster, TopicState
+from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, TopicMissing, TopicUnusable
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_kafka.side_topics import filters_topic
 
 GAP_OFFSETS: Final = 100
@@ -40,22 +41,21 @@ class Selection:
     properties: Properties = field(default_factory=dict, repr=False)
 
 
-def ask_state(cluster: Cluster, topic: str) -> TopicState:
+def ask_state(cluster: Cluster, topic: str) -> TopicOffsets:
     """Return what a topic holds now, trying again for a while, as when a partition is given to another broker.
 
     Raises TopicMissing if there is none, or BrokerUnavailable, NotAuthorized.
     """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = Deadline(_PATIENCE_SECONDS)
     while True:
         try:
-            return cluster.topic_state(topic)
+            return cluster.offsets(topic)
         except BrokerUnavailable:
-            if time.monotonic() > deadline:
+            if not deadline.pause(_RETRY_SECONDS):
                 raise
-            time.sleep(_RETRY_SECONDS)
 
 
-def offsets_at(place: Place, state: TopicState, topic: str) -> dict[int, int]:
+def offsets_at(place: Place, state: TopicOffsets, topic: str) -> dict[int, int]:
     """Return the offsets of a place by partition; those that are given may be beyond the end.
 
     Raises TopicMissing for a partition that the topic has not.
@@ -90,7 +90,7 @@ class Planner:
         self._index: FilterIndex | None = None
         self._topic_id = ""
 
-    def state(self) -> TopicState:
+    def state(self) -> TopicOffsets:
         """Return what the topic holds now.
 
         Raises TopicUnusable if it is no longer the topic that it was at first: its offsets are others now.
@@ -104,7 +104,7 @@ class Planner:
         self._topic_id = state.id
         return state
 
-    def source(self, state: TopicState) -> FilterSource:
+    def source(self, state: TopicOffsets) -> FilterSource:
         """Return where the values are.
 
         Raises InvalidConfig if nobody says so: there are no filters, or they differ.
@@ -126,7 +126,7 @@ class Planner:
         self._source = found.pop()
         return self._source
 
-    def plan(self, state: TopicState, spans: Mapping[int, Span]) -> dict[int, Plan]:
+    def plan(self, state: TopicOffsets, spans: Mapping[int, Span]) -> dict[int, Plan]:
         """Return what to read of the spans, by partition. `state` is of now or of before.
 
         Raises RecordsExpired if a span begins before what is kept.
@@ -163,7 +163,7 @@ class Planner:
             self._fetcher.close()
             self._fetcher = None
 
-    def _claims(self, state: TopicState, spans: Mapping[int, Span]) -> dict[int, Claims]:
+    def _claims(self, state: TopicOffsets, spans: Mapping[int, Span]) -> dict[int, Claims]:
         wanted = self._selection.wanted
         filters = None if wanted is None else self._filters_state()
         if wanted is None or filters is None:
@@ -174,7 +174,7 @@ class Planner:
         self._index.refresh(filters)
         return {partition: self._index.claims(partition) for partition in spans}
 
-    def _filters_state(self) -> TopicState | None:
+    def _filters_state(self) -> TopicOffsets | None:
         try:
             return ask_state(self._cluster, self._filters)
         except TopicMissing:

@@ -21,7 +21,7 @@ from dedupe_filters.range_consumer import BULK, SPARSE, SpanFetcher, consumer_co
 from dedupe_filters.range_plan import Plan, Span
 from dedupe_filters.values import FilterSource, ValueOf, Wanted
 from dedupe_kafka.client import Properties
-from dedupe_kafka.cluster import TopicState
+from dedupe_kafka.offsets import TopicOffsets
 
 _STATISTICS_MS: Final = 100
 _COUNT_SECONDS: Final = 3.0
@@ -159,7 +159,7 @@ class FilteredReader:
         self._fetcher.close()
         self._planner.close()
 
-    def _ends(self, state: TopicState, positions: Mapping[int, int]) -> dict[int, int]:
+    def _ends(self, state: TopicOffsets, positions: Mapping[int, int]) -> dict[int, int]:
         """Where to read to for now: nothing that is not final."""
         ends = {
             p: min(state.ends[p], (self._end or state.ends).get(p, state.ends[p]))
@@ -167,7 +167,7 @@ class FilteredReader:
         }
         return {p: max(end, positions[p]) for p, end in ends.items()}
 
-    def _new_partitions(self, state: TopicState, known: Mapping[int, int]) -> dict[int, int]:
+    def _new_partitions(self, state: TopicOffsets, known: Mapping[int, int]) -> dict[int, int]:
         if not isinstance(self._start, str):
             return {}
         return {p: low for p, low in state.lows.items() if p not in known}

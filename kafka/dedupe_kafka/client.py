@@ -21,8 +21,8 @@ from dedupe_kafka.errors import (
 
 Properties = Mapping[str, str]
 
-# What the worker's guarantees rest on; a properties file that sets one of them is refused.
-_OURS: Final = frozenset(
+# The worker's guarantees depend on these; a properties file that sets one of them is refused.
+RESERVED: Final = frozenset(
     {
         "acks",
         "auto.offset.reset",
@@ -80,7 +80,7 @@ _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
             }
         ),
         TopicMissing,
-        "create the topic, the worker goes on by itself",
+        "create the topic; a worker that waits for it continues automatically",
     ),
     (
         frozenset(
@@ -111,10 +111,10 @@ logger = logging.getLogger("librdkafka")
 Client = TypeVar("Client")
 
 
-def read_properties(path: Path | None) -> dict[str, str]:
-    """Read a librdkafka properties file; without one there are no properties.
+def read_properties(path: Path | None, *, reserved: frozenset[str] = RESERVED) -> dict[str, str]:
+    """Read a librdkafka properties file; no path means no properties.
 
-    Raises InvalidConfig for a file that can't be read, and what `parse_properties` refuses.
+    Raises InvalidConfig for a file that cannot be read, and what `parse_properties` refuses.
     """
     if path is None:
         return {}
@@ -126,14 +126,16 @@ def read_properties(path: Path | None) -> dict[str, str]:
         raise InvalidConfig(
             f"Kafka properties file {path}: byte {error.start} is not UTF-8"
         ) from None  # the error holds the whole text, secrets and all
-    return parse_properties(text, str(path))
+    return parse_properties(text, str(path), reserved=reserved)
 
 
-def parse_properties(text: str, source: str) -> dict[str, str]:
+def parse_properties(
+    text: str, source: str, *, reserved: frozenset[str] = RESERVED
+) -> dict[str, str]:
     """Read librdkafka properties: `key=value` lines, `#` comments. Their values are never logged.
 
-    `source` is where they come from, for messages. Raises InvalidConfig for a line that is neither, and for a
-    property that the worker sets itself.
+    `source` names their origin in messages. Raises InvalidConfig for a line that is neither, and for a `reserved`
+    property: by default those that the worker sets itself.
     """
     properties = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
@@ -143,7 +145,7 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
         if not equals or not key.strip():
             raise InvalidConfig(f"{source}, line {number}: not of the form key=value")
         properties[key.strip()] = value.strip()
-    if refused := sorted(_OURS & properties.keys()):
+    if refused := sorted(reserved & properties.keys()):
         raise InvalidConfig(
             f"{source} sets {', '.join(refused)}, which the worker sets itself to keep its guarantees; remove it"
         )

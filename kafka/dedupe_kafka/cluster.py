@@ -1,31 +1,30 @@
-"""What is asked of a Kafka cluster and created in it, each request bounded in time."""
+"""A Kafka cluster: its topics are described, checked and created here.
 
-import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
+The operator, the local runner, the pipeline and the readers of chunk filters use it. Invariant: each request is bounded
+in time, and whatever Kafka answers is checked or reported, never assumed.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
-from typing import TypeVar
 
 from confluent_kafka import (
+    OFFSET_INVALID,
+    Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
-    TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # public names
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, kafka_error, made
-from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
+from dedupe_kafka.errors import BrokerUnavailable, StreamError, TopicMissing, TransactionOpen
+from dedupe_kafka.offsets import PartitionState, TopicOffsets
+from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.side_topics import (
     check_notes,
     check_routed,
@@ -37,21 +36,19 @@ from dedupe_kafka.side_topics import (
 from dedupe_kafka.topic import Topic, TopicProblem, check, config_for
 
 _POLL_SECONDS = 0.1
-_REACHABLE = "check that Kafka runs there and can be reached from here"
-# How long librdkafka had tried: the same trouble has the same text each time without it.
-_TIMING = re.compile(r" \(after \d+ms in state .*\)")
-
-T = TypeVar("T")
+# Longer than a worker's transaction may last (transaction.timeout.ms, 60 s by default): by then every transaction that
+# was open when the wait began is committed or aborted, by the broker if necessary.
+_OPEN_TRANSACTIONS_END_AFTER = timedelta(seconds=90)
 
 _Check = Callable[[Topic, Topic], Iterator[TopicProblem]]
-"""Of the output and of a topic beside it."""
+"""Checks a side topic; its arguments are the output and the side topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTopics:
-    """A stream's topics: the input's partition count, and what is wrong with the output.
+    """A stream's topics: the input's partition count, and the problems of the output and the side topics.
 
-    With `created` the output topic was absent and is there now.
+    `created`: the output topic did not exist and was created.
     """
 
     partitions: int
@@ -59,33 +56,8 @@ class StreamTopics:
     created: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartitionState:
-    """What a copy of a store is judged by: the UUIDs of both topics, and what the output partition holds.
-
-    `low` is the first offset that is kept, `end` the last stable one.
-    """
-
-    input_topic_id: str
-    output_topic_id: str
-    low: int
-    end: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopicState:
-    """A topic's UUID (one deleted and created again has another), and what its partitions hold, by number.
-
-    `lows` are the first offsets that are kept, `ends` the last stable ones.
-    """
-
-    id: str
-    lows: dict[int, int]
-    ends: dict[int, int]
-
-
 class Cluster:
-    """A Kafka cluster, reached with the user's client properties; one request takes at most twice `timeout_seconds`.
+    """A Kafka cluster and the user's client properties. One request takes at most twice `timeout_seconds`.
 
     Every method raises a `dedupe_kafka.errors.StreamError` when Kafka does not answer or refuses. Not to be
     shared between threads.
@@ -100,13 +72,18 @@ class Cluster:
     ) -> None:
         self._servers = bootstrap_servers
         self._timeout_seconds = timeout_seconds
-        self._complaints = _Complaints()
-        config = {
-            "log_level": 0,  # the errors raised say what fails, so the library need not log it
+        complaints = ClientComplaints()
+        self._config = {
+            "log_level": 0,  # the errors raised name the failure, so the library need not log it
             **client_config(bootstrap_servers, properties or {}),
-            "error_cb": self._complaints.hear,
         }
-        self._admin = made(AdminClient, config)
+        self._requests = AdminRequests(
+            made(AdminClient, {**self._config, "error_cb": complaints.hear}),
+            timeout_seconds=timeout_seconds,
+            hang_seconds=2 * timeout_seconds,
+            where=f" on {bootstrap_servers}",
+            complaints=complaints,
+        )
 
     def ensure_output(self, stream: DedupeStream) -> StreamTopics:
         """Create the output topic and those beside it if they are absent, or check those that are there.
@@ -153,13 +130,10 @@ class Cluster:
             self.wait_for(name)
 
     def topic(self, name: str) -> Topic | None:
-        """Describe a topic; None if there is none of that name."""
-        futures = self._admin.describe_topics(
-            TopicCollection([name]), request_timeout=self._timeout_seconds
-        )
+        """Describe a topic. Returns None if it does not exist."""
         try:
-            found = self._answer(futures[name], f"describing topic {name}")
-            config = self._config(name)
+            found = self._requests.describe(name)
+            config = self._requests.config(name)
         except TopicMissing:
             return None
         return Topic(
@@ -168,6 +142,14 @@ class Cluster:
             replication_factor=len(found.partitions[0].replicas),
             config=config,
         )
+
+    def topic_id(self, name: str) -> str:
+        """Return a topic's UUID. Raises TopicMissing if it does not exist."""
+        return str(self._requests.describe(name).topic_id)
+
+    def partition_count(self, name: str) -> int:
+        """Return the number of partitions. Raises TopicMissing if the topic does not exist."""
+        return len(self._requests.describe(name).partitions)
 
     def create(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
@@ -179,132 +161,100 @@ class Cluster:
             replication_factor=replication_factor,
             config=dict(config),
         )
-        futures = self._admin.create_topics([topic], request_timeout=self._timeout_seconds)
+        futures = self._requests.admin.create_topics([topic], request_timeout=self._timeout_seconds)
         try:
-            self._answer(futures[name], f"creating topic {name}")
-        except _Exists:
-            return False
+            self._requests.answer(futures[name], f"creating topic {name}")
+        except StreamError as error:
+            if _exists_already(error):
+                return False
+            raise
         return True
-
-    def end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
-        """Return the offset after the last committed record of each partition."""
-        return self._offsets(topic, range(partitions), OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
-
-    def topic_state(self, name: str) -> TopicState:
-        """Return what a topic holds now. Raises TopicMissing if it is absent."""
-        described = self._admin.describe_topics(
-            TopicCollection([name]), request_timeout=self._timeout_seconds
-        )
-        found = self._answer(described[name], f"describing topic {name}")
-        lows, ends = (
-            self._offsets(name, range(len(found.partitions)), spec)
-            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
-        )
-        return TopicState(id=str(found.topic_id), lows=lows, ends=ends)
-
-    def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
-        """Return the state of one partition of a stream's topics, which must be there."""
-        names = [stream.spec.input.topic, stream.spec.output.topic]
-        described = self._admin.describe_topics(
-            TopicCollection(names), request_timeout=self._timeout_seconds
-        )
-        ids = [
-            str(self._answer(described[name], f"describing topic {name}").topic_id)
-            for name in names
-        ]
-        low, end = (
-            self._offsets(names[1], [partition], spec)[partition]
-            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
-        )
-        return PartitionState(input_topic_id=ids[0], output_topic_id=ids[1], low=low, end=end)
-
-    def _offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        futures = self._admin.list_offsets(
-            {TopicPartition(topic, p): spec for p in partitions},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._timeout_seconds,
-        )
-        action = f"asking for offsets of {topic}"
-        return {
-            where.partition: int(self._answer(future, action).offset)
-            for where, future in futures.items()
-        }
-
-    def _config(self, name: str) -> dict[str, str]:
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        futures = self._admin.describe_configs([resource], request_timeout=self._timeout_seconds)
-        found = self._answer(futures[resource], f"reading the configuration of topic {name}")
-        return {key: entry.value for key, entry in found.items() if entry.value is not None}
 
     def wait_for(self, name: str) -> Topic:
         """Wait until the brokers know a topic that was created."""
-        deadline = time.monotonic() + self._timeout_seconds
-        while time.monotonic() < deadline:
-            if (topic := self.topic(name)) is not None:
-                return topic
-            time.sleep(_POLL_SECONDS)
-        raise BrokerUnavailable(
-            f"Topic {name} was created on {self._servers}, and the brokers do not know it after "
-            f"{self._timeout_seconds:.0f} s: look at their logs, and try again."
+        deadline = Deadline(self._timeout_seconds)
+        topic = deadline.wait_for(lambda: self.topic(name), poll_seconds=_POLL_SECONDS)
+        if topic is None:
+            raise BrokerUnavailable(
+                f"Topic {name} was created on {self._servers}, and the brokers do not know it after "
+                f"{self._timeout_seconds:.0f} s: check their logs, then try again."
+            )
+        return topic
+
+    def offsets(
+        self, name: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
+    ) -> TopicOffsets:
+        """Return a topic's UUID and offsets. Raises TopicMissing if it does not exist."""
+        found = self._requests.describe(name)
+        partitions = range(len(found.partitions))
+        lows, ends = (
+            self._requests.offsets(name, partitions, spec, isolation) for spec in (EARLIEST, LATEST)
+        )
+        return TopicOffsets(topic=name, id=str(found.topic_id), lows=lows, ends=ends)
+
+    def settled_offsets(
+        self, name: str, within: timedelta = _OPEN_TRANSACTIONS_END_AFTER
+    ) -> TopicOffsets:
+        """Return a topic's offsets once every transaction that is open now has ended.
+
+        Raises TransactionOpen if one is open for longer than `within`.
+        """
+        goal = self.offsets(name, IsolationLevel.READ_UNCOMMITTED).ends
+
+        def settled() -> TopicOffsets | None:
+            found = self.offsets(name)
+            return None if _behind(goal, found.ends) else found
+
+        found = Deadline(within.total_seconds()).wait_for(settled, poll_seconds=_POLL_SECONDS)
+        if found is None:
+            raise TransactionOpen(
+                f"Topic {name}, partitions {_behind(goal, self.offsets(name).ends)}: a transaction is open for over "
+                f"{within.total_seconds():.0f} s; find its producer, or abort it (kafka-transactions.sh abort), then "
+                "run this again"
+            )
+        return found
+
+    def committed(self, group: str, name: str) -> dict[int, int]:
+        """Return a consumer group's committed offset of each partition; 0 where it has none."""
+        partitions = [TopicPartition(name, p) for p in range(self.partition_count(name))]
+        # Not through the admin client: its answer to a coordinator that is still loading is a crash
+        # of the process (librdkafka treats the answer as a consumer's).
+        consumer = Consumer(
+            {
+                **self._config,
+                "group.id": group,
+                "isolation.level": "read_committed",  # an offset in an open transaction is not final
+            }
+        )
+        action = f"asking for the committed offsets of group {group} on {self._servers}"
+        try:
+            found = consumer.committed(partitions, timeout=self._timeout_seconds)
+        except KafkaException as error:
+            raise kafka_error(error, action) from error
+        finally:
+            consumer.close()
+        for at in found:
+            if at.error is not None:
+                raise kafka_error(at.error, f"{action}, {name}/{at.partition}")
+        return {at.partition: 0 if at.offset == OFFSET_INVALID else at.offset for at in found}
+
+    def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
+        """Return the state of one partition of a stream's topics, which must exist."""
+        names = (stream.spec.input.topic, stream.spec.output.topic)
+        input_id, output_id = map(self.topic_id, names)
+        found = self._requests.offset_range(names[1], partition)
+        return PartitionState(
+            input_topic_id=input_id, output_topic_id=output_id, low=found.low, end=found.end
         )
 
-    def _answer(self, future: Future[T], action: str) -> T:
-        """Wait for an answer, its errors named by what a user can do about them."""
-        action = f"{action} on {self._servers}"
-        # The client's own bound comes first and knows why; this one is for a client that hangs.
-        deadline = time.monotonic() + 2 * self._timeout_seconds
-        while time.monotonic() < deadline:
-            try:
-                answer = future.result(_POLL_SECONDS)
-            except TimeoutError:
-                self._admin.poll(0)  # lets the client say why it can't get through
-            except KafkaException as error:
-                self._admin.poll(0)
-                raise self._named(error, action) from error
-            else:
-                self._complaints.forget()
-                return answer
-        raise self._complaints.explain(BrokerUnavailable(f"{action}: no answer"), action)
 
-    def _named(self, error: KafkaException, action: str) -> StreamError:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return _Exists(f"{action}: there is one already")
-        named = kafka_error(error, action)
-        return (
-            self._complaints.explain(named, action)
-            if isinstance(named, BrokerUnavailable)
-            else named
-        )
+def _behind(goal: Mapping[int, int], ends: Mapping[int, int]) -> list[int]:
+    return [partition for partition, end in goal.items() if ends[partition] < end]
 
 
-class _Exists(StreamError):
-    """There is a topic of that name."""
-
-
-class _Complaints:
-    """Why a client can't get through: it goes on trying, and no call raises the cause."""
-
-    def __init__(self) -> None:
-        self._cause: KafkaError | None = None
-
-    def hear(self, error: KafkaError) -> None:
-        """Note an error; that credentials are refused says more than what comes of it."""
-        # "All brokers are down" follows the cause, which says more.
-        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 (its public name)
-            return
-        if self._cause is None or not isinstance(kafka_error(self._cause, ""), NotAuthorized):
-            self._cause = error
-
-    def forget(self) -> None:
-        """The client got through."""
-        self._cause = None
-
-    def explain(self, error: BrokerUnavailable, action: str) -> StreamError:
-        """Return the error with its cause: refused credentials, or brokers out of reach."""
-        if self._cause is None:
-            return BrokerUnavailable(f"{error}; {_REACHABLE}")
-        text = _TIMING.sub("", self._cause.str())
-        named = kafka_error(KafkaError(self._cause.code(), text), action)
-        if isinstance(named, BrokerUnavailable):
-            return BrokerUnavailable(f"{error}: {text}; {_REACHABLE}")
-        return named
+def _exists_already(error: StreamError) -> bool:
+    cause = error.__cause__
+    return (
+        isinstance(cause, KafkaException)
+        and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    )

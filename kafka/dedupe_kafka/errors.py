@@ -62,6 +62,12 @@ class TopicUnusable(StreamError):
     """A topic is set up so that the stream would lose what it promises."""
 
 
+class TransactionOpen(StreamError):
+    """A producer's transaction stays open, so a topic has no final end."""
+
+    retriable = True
+
+
 class RecordRefused(StreamError):
     """The output topic refuses a record; nothing is skipped, so the partition waits."""
 

@@ -6,8 +6,9 @@ from hashlib import sha256
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.cluster import Cluster, PartitionState
+from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.offsets import PartitionState
 from dedupe_operator.credentials import CredentialsUnusable, client_properties
 from dedupe_operator.decide.diagnosis import Problem
 

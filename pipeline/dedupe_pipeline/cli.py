@@ -11,6 +11,7 @@ from typing import Unpack
 import click
 from rich.console import Console
 
+from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_options import (
     DIRECTORY,
@@ -22,7 +23,6 @@ from dedupe_pipeline.cli_options import (
     target_of,
     told,
 )
-from dedupe_pipeline.connection import read_properties
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.audit import audit
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
@@ -118,7 +118,7 @@ def aggregate_command(
     with told():
         target = target_of(**common)
         job = load_job(job_file)
-        properties = read_properties(postgres_properties) if postgres_properties else {}
+        properties = read_properties(postgres_properties, reserved=frozenset())
         postgres = Postgres.of(postgres_url, properties)
         with target.spark("aggregate", [target.stream.spec.output.topic]) as spark:
             added = aggregate(

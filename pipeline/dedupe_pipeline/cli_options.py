@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_pipeline.connection import KafkaConnection, read_properties
-from dedupe_pipeline.errors import PipelineError
-from dedupe_pipeline.offsets import Offsets
-from dedupe_pipeline.runtime.jars import JarsUnavailable
-from dedupe_pipeline.runtime.java import JavaMissing, find_java
+from dedupe_kafka.client import read_properties
+from dedupe_kafka.errors import StreamError
+from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
 
 _COULD_NOT_RUN = 2
@@ -43,9 +42,9 @@ class Target:
     def spark(self, job: str, topics: list[str]) -> Iterator[SparkSession]:
         """A session for a job, once it is known that its topics are there."""
         find_java()
-        offsets = Offsets(self.connection)
+        cluster = self.connection.cluster()
         for topic in topics:
-            offsets.partitions(topic)
+            cluster.partition_count(topic)  # raises TopicMissing
         name = f"{job} {self.stream.metadata.namespace}/{self.stream.metadata.name}"
         session = spark_session(name, master=self.master, properties=self.spark_properties)
         try:
@@ -84,7 +83,7 @@ def common_options(command: Command) -> Command:
 def target_of(**given: Unpack[Common]) -> Target:
     """Check them."""
     stream = load_manifest(given["manifest"])
-    properties = read_properties(path) if (path := given["kafka_properties"]) else {}
+    properties = read_properties(given["kafka_properties"], reserved=frozenset())
     return Target(
         stream=stream,
         connection=KafkaConnection.of(stream, given["bootstrap_servers"], properties),
@@ -123,6 +122,6 @@ def told() -> Iterator[None]:
     """Tell what went wrong in a sentence, with the exit code for it."""
     try:
         yield
-    except (ManifestError, PipelineError, JavaMissing, JarsUnavailable, OSError) as error:
+    except (ManifestError, StreamError, OSError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(_COULD_NOT_RUN)

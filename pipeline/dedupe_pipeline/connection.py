@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_kafka.cluster import Cluster
 from dedupe_pipeline.errors import PipelineError
 
+_ANSWER_SECONDS = 10.0
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -61,9 +63,9 @@ class KafkaConnection:
             properties=kafka_options or {},
         )
 
-    def client_config(self) -> dict[str, str]:
-        """Configuration for confluent-kafka."""
-        return {**self.properties, "bootstrap.servers": self.bootstrap_servers}
+    def cluster(self) -> Cluster:
+        """Return the cluster, for questions that must be answered before Spark reads."""
+        return Cluster(self.bootstrap_servers, self.properties, timeout_seconds=_ANSWER_SECONDS)
 
     def spark_options(self) -> dict[str, str]:
         """Options for Spark's Kafka source.
@@ -76,27 +78,6 @@ class KafkaConnection:
             "kafka.bootstrap.servers": self.bootstrap_servers,
             **{f"kafka.{name}": value for name, value in java.items()},
         }
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """Read a file of `key=value` lines; empty lines and lines that begin with # do not count.
-
-    Raises:
-        PipelineError: unreadable, or a line without `=`; its text is not shown, it may be a secret.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise PipelineError(f"cannot read the properties file {path}: {error}") from error
-    properties = {}
-    for number, line in enumerate(map(str.strip, lines), start=1):
-        if not line or line.startswith("#"):
-            continue
-        name, separator, value = line.partition("=")
-        if not separator:
-            raise PipelineError(f"{path}, line {number}: expected key=value, or # for a comment")
-        properties[name.strip()] = value.strip()
-    return properties
 
 
 def _java_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -1,16 +1,13 @@
-"""What can go wrong in a job, told so that the reader knows what to do next."""
+"""Errors of the jobs. Each message says what to do next.
+
+Errors of Kafka itself are those of `dedupe_kafka.errors`.
+"""
+
+from dedupe_kafka.errors import StreamError
 
 
-class PipelineError(Exception):
-    """A job cannot run or cannot go on; the message names what, where and the way out."""
-
-
-class KafkaUnreachable(PipelineError):
-    """No broker answered in time. Trying again later may help."""
-
-
-class TopicMissing(PipelineError):
-    """A topic of the stream does not exist on this cluster."""
+class PipelineError(StreamError):
+    """A job cannot start or cannot continue; the message names the cause, the place and the remedy."""
 
 
 class LandingRefused(PipelineError):

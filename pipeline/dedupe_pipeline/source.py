@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.offsets import TopicRange
 
 # Half the CPU time of reading with the client's own 500 records a poll and 1 MiB a fetch.
 _FETCH = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
@@ -67,10 +67,10 @@ def read_clean_stream(
     return spark.readStream.format("kafka").options(**options).load().select(*COLUMNS)
 
 
-def read_range(spark: SparkSession, connection: KafkaConnection, span: TopicRange) -> DataFrame:
-    """Just the committed records of any topic from `span.starts` to before `span.ends`."""
+def read_range(spark: SparkSession, connection: KafkaConnection, span: TopicOffsets) -> DataFrame:
+    """Just the committed records of any topic from `span.lows` to before `span.ends`."""
     options = _options(connection, span.topic) | {
-        "startingOffsets": _offsets_json(span.topic, span.starts),
+        "startingOffsets": _offsets_json(span.topic, span.lows),
         "endingOffsets": _offsets_json(span.topic, span.ends),
     }
     return spark.read.format("kafka").options(**options).load().select(*COLUMNS)

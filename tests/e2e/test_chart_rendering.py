@@ -10,6 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from charts.package import package
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.openapi import CUSTOM_RESOURCES
 from dedupe_crds.spec.stream import DedupeStream
@@ -94,6 +95,13 @@ def rules_of(role: Object) -> dict[tuple[str, str], set[str]]:
 def test_helm_lint_has_nothing_to_say() -> None:
     done = helm("lint", "--strict", str(CHART))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_the_archive_of_make_dist_renders_as_the_chart_does(
+    values: dict[str, Any], tmp_path: Path
+) -> None:
+    assert render(values, chart=package(CHART, tmp_path)) == render(values)
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
@@ -282,7 +290,7 @@ def test_the_probes_ask_what_the_operator_answers() -> None:
         ({"resources": {"request": {}}}, "request"),
         ({"snapshots": {"ebs": {"enabled": "yes"}}}, "enabled"),
         ({"metrics": {"prometheusRule": {"checkpointAgeHours": 2}}}, "checkpointAgeHours"),
-        ({"serviceAccount": {"create": False}}, "name an existing one"),
+        ({"serviceAccount": {"create": False}}, "name an existing ServiceAccount"),
     ],
     ids=lambda part: part if isinstance(part, str) else None,
 )
@@ -323,7 +331,7 @@ def known_metrics() -> set[str]:
         "dedupe_checkpoint_timestamp_seconds",
         "dedupe_snapshot_uploaded_bytes",
         "dedupe_restore_bytes",
-        "dedupe_reconcile_remaining_offsets",
+        "dedupe_catch_up_remaining_offsets",
     }
     return workers | later | samples_of(operator_metrics.registry) | {"up"}
 

@@ -26,6 +26,7 @@ import structlog
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import notes_owners, owners_topic, routed_topics
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.desk import Desk
@@ -37,10 +38,9 @@ from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.dedup.redelivery import InDoubt, ids_between, note_of, noted_position
 from dedupe_worker.dedup.window import Window, window_status
 from dedupe_worker.errors import OutputTopicReplaced, StoreCorrupt
-from dedupe_worker.kafka.admin import Range, Topic, Topics
+from dedupe_worker.kafka.admin import Topic, Topics, needed_rights
 from dedupe_worker.kafka.consumer import Committed, PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
-from dedupe_worker.kafka.rights import needed_rights
 from dedupe_worker.recovery.full_reconcile import remove_comparison
 from dedupe_worker.recovery.on_demand import answer, show_reconcile
 from dedupe_worker.recovery.tail import (
@@ -211,7 +211,7 @@ class Session:
             state.record(self._identity)
         return plan, store or self._parts.store()
 
-    def _open_trusted(self, output: Range) -> tuple[IdStore | None, Trust]:
+    def _open_trusted(self, output: OffsetRange) -> tuple[IdStore | None, Trust]:
         """The store as it was left; if that is damaged, as the newest checkpoint has it; None if there is neither."""
         try:
             return self._parts.store(), Trust.WHOLE

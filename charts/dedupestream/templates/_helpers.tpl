@@ -1,4 +1,4 @@
-{{/* The name of the release's objects: the release's own, with the chart's if it does not say it. */}}
+{{/* Name of the release's objects: the release's name, with the chart's name appended unless it contains it. */}}
 {{- define "dedupestream.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
@@ -17,11 +17,11 @@
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "dedupestream.operator" .) -}}
 {{- else -}}
-{{- required "serviceAccount.create is false: name an existing one in serviceAccount.name" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.create is false: name an existing ServiceAccount in serviceAccount.name" .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end }}
 
-{{/* What selects the operator's pods. Never changes: a Deployment's selector is immutable. */}}
+{{/* Selector of the operator's pods. It must never change: a Deployment's selector is immutable. */}}
 {{- define "dedupestream.selector" -}}
 app.kubernetes.io/name: dedupestream
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -36,7 +36,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* An image by its digest, or by its tag: takes a dict of image and the chart's root. */}}
+{{/* Image reference by digest, else by tag. Takes a dict: image, and root (the chart's context). */}}
 {{- define "dedupestream.image" -}}
 {{- if .image.digest -}}
 {{ .image.repository }}@{{ .image.digest }}

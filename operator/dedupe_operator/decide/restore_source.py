@@ -7,7 +7,7 @@ from datetime import datetime
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_crds.status.stream import RestoreSource
-from dedupe_kafka.cluster import PartitionState
+from dedupe_kafka.offsets import PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 from dedupe_filters.planner import Place, Planner, offsets_at
 from dedupe_filters.range_plan import Span
 from dedupe_filters.values import Wanted
-from dedupe_kafka.cluster import TopicState
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
 from dedupe_pipeline.datasource.options import ReadOptions
 
@@ -74,7 +74,7 @@ class FilteringReader(BatchReader):
         self._options = replace(self._options, selection=selection)
 
 
-def final_offsets(place: Place, state: TopicState, topic: str) -> dict[int, int]:
+def final_offsets(place: Place, state: TopicOffsets, topic: str) -> dict[int, int]:
     """Return offsets by partition, none beyond what is final.
 
     Raises TopicMissing for a partition that the topic has not.

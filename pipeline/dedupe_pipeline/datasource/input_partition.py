@@ -11,7 +11,7 @@ from dedupe_filters.planner import Planner
 from dedupe_filters.range_consumer import BULK, SPARSE, SpanFetcher, consumer_config
 from dedupe_filters.range_plan import Span
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.cluster import TopicState
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.datasource.arrow import to_arrow
 from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import split
@@ -26,7 +26,7 @@ class Share(InputPartition):
         self.source = source
 
 
-def source_of(planner: Planner, options: ReadOptions, state: TopicState) -> FilterSource | None:
+def source_of(planner: Planner, options: ReadOptions, state: TopicOffsets) -> FilterSource | None:
     """Return where values are; None if nothing is chosen by them and nobody wants to see them."""
     if options.selection.wanted is None and options.filter_column is None:
         return None

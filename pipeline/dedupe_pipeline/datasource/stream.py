@@ -19,8 +19,8 @@ from pyspark.sql.streaming.datasource import (
 
 from dedupe_filters.planner import Planner, offsets_at
 from dedupe_filters.range_plan import Plan, Span
-from dedupe_kafka.cluster import TopicState
 from dedupe_kafka.errors import TopicUnusable
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
 from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import ends_within
@@ -31,7 +31,7 @@ class _Live:
     """What the driver keeps between micro-batches: a planner, and what it has last heard of the topic."""
 
     planner: Planner
-    state: TopicState
+    state: TopicOffsets
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -117,7 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[int, Plan]:
         return live.planner.plan(live.state, {p: Span(at, ends[p]) for p, at in starts.items()})
 
-    def _decode(self, offset: Mapping[str, Any], state: TopicState) -> dict[int, int]:
+    def _decode(self, offset: Mapping[str, Any], state: TopicOffsets) -> dict[int, int]:
         """Offsets by partition; one that was added to the topic since begins at its start."""
         if offset["topicId"] != state.id:
             raise TopicUnusable(

@@ -8,6 +8,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.errors import JobRefused, RecordsExpired
 from dedupe_pipeline.jobs.aggregate import Postgres
 from dedupe_pipeline.jobs.aggregate.columns import Shape
@@ -15,7 +16,6 @@ from dedupe_pipeline.jobs.aggregate.database import Database
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.sql import Layout
-from dedupe_pipeline.offsets import TopicRange
 from tests.support.postgres.aggregate_truth import job
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.processes.processes import wait_for
@@ -36,7 +36,7 @@ def layout(watermark: str | None = None) -> Layout:
 def source(**starts: int) -> Source:
     """A topic whose partitions `p0`, … begin at these offsets."""
     at = {int(name[1:]): start for name, start in starts.items()}
-    span = TopicRange(topic="clean", starts=at, ends=dict.fromkeys(at, 100))
+    span = TopicOffsets(topic="clean", id="clean-id", lows=at, ends=dict.fromkeys(at, 100))
     return Source(topic_id="one", span=span, definition=job("flights").definition())
 
 

@@ -135,7 +135,7 @@ def test_a_right_that_a_topic_lacks_is_named_and_what_was_granted_is_used(
     names = " and ".join(sorted(one.name for one in needed))
     worker.wait_until(
         lambda: (
-            f"topic {name}: the Kafka credentials have no right to {names}"
+            f"topic {name}: the Kafka credentials lack the ACL {names}"
             in str(worker.readiness().body)
         ),
         "the worker says what its credentials lack",

@@ -1,4 +1,4 @@
-"""The pods of examples/kubernetes/aggregate run a command there is, as the worker's user, with what they mount."""
+"""The pods of examples/kubernetes/aggregate run an existing command, as the worker's user, on mounted files."""
 
 import re
 import shlex
@@ -39,7 +39,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 def command(name: str) -> list[str]:
-    """What follows `dedupe-pipeline` or spark-submit's primary resource."""
+    """Return the arguments after `dedupe-pipeline` or spark-submit's primary resource."""
     arguments: list[str] = pod(name)["containers"][0]["args"]
     if name == "cronjob.yaml":
         return arguments

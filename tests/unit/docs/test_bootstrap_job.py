@@ -1,4 +1,4 @@
-"""The Job of examples/kubernetes fills the volume that the worker has, as the worker's user, by a command there is."""
+"""The Job of examples/kubernetes fills the worker's volume, as the worker's user, with an existing command."""
 
 from pathlib import Path
 from typing import Any

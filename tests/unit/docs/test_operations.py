@@ -1,4 +1,4 @@
-"""docs/operations.md tells of every word the operator and the workers can say, and its links lead somewhere."""
+"""docs/operations.md explains every reason and event of operator and workers, and its links lead to a heading."""
 
 import ast
 import re
@@ -25,22 +25,22 @@ OTHERS = {
     # Values and fields of Kubernetes' objects
     "AlwaysAllow", "BearerToken", "ContainerCreating", "FallbackToLogsOnError", "IfNotPresent",
     "OnRootMismatch", "PodScheduled", "ReadWriteOnce", "RuntimeDefault", "ScheduleAnyway",
-    # What Kubernetes' own parts say, by which the operator finds its words
+    # Reasons of Kubernetes' own parts, from which the operator derives its reasons
     "ControllerResizeError", "FailedCreate", "FileSystemResizePending", "NodeResizeError",
     # Fields of Amazon's API
     "AvailabilityZone", "ClientToken", "CreateTime", "FullSnapshotSizeInBytes", "KmsKeyId", "PageSize",
     "ResourceType", "ResponseMetadata", "RestoreExpiryTime", "SnapshotId", "StartTime", "StateMessage",
     "StorageTier", "TagSpecifications", "VolumeId", "VolumeSize", "VolumeType",
-    # What the names of events begin with; the whole names are tested by themselves
+    # Prefix of event names; the whole names have their own test
     "StoreFrom",
 }  # fmt: skip
 """Words in the operator's code that no user reads as a reason or an event."""
 
 
 def words(path: Path) -> Iterator[str]:
-    """The texts of a module that look like a reason, but for the members of sets.
+    """Yield the texts of a module that look like a reason, except members of sets.
 
-    Those are other programs' words, told from each other.
+    Those are words of other programs, which the module distinguishes.
     """
     tree = ast.parse(path.read_text())
     in_sets = {
@@ -55,7 +55,7 @@ def words(path: Path) -> Iterator[str]:
 
 
 def reasons(path: Path) -> Iterator[str]:
-    """The words of one hump that are given as a reason."""
+    """Yield the single capitalised words that are given as a reason."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.keyword) and node.arg == "reason":
             given = node.value
@@ -79,14 +79,14 @@ def errors_below(base: type[Exception]) -> Iterator[type[Exception]]:
         yield from errors_below(each)
 
 
-def is_told(word: str) -> bool:
+def is_explained(word: str) -> bool:
     return f"`{word}`" in PAGE
 
 
 def test_every_word_of_the_operator_is_explained() -> None:
     said = {word for path in OPERATOR for word in (*words(path), *reasons(path))}
     assert len(said - OTHERS) > 60
-    assert sorted(word for word in said - OTHERS if not is_told(word)) == []
+    assert sorted(word for word in said - OTHERS if not is_explained(word)) == []
 
 
 def test_no_word_is_excused_that_the_operator_does_not_have() -> None:
@@ -102,12 +102,12 @@ def test_every_error_of_workers_and_kafka_is_explained() -> None:
         and not each.__name__.startswith("_")  # never leaves its module
     }
     assert {"DiskFull", "BrokerUnavailable", "RestoreFailed"} <= names
-    assert sorted(name for name in names if not is_told(name)) == []
+    assert sorted(name for name in names if not is_explained(name)) == []
 
 
 @pytest.mark.parametrize("source", RestoreSource)
 def test_every_rung_of_the_ladder_has_its_event(source: RestoreSource) -> None:
-    assert is_told(f"StoreFrom{source}")
+    assert is_explained(f"StoreFrom{source}")
 
 
 def test_every_alert_is_explained_and_no_other() -> None:

@@ -1,4 +1,4 @@
-"""docs/readers.md has every option of Spark's data source and every argument of the plain reader, and good Python."""
+"""docs/readers.md has every option of Spark's data source, every argument of the plain reader, and valid Python."""
 
 import ast
 import inspect
@@ -18,7 +18,7 @@ EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def options() -> list[str]:
-    """All there are, as the data source itself tells them."""
+    """Return all options, from the error message of the data source."""
     with pytest.raises(InvalidConfig) as refused:
         read_options({"no such option": ""})
     told = re.search(r"there are (.+), and (kafka\.PROPERTY)", str(refused.value))

@@ -13,7 +13,7 @@ from dedupe_filters.range_consumer import SpanFetcher
 from dedupe_filters.range_plan import Span
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_filters.wire_format import ChunkFilter, Origin, encode
-from dedupe_kafka.cluster import TopicState
+from dedupe_kafka.offsets import TopicOffsets
 
 SOURCE = FilterSource.header("v")
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -27,8 +27,10 @@ class FiltersTopic:
         self.read_offsets: list[int] = []
 
     @property
-    def state(self) -> TopicState:
-        return TopicState(id="filters", lows={0: 0}, ends={0: len(self.records)})
+    def state(self) -> TopicOffsets:
+        return TopicOffsets(
+            topic="clean-filters", id="filters", lows={0: 0}, ends={0: len(self.records)}
+        )
 
     def read(self, spans: Mapping[int, Sequence[Span]]) -> Iterator[list[Message]]:
         for span in spans.get(0, ()):
@@ -123,7 +125,7 @@ def test_a_filters_topic_that_was_made_anew_is_read_from_its_start() -> None:
     index.refresh(topic.state)
     topic.records = [encode(chunk(40))]
 
-    index.refresh(TopicState(id="anew", lows={0: 0}, ends={0: 1}))
+    index.refresh(TopicOffsets(topic="clean-filters", id="anew", lows={0: 0}, ends={0: 1}))
 
     assert index.claims(0).starts.tolist() == [0, 20, 40]
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.cluster import PartitionState, StreamTopics
+from dedupe_kafka.cluster import StreamTopics
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.offsets import PartitionState
 from dedupe_kafka.topic import TopicProblem
 from dedupe_operator.topic_watch import TopicsWatch
 

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_pipeline.connection import KafkaConnection, read_properties
+from dedupe_kafka.client import read_properties
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError
 
 
@@ -95,12 +97,12 @@ def test_a_broken_line_is_told_by_its_number_and_not_shown(tmp_path: Path) -> No
     file = tmp_path / "client.properties"
     file.write_text("a=b\ns3cret\n")
 
-    with pytest.raises(PipelineError, match="line 2") as broken:
+    with pytest.raises(InvalidConfig, match="line 2") as broken:
         read_properties(file)
 
     assert "s3cret" not in str(broken.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match=r"none\.properties"):
+    with pytest.raises(InvalidConfig, match=r"none\.properties"):
         read_properties(tmp_path / "none.properties")

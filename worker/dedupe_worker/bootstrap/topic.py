@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.rows import make_rows
 from dedupe_worker.bootstrap.source import Batch, Json
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import PartitionReader
 
 _BATCH_RECORDS: Final = 20_000
@@ -31,7 +31,7 @@ class TopicSource:
         self,
         name: str,
         topic_id: str,
-        ranges: Mapping[int, Range],
+        ranges: Mapping[int, OffsetRange],
         *,
         reader: Callable[[int], PartitionReader],
         extract: Extractor,

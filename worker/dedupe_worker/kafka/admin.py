@@ -1,29 +1,31 @@
-"""What the worker asks Kafka about its two topics."""
+"""Kafka's answers about the worker's topics: UUIDs, offsets, and the ACLs that the worker needs.
 
-import time
-from collections.abc import Collection
-from concurrent.futures import Future
+A session asks at its start, bootstrap and full reconcile ask for offsets. Invariant: a missing ACL is reported before
+anything is written. The table of ACLs in docs/kubernetes.md lists what `needed_rights` returns.
+"""
+
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Event
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # its documented names, not in its __all__
     AclOperation,
     AdminClient,
-    ConfigResource,
     OffsetSpec,
-    ResourceType,
 )
 
-from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
-from dedupe_worker.kafka.rights import check_rights
+from dedupe_crds.spec.stream import Spec
+from dedupe_kafka.errors import NotAuthorized, StreamError, TopicMissing
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.requests import LATEST, AdminRequests
+from dedupe_kafka.side_topics import notes_owners, notes_topics, owners_topic, routed_topics
 
 _TIMEOUT_SECONDS: Final = 15.0
-_ANSWER_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own time-out comes first
-_POLL_SECONDS: Final = 0.2
+_HANG_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own timeout comes first
+_READ: Final = frozenset({AclOperation.READ})
+_WRITE: Final = frozenset({AclOperation.WRITE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,93 +37,86 @@ class Topic:
     partitions: int
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The offsets of a partition: `low` is the first that is kept, `end` the last stable offset."""
-
-    low: int
-    end: int
-
-
 class Topics:
-    """Questions to the cluster, each bounded in time, and cut short when `stop` is set.
+    """Requests about topics, each bounded in time, and cut short when `stop` is set.
 
-    Raises TopicMissing, NotAuthorized or BrokerUnavailable."""
+    Raises TopicMissing, NotAuthorized or BrokerUnavailable.
+    """
 
     def __init__(self, admin: AdminClient, stop: Event) -> None:
-        self._admin = admin
-        self._stop = stop
+        self._requests = AdminRequests(
+            admin, timeout_seconds=_TIMEOUT_SECONDS, hang_seconds=_HANG_SECONDS, stop=stop
+        )
 
     def describe(
         self, name: str, partition: int, needed: Collection[AclOperation] = frozenset()
     ) -> Topic:
-        """The topic, which must have the partition and allow what is needed."""
-        asked = self._admin.describe_topics(
-            TopicCollection([name]),
-            include_authorized_operations=bool(needed),
-            request_timeout=_TIMEOUT_SECONDS,
-        )
-        found = self._answer(asked[name], f"describing topic {name}")
+        """Return the topic, which must have the partition and allow the needed operations."""
+        found = self._requests.describe(name, include_authorized_operations=bool(needed))
         check_rights(f"topic {name}", found.authorized_operations, needed)
         topic = Topic(name, str(found.topic_id), len(found.partitions))
         if partition >= topic.partitions:
             raise TopicMissing(
                 f"topic {name} has {topic.partitions} partitions and none with the number {partition}; "
-                "add partitions, the worker goes on by itself"
+                "add partitions, the worker continues automatically"
             )
         return topic
 
     def check_group(self, group: str) -> None:
-        """Raise NotAuthorized if the credentials have no right to the group, which its own client would not tell."""
-        asked = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_SECONDS)
+        """Raise NotAuthorized if an ACL for the group is missing; a consumer does not report that."""
+        futures = self._requests.admin.describe_consumer_groups(
+            [group], request_timeout=_TIMEOUT_SECONDS
+        )
         try:
-            self._answer(asked[group], f"asking for group {group}")
+            self._requests.answer(futures[group], f"describing group {group}")
         except NotAuthorized:
             raise
         except StreamError:
-            return  # no more than a group that is not there yet, or what stopped the client as well
+            return  # the group does not exist yet, or the cause stops the consumer as well
 
     def max_message_bytes(self, name: str) -> int:
-        """The largest record batch the topic takes, in bytes."""
-        resource = ConfigResource(ResourceType.TOPIC, name)
-        asked = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)
-        found = self._answer(asked[resource], f"reading the configuration of topic {name}")
-        return int(found["max.message.bytes"].value)
+        """Return the size of the largest record batch that the topic accepts, in bytes."""
+        return int(self._requests.config(name)["max.message.bytes"])
 
-    def offsets(self, name: str, partition: int) -> Range:
-        """The range of offsets that a read_committed consumer can read."""
-        return Range(
-            self._offset(name, partition, OffsetSpec.earliest()),  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
-            self.end(name, partition),
-        )
+    def offsets(self, name: str, partition: int) -> OffsetRange:
+        """Return the offsets that a `read_committed` consumer can read."""
+        return self._requests.offset_range(name, partition)
 
     def end(self, name: str, partition: int) -> int:
-        """The last stable offset: where a read_committed consumer ends."""
-        return self._offset(name, partition, OffsetSpec.latest())  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
+        """Return the last stable offset, at which a `read_committed` consumer ends."""
+        return self._requests.offsets(name, [partition], LATEST)[partition]
 
     def offset_at(self, name: str, partition: int, when: datetime) -> int | None:
-        """The first offset whose timestamp is not before `when`; None if there is none."""
+        """Return the first offset with a timestamp at or after `when`; None if there is none."""
         spec = OffsetSpec.for_timestamp(int(when.timestamp() * 1000))
-        offset = self._offset(name, partition, spec)
+        offset = self._requests.offsets(name, [partition], spec)[partition]
         return offset if offset >= 0 else None
 
-    def _offset(self, name: str, partition: int, spec: OffsetSpec) -> int:
-        where = TopicPartition(name, partition)
-        asked = self._admin.list_offsets(
-            {where: spec},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_TIMEOUT_SECONDS,
-        )
-        found = self._answer(asked[where], f"asking for offsets of {name}/{partition}")
-        return int(found.offset)
 
-    def _answer(self, future: "Future[Any]", action: str) -> Any:  # noqa: ANN401 (whatever was asked for)
-        deadline = time.monotonic() + _ANSWER_SECONDS
-        while time.monotonic() < deadline and not self._stop.is_set():
-            try:
-                return future.result(_POLL_SECONDS)
-            except TimeoutError:
-                self._admin.poll(0)  # lets the client say why it can't get through
-            except KafkaException as error:
-                raise kafka_error(error, action) from error
-        raise BrokerUnavailable(f"{action}: no answer")
+def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
+    """Return the operations needed on each topic of a stream, the input first, then the output."""
+    needed = {spec.input.topic: _READ, spec.output.topic: _READ | _WRITE}
+    needed |= dict.fromkeys((*routed_topics(spec), *notes_topics(spec)), _WRITE)
+    if notes_owners(spec):
+        needed[owners_topic(spec.output.topic)] = _READ | _WRITE
+    return needed
+
+
+def check_rights(
+    what: str, allowed: Collection[AclOperation] | None, needed: Iterable[AclOperation]
+) -> None:
+    """Raise NotAuthorized if a needed operation is not among those that the broker allows.
+
+    A broker may not report what it allows (`allowed` is None or empty; the report itself needs DESCRIBE). Such a broker
+    refuses the operation when it is requested.
+    """
+    missing = (
+        sorted(operation.name for operation in needed if operation not in allowed)
+        if allowed
+        else []
+    )
+    if missing:
+        raise NotAuthorized(
+            f"{what}: the Kafka credentials lack the ACL {' and '.join(missing)}; grant it, the worker retries "
+            "automatically"
+        )

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dedupe_ids.extract import Extractor
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import store_errors
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Reader
 from dedupe_worker.recovery.tail import Progress, read_output
 from dedupe_worker.store.api import IdStore
@@ -128,7 +128,7 @@ def compare(
     extract: Extractor,
     *,
     directory: Path,
-    output: Range,
+    output: OffsetRange,
     stop: Event,
     on_progress: OnProgress,
 ) -> Outcome | None:
@@ -158,7 +158,7 @@ class _Comparison:
         self,
         store: IdStore,
         directory: Path,
-        output: Range,
+        output: OffsetRange,
         stop: Event,
         on_progress: OnProgress,
     ) -> None:

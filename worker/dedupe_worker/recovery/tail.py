@@ -13,8 +13,8 @@ from typing import Final
 
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Batch, Reader, timestamps
 from dedupe_worker.side_topics.owner_log import Recall
 from dedupe_worker.store.metadata import Stamp
@@ -58,7 +58,7 @@ def plan_reconcile(
     *,
     recorded: Identity | None,
     output_topic_id: str,
-    output: Range,
+    output: OffsetRange,
     window_start: int,
     trust: Trust = Trust.WHOLE,
     reach: int = 0,
@@ -104,7 +104,7 @@ class StartPlan:
 
 
 def plan_start(
-    *, committed: int | None, stamp: Stamp | None, same_input: bool, available: Range
+    *, committed: int | None, stamp: Stamp | None, same_input: bool, available: OffsetRange
 ) -> StartPlan:
     """Decide where to go on in the input.
 

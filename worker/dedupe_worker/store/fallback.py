@@ -12,8 +12,8 @@ from pathlib import Path
 import structlog
 from pydantic import ValidationError
 
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import DiskFull, store_error
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.store.checkpoint import CheckpointRecord
 from dedupe_worker.store.inverse_bloom.segments import SUFFIX
 from dedupe_worker.store.rocksdb import UNTRUSTED
@@ -22,7 +22,7 @@ from dedupe_worker.store.state_dir import Identity, StateDirectory
 log = structlog.get_logger()
 
 
-def fall_back(state: StateDirectory, identity: Identity, output: Range) -> bool:
+def fall_back(state: StateDirectory, identity: Identity, output: OffsetRange) -> bool:
     """Put a copy of the newest whole checkpoint in the store's place; False if there is none that fits.
 
     Unfinished ones have been cleared away, and the store is closed.
@@ -72,7 +72,7 @@ def _read(directory: Path) -> CheckpointRecord | None:
         return None
 
 
-def _fits(record: CheckpointRecord, identity: Identity, output: Range) -> bool:
+def _fits(record: CheckpointRecord, identity: Identity, output: OffsetRange) -> bool:
     is_ours = (record.stream, record.partition, record.output_topic_id) == (
         identity.stream,
         identity.partition,

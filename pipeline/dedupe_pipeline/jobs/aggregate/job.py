@@ -17,7 +17,6 @@ processes at once are kept apart by a lock, and by the offsets if the lock is lo
 import json
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,9 +30,12 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no ann
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused, KafkaUnreachable, PipelineError
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError
 from dedupe_pipeline.jobs.aggregate.columns import Shape, shape_of
 from dedupe_pipeline.jobs.aggregate.database import Database, Moved
 from dedupe_pipeline.jobs.aggregate.increments import Fate, Progress, increments
@@ -41,7 +43,6 @@ from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.postgres import Postgres
 from dedupe_pipeline.jobs.aggregate.sql import Layout
-from dedupe_pipeline.offsets import Offsets
 from dedupe_pipeline.source import read_clean_stream
 from dedupe_pipeline.streaming import first_line, run_until, triggered
 
@@ -92,10 +93,11 @@ def aggregate(
     topic = stream.spec.output.topic
     stop = stop or threading.Event()
     shape = shape_of(spark, job)
-    offsets = Offsets(connection)
+    cluster = connection.cluster()
+    span = cluster.offsets(topic)
     source = Source(
-        topic_id=offsets.topic_id(topic),
-        span=offsets.final_range(topic),
+        topic_id=span.id,
+        span=span,
         definition=job.definition(),
     )
     database = Database(
@@ -104,7 +106,7 @@ def aggregate(
     with database, tempfile.TemporaryDirectory(prefix="dedupe-aggregate-") as checkpoint:
         progress = database.register(source, skip_deleted=skip_deleted)
         check_topic = partial(
-            check_same_topic, offsets, topic, source.topic_id, patience=patience, stop=stop
+            check_same_topic, cluster, topic, source.topic_id, patience=patience, stop=stop
         )
         adding = Adding(
             job, shape, database, progress, checkpoint=Path(checkpoint), check_topic=check_topic
@@ -191,20 +193,20 @@ class Adding:
 
 
 def check_same_topic(
-    offsets: Offsets, topic: str, topic_id: str, *, patience: timedelta, stop: threading.Event
+    cluster: Cluster, topic: str, topic_id: str, *, patience: timedelta, stop: threading.Event
 ) -> None:
     """Check that a topic is still the one that is counted, asking for up to `patience`.
 
     Raises:
         JobRefused: it was deleted and created again, and its offsets are of other records.
-        KafkaUnreachable: nobody knows.
+        BrokerUnavailable: nobody knows.
     """
-    deadline = time.monotonic() + patience.total_seconds()
+    deadline = Deadline(patience.total_seconds(), wait=stop.wait)
     while True:
         try:
-            found = offsets.topic_id(topic)
-        except KafkaUnreachable:
-            if time.monotonic() > deadline or stop.wait(_RETRY_SECONDS):
+            found = cluster.topic_id(topic)
+        except BrokerUnavailable:
+            if not deadline.pause(_RETRY_SECONDS):
                 raise
         else:
             break

@@ -7,11 +7,11 @@ from typing import Any
 from psycopg import Connection, sql
 from psycopg.types.json import Jsonb
 
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.errors import JobRefused, RecordsExpired
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.postgres import where
 from dedupe_pipeline.jobs.aggregate.sql import JOBS, OFFSETS, Layout
-from dedupe_pipeline.offsets import TopicRange
 
 # Any number, as long as each version of the job has the same: those who make tables queue here.
 _SETUP_LOCK = 0x6465_6475_7065
@@ -22,7 +22,7 @@ class Source:
     """What is counted: a topic as it is now, and how (`AggregateJob.definition`)."""
 
     topic_id: str
-    span: TopicRange
+    span: TopicOffsets
     definition: Mapping[str, Any]
 
 
@@ -107,7 +107,7 @@ def register(
         else:
             _check_same(layout, source, *found)
         known = progress(connection, layout, oid)
-        for partition, start in source.span.starts.items():
+        for partition, start in source.span.lows.items():
             at = known.get(partition)
             if at is None:
                 skipped = 0
@@ -244,13 +244,13 @@ def _check_same(
 
 
 def _check_reaches(
-    layout: Layout, span: TopicRange, partition: int, next_offset: int, skip_deleted: bool
+    layout: Layout, span: TopicOffsets, partition: int, next_offset: int, skip_deleted: bool
 ) -> None:
     at = f"{span.topic!r}, partition {partition}"
-    if next_offset < span.starts[partition] and not skip_deleted:
+    if next_offset < span.lows[partition] and not skip_deleted:
         raise RecordsExpired(
             f"{at}: {layout.table} is counted to before offset {next_offset}, and the topic begins at "
-            f"{span.starts[partition]}: what was between was deleted before it was counted. With "
+            f"{span.lows[partition]}: what was between was deleted before it was counted. With "
             "--skip-deleted the job goes on without it; or drop the table to begin anew"
         )
     if next_offset > span.ends[partition]:

@@ -12,6 +12,8 @@ from pyspark.storagelevel import StorageLevel
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.spec.topics import Mode
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.jobs.audit import statistics
 from dedupe_pipeline.jobs.audit import verdicts as j
@@ -24,7 +26,6 @@ from dedupe_pipeline.jobs.audit.result import (
     PartitionAudit,
     TimeSlice,
 )
-from dedupe_pipeline.offsets import Offsets, TopicRange
 from dedupe_pipeline.source import read_range
 
 _EXAMPLES = 20
@@ -50,12 +51,12 @@ def audit(
     ones are pending.
 
     Raises:
-        KafkaUnreachable, TopicMissing: nothing could be read.
+        BrokerUnavailable, TopicMissing: nothing could be read.
         PipelineError: a transaction hangs, or the id's JSONPath is not usable.
     """
     began = time.monotonic()
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
-    raw, clean, judged_before = _spans(Offsets(connection), stream, up_to_committed)
+    raw, clean, judged_before = _spans(connection.cluster(), stream, up_to_committed)
     history = j.history_of(
         with_identity(read_range(spark, connection, raw), stream.spec.id),
         with_identity(read_range(spark, connection, clean), stream.spec.id),
@@ -84,8 +85,8 @@ def audit(
 
 
 def _spans(
-    offsets: Offsets, stream: DedupeStream, up_to_committed: bool
-) -> tuple[TopicRange, TopicRange, dict[int, int]]:
+    cluster: Cluster, stream: DedupeStream, up_to_committed: bool
+) -> tuple[TopicOffsets, TopicOffsets, dict[int, int]]:
     """What to read, in the order in which it must be asked while the stream runs.
 
     First how far the input is processed, then the clean topic once it holds all of that (a commit
@@ -95,11 +96,11 @@ def _spans(
     raw_topic, clean_topic = stream.spec.input.topic, stream.spec.output.topic
     if up_to_committed:
         group = f"{stream.metadata.namespace}.{stream.metadata.name}"
-        judged_before = offsets.committed(group, raw_topic)
+        judged_before = cluster.committed(group, raw_topic)
     else:
-        judged_before = offsets.final_range(raw_topic).ends
-    clean = offsets.settled_range(clean_topic)
-    raw = offsets.final_range(raw_topic)
+        judged_before = cluster.offsets(raw_topic).ends
+    clean = cluster.settled_offsets(clean_topic)
+    raw = cluster.offsets(raw_topic)
     return raw, clean, judged_before
 
 
@@ -164,12 +165,12 @@ def _examples(judged: DataFrame) -> tuple[Defect, ...]:
     return tuple(Defect(**row.asDict()) for row in j.examples(judged, _EXAMPLES).collect())
 
 
-def _warnings(raw: TopicRange, clean: TopicRange) -> Iterator[str]:
+def _warnings(raw: TopicOffsets, clean: TopicOffsets) -> Iterator[str]:
     for span, consequence in (
         (raw, "records made from them look foreign or altered"),
         (clean, "their originals look lost"),
     ):
-        cut = [partition for partition, start in span.starts.items() if start > 0]
+        cut = [partition for partition, start in span.lows.items() if start > 0]
         if cut:
             yield (
                 f"Retention has deleted the oldest records of {span.topic!r} (partitions "

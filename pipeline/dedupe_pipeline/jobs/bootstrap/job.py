@@ -20,11 +20,11 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jobs.bootstrap.id_encoding import packed, partition_by, record_id
-from dedupe_pipeline.offsets import Offsets
 from dedupe_pipeline.source import read_range
 from dedupe_pipeline.streaming import first_line
 
@@ -75,14 +75,14 @@ def bootstrap(
     if output.exists():
         raise PipelineError(f"{output} exists already: give a new directory, or remove it")
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
-    offsets = Offsets(connection)
-    count = len(offsets.partitions(stream.spec.input.topic))
+    cluster = connection.cluster()
+    count = cluster.partition_count(stream.spec.input.topic)
     now = datetime.now(UTC)
     counted = Observation()
     try:
         if past.source.startswith(_TOPIC):
             found = _from_topic(
-                spark, stream, past, connection=connection, offsets=offsets, count=count
+                spark, stream, past, connection=connection, cluster=cluster, count=count
             )
         else:
             found = _from_files(spark, stream.spec.id, past, count)
@@ -125,7 +125,7 @@ def _from_topic(
     past: PastIds,
     *,
     connection: KafkaConnection,
-    offsets: Offsets,
+    cluster: Cluster,
     count: int,
 ) -> DataFrame:
     name = past.source.removeprefix(_TOPIC)
@@ -134,7 +134,7 @@ def _from_topic(
             f"{name} is the stream's own input: all that is in it would count as delivered, and never "
             "be. If it is up to some time, say so with --before TIME"
         )
-    span = offsets.final_range(name)
+    span = cluster.offsets(name)
     if len(span.ends) != count and past.partition_by is None:
         raise PipelineError(
             f"topic {name} has {len(span.ends)} partitions and the input {count}: say how the "

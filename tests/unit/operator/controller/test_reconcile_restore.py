@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
-from dedupe_kafka.cluster import PartitionState
 from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.offsets import PartitionState
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.controller.test_reconcile_snapshots import CSI, S3, UPLOADED, stop_after

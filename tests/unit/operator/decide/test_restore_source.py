@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_crds.status.stream import RestoreSource
-from dedupe_kafka.cluster import PartitionState
+from dedupe_kafka.offsets import PartitionState
 from dedupe_operator.decide.restore_source import Candidate, climb, refusal
 from tests.unit.operator.objects import NOW
 

@@ -14,11 +14,11 @@ import pytest
 from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.bootstrap.files import FileSource
 from dedupe_worker.bootstrap.job import Job, Step, Summary, Target
 from dedupe_worker.bootstrap.request import Columns
 from dedupe_worker.errors import IdentityRefused, StateLocked
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.recovery.tail import plan_reconcile
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.rocksdb import Store
@@ -132,7 +132,7 @@ def test_a_worker_reads_all_of_the_output_that_came_after(tmp_path: Path) -> Non
         store.stamp,
         recorded=target(tmp_path).state.recorded(identity.stream, 0),
         output_topic_id=identity.output_topic_id,
-        output=Range(POSITION, 400),
+        output=OffsetRange(POSITION, 400),
         window_start=0,
     )
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rocksdict import Rdict
 
 from dedupe_ids.extract import ID_BYTES, PackedIds
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery import full_reconcile as comparison
 from dedupe_worker.recovery import tail as reconcile
@@ -53,7 +53,7 @@ class OutputRecord:
 class OutputReader:
     """Reads records from an output partition that begins at `low` and ends, behind its markers, at `end`."""
 
-    def __init__(self, records: Sequence[OutputRecord], output: Range) -> None:
+    def __init__(self, records: Sequence[OutputRecord], output: OffsetRange) -> None:
         self._records = [each for each in records if each.at >= output.low]
         self._end = output.end
 
@@ -80,7 +80,7 @@ def extract(records: Sequence[Message]) -> PackedIds:
 
 
 def run(
-    store: Store, directory: Path, records: Sequence[OutputRecord], output: Range
+    store: Store, directory: Path, records: Sequence[OutputRecord], output: OffsetRange
 ) -> Outcome | None:
     return compare(
         OutputReader(records, output),
@@ -227,13 +227,13 @@ def test_a_store_holds_what_the_output_holds_afterwards(
         added = sorted({one_id(n) for n in invented} - set().union(*contents(store).values()))
         if store.stamp:
             store.amend(names[pick % len(names)], added=added)
-            output = Range(min(low, past.end), past.end)
+            output = OffsetRange(min(low, past.end), past.end)
             assert_made_equal(store, Path(temporary) / "comparison", past.records, output)
         store.close()
 
 
 def assert_made_equal(
-    store: Store, directory: Path, records: Sequence[OutputRecord], output: Range
+    store: Store, directory: Path, records: Sequence[OutputRecord], output: OffsetRange
 ) -> None:
     """The rules of docs/decisions/0012 in sets, and what was done."""
     before = contents(store)
@@ -289,7 +289,7 @@ def test_what_it_has_changed_is_on_disk_when_it_ends(tmp_path: Path, store: Stor
     store.forget([one_id(2), one_id(5)])
     store.amend("g00000002", added=[one_id(500)])
     store.settle()
-    run(store, tmp_path / "comparison", past.records, Range(0, past.end))
+    run(store, tmp_path / "comparison", past.records, OffsetRange(0, past.end))
     expected = contents(store)
     # As a crash would leave it: what is in memory only is not in the copy.
     copy = copy_of_files(tmp_path)
@@ -312,7 +312,7 @@ def test_without_room_for_its_files_the_store_is_as_before(tmp_path: Path, store
     with small_volume(tmp_path / "volume", 1 << 13) as volume:
         directory = volume.path / "comparison"
         with pytest.raises(DiskFull):
-            run(store, directory, past.records, Range(0, past.end))
+            run(store, directory, past.records, OffsetRange(0, past.end))
         assert not directory.exists()
     assert contents(store) == before
     store.close()
@@ -324,7 +324,7 @@ def test_what_a_crash_has_left_is_no_part_of_the_next_one(tmp_path: Path, store:
     directory.mkdir()
     (directory / "run-0").write_bytes(make_entries(one_id(9)).tobytes())
     (directory / "missing").write_bytes(make_entries(one_id(9)).tobytes())
-    outcome = run(store, directory, past.records, Range(0, past.end))
+    outcome = run(store, directory, past.records, OffsetRange(0, past.end))
     assert outcome == Outcome(records=3)
     assert not directory.exists()
     store.close()
@@ -342,7 +342,7 @@ def test_one_that_is_stopped_is_not_done(tmp_path: Path, store: Store, after: in
         if next(times, None) is None:
             stop.set()
 
-    output = Range(0, past.end)
+    output = OffsetRange(0, past.end)
     stopped = compare(
         OutputReader(past.records, output),
         store,
@@ -367,7 +367,7 @@ def test_what_came_before_the_stream_is_known_and_left_alone(tmp_path: Path, sto
     store.close()
     add_generation(tmp_path / "db", "b00000001", [one_id(1), one_id(600)], position=past.end)
     store = open_store(tmp_path / "db")
-    assert run(store, tmp_path / "comparison", past.records, Range(0, past.end)) == Outcome(
+    assert run(store, tmp_path / "comparison", past.records, OffsetRange(0, past.end)) == Outcome(
         records=4, added=1
     )
     assert contents(store) == {

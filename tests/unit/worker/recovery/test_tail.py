@@ -9,8 +9,8 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import extractor_for, pack_id
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery.tail import (
     InputTruncated,
@@ -46,7 +46,7 @@ def plan(
     has: Stamp | None,
     *,
     recorded: Identity | None = RECORDED,
-    output: Range,
+    output: OffsetRange,
     window_start: int = 0,
     output_topic_id: str = "out",
     trust: Trust = Trust.WHOLE,
@@ -66,7 +66,7 @@ def plan(
 @pytest.mark.parametrize("low", [0, 20, 50])
 @pytest.mark.parametrize("end", [50, 51, 90])
 def test_a_trusted_store_needs_the_tail_only(low: int, end: int) -> None:
-    found = plan(stamp(50), output=Range(low, end), window_start=end)
+    found = plan(stamp(50), output=OffsetRange(low, end), window_start=end)
     assert found == ReconcilePlan(start=50, rebuild=False, truncated=False, reason="Tail")
 
 
@@ -87,7 +87,7 @@ def test_a_trusted_store_needs_the_tail_only(low: int, end: int) -> None:
 def test_any_other_is_rebuilt_from_what_the_output_topic_holds(
     case: dict[str, object], reason: str
 ) -> None:
-    found = plan(output=Range(20, 90), **case)  # type: ignore[arg-type] # of many types
+    found = plan(output=OffsetRange(20, 90), **case)  # type: ignore[arg-type] # of many types
     assert (found.start, found.rebuild, found.reason) == (20, True, reason)
     assert found.truncated, "what was before offset 20 is gone, and the window is shorter for it"
 
@@ -106,18 +106,18 @@ def test_any_other_is_rebuilt_from_what_the_output_topic_holds(
 def test_a_rebuild_reads_all_there_is_and_tells_whether_that_is_the_window(
     low: int, window_start: int, *, truncated: bool
 ) -> None:
-    found = plan(None, output=Range(low, 90), window_start=window_start)
+    found = plan(None, output=OffsetRange(low, 90), window_start=window_start)
     assert (found.start, found.truncated) == (low, truncated)
 
 
 def test_ids_that_were_retained_away_unread_shorten_the_window_whatever_the_timestamps_say() -> (
     None
 ):
-    assert plan(stamp(19), output=Range(20, 90), window_start=40).truncated
+    assert plan(stamp(19), output=OffsetRange(20, 90), window_start=40).truncated
 
 
 def test_a_replaced_output_topic_shortens_the_window_though_it_is_read_whole() -> None:
-    assert plan(stamp(), output=Range(0, 0), output_topic_id="other").truncated
+    assert plan(stamp(), output=OffsetRange(0, 0), output_topic_id="other").truncated
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_input_is_read_on_from_the_furthest_offset_that_is_known(
 ) -> None:
     has = None if stored is None else stamp(input_offset=stored)
     found = plan_start(
-        committed=committed, stamp=has, same_input=same_input, available=Range(20, 90)
+        committed=committed, stamp=has, same_input=same_input, available=OffsetRange(20, 90)
     )
     assert found == expected
 
@@ -153,7 +153,7 @@ def test_an_input_that_ends_before_what_was_read_is_refused(
 ) -> None:
     has = None if stored is None else stamp(input_offset=stored)
     with pytest.raises(InputTruncated, match="ends at offset 90 but was read up to 91"):
-        plan_start(committed=committed, stamp=has, same_input=True, available=Range(20, 90))
+        plan_start(committed=committed, stamp=has, same_input=True, available=OffsetRange(20, 90))
 
 
 class OutputReader:

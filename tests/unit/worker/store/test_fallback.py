@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import DiskFull, StoreCorrupt
-from dedupe_worker.kafka.admin import Range
 from dedupe_worker.store.checkpoint import make_checkpoint
 from dedupe_worker.store.fallback import fall_back
 from dedupe_worker.store.state_dir import Identity, StateDirectory
@@ -30,8 +30,8 @@ def with_checkpoint(root: Path) -> StateDirectory:
     return state
 
 
-@pytest.mark.parametrize("output", [Range(0, 1500), Range(1000, 1000)])
-def test_the_copy_is_the_store_of_that_time(tmp_path: Path, output: Range) -> None:
+@pytest.mark.parametrize("output", [OffsetRange(0, 1500), OffsetRange(1000, 1000)])
+def test_the_copy_is_the_store_of_that_time(tmp_path: Path, output: OffsetRange) -> None:
     state = with_checkpoint(tmp_path)
     assert fall_back(state, IDENTITY, output)
     store = open_store(state.database)
@@ -61,13 +61,13 @@ def test_a_checkpoint_that_shares_the_damage_is_found_out_when_it_is_opened(
         with table.open("r+b") as file:
             file.seek(100)
             file.write(b"\xff" * 200)
-    assert fall_back(state, IDENTITY, Range(0, 1500))
+    assert fall_back(state, IDENTITY, OffsetRange(0, 1500))
     with pytest.raises(StoreCorrupt):
         open_store(state.database)
 
 
-@pytest.mark.parametrize("output", [Range(0, 999), Range(1001, 1500)])
-def test_the_output_must_hold_all_that_came_after_it(tmp_path: Path, output: Range) -> None:
+@pytest.mark.parametrize("output", [OffsetRange(0, 999), OffsetRange(1001, 1500)])
+def test_the_output_must_hold_all_that_came_after_it(tmp_path: Path, output: OffsetRange) -> None:
     state = with_checkpoint(tmp_path)
     assert not fall_back(state, IDENTITY, output)
     assert state.database.exists()
@@ -76,7 +76,7 @@ def test_the_output_must_hold_all_that_came_after_it(tmp_path: Path, output: Ran
 def test_without_one_nothing_is_touched(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path)
     state.database.mkdir()
-    assert not fall_back(state, IDENTITY, Range(0, 10))
+    assert not fall_back(state, IDENTITY, OffsetRange(0, 10))
     assert state.database.exists()
 
 
@@ -88,7 +88,7 @@ def test_where_links_can_t_be_made_files_are_copied(
 
     monkeypatch.setattr(os, "link", refuse)
     state = with_checkpoint(tmp_path)
-    assert fall_back(state, IDENTITY, Range(0, 1500))
+    assert fall_back(state, IDENTITY, OffsetRange(0, 1500))
     store = open_store(state.database)
     assert count_known(store, IDS) == 1000
     store.close()
@@ -99,7 +99,7 @@ def test_without_room_the_store_stays_where_it_is(tmp_path: Path) -> None:
         state = with_checkpoint(volume.path)
         volume.fill()
         with pytest.raises(DiskFull):
-            fall_back(state, IDENTITY, Range(0, 1500))
+            fall_back(state, IDENTITY, OffsetRange(0, 1500))
         assert not state.copied.exists()
         volume.free()
         store = open_store(state.database)

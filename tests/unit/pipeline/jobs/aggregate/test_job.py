@@ -7,11 +7,12 @@ from typing import cast
 
 import pytest
 
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused, KafkaUnreachable
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused
 from dedupe_pipeline.jobs.aggregate import job
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.job import check_goes_on, check_same_topic, planned_ends
-from dedupe_pipeline.offsets import Offsets
 
 
 def progress(*next_offsets: int) -> dict[int, Progress]:
@@ -46,12 +47,12 @@ class Answers:
     def topic_id(self, _: str) -> str:
         self._failures -= 1
         if self._failures >= 0:
-            raise KafkaUnreachable
+            raise BrokerUnavailable
         return self._topic_id
 
 
 def check(answers: Answers, patience: timedelta) -> None:
-    check_same_topic(cast("Offsets", answers), "clean", "one", patience=patience, stop=Event())
+    check_same_topic(cast("Cluster", answers), "clean", "one", patience=patience, stop=Event())
 
 
 def test_a_topic_is_asked_for_until_somebody_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,5 +61,5 @@ def test_a_topic_is_asked_for_until_somebody_knows_it(monkeypatch: pytest.Monkey
     check(Answers("one", failures=2), timedelta(minutes=1))
     with pytest.raises(JobRefused, match="'clean' was deleted and created again while it"):
         check(Answers("two", failures=2), timedelta(minutes=1))
-    with pytest.raises(KafkaUnreachable):
+    with pytest.raises(BrokerUnavailable):
         check(Answers("one", failures=2), timedelta(0))

@@ -1,0 +1,39 @@
+"""The offsets that partitions hold. Values only: `Cluster` and the worker ask Kafka for them.
+
+A `read_committed` consumer can read an offset range: `low` is the first offset that is retained, `end` the last stable
+one. Offsets have gaps (transaction markers, aborted records), so a difference of offsets is no count of records.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """The offsets of one partition, from `low` to before `end`."""
+
+    low: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOffsets:
+    """A topic's UUID and, by partition number, the bounds of its offset ranges.
+
+    A topic that was deleted and created again has another `id`.
+    """
+
+    topic: str
+    id: str
+    lows: dict[int, int]
+    ends: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState(OffsetRange):
+    """The offset range of an output partition, and the UUIDs of the stream's two topics.
+
+    The operator judges copies of a store by it.
+    """
+
+    input_topic_id: str
+    output_topic_id: str

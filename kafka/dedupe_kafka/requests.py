@@ -1,0 +1,159 @@
+"""Requests to a cluster's admin API. `Cluster` and the worker ask through this module.
+
+Invariant: every request is bounded in time, and every error is a `StreamError` that names what a user can do.
+"""
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import Future
+from threading import Event
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+)
+
+from dedupe_crds.deadline import Deadline
+from dedupe_kafka.client import kafka_error
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
+from dedupe_kafka.offsets import OffsetRange
+
+EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
+LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
+_POLL_SECONDS: Final = 0.1
+_REACHABLE: Final = "check that Kafka runs there and can be reached from here"
+# How long librdkafka tried. Without it, the same problem has the same text each time.
+_TIMING: Final = re.compile(r" \(after \d+ms in state .*\)")
+
+T = TypeVar("T")
+
+
+class ClientComplaints:
+    """The cause why a client cannot reach Kafka: the client retries, and no call raises the cause."""
+
+    def __init__(self) -> None:
+        self._cause: KafkaError | None = None
+
+    def hear(self, error: KafkaError) -> None:
+        """Record an error, as the client's `error_cb`. Refused credentials outweigh their consequences."""
+        # "All brokers are down" follows the cause, which is more precise.
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 (its public name)
+            return
+        if self._cause is None or not isinstance(kafka_error(self._cause, ""), NotAuthorized):
+            self._cause = error
+
+    def forget(self) -> None:
+        """Clear the cause, because the client reached Kafka."""
+        self._cause = None
+
+    def explain(self, error: BrokerUnavailable, action: str) -> StreamError:
+        """Return the error with its cause: refused credentials, or unreachable brokers."""
+        if self._cause is None:
+            return BrokerUnavailable(f"{error}; {_REACHABLE}")
+        text = _TIMING.sub("", self._cause.str())
+        named = kafka_error(KafkaError(self._cause.code(), text), action)
+        if isinstance(named, BrokerUnavailable):
+            return BrokerUnavailable(f"{error}: {text}; {_REACHABLE}")
+        return named
+
+
+class AdminRequests:
+    """Bounded requests through one admin client. Not to be shared between threads.
+
+    `timeout_seconds` is the client's own bound on a request, which comes first and knows the cause; `hang_seconds` is
+    the bound for a client that hangs. Error messages end with `where`, such as " on kafka:9092". `stop` cuts a request
+    short. `complaints` receives the client's errors.
+    """
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        *,
+        timeout_seconds: float,
+        hang_seconds: float,
+        where: str = "",
+        stop: Event | None = None,
+        complaints: ClientComplaints | None = None,
+    ) -> None:
+        self.admin = admin
+        self.timeout_seconds = timeout_seconds
+        self._hang_seconds = hang_seconds
+        self._where = where
+        self._stop = stop or Event()
+        self._complaints = complaints
+
+    def describe(self, name: str, *, include_authorized_operations: bool = False) -> Any:  # noqa: ANN401 (the library's)
+        """Describe a topic. Raises TopicMissing if it does not exist."""
+        futures = self.admin.describe_topics(
+            TopicCollection([name]),
+            include_authorized_operations=include_authorized_operations,
+            request_timeout=self.timeout_seconds,
+        )
+        return self.answer(futures[name], f"describing topic {name}")
+
+    def config(self, name: str) -> dict[str, str]:
+        """Return the configuration of a topic, without entries that have no value."""
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        futures = self.admin.describe_configs([resource], request_timeout=self.timeout_seconds)
+        found = self.answer(futures[resource], f"reading the configuration of topic {name}")
+        return {key: entry.value for key, entry in found.items() if entry.value is not None}
+
+    def offsets(
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[int, int]:
+        """Return one offset of each partition. With READ_COMMITTED the latest is the last stable one."""
+        futures = self.admin.list_offsets(
+            {TopicPartition(topic, p): spec for p in partitions},
+            isolation_level=isolation,
+            request_timeout=self.timeout_seconds,
+        )
+        return {
+            at.partition: int(
+                self.answer(future, f"listing offsets of {topic}/{at.partition}").offset
+            )
+            for at, future in futures.items()
+        }
+
+    def offset_range(self, topic: str, partition: int) -> OffsetRange:
+        """Return the offsets of a partition that a `read_committed` consumer can read."""
+        low, end = (
+            self.offsets(topic, [partition], spec)[partition] for spec in (EARLIEST, LATEST)
+        )
+        return OffsetRange(low, end)
+
+    def answer(self, future: Future[T], action: str) -> T:
+        """Wait for an answer. Errors are named by what a user can do about them."""
+        action += self._where
+        deadline = Deadline(self._hang_seconds)
+        while not deadline.expired and not self._stop.is_set():
+            try:
+                answer = future.result(_POLL_SECONDS)
+            except TimeoutError:
+                self.admin.poll(0)  # lets the client report why it cannot reach Kafka
+            except KafkaException as error:
+                self.admin.poll(0)
+                raise self._explained(kafka_error(error, action), action) from error
+            else:
+                if self._complaints is not None:
+                    self._complaints.forget()
+                return answer
+        raise self._explained(BrokerUnavailable(f"{action}: no answer"), action)
+
+    def _explained(self, error: StreamError, action: str) -> StreamError:
+        if self._complaints is None or not isinstance(error, BrokerUnavailable):
+            return error
+        return self._complaints.explain(error, action)

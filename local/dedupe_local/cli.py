@@ -17,7 +17,6 @@ from dedupe_local.commands.index_filters import IndexOptions, index_filters
 from dedupe_local.run.preflight import summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.sizing.command import size_command
-from dedupe_pipeline.errors import PipelineError
 from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
 
 
@@ -182,5 +181,5 @@ def _told_plainly() -> Iterator[None]:
     """Show what users can mend as a message, and only the rest as a traceback."""
     try:
         yield
-    except (ManifestError, PipelineError, StreamError) as error:
+    except (ManifestError, StreamError) as error:
         raise click.ClickException(str(error)) from error

@@ -11,7 +11,6 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
-from dedupe_local.cluster import Cluster as OwnCluster
 from dedupe_local.errors import Refused
 from dedupe_local.run.fleet import with_bootstrap_servers
 from dedupe_local.run.live_table import print_line, progress_bar
@@ -57,7 +56,7 @@ def bootstrap_stream(
             port = embedded_port(stream.spec.kafka.bootstrap_servers)
             broker = running.enter_context(EmbeddedBroker(state.broker, port))
             servers = broker.bootstrap_servers
-            OwnCluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
+            Cluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
         stream = with_bootstrap_servers(stream, servers)
         topics = Cluster(servers, properties).ensure_output(stream)
         if fatal := [problem.message for problem in topics.problems if problem.fatal]:

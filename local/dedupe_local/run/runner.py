@@ -11,7 +11,7 @@ from rich.console import Console
 
 from dedupe_crds.formatting import share
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_local.cluster import Cluster
+from dedupe_kafka.cluster import Cluster
 from dedupe_local.errors import NotDrained, Refused
 from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
 from dedupe_local.run.live_table import print_line, screen

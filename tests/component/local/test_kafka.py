@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dedupe_local.cluster import Cluster
+from dedupe_kafka.cluster import Cluster
 from dedupe_local.errors import BrokerFailed
 from dedupe_local.servers.kafka import HOST, EmbeddedBroker
 

@@ -1,4 +1,7 @@
-"""`dedupe bootstrap`: the stores that `dedupe run` is to begin with."""
+"""`dedupe bootstrap`: fill the stores that `dedupe run` then begins with.
+
+The work is the worker's `bootstrap`. Invariant: it holds the lock of the state directory while stores are written.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,7 +28,10 @@ from dedupe_worker.store.state_dir import StateDirectory
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapOptions:
-    """Where the stream runs: as for `RunOptions`. `only` are the partitions to fill, all of them if empty."""
+    """The options of `dedupe bootstrap`; those of `RunOptions` mean the same.
+
+    `only` are the partitions to fill; empty means all.
+    """
 
     bootstrap_servers: str | None = None
     state_dir: Path | None = None
@@ -37,10 +43,10 @@ class BootstrapOptions:
 def bootstrap_stream(
     stream: DedupeStream, request: Request, options: BootstrapOptions, console: Console
 ) -> None:
-    """Fill the stores in the state directory, and say what came of it.
+    """Fill the stores in the state directory, and print a summary.
 
     Raises:
-        LocalError, StreamError, PipelineError: with what happened and what to do.
+        StreamError: the message names the cause, the place and the remedy.
     """
     refuse_unsupported(
         stream,
@@ -82,7 +88,7 @@ def bootstrap_stream(
 
 @contextmanager
 def _bar(console: Console) -> Iterator[OnProgress]:
-    """A progress bar for each step, on a terminal only."""
+    """Show the progress of each step, on a terminal only."""
     with progress_bar(console) as progress:
         task = progress.add_task("starting", total=None)
         action = ""

@@ -26,10 +26,10 @@ _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 def spawn(
     command: Sequence[str | Path], *, output: IO[bytes], env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a command that dies with this process; `output` gets its stdout and stderr.
+    """Start a command that dies with this process.
 
-    The child has its own process group. So a Ctrl-C in the terminal reaches only this process, which then stops its
-    children in the right order.
+    `output` gets its stdout and stderr. The child has its own process group. So a Ctrl-C in the terminal reaches only
+    this process, which then stops its children in the right order.
     """
     return _starter.submit(
         subprocess.Popen,

@@ -1,4 +1,4 @@
-"""Have the kernel end this process when its parent ends, however that one ends (prctl, Linux).
+"""Have the kernel kill this process when its parent ends (prctl, Linux).
 
 `child_process` runs this file as a script, `python die_with_parent.py PARENT_PID COMMAND…`: the first thing that a
 child does. It then becomes the command, so its pid stays the same. Invariant: it imports the standard library only, as

@@ -1,4 +1,4 @@
-"""One worker process for each partition of a stream's input topic, kept running.
+"""Supervise one worker process per partition of a stream's input topic.
 
 with StateDir(path) as state, Fleet(stream, state) as fleet:
     fleet.wait_drained(stall_seconds=120)
@@ -32,11 +32,11 @@ _ASK_TIMEOUT_SECONDS = 1.0
 
 
 class Fleet:
-    """The workers of a stream on this machine; they end when this process ends, however it does.
+    """The workers of a stream on this machine, which cannot outlive this process.
 
-    The workers are started with the stream as it is given; see `with_bootstrap_servers`.
-    `kafka_properties` is a file of librdkafka properties. Only one fleet may run for a stream:
-    a second one would fence the first, and the lock on `state` sees to it on this machine.
+    The workers get the stream as it is given; see `with_bootstrap_servers`. `kafka_properties` is a file with
+    librdkafka properties. Only one fleet may run for a stream, as a second fleet would fence the first. On this machine
+    the lock on `state` ensures that.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class Fleet:
         self._graceful = True
 
     def start(self) -> None:
-        """Create or check the output topic and start the workers; does not wait for them.
+        """Create or check the output topic and start the workers; do not wait for them.
 
-        What it found questionable is in `warnings`.
+        Problems of topics that are not fatal are in `warnings`.
 
         Raises:
             TopicUnusable: the output topic would lose or alter messages.
@@ -91,18 +91,18 @@ class Fleet:
         self._supervision = self._supervisor.submit(self._supervise)
 
     def stop(self) -> bool:
-        """Stop all workers within 10 s in all; returns whether each ended well by itself."""
+        """Stop all workers within 10 s in total; return whether all exited with code 0."""
         self._stop.set()
         self._supervisor.shutdown()
         self._http.close()
         return self._graceful
 
     def views(self) -> list[WorkerView]:
-        """Return what is known of each partition, in their order."""
+        """Return the current view of each partition, in order."""
         return [worker.view for worker in self._workers]
 
     def statuses(self) -> list[WorkerStatus | None]:
-        """Return what each worker last said of itself; None if it does not answer."""
+        """Return the last status of each worker; None if it does not answer."""
         return [view.status for view in self.views()]
 
     def pid(self, partition: int) -> int | None:
@@ -113,7 +113,7 @@ class Fleet:
         """Wait while the fleet runs.
 
         Raises:
-            WorkerEnded: a worker ended for good, and the others were stopped.
+            WorkerEnded: a worker ended with a final error, and the others were stopped.
         """
         if self._supervision is None:
             raise RuntimeError("The fleet was not started.")
@@ -127,21 +127,21 @@ class Fleet:
         """Wait until every worker is ready.
 
         Raises:
-            TimeoutError: not all were in time.
-            WorkerEnded: a worker ended for good.
+            TimeoutError: not all were ready in time.
+            WorkerEnded: a worker ended with a final error.
         """
         deadline = Deadline(timeout_seconds, clock=self._clock, wait=self.wait)
         if not deadline.wait_for(self._all_ready, poll_seconds=_TICK_SECONDS):
             raise TimeoutError(f"Not every worker was ready within {timeout_seconds:.0f} s.")
 
     def drain(self, stall_seconds: float) -> Drain:
-        """Return a drain to the end of the input as it is now."""
+        """Return a drain up to the current end offsets of the input."""
         ends = self._cluster.offsets(self.stream.spec.input.topic).ends
         targets = {partition: ends[partition] for partition in range(len(self._workers))}
         return Drain(targets, stall_seconds, self._clock())
 
     def advance(self, drain: Drain) -> bool:
-        """Show a drain the workers as they are; returns whether it is done.
+        """Update a drain with the current statuses; return whether it is done.
 
         Raises:
             NotDrained: a partition makes no progress.
@@ -153,11 +153,11 @@ class Fleet:
         return drain.done
 
     def wait_drained(self, stall_seconds: float = 120.0) -> None:
-        """Wait until every partition has reached the end its input has now.
+        """Wait until every partition has reached the current end of its input.
 
         Raises:
             NotDrained: a partition made no progress for `stall_seconds`.
-            WorkerEnded: a worker ended for good.
+            WorkerEnded: a worker ended with a final error.
         """
         drain = self.drain(stall_seconds)
         while not self.advance(drain):
@@ -188,7 +188,7 @@ class Fleet:
 
 
 def with_bootstrap_servers(stream: DedupeStream, bootstrap_servers: str) -> DedupeStream:
-    """Return the stream on another cluster."""
+    """Return the stream with other bootstrap servers."""
     kafka = stream.spec.kafka.model_copy(update={"bootstrap_servers": bootstrap_servers})
     spec = stream.spec.model_copy(update={"kafka": kafka})
     return stream.model_copy(update={"spec": spec})

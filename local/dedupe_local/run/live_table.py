@@ -1,4 +1,7 @@
-"""What a user sees of a running fleet: a live table on a terminal, plain lines elsewhere."""
+"""Output of the commands: a live table or plain lines, and a progress bar.
+
+A terminal gets the live table, any other output plain lines. The rows come from `table_rows`.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,14 +29,14 @@ from dedupe_local.run.table_rows import (
 from dedupe_local.run.worker_process import WorkerView
 
 Clock = Callable[[], float]
-"""Seconds that never go backward."""
+"""Returns seconds and never goes backward."""
 
 _SUMMARY_SECONDS = 5.0
 _COLOURS = {Phase.RUNNING: "green", Phase.FAILED: "red", "Waiting": "red"}
 
 
 class Screen(Protocol):
-    """Shows the partitions as they are now; to be called a few times a second."""
+    """Shows the current state of the partitions; called a few times a second."""
 
     def show(self, views: Sequence[WorkerView]) -> None: ...  # noqa: D102 # the class says it
 
@@ -42,7 +45,7 @@ class Screen(Protocol):
 def screen(
     console: Console, stream: DedupeStream, *, clock: Clock = time.monotonic
 ) -> Iterator[Screen]:
-    """Yield what suits the console."""
+    """Yield a live table on a terminal, else plain lines."""
     if not console.is_terminal:
         yield PlainLines(console, clock)
         return
@@ -51,7 +54,7 @@ def screen(
 
 
 class LiveTable:
-    """One table that is drawn anew."""
+    """A table that is redrawn in place."""
 
     def __init__(self, live: Live, title: str, clock: Clock) -> None:
         self._live = live
@@ -60,13 +63,13 @@ class LiveTable:
         self._rates = Rates()
 
     def show(self, views: Sequence[WorkerView]) -> None:
-        """Draw the table."""
+        """Redraw the table."""
         rows = _rows(self._rates, views, self._clock())
         self._live.update(table(self._title, rows), refresh=True)
 
 
 class PlainLines:
-    """A line for each change of state, and a summary every 5 s."""
+    """A line per change of state, and a summary every 5 s."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
@@ -76,7 +79,7 @@ class PlainLines:
         self._summary_at = clock() + _SUMMARY_SECONDS
 
     def show(self, views: Sequence[WorkerView]) -> None:
-        """Print what is new."""
+        """Print changes of state, and the summary if it is due."""
         rows = _rows(self._rates, views, self._clock())
         lines = changes(self._rows, rows)
         if (now := self._clock()) >= self._summary_at:
@@ -88,7 +91,7 @@ class PlainLines:
 
 
 def table(title: str, rows: Sequence[Row]) -> Table:
-    """Build the table of all partitions, and their total if there are several."""
+    """Build the table of all partitions, with a total if there are several."""
     built = Table(title=title, title_justify="left", show_footer=len(rows) > 1)
     rate = sum(row.records_per_second for row in rows)
     built.add_column("Partition", "total", justify="right")
@@ -109,7 +112,7 @@ def table(title: str, rows: Sequence[Row]) -> Table:
             "-" if each.lag_messages is None else f"{each.lag_messages:,}",
             duration(each.window_seconds),
             str(each.restarts),
-            escape(_remark(each)),
+            escape(_details(each)),
         )
     return built
 
@@ -135,9 +138,9 @@ def print_line(console: Console, line: str) -> None:
     console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _remark(each: Row) -> str:
+def _details(each: Row) -> str:
     progress = f"{each.to_reconcile:,} to reconcile" if each.to_reconcile else ""
-    return "; ".join(filter(None, (progress, each.note)))
+    return "; ".join(filter(None, (progress, each.details)))
 
 
 def _rows(rates: Rates, views: Sequence[WorkerView], now: float) -> list[Row]:

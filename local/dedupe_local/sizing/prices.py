@@ -1,4 +1,7 @@
-"""What a size costs a month, at prices that the user gives with `--price`. None are written down here."""
+"""The monthly cost of a size, at the prices that the user gives with `--price`.
+
+The command calls it. Invariant: the product itself knows no price.
+"""
 
 from collections.abc import Mapping, Sequence
 from math import inf

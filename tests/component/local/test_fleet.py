@@ -76,7 +76,7 @@ def test_a_worker_that_is_killed_comes_back_and_nothing_passes_twice(
 
         assert fleet.pid(0) not in (None, killed)
         assert fleet.pid(1) == spared
-        assert fleet.views()[0].trouble is None
+        assert fleet.views()[0].last_exit is None
 
     judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
 

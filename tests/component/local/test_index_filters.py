@@ -44,7 +44,7 @@ def test_an_old_topic_is_indexed_once(
     again = index(tmp_path, servers, topic)
 
     assert f"filters of {len(everything):,} records to {filters_topic(topic)}." in first
-    assert again == f"All of {topic} has filters already.\n"
+    assert again == f"All records of {topic} already have filters.\n"
     found, statistics = read(servers, topic, [b"5"], header=None)
     assert found == chosen(everything, [b"5"])
     assert statistics.chunks_skipped >= 2

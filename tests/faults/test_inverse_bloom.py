@@ -27,12 +27,13 @@ from tests.support.crashes.table_crashes import (
     judged_table,
     table,
 )
-from tests.support.processes.full_reconciles import admin, reconcile
+from tests.support.processes.admin_calls import admin_arguments, post
+from tests.support.processes.full_reconciles import reconcile
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import TestBucket
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
-from tests.support.snapshots.requests import admin_arguments, post, snapshot
+from tests.support.snapshots.requests import snapshot
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 
@@ -306,7 +307,7 @@ def test_a_table_goes_to_a_bucket_and_comes_back(
 def test_a_comparison_with_the_output_is_refused_and_the_stream_goes_on(
     stream: TestStream, tables: TableWorkers, tmp_path: Path
 ) -> None:
-    worker = tables.start_table(stream, arguments=admin(tmp_path))
+    worker = tables.start_table(stream, arguments=admin_arguments(tmp_path))
     wait_until_passed(stream, worker)
     answer = reconcile(worker, "all")
     assert answer.error is not None

@@ -23,7 +23,7 @@ from tests.support.crashes.aftermath import (
     wait_until_passed,
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.processes.full_reconciles import admin, post
+from tests.support.processes.admin_calls import admin_arguments, post
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.support.traffic.streams import TestStream
@@ -81,7 +81,7 @@ def stream(streams: CreateStream) -> TestStream:
 def halves(stream: TestStream, workers: FaultWorkers, tmp_path: Path) -> Halves:
     half = RECORDS // 2
     stream.send(messages()[:half])
-    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker = workers.start(stream, arguments=admin_arguments(tmp_path))
     wait_until_passed(stream, worker)
     worker.wait_until_ready()
     assert post(worker, "/checkpoint").status_code == HTTPStatus.OK

@@ -21,17 +21,12 @@ from tests.support.crashes.aftermath import (
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.crashes.steps import Crash, Step
+from tests.support.processes.admin_calls import admin_arguments, post
 from tests.support.processes.faulty_proxy import Answer, Fault, Forward, Request
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import TestBucket, is_content
-from tests.support.snapshots.requests import (
-    admin_arguments,
-    begin_snapshot,
-    download_of,
-    post,
-    snapshot,
-)
+from tests.support.snapshots.requests import begin_snapshot, download_of, snapshot
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 

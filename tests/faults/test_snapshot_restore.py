@@ -13,6 +13,7 @@ from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import judged, logged, reconciled, wait_until_passed
 from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.processes.admin_calls import admin_arguments
 from tests.support.processes.faulty_proxy import Answer, Fault, Forward, Request
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
@@ -25,7 +26,7 @@ from tests.support.snapshots.buckets import (
     TestBucket,
     is_content,
 )
-from tests.support.snapshots.requests import admin_arguments, begin_snapshot, download_of, snapshot
+from tests.support.snapshots.requests import begin_snapshot, download_of, snapshot
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 

@@ -1,6 +1,5 @@
 """Record a history: everything that a topic holds, read to its end."""
 
-import time
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import cast
@@ -20,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # OffsetSpec i
     OffsetSpec,
 )
 
+from dedupe_crds.deadline import Deadline
 from tests.support.checker.record import Record, TimestampType
 
 _BATCH_RECORDS = 5_000
@@ -50,7 +50,7 @@ def read_topic(
 
     Raises what `read_partition` raises.
     """
-    deadline = time.monotonic() + deadline_seconds
+    deadline = Deadline(deadline_seconds)
     return [
         record
         for partition in partitions_of(bootstrap_servers, topic)
@@ -59,7 +59,7 @@ def read_topic(
             topic,
             partition,
             isolation=isolation,
-            deadline_seconds=deadline - time.monotonic(),
+            deadline_seconds=deadline.remaining(),
         )
     ]
 
@@ -78,7 +78,7 @@ def read_partition(
     diagnosis. Raises TimeoutError if the end is not reached in time, KafkaException for an error
     that does not pass.
     """
-    deadline = time.monotonic() + deadline_seconds
+    deadline = Deadline(deadline_seconds)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -93,7 +93,7 @@ def read_partition(
     records: list[Record] = []
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        while time.monotonic() < deadline:
+        while not deadline.expired:
             for message in consumer.consume(_BATCH_RECORDS, _POLL_SECONDS):
                 if (error := message.error()) is None:
                     records.append(as_record(message))
@@ -127,15 +127,14 @@ def end_offsets(
 ) -> dict[int, int]:
     """The last stable offset of each partition, where a reader of committed records ends; or the end itself."""
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    deadline = time.monotonic() + _REQUEST_SECONDS
+    deadline = Deadline(_REQUEST_SECONDS)
     while True:
         try:
             return _end_offsets(bootstrap_servers, topic, partitions, isolation)
         except KafkaException:
             # A broker that has just come back knows less than its clients for a moment.
-            if time.monotonic() > deadline:
+            if not deadline.pause(_POLL_SECONDS):
                 raise
-            time.sleep(_POLL_SECONDS)
 
 
 def wait_until_settled(
@@ -147,11 +146,12 @@ def wait_until_settled(
     Raises TimeoutError if a transaction stays open.
     """
     ends = end_offsets(bootstrap_servers, topic, committed=False)
-    deadline = time.monotonic() + deadline_seconds
-    while any(end < ends[p] for p, end in end_offsets(bootstrap_servers, topic).items()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{topic}: a transaction is open for {deadline_seconds:.0f} s")
-        time.sleep(_POLL_SECONDS)
+
+    def settled() -> bool:
+        return all(end >= ends[p] for p, end in end_offsets(bootstrap_servers, topic).items())
+
+    if not Deadline(deadline_seconds).wait_for(settled, poll_seconds=_POLL_SECONDS):
+        raise TimeoutError(f"{topic}: a transaction is open for {deadline_seconds:.0f} s")
 
 
 def _end_offsets(
@@ -196,17 +196,16 @@ def committed_offsets(
         }
     )
     asked = [TopicPartition(topic, p) for p in partitions_of(bootstrap_servers, topic)]
-    deadline = time.monotonic() + deadline_seconds
+    deadline = Deadline(deadline_seconds)
     try:
         while True:
             try:
-                found = asker.committed(asked, timeout=max(0.1, deadline - time.monotonic()))
+                found = asker.committed(asked, timeout=max(0.1, deadline.remaining()))
             except KafkaException as error:
                 if error.args[0].code() not in _PASSING:
                     raise
-                if time.monotonic() > deadline:
+                if not deadline.pause(_RETRY_SECONDS):
                     raise TimeoutError(f"group {group}: {error}") from error
-                time.sleep(_RETRY_SECONDS)
             else:
                 return {where.partition: where.offset for where in found if where.offset >= 0}
     finally:

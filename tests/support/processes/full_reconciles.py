@@ -1,6 +1,6 @@
 """Reconciles that a test asks a worker for, and what it does to a store behind the worker's back."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,29 +10,14 @@ from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_worker.component_factory import Parts
 from dedupe_worker.config import load_config
 from dedupe_worker.store.api import IdStore
+from tests.support.processes.admin_calls import post
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
-
-TOKEN = "a token for this test"  # noqa: S105 # it opens nothing else
-
-
-def admin(directory: Path) -> Sequence[str | Path]:
-    """The arguments with which a worker takes admin calls."""
-    path = directory / "token"
-    path.write_text(TOKEN)
-    return ("--admin-token-file", path)
-
-
-def post(worker: WorkerProcess, path: str, body: object = None) -> httpx.Response:
-    """An admin call."""
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    url = f"http://{worker.endpoint()}{path}"
-    return httpx.post(url, json=body, headers=headers, timeout=30)
 
 
 def ask(worker: WorkerProcess, request: str, *, full: bool = True) -> None:
     """Ask for a reconcile, which is taken in."""
-    answer = post(worker, "/reconcile", {"request": request, "full": full})
+    answer = post(worker, "/reconcile", request=request, full=full)
     assert answer.status_code == httpx.codes.ACCEPTED, answer.text
 
 

@@ -2,13 +2,13 @@
 
 import json
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.worker import WorkerStatus
 from tests.support.crashes.steps import Crash
 from tests.support.processes.forked import ForkedProcess
@@ -36,13 +36,9 @@ def wait_for(
 
     Raises AssertionError, with what `explain` says, if it does not hold in time.
     """
-    deadline = time.monotonic() + deadline_seconds
-    late = False  # one more look is taken after the deadline, for this process may have stood still
-    while not (held := condition()):
-        if late:
-            raise AssertionError(f"not within {deadline_seconds:.0f} s: {what}\n{explain()}")
-        time.sleep(poll_seconds)
-        late = time.monotonic() > deadline
+    held = Deadline(deadline_seconds).wait_for(condition, poll_seconds=poll_seconds)
+    if not held:
+        raise AssertionError(f"not within {deadline_seconds:.0f} s: {what}\n{explain()}")
     return held
 
 

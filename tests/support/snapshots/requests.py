@@ -1,27 +1,10 @@
 """Asking a worker for snapshots, as the operator does."""
 
 from http import HTTPStatus
-from pathlib import Path
-
-import httpx
 
 from dedupe_crds.status.worker import DownloadStatus, UploadPhase, UploadStatus
+from tests.support.processes.admin_calls import post
 from tests.support.processes.processes import WorkerProcess
-
-TOKEN = "a token for this test"  # noqa: S105 # it opens nothing else
-
-
-def admin_arguments(directory: Path) -> tuple[str, Path]:
-    """What starts a worker that takes TOKEN."""
-    file = directory / "token"
-    file.write_text(TOKEN)
-    return ("--admin-token-file", file)
-
-
-def post(worker: WorkerProcess, path: str, **body: object) -> httpx.Response:
-    """Ask a worker for something. Raises httpx.TransportError if it dies of it."""
-    headers = {"Authorization": f"Bearer {TOKEN}"}
-    return httpx.post(f"http://{worker.endpoint()}{path}", json=body, headers=headers, timeout=30)
 
 
 def begin_snapshot(worker: WorkerProcess, name: str) -> None:

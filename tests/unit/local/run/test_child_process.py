@@ -6,12 +6,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from dedupe_crds.deadline import Deadline
 from dedupe_local.run import child_process
 
 LONG = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -77,10 +77,7 @@ def test_one_deadline_holds_for_all_that_do_not_listen(
     logs = [tmp_path / str(number) for number in range(3)]
     stubborn = [spawn(STUBBORN, log) for log in logs]
     polite = spawn(LONG, tmp_path / "polite")
-    deadline = time.monotonic() + 60
-    while not all(log.read_text() for log in logs):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert Deadline(60).wait_for(lambda: all(log.read_text() for log in logs), poll_seconds=0.05)
     waits: list[float] = []
     wait = subprocess.Popen.wait
 

@@ -1,4 +1,4 @@
-"""A volume without room: the worker waits, says why, and goes on by itself."""
+"""A full volume: the worker waits, reports why, and resumes automatically."""
 
 from collections.abc import Callable, Iterator
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""Input offsets that were lost, set back, or have expired while nobody read."""
+"""Input offsets that were lost, were reset, or have expired without a reader."""
 
 import shutil
 from collections.abc import Callable, Sequence

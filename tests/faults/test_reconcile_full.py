@@ -1,4 +1,4 @@
-"""The whole store is compared with the output topic when someone asks for it, and is what that says afterwards."""
+"""A full reconcile makes the whole store agree with the output topic."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -47,12 +47,12 @@ def packed(keys: Sequence[bytes | None]) -> list[bytes]:
 
 
 def strangers() -> list[bytes]:
-    """Ids whose messages were never sent."""
+    """Return ids whose messages were never sent."""
     return packed([message.key for message in messages(start=RECORDS)])[:INVENTED]
 
 
 def tampered_with(stream: TestStream, worker: WorkerProcess) -> int:
-    """Remove ids from its store and put others into it; returns how many records the output has."""
+    """Remove ids from the store and add others; return the number of output records."""
     clean = stream.clean()
     with opened_store(stream, worker.state_dir) as store:
         assert store.forget(packed([record.key for record in clean[:LOST]])) == LOST
@@ -61,7 +61,7 @@ def tampered_with(stream: TestStream, worker: WorkerProcess) -> int:
 
 
 def assert_exactly_once_after(stream: TestStream, worker: WorkerProcess) -> None:
-    """Send it all again, and what it may not know yet: none is lost, and none comes twice."""
+    """Send everything again, and new messages; assert exactly once."""
     stream.send(messages())
     stream.send(messages(start=RECORDS))
     wait_until_passed(stream, worker)
@@ -109,7 +109,7 @@ def test_one_that_is_not_full_reads_the_tail_and_leaves_the_rest(
     found = reconcile(worker, "tail", full=False)
     assert (found.added, found.removed, found.full) == (0, 0, False)
     assert logged(worker, "comparing") == []
-    assert len(logged(worker, "reconciled")) == 2, "each by a session of its own"
+    assert len(logged(worker, "reconciled")) == 2, "each in its own session"
     assert logged(worker, "session failed") == []
     stream.send(messages())
     wait_until_passed(stream, worker)
@@ -145,7 +145,7 @@ def test_ids_whose_records_are_no_longer_retained_are_kept(
 def test_ids_that_the_window_has_given_up_stay_given_up(
     streams: CreateStream, workers: FaultWorkers, tmp_path: Path
 ) -> None:
-    """The window is far smaller than the stream, and some generations' records are retained away."""
+    """The window is far smaller than the stream; retention deleted some records."""
     stream = streams(worker=SMALL_TRANSACTIONS)
     never = InnerCrash(point=Point.DROPPED, time=NEVER, window_bytes=SMALL_WINDOW_BYTES)
     stream.send(messages(count=20_000))
@@ -153,10 +153,10 @@ def test_ids_that_the_window_has_given_up_stay_given_up(
     wait_until_passed(stream, worker)
     worker.wait_until_ready()
     clean = stream.clean()
-    told = (
+    answer = (
         post(worker, "/checkpoint").raise_for_status().content
     )  # by the loop itself, as it is now
-    remembered = CheckpointStatus.model_validate_json(told).keys
+    remembered = CheckpointStatus.model_validate_json(answer).keys
     assert 0 < remembered < len(clean) // 2
 
     found = reconcile(worker, "whole")

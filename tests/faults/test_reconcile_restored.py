@@ -1,4 +1,4 @@
-"""Stores that are behind their output topic: an older copy put back, and a damaged one that its checkpoint replaces."""
+"""Stores behind their output topic: an older copy, or a restored checkpoint."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ def messages() -> Sequence[Message]:
 def test_a_store_put_back_reads_what_came_after_it_and_no_more(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
-    """Repeats of what was passed on before the copy, between copy and loss, and after it."""
+    """Yield repeats from before the copy, between copy and loss, and after the loss."""
     stream = streams()
     third = RECORDS // 3
     worker = passed_and_stopped(stream, workers, messages()[:third])
@@ -62,7 +62,7 @@ def test_a_store_put_back_reads_what_came_after_it_and_no_more(
 
 @dataclass(frozen=True)
 class Halves:
-    """A stream whose worker was stopped after a checkpoint of the first half, and after the second half.
+    """Return a stream whose worker made a checkpoint halfway, and stopped at the end.
 
     `tail` records came after the checkpoint. Both halves are on disk, each flushed at the end of a session.
     """
@@ -96,13 +96,13 @@ def halves(stream: TestStream, workers: FaultWorkers, tmp_path: Path) -> Halves:
 def started_on(
     damages: dict[str, Damage], stream: TestStream, workers: FaultWorkers, halves: Halves
 ) -> Iterator[WorkerProcess]:
-    """Damage the stopped worker's files in each way, and start another one that gets every message once more."""
+    """Damage the stopped worker's files, start a worker, and send all again."""
     state = halves.worker.state_dir
     stopped = state.with_name("stopped")
     state.rename(stopped)
     for name, damage in damages.items():
         print(name)
-        # With its links: a copy of each name would have a file of its own.
+        # With its hard links: otherwise each name would become a separate file.
         subprocess.run(["cp", "-a", stopped, state], check=True)  # noqa: S607 # the system's
         damage(halves.worker)
         stream.send(messages())

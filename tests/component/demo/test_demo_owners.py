@@ -1,4 +1,4 @@
-"""What the demo holds duplicates against, so that a wrong owner would be seen."""
+"""The demo compares each duplicate with its owner, so a wrong owner is found."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ Headers = list[tuple[str, bytes]]
 
 
 def records(spark: SparkSession, *rows: tuple[int, int, bytes, Headers]) -> DataFrame:
-    """Rows of partition, offset, key and headers as a reader gives them."""
+    """Return rows of partition, offset, key and headers as a reader returns them."""
     return spark.createDataFrame(
         [(partition, offset, NOW, key, b"{}", headers) for partition, offset, key, headers in rows],
         SCHEMA,
@@ -33,7 +33,7 @@ def names(original: str, age_ms: str | None = "5") -> Headers:
 
 @pytest.fixture(scope="module")
 def raw(spark: SparkSession) -> DataFrame:
-    """`a` is there three times and `b` twice."""
+    """Return a stream with `a` three times and `b` twice."""
     return records(
         spark,
         (0, 3, b"a", []),

@@ -1,4 +1,4 @@
-"""A fleet on a real broker: workers are kept running, and everything passes exactly once."""
+"""A fleet on a real broker restarts workers, and passes each message once."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""`dedupe index-filters`: what an output topic lacks is written once, whatever happens meanwhile."""
+"""`dedupe index-filters` writes missing filters once, also after interruptions."""
 
 import os
 import signal

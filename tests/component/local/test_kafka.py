@@ -1,4 +1,4 @@
-"""The embedded broker: starts, keeps its topics, and says why when it cannot."""
+"""The embedded broker starts, keeps its topics, and reports why it cannot start."""
 
 import socket
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reconciles that a test asks a worker for, and what it does to a store behind the worker's back."""
+"""Request reconciles from a worker, and change a store while its worker is down."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +16,13 @@ from tests.support.traffic.streams import TestStream
 
 
 def ask(worker: WorkerProcess, request: str, *, full: bool = True) -> None:
-    """Ask for a reconcile, which is taken in."""
+    """Request a reconcile, and assert that it is accepted."""
     answer = post(worker, "/reconcile", request=request, full=full)
     assert answer.status_code == httpx.codes.ACCEPTED, answer.text
 
 
 def answered(worker: WorkerProcess, request: str) -> ComparisonStatus:
-    """Wait until that is done, and the worker at work again."""
+    """Wait until a reconcile is done and the worker ready; return its result."""
 
     def done() -> ComparisonStatus | None:
         found = worker.status().comparison
@@ -35,14 +35,14 @@ def answered(worker: WorkerProcess, request: str) -> ComparisonStatus:
 
 
 def reconcile(worker: WorkerProcess, request: str, *, full: bool = True) -> ComparisonStatus:
-    """Ask for a reconcile and wait for its answer."""
+    """Request a reconcile, and wait for its result."""
     ask(worker, request, full=full)
     return answered(worker, request)
 
 
 @contextmanager
 def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Iterator[IdStore]:
-    """The store of a worker that does not run, to be changed behind its back."""
+    """Open the store of a worker that is not running, to change it."""
     config = load_config(
         manifest=stream.manifest, partition=partition, state_dir=state_dir, kafka_properties=None
     )

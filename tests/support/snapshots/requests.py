@@ -1,4 +1,4 @@
-"""Asking a worker for snapshots, as the operator does."""
+"""Request snapshots from a worker, as the operator does."""
 
 from http import HTTPStatus
 
@@ -8,14 +8,14 @@ from tests.support.processes.processes import WorkerProcess
 
 
 def begin_snapshot(worker: WorkerProcess, name: str) -> None:
-    """Have a ready worker begin a snapshot."""
+    """Start a snapshot on a worker once it is ready."""
     worker.wait_until_ready()
     answer = post(worker, "/snapshots", name=name)
     assert answer.status_code == HTTPStatus.ACCEPTED, answer.text
 
 
 def snapshot(worker: WorkerProcess, name: str) -> UploadStatus:
-    """Make a snapshot; returns how it ended."""
+    """Make a snapshot; return the status of its upload."""
     begin_snapshot(worker, name)
 
     def ended() -> UploadStatus | None:
@@ -28,7 +28,7 @@ def snapshot(worker: WorkerProcess, name: str) -> UploadStatus:
 
 
 def download_of(worker: WorkerProcess) -> DownloadStatus:
-    """What a worker says of its restore."""
+    """Return the status of a worker's restore."""
     download = worker.status().download
     assert download is not None
     return download

@@ -1,4 +1,4 @@
-"""The checker's own reading of ids, example by example."""
+"""The checker's own definition of ids, by examples."""
 
 import pytest
 

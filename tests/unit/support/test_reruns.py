@@ -1,4 +1,4 @@
-"""What is judged of records or of leaders is final: no test that fails by it is tried once more."""
+"""A failed verdict on records or leaders is final: such a test is not rerun."""
 
 import re
 
@@ -13,9 +13,9 @@ from tests.unit.support.histories import record
 
 
 def is_final(config: pytest.Config, error: BaseException) -> bool:
-    """Whether a test that ends with this error stays failed; found as the plugin finds it."""
+    """Return whether a test with this error is not rerun, by the plugin's own rule."""
     said = f"{type(error).__name__}: {error}"
-    return any(re.search(one, said) for one in config.getini("rerun_except"))
+    return any(re.search(pattern, said) for pattern in config.getini("rerun_except"))
 
 
 def test_a_lost_record_is_final(pytestconfig: pytest.Config) -> None:

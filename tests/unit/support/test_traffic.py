@@ -1,4 +1,4 @@
-"""Traffic is a function of its seed, and holds what it promises."""
+"""Traffic is a function of its seed, with the promised shares."""
 
 from tests.support.checker.id_sources import content_id, header_id, json_id, key_id
 from tests.support.traffic.hostile import hostile

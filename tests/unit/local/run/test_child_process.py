@@ -1,4 +1,4 @@
-"""Children end with their parent, with a polite request first if there is time for one."""
+"""Children end with their parent, by SIGTERM first if there is time."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""When a worker that ended is started again, and how its end is told."""
+"""The restart policy, and the description of a worker's end."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a user reads about each partition."""
+"""Rows, changes, summary and table as a user sees them."""
 
 import io
 

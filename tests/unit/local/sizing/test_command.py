@@ -1,4 +1,4 @@
-"""`dedupe size`, as it is called."""
+"""The `dedupe size` command as a user calls it."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def size(*arguments: str) -> Result:
 
 
 def table(*arguments: str) -> dict[str, str]:
-    """The rows of the table: what, and the rest of the line."""
+    """Return the table's rows: the quantity, and the rest of the line."""
     done = size(*arguments)
     assert done.exit_code == 0, done.output
     lines = done.output.partition("\n\n")[0].splitlines()
@@ -203,8 +203,8 @@ def test_routes_make_a_slot_wider(routes: str, slot: int, memory: int) -> None:
 
 
 def test_both_tables_of_a_change_are_told_of() -> None:
-    told = " ".join(size("--inverse-bloom", "--slots", "5000").output.split())
-    assert "memory and volume must hold both" in told
+    notes = " ".join(size("--inverse-bloom", "--slots", "5000").output.split())
+    assert "memory and volume must hold both" in notes
 
 
 @pytest.mark.parametrize("taken", [0.05, 0.08], ids=["5 %", "8 %"])

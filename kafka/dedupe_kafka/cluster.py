@@ -22,7 +22,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, kafka_error, made
-from dedupe_kafka.errors import BrokerUnavailable, StreamError, TopicMissing, TransactionOpen
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    StreamError,
+    TopicMissing,
+    TopicUnusable,
+    TransactionOpen,
+)
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.side_topics import (
@@ -35,6 +41,7 @@ from dedupe_kafka.side_topics import (
 )
 from dedupe_kafka.topic import Topic, TopicProblem, check, config_for
 
+_INPUT_PARTITIONS = 4
 _POLL_SECONDS = 0.1
 # Longer than a worker's transaction may last (transaction.timeout.ms, 60 s by default): by then every transaction that
 # was open when the wait began is committed or aborted, by the broker if necessary.
@@ -109,6 +116,24 @@ class Cluster:
         problems += self._ensure_beside(stream.spec, source, output)
         problems.sort(key=lambda problem: not problem.fatal)
         return StreamTopics(partitions=source.partitions, problems=tuple(problems), created=created)
+
+    def ensure_input(self, name: str, partitions: int | None) -> None:
+        """Create an input topic if it is absent, with 4 partitions if `partitions` is None.
+
+        Only for a cluster that belongs to the user alone, such as the embedded broker.
+
+        Raises:
+            TopicUnusable: it exists with another number of partitions.
+        """
+        found = self.topic(name)
+        if found is None:
+            self.create(name, partitions or _INPUT_PARTITIONS, 1, {})
+            self.wait_for(name)
+        elif partitions not in (None, found.partitions):
+            raise TopicUnusable(
+                f"Input topic {name} has {found.partitions} partitions, but --partitions asks for {partitions}: "
+                "omit the option, or remove the state directory to begin with no data."
+            )
 
     def _ensure_beside(self, spec: Spec, source: Topic, output: Topic) -> Iterator[TopicProblem]:
         for name in routed_topics(spec):

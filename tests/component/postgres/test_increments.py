@@ -1,4 +1,4 @@
-"""What a batch adds depends on its records and what came before them, and not on how batches are cut."""
+"""The increments of a batch do not depend on how a topic is split into batches."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,13 +25,13 @@ PARTITIONS = 2
 COUNT = 400
 OVERLAP = 20
 HOW: tuple[Callable[[list[int]], int], ...] = (sum, sum, sum, min, max, sum)
-"""What makes one row of two, for each measure and the number of late ones."""
+"""The function that merges two rows, for each measure and the number of late records."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
 def records(seed: int, count: int) -> list[Record]:
-    """As they would lie in a topic, with gaps between the offsets."""
+    """Return records as in a topic, with gaps between the offsets."""
     return [
         Record(
             partition=sent.partition,
@@ -62,7 +62,7 @@ def frame(spark: SparkSession, given: Sequence[Record]) -> DataFrame:
 
 
 class Added:
-    """Adds up what batches give, as the database does."""
+    """Adds up the increments of batches, as the database does."""
 
     def __init__(self, spark: SparkSession, wanted: AggregateJob) -> None:
         self._spark = spark
@@ -134,7 +134,7 @@ def _merged(how: Callable[[list[int]], int], old: int | None, new: int | None) -
 def test_batches_add_up_to_the_truth_however_they_are_cut_and_overlap(
     spark: SparkSession, changes: dict[str, object], seed: int, cuts: list[int]
 ) -> None:
-    """Each batch begins some records before the end of the last one: those are not added again."""
+    """Records that overlap with the previous batch are not added again."""
     wanted, sent = job("t", **changes), records(seed, COUNT)
     added = Added(spark, wanted)
 
@@ -199,9 +199,11 @@ def test_what_depends_on_more_than_the_record_is_refused(
     with pytest.raises(JobRefused) as refused:
         shape_of(spark, job("t", measures={"m": f"sum({expression})"}))
 
-    told = str(refused.value)
-    assert told.startswith(f"measures.m: {expression!r} {says}, so what it gives would depend on ")
-    assert told.endswith("take what is in the record itself, such as record.timestamp")
+    message = str(refused.value)
+    assert message.startswith(
+        f"measures.m: {expression!r} {says}, so what it gives would depend on "
+    )
+    assert message.endswith("take what is in the record itself, such as record.timestamp")
 
 
 @pytest.mark.parametrize("where", ["eventTime", "where", "keys.k"])

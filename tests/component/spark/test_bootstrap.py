@@ -1,4 +1,4 @@
-"""The PySpark job and the worker have the same ids, and the one's files fill the other's stores."""
+"""The PySpark job makes the worker's ids, and its files fill the worker's stores."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,7 +63,7 @@ def fill_stores(stream: TestStream, workers: Workers, source: Path | str) -> Non
 
 
 def duplicates(stream: TestStream, workers: Workers) -> int:
-    """What both workers find when they are given all that there is."""
+    """Return what both workers find when they get all messages."""
     found = 0
     for number in (0, 1):
         worker = workers.start(stream, number)

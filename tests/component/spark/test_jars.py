@@ -1,4 +1,4 @@
-"""Jars are fetched once, by whoever comes first, and only the locked ones are accepted."""
+"""Jars are fetched once, by the first process, and only locked jars are accepted."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from dedupe_pipeline.runtime import jars
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache without jars, that spares the network what Ivy has fetched before."""
+    """Return a cache without jars that reuses what Ivy has fetched before."""
     jars.kafka_broker()
     (tmp_path / "ivy").symlink_to(jars.cache_dir() / "ivy")
     monkeypatch.setenv("DEDUPESTREAM_CACHE", str(tmp_path))

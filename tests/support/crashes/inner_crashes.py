@@ -1,6 +1,7 @@
-"""Where a worker may be stopped inside one of its parts, between two acts that its loop sees as one.
+"""Points inside a worker's components at which a fault may hit.
 
-Beside `crashes`, whose steps lie between the parts. `FaultWorkers` starts workers with either.
+They lie within an operation of the loop, whereas the steps of `steps` lie between operations. `FaultWorkers` starts
+workers with either.
 """
 
 import json
@@ -21,51 +22,51 @@ MARKER = "fault"
 
 
 class Point(StrEnum):
-    """A moment inside a part; the n-th time it comes, a signal is sent."""
+    """A point in a component; when it is reached the n-th time, a signal is sent."""
 
     READING = "reading"
-    """The client of the input stops fetching, without a word; no signal is needed."""
+    """The input's client stops fetching without an error; no signal is needed."""
     RECORDS_SENT = "records-sent"
-    """The broker holds the records of an open transaction, and no input offset with them."""
+    """The broker has the records of an open transaction, but no input offset."""
     OFFSETS_SENT = "offsets-sent"
     """Records and input offset are in the transaction, which is not committed."""
     COMMITTED = "committed"
-    """The transaction is committed, and the worker has not heard of it."""
+    """The transaction is committed, but the worker has no answer yet."""
     SEALING = "sealing"
-    """The newest generation is full, and in part in memory only."""
+    """The newest generation is full, and partly in memory only."""
     SEALED = "sealed"
     """The newest generation is flushed and has no successor."""
     SUCCESSOR_BEGUN = "successor-begun"
-    """The new generation is there, and empty."""
+    """The new generation exists and is empty."""
     DROPPING = "dropping"
-    """The window is marked as truncated, and the oldest generation still there."""
+    """The window is marked as truncated, but the oldest generation still exists."""
     DROPPED = "dropped"
-    """The oldest generation is gone."""
+    """The oldest generation is deleted."""
     AMENDING = "amending"
-    """A full reconcile is about to add ids to a generation, or to remove some."""
+    """A full reconcile is about to add ids to a generation, or to remove ids."""
     SETTLED = "settled"
-    """What a full reconcile has changed is on disk, and its answer is not."""
+    """The changes of a full reconcile are on disk, but its result is not."""
     FLUSHING_AT_END = "flushing-at-end"
-    """The loop has ended, and the newest ids are in memory only."""
+    """The loop has ended; the newest ids are in memory only."""
     CLOSING = "closing"
-    """Everything is on disk, and the store is open."""
+    """Everything is on disk; the store is still open."""
     CHECKPOINT_BEGUN = "checkpoint-begun"
-    """The checkpoint's directory is there, and empty."""
+    """The checkpoint's directory exists and is empty."""
     DISCARDING = "discarding"
-    """Half of the files of a store that can't be trusted are deleted."""
+    """Half of the files of an untrusted store are deleted."""
     DISCARDED = "discarded"
-    """The untrusted store is gone, and the identity on record is that of before."""
+    """The untrusted store is deleted; the recorded identity is the previous one."""
     IDENTITY_RECORDED = "identity-recorded"
-    """The identity is on record, and the store that it speaks of is not there."""
+    """The identity is recorded, but its store does not exist yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InnerCrash:
-    """Send a signal at the n-th time of a point, counted from 1; signal 0 is none.
+    """Send a signal when a point is reached the n-th time, counted from 1.
 
-    `pid` receives it, without one the worker itself. With `flushed` the newest generation is on disk by then, where
-    RocksDB may have it at any moment. `window_bytes` replaces the manifest's bound of the window by one that is
-    too small for a manifest, `stuck_seconds` how long the loop may hang.
+    Signal 0 is none. Process `pid` gets it, or the worker itself if that is None. With `flushed` the newest generation
+    is flushed before, as RocksDB may flush it at any moment. `window_bytes` replaces the manifest's bound of the window
+    by a bound that is too small for a manifest. `stuck_seconds` is the time after which a hanging loop ends the worker.
     """
 
     point: Point
@@ -78,18 +79,18 @@ class InnerCrash:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tells a worker of it."""
+        """Return the environment variables that pass this to a worker."""
         return {VARIABLE: json.dumps(asdict(self))}
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The other way round, in the worker."""
+        """Read it from the worker's environment variables."""
         fields = json.loads(os.environ[VARIABLE])
         return cls(**{**fields, "point": Point(fields["point"])})
 
 
 class FaultWorkers(Workers):
-    """Workers that may be stopped inside their parts as well."""
+    """Starts workers that may also be hit inside their components."""
 
     def start_towards(
         self,
@@ -107,7 +108,7 @@ class FaultWorkers(Workers):
             partition,
             directory,
             arguments=arguments,
-            module="tests.support.processes.inner_worker",
+            module="tests.support.crashes.inner_worker",
             environment=crash.environment,
         )
         self._started.append(worker)

@@ -1,4 +1,4 @@
-"""What a fault leaves behind, and bringing a stream to its end after it."""
+"""Check the state after a fault, and process the rest of a stream."""
 
 import signal
 from collections.abc import Iterable
@@ -9,17 +9,17 @@ import psutil
 from dedupe_crds.status.worker import ExitCode
 from tests.support.checker.checker import Verdict, judge
 from tests.support.checker.history import end_offsets
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
-from tests.support.processes.inner_crashes import MARKER, FaultWorkers
+from tests.support.crashes.inner_crashes import MARKER, FaultWorkers
 from tests.support.processes.processes import WorkerProcess, wait_for
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 
 
 def wait_until_passed(
     stream: TestStream, *workers: WorkerProcess, deadline_seconds: float = 180.0
 ) -> None:
-    """Wait until all that the input holds now is committed."""
+    """Wait until all messages that are in the input now are committed."""
     ends = stream.ends()
 
     def passed() -> bool:
@@ -31,7 +31,7 @@ def wait_until_passed(
 
 
 def finish(stream: TestStream, workers: FaultWorkers, partitions: int = 1) -> list[WorkerProcess]:
-    """Start ordinary workers on what is left, and have them pass on the rest."""
+    """Start ordinary workers, and wait until they have processed the rest."""
     started = [workers.start(stream, partition) for partition in range(partitions)]
     wait_until_passed(stream, *started)
     return started
@@ -40,7 +40,7 @@ def finish(stream: TestStream, workers: FaultWorkers, partitions: int = 1) -> li
 def passed_and_stopped(
     stream: TestStream, workers: FaultWorkers, messages: Iterable[Message]
 ) -> WorkerProcess:
-    """Send messages, and have one ordinary worker pass them on and end as it is told to."""
+    """Send messages, have an ordinary worker process them, and stop it."""
     stream.send(messages)
     [worker] = finish(stream, workers)
     assert worker.sigterm() == ExitCode.OK
@@ -48,14 +48,14 @@ def passed_and_stopped(
 
 
 def judged(stream: TestStream) -> Verdict:
-    """Judge the whole stream, and assert that it is all there, once."""
+    """Judge the whole stream, and assert exactly once."""
     verdict = judge(stream.raw(), stream.clean(), key_id)
     verdict.assert_exactly_once()
     return verdict
 
 
 def wait_until_killed(worker: WorkerProcess, *, deadline_seconds: float = 90.0) -> None:
-    """Wait for its end, and assert that SIGKILL was it."""
+    """Wait until a worker has ended, and assert that SIGKILL ended it."""
     code = worker.wait_until_ended(deadline_seconds=deadline_seconds)
     assert code == -signal.SIGKILL, f"ended with {code}; see {worker.log_path}"
 
@@ -67,26 +67,26 @@ def wait_until_frozen(pid: int) -> None:
 
 
 def fault_met(worker: WorkerProcess) -> dict[str, Any]:
-    """The marker of the fault that the worker has met."""
+    """Return the log line of the fault that the worker has met."""
     [marker] = logged(worker, MARKER)
     return marker
 
 
 def logged(worker: WorkerProcess, event: str) -> list[dict[str, Any]]:
-    """What the worker has logged under an event."""
+    """Return the worker's log lines with an event."""
     return [line for line in worker.logs() if line.get("event") == event]
 
 
 def reconciled(worker: WorkerProcess) -> dict[str, Any]:
-    """How the worker's only session has reconciled: `reason`, `records` and so on."""
+    """Return the log line of the only reconcile: `reason`, `records` and so on."""
     [line] = logged(worker, "caught up")
     return line
 
 
 def wait_until_open(stream: TestStream, *, is_open: bool, partition: int = 0) -> None:
-    """Wait until records stand in the output that are neither committed nor aborted, or none do.
+    """Wait until the output has an open transaction, or until it has none.
 
-    Kafka ends a transaction in the background after it has said so.
+    Kafka completes a transaction in the background after it has confirmed the commit.
     """
     wait_for(
         lambda: _has_open_transaction(stream, partition) == is_open,

@@ -1,8 +1,9 @@
-"""Kills a worker in the middle of a flush: a process of its own, because RocksDB flushes in threads
-that Python does not see, and holds the interpreter up meanwhile.
+"""Kill a worker in the middle of a flush.
 
-`python -m tests.support.processes.flush_killer PID DATABASE TIME` says "watching", and sends SIGKILL as soon
-as the database has begun its n-th new file. It ends with the process it watches.
+This needs a separate process, as RocksDB flushes in threads that Python does not see, and blocks the interpreter.
+
+`python -m tests.support.crashes.flush_killer PID DATABASE TIME` prints "watching", and
+sends SIGKILL as soon as the database has begun its n-th new file. It ends with the process that it watches.
 """
 
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 
 
 def main(pid: int, database: Path, time: int) -> None:
-    """Watch without a pause: a flush of a small store takes a few milliseconds."""
+    """Watch without pauses, as a flush of a small store takes a few milliseconds."""
     before = _files(database)
     sys.stdout.write("watching\n")
     sys.stdout.flush()

@@ -1,8 +1,8 @@
-"""A worker that meets a fault inside one of its parts: the real parts, with one act of each watched.
+"""A worker that meets a fault inside a component: the real components, watched.
 
-Run like the worker itself, `python -m tests.support.processes.inner_worker --config …`, with the fault in the
-environment (see `inner_crashes`). Where it overrides what is private to a part, a renamed method
-leaves the fault out, which the tests notice.
+It runs like the worker, `python -m tests.support.crashes.inner_worker --config …`, with the fault in the
+environment (see `inner_crashes`). It overrides private methods: if such a method is renamed, the fault does not happen,
+which the tests notice.
 """
 
 import os
@@ -22,7 +22,7 @@ from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
-from tests.support.processes.inner_crashes import MARKER, InnerCrash, Point
+from tests.support.crashes.inner_crashes import MARKER, InnerCrash, Point
 
 _SLOW_SECONDS = 0.5
 
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class Trigger:
-    """Counts how often a point was reached, and sends the signal when its time has come."""
+    """Counts how often a point is reached, and sends the signal at the chosen time."""
 
     def __init__(self, crash: InnerCrash) -> None:
         self.crash = crash
@@ -39,14 +39,14 @@ class Trigger:
         self._times = 0
 
     def at(self, point: Point, prepare: Callable[[], object] | None = None) -> None:
-        """The worker has come to a point. `prepare` is done first, and only there."""
+        """Handle a point; if it is the chosen one, call `prepare` before the signal."""
         if point is not self.crash.point:
             return
         self._times += 1
         if self._times != self.crash.time:
             return
         self.met = True
-        if self.crash.stuck_seconds is not None:  # from now on: to start may take longer
+        if self.crash.stuck_seconds is not None:  # only from now on, as the start may take longer
             process._STUCK_SECONDS = self.crash.stuck_seconds  # type: ignore[misc] # noqa: SLF001
         if prepare:
             prepare()
@@ -54,7 +54,9 @@ class Trigger:
             Store.flush(self.store)  # not the watched one
         log.warning(MARKER, point=point, time=self._times, signal=self.crash.signal)
         os.kill(self.crash.pid or os.getpid(), self.crash.signal)
-        time.sleep(_SLOW_SECONDS)  # SIGSTOP reaches this thread, or the broker, a moment later
+        time.sleep(
+            _SLOW_SECONDS
+        )  # SIGSTOP takes effect on this thread, or the broker, a moment later
 
 
 class FaultyFactory(ComponentFactory):
@@ -65,7 +67,7 @@ class FaultyFactory(ComponentFactory):
         super().__init__(replace(config, state=_State(config.state.root, self._trigger)))
 
     def make_reader(self, topic: str) -> PartitionReader:
-        """A reader, whose client may stop fetching the input."""
+        """Return a reader whose client may stop fetching the input."""
         reader = super().make_reader(topic)
         if topic == self.config.stream.spec.input.topic:
             real = reader._consumer  # noqa: SLF001 # librdkafka itself has no seam
@@ -73,14 +75,14 @@ class FaultyFactory(ComponentFactory):
         return reader
 
     def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
-        """The output, whose commit has two halves."""
+        """Return the output with a watch between the two halves of its commit."""
         output = super().make_output(largest_batch_bytes)
-        real = output._producer  # noqa: SLF001 # no seam is as deep as between the halves
+        real = output._producer  # noqa: SLF001 # there is no seam between the halves
         output._producer = _Producer(real, self._trigger)  # type: ignore[assignment] # noqa: SLF001
         return output
 
     def make_store(self) -> Store:
-        """The store, with the smaller window if there is one."""
+        """Return the store, with the smaller window if there is one."""
         bounds = self.config.bounds
         if self._trigger.crash.window_bytes:
             bounds = replace(bounds, max_bytes=self._trigger.crash.window_bytes)
@@ -101,7 +103,7 @@ class _Consumer:
         self._trigger.at(Point.READING, lambda: self._real.pause(self._real.assignment()))
         return self._real.consume(*arguments)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 # whatever a consumer has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 # any attribute of a consumer
         return getattr(self._real, name)
 
 
@@ -122,11 +124,13 @@ class _Producer:
         self._trigger.at(Point.COMMITTED)
 
     def poll(self, *arguments: object) -> object:
-        if self._trigger.met:  # a worker that goes on after a fault is slow: its client hears first
+        if (
+            self._trigger.met
+        ):  # a worker that continues after a fault is slow, so its client notices first
             time.sleep(_SLOW_SECONDS)
         return self._real.poll(*arguments)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 # whatever a producer has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 # any attribute of a producer
         return getattr(self._real, name)
 
     def __len__(self) -> int:
@@ -192,7 +196,7 @@ class _State(StateDirectory):
 
 
 def main() -> None:
-    """Run the worker until the fault ends it, or as any other."""
+    """Run the worker until the fault ends it or it ends normally."""
     with patch.object(cli, "ComponentFactory", FaultyFactory):
         cli.main()
 

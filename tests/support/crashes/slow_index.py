@@ -1,6 +1,6 @@
-"""Run `dedupe index-filters` slowly enough to be killed meanwhile.
+"""Run `dedupe index-filters` so slowly that a test can kill it meanwhile.
 
-Usage: `python -m tests.support.processes.slow_index MANIFEST SERVERS`.
+Usage: `python -m tests.support.crashes.slow_index MANIFEST SERVERS`.
 """
 
 import sys
@@ -11,11 +11,11 @@ from typing import Any
 from dedupe_filters import backfill as indexer
 from dedupe_local.cli import main
 
-_PAUSE_SECONDS = 1.5  # longer than a reader waits at what it takes for the end
+_PAUSE_SECONDS = 1.5  # longer than a reader waits at a supposed end
 
 
 def slowly(write: Callable[..., None]) -> Callable[..., None]:
-    """Each filter is on the broker before the next is made, and takes its time."""
+    """Make a writer flush each filter to the broker, and then pause."""
 
     def wrapped(self: Any, *args: Any) -> None:  # noqa: ANN401 (of a writer)
         write(self, *args)

@@ -1,7 +1,7 @@
-"""What the id of a record is, said once more and without the worker's code.
+"""A second definition of a record's id, independent of the worker's code.
 
-Ids are compared as they are: the worker shortens them to 16 bytes, which must not be seen. Each
-function takes a record and returns its id, or None for a record that has none.
+Ids are compared in full: the worker shortens them to 16 bytes, which must have no visible effect. Each function takes a
+record and returns its id, or None for a record without an id.
 """
 
 import json
@@ -20,12 +20,12 @@ _STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
 
 
 def key_id(record: Message | Record) -> Id | None:
-    """The key, unless it is null or empty."""
+    """Return the key, unless it is null or empty."""
     return record.key or None
 
 
 def header_id(name: str) -> IdOf:
-    """The last header of the name, unless it is null or empty."""
+    """Take the last header of a name, unless it is null or empty."""
 
     def id_of(record: Message | Record) -> Id | None:
         values = [value for header, value in record.headers if header == name]
@@ -35,7 +35,10 @@ def header_id(name: str) -> IdOf:
 
 
 def json_id(*steps: str | int) -> IdOf:
-    """What stands at the end of names and indices in JSON: text or a whole number of 64 bits."""
+    """Take the value at a path of names and indices in JSON.
+
+    It counts if it is text or a whole number of 64 bits.
+    """
 
     def id_of(record: Message | Record) -> Id | None:
         node = _parse(record.value)
@@ -51,16 +54,17 @@ def json_id(*steps: str | int) -> IdOf:
 
 
 def content_id(record: Message | Record) -> Id | None:
-    """Key and value, unless both are null."""
+    """Return key and value, unless both are null."""
     if record.key is None and record.value is None:
         return None
     return (record.key, record.value)
 
 
 def _parse(value: bytes | None) -> object:
-    """Strict JSON (RFC 8259); what not every parser reads alike counts as null.
+    """Parse strict JSON (RFC 8259); ambiguous JSON counts as null.
 
-    Nesting of about 900 to 1024 levels is not judged well: there Python's own limit decides.
+    It is ambiguous if parsers differ on it. Nesting of about 900 to 1024 levels is judged imprecisely: there Python's
+    own limit decides.
     """
     try:
         text = (value or b"").decode("utf-8")

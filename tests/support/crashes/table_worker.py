@@ -1,7 +1,8 @@
-"""A worker whose table is of small segments, each written as soon as it can be, and which may kill itself meanwhile.
+"""A worker with small table segments, which may kill itself while it writes them.
 
-Run like the worker itself, `python -m tests.support.processes.table_worker --config …`, with the step or the act in the
-environment (see `crashes` and `tables`).
+Each segment is written as soon as possible. It runs like the worker,
+`python -m tests.support.crashes.table_worker --config …`, with the step or the act in the environment (see `steps` and
+`table_crashes`).
 """
 
 import os
@@ -16,15 +17,15 @@ from dedupe_worker import cli
 from dedupe_worker.store.inverse_bloom import flush as disk
 from dedupe_worker.store.inverse_bloom import segments as files
 from dedupe_worker.store.inverse_bloom import table_state as open_table
-from tests.support.postgres.tables import Act, TableCrash, at
-from tests.support.processes import crashing_worker
-from tests.support.processes.crashes import VARIABLE
+from tests.support.crashes import crashing_worker
+from tests.support.crashes.steps import VARIABLE
+from tests.support.crashes.table_crashes import Act, TableCrash, at
 
 SEGMENT_SLOTS = 250_000
 
 
 def main() -> None:
-    """Run the worker until it is killed, or ends as any other."""
+    """Run the worker until it is killed or ends normally."""
     crash = TableCrash.from_environment()
     reached = at(crash, lambda: os.kill(os.getpid(), signal.SIGKILL))
     save_segment, save_manifest, copy = files.save_segment, files.save_manifest, shutil.copy2

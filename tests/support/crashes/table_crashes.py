@@ -1,4 +1,4 @@
-"""Streams whose ids are in a table of fixed size: what may pass twice, and where their workers may be killed."""
+"""Streams with an inverse Bloom store: what may pass twice, and steps for crashes."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -14,47 +14,50 @@ from dedupe_ids.extract import pack_id
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.inverse_bloom.table import Table
 from tests.support.checker.checker import Verdict, judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Record
-from tests.support.processes.crashes import Crash
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.crashes.steps import Crash
 from tests.support.processes.processes import WorkerProcess
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 
 VARIABLE = "TABLE_CRASH"
-MODULE = "tests.support.processes.table_worker"
+MODULE = "tests.support.crashes.table_worker"
 
 
 class Act(StrEnum):
-    """One of those by which a table gets to disk; the n-th time it comes, the process gets SIGKILL."""
+    """A step in which a table gets to disk.
+
+    When it is reached the n-th time, the process gets SIGKILL.
+    """
 
     SEGMENT_BEGUN = "segment-begun"
-    """Half of a segment is there."""
+    """Half of a segment is written."""
     SEGMENT_WRITTEN = "segment-written"
-    """A segment is whole, and no manifest names it."""
+    """A segment is complete, but no manifest names it."""
     MANIFEST_WRITTEN = "manifest-written"
-    """The new segments count, and those that they replace are there, too."""
+    """The manifest names the new segments; the replaced segments still exist."""
     SEGMENTS_LINKED = "segments-linked"
-    """A checkpoint has all segments, and no manifest."""
+    """A checkpoint has all segments, but no manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCrash:
-    """Kill at the n-th time of an act, counted from 1."""
+    """Kill when an act is reached the n-th time, counted from 1."""
 
     act: Act
     time: int = 1
     lazy: bool = False
-    """Few ids get to disk before the worker stops, as in one that is not tested."""
+    """Few ids get to disk before the worker stops, as in production."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tells a worker of it."""
+        """Return the environment variables that pass this to a worker."""
         return {VARIABLE: f"{self.act}:{self.time}:{'lazy' if self.lazy else ''}"}
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """The other way round, in the worker; None if it is to live."""
+        """Read it from the worker's environment variables; None if it must not crash."""
         if VARIABLE not in os.environ:
             return None
         act, time, lazy = os.environ[VARIABLE].split(":")
@@ -62,7 +65,7 @@ class TableCrash:
 
 
 class TableWorkers(FaultWorkers):
-    """Workers whose tables have small segments, which are written as often as can be."""
+    """Starts workers with small table segments that are written as often as possible."""
 
     def start_table(
         self,
@@ -72,7 +75,7 @@ class TableWorkers(FaultWorkers):
         partition: int = 0,
         arguments: Sequence[str | Path] = (),
     ) -> WorkerProcess:
-        """Start a worker that may be killed at a step of its loop or at an act; otherwise as `start`."""
+        """Start a worker that may be killed at a step or an act; otherwise as `start`."""
         worker = WorkerProcess(
             stream,
             partition,
@@ -86,21 +89,21 @@ class TableWorkers(FaultWorkers):
 
 
 def table(slots: int) -> dict[str, Any]:
-    """The manifest's store."""
+    """Return the manifest's store."""
     return {"type": "InverseBloom", "inverseBloom": {"slots": slots}}
 
 
 def edit(stream: TestStream, **spec: object) -> None:
-    """Change fields of a stream's manifest; its workers take it with their next start."""
+    """Change fields of a stream's manifest, which apply at the next start of a worker."""
     document = yaml.safe_load(stream.manifest.read_text())
     document["spec"].update(spec)
     stream.manifest.write_text(yaml.safe_dump(document))
 
 
 def judged_table(stream: TestStream, *sizes: int) -> Verdict:
-    """Judge the whole stream: nothing is lost, altered or out of order, and what passed twice shares its slot.
+    """Judge the whole stream: no defects but duplicates that a shared slot explains.
 
-    `sizes` are the slots that its tables had.
+    `sizes` are the numbers of slots that its tables had.
     """
     raw = stream.raw()
     verdict = judge(raw, stream.clean(), key_id)
@@ -112,7 +115,10 @@ def judged_table(stream: TestStream, *sizes: int) -> Verdict:
 
 
 def colliding(raw: Iterable[Record], sizes: Sequence[int]) -> set[tuple[int, object]]:
-    """(partition, id) of those that share their slot with another id of their partition, in a table of any size."""
+    """Return (partition, id) of ids that share a slot with another id.
+
+    Both are of the same partition; a collision in a table of any of the sizes counts.
+    """
     found: set[tuple[int, object]] = set()
     by_partition: dict[int, set[bytes]] = {}
     for record in raw:
@@ -131,7 +137,7 @@ def colliding(raw: Iterable[Record], sizes: Sequence[int]) -> set[tuple[int, obj
 
 
 def at(crash: TableCrash | None, kill: Callable[[], object]) -> Callable[[Act], None]:
-    """Count the acts, and kill at the one that was asked for."""
+    """Return a function that counts the acts, and kills at the chosen act."""
     times = 0
 
     def reached(act: Act) -> None:

@@ -1,7 +1,7 @@
-"""A worker that kills itself at a given step: the real parts, with a proxy between them and the loop.
+"""A worker that kills itself at a given step: the real components, behind proxies.
 
-Run like the worker itself, `python -m tests.support.processes.crashing_worker --config …`, with the step in
-the environment (see `crashes`).
+It runs like the worker, `python -m tests.support.crashes.crashing_worker --config …`, with the step in the environment
+(see `steps`).
 """
 
 import argparse
@@ -20,11 +20,11 @@ from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.process import configure_logs, run_worker
 from dedupe_worker.store.rocksdb import Store
-from tests.support.processes.crashes import Crash, Step
+from tests.support.crashes.steps import Crash, Step
 
 
 def main() -> None:
-    """Run the worker until it is killed, or ends as any other."""
+    """Run the worker until it is killed or ends normally."""
     options = _options()
     configure_logs()
     config = load_config(
@@ -53,19 +53,19 @@ class CrashingFactory(ComponentFactory):
         self._trigger = _Trigger(crash)
 
     def make_reader(self, topic: str) -> PartitionReader:
-        """The reader of the output topic is the one that reconciles."""
+        """Return a reader, watched if it reads the output: then it is for the reconcile."""
         reader = super().make_reader(topic)
         if topic != self.config.stream.spec.output.topic:
             return reader
         return cast("PartitionReader", _ReconcilingReader(reader, self._trigger))
 
     def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
-        """The output, watched."""
+        """Return the output, watched."""
         output = super().make_output(largest_batch_bytes)
         return cast("PartitionOutput", _Output(output, self._trigger))
 
     def make_store(self) -> Store:
-        """The store, watched."""
+        """Return the store, watched."""
         if self._trigger.crash.step is Step.DURING_FLUSH:
             _watch_for_flush(self.config.state.database, self._trigger.crash.time)
         store = super().make_store()
@@ -74,7 +74,7 @@ class CrashingFactory(ComponentFactory):
 
 
 class _Trigger:
-    """Counts the steps, and kills at the one that was asked for."""
+    """Counts the steps, and kills the process at the chosen step."""
 
     def __init__(self, crash: Crash) -> None:
         self.crash = crash
@@ -93,13 +93,13 @@ class _Trigger:
 
 
 class _Proxy:
-    """The real part but for what a subclass steps into."""
+    """The real component, except for the methods of a subclass."""
 
-    def __init__(self, real: Any, trigger: _Trigger) -> None:  # noqa: ANN401 # whatever part it is
+    def __init__(self, real: Any, trigger: _Trigger) -> None:  # noqa: ANN401 # any component
         self._real = real
         self._trigger = trigger
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 # whatever the part has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 # any attribute
         return getattr(self._real, name)
 
 
@@ -127,7 +127,7 @@ class _Output(_Proxy):
 class _Store(_Proxy):
     def write(self, *arguments: object, **stamp: object) -> None:
         self._real.write(*arguments, **stamp)
-        if self._trigger.transactions:  # those before the first are the reconcile's
+        if self._trigger.transactions:  # writes before the first transaction are of the reconcile
             self._trigger.at(Step.AFTER_STORE_WRITE)
 
     def checkpoint(self, path: Path) -> None:
@@ -136,7 +136,7 @@ class _Store(_Proxy):
 
 
 def _watch_for_flush(database: Path, time_of_flush: int) -> None:
-    command = [sys.executable, "-m", "tests.support.processes.flush_killer"]
+    command = [sys.executable, "-m", "tests.support.crashes.flush_killer"]
     command += [str(os.getpid()), str(database), str(time_of_flush)]
     killer = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert killer.stdout is not None

@@ -13,16 +13,17 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from dedupe_filters.builder import Collector, FilterRecord
+from dedupe_filters.builder import FilterBuilder, FilterRecord
 from dedupe_filters.filter_index import FilterIndex
-from dedupe_filters.planner import ask_state
-from dedupe_filters.range_consumer import BULK, RecordsExpired, SpanFetcher, consumer_config
-from dedupe_filters.range_plan import Span, uncovered
+from dedupe_filters.planner import read_offsets
+from dedupe_filters.range_consumer import BULK, RangeConsumer, consumer_config
+from dedupe_filters.range_plan import uncovered
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_filters.wire_format import Origin
 from dedupe_kafka.client import Properties, client_config, kafka_error, made
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, RecordsExpired
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import filters_topic
 
 _MAX_RECORDS: Final = 10_000
@@ -37,14 +38,14 @@ OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Indexed:
+class BackfillResult:
     """What a run has done: `filters` that it wrote, of so many `records`."""
 
     filters: int
     records: int
 
 
-def index_topic(
+def backfill_topic(
     bootstrap_servers: str,
     topic: str,
     source: FilterSource,
@@ -52,7 +53,7 @@ def index_topic(
     *,
     properties: Properties,
     on_progress: OnProgress,
-) -> Indexed:
+) -> BackfillResult:
     """Write the filters that are missing of what a topic holds now, and wait until they are there.
 
     The filters topic must exist. `source` is where values are, `size_bytes` the size of a filter.
@@ -88,76 +89,83 @@ class _Run:
         self._size_bytes = size_bytes
         self._cluster = Cluster(bootstrap_servers, properties)
         self._config = consumer_config(bootstrap_servers, properties, BULK)
-        self._writer = Writer(client_config(bootstrap_servers, properties), self._filters)
+        self._producer = FilterProducer(client_config(bootstrap_servers, properties), self._filters)
 
-    def index(self, on_progress: OnProgress) -> Indexed:
-        state = ask_state(self._cluster, self._topic)
-        missing = self._missing(state.id, state.lows, state.ends)
+    def index(self, on_progress: OnProgress) -> BackfillResult:
+        topic_offsets = read_offsets(self._cluster, self._topic)
+        missing = self._missing(topic_offsets.id, topic_offsets.lows, topic_offsets.ends)
         cutters = {
-            partition: Cutter(
-                spans, Collector(self._source, self._size_bytes, state.id), self._size_bytes
+            partition: RangeCutter(
+                ranges,
+                FilterBuilder(self._source, self._size_bytes, topic_offsets.id),
+                self._size_bytes,
             )
-            for partition, spans in missing.items()
+            for partition, ranges in missing.items()
         }
-        total = sum(span.offsets for spans in missing.values() for span in spans)
+        total = sum(offsets.count for ranges in missing.values() for offsets in ranges)
         on_progress(0, total)
-        with closing(SpanFetcher(self._config, self._topic)) as fetcher:
-            for records in fetcher.read(missing):
+        with closing(RangeConsumer(self._config, self._topic)) as consumer:
+            for records in consumer.read(missing):
                 partition = records[0].partition() or 0
                 for made_of in cutters[partition].add(records):
-                    self._writer.write(partition, made_of)
+                    self._producer.write(partition, made_of)
                 on_progress(sum(cutter.done for cutter in cutters.values()), total)
         for partition, cutter in cutters.items():
             for made_of in cutter.finish():
-                self._writer.write(partition, made_of)
-        self._writer.flush()
+                self._producer.write(partition, made_of)
+        self._producer.flush()
         on_progress(total, total)
-        return Indexed(
-            filters=self._writer.written, records=sum(cutter.records for cutter in cutters.values())
+        return BackfillResult(
+            filters=self._producer.written,
+            records=sum(cutter.records for cutter in cutters.values()),
         )
 
     def _missing(
         self, topic_id: str, lows: Mapping[int, int], ends: Mapping[int, int]
-    ) -> dict[int, tuple[Span, ...]]:
+    ) -> dict[int, tuple[OffsetRange, ...]]:
         """The offsets of each partition of which no filter speaks."""
         with closing(
-            SpanFetcher(self._config | {"auto.offset.reset": "earliest"}, self._filters)
-        ) as fetcher:
-            index = FilterIndex(fetcher, topic_id, self._source, Wanted.of([]))
-            index.refresh(ask_state(self._cluster, self._filters))
+            RangeConsumer(self._config | {"auto.offset.reset": "earliest"}, self._filters)
+        ) as consumer:
+            index = FilterIndex(consumer, topic_id, self._source, Wanted.of([]))
+            index.refresh(read_offsets(self._cluster, self._filters))
         return {
             partition: uncovered(
-                Span(low, ends[partition]), index.claims(partition), stable_end=ends[partition]
+                OffsetRange(low, ends[partition]),
+                index.claims(partition),
+                stable_end=ends[partition],
             )
             for partition, low in lows.items()
         }
 
 
-class Cutter:
-    """Cuts what comes of the spans of one partition into ranges, each with a filter that is neither full nor wasted.
+class RangeCutter:
+    """Cuts what comes of the ranges of one partition into ranges, each with a filter that is neither full nor wasted.
 
-    Together the ranges cover the spans to the last offset. A range ends at a record, or with its span.
+    Together the ranges cover the ranges to the last offset. A range ends at a record, or with its offsets.
     """
 
-    def __init__(self, spans: Sequence[Span], collector: Collector, size_bytes: int) -> None:
-        self._spans = list(reversed(spans))
-        self._collector = collector
+    def __init__(
+        self, ranges: Sequence[OffsetRange], builder: FilterBuilder, size_bytes: int
+    ) -> None:
+        self._ranges = list(reversed(ranges))
+        self._builder = builder
         self._most_values = _VALUES_PER_BYTE * size_bytes
-        self._start = spans[0].start if spans else 0
+        self._start = ranges[0].low if ranges else 0
         self.done = 0
         self.records = 0
 
     def add(self, records: Sequence[Message]) -> Iterator[FilterRecord]:
-        """Take records, in order, from the spans; return the filters of the ranges that are through."""
+        """Take records, in order, from the ranges; return the filters of the ranges that are through."""
         at = 0
         while at < len(records):
-            span = self._spans[-1]
-            if _offset(records[at]) >= span.end:
-                yield from self._through(span.end)
+            offsets = self._ranges[-1]
+            if _offset(records[at]) >= offsets.end:
+                yield from self._through(offsets.end)
                 continue
-            room = _STEP_RECORDS - self._collector.records % _STEP_RECORDS
-            end = min(bisect_left(records, span.end, at, key=_offset), at + room)
-            self._collector.add(records[at:end])
+            room = _STEP_RECORDS - self._builder.records % _STEP_RECORDS
+            end = min(bisect_left(records, offsets.end, at, key=_offset), at + room)
+            self._builder.add(records[at:end])
             self.records += end - at
             at = end
             if self._is_enough():
@@ -165,28 +173,28 @@ class Cutter:
 
     def finish(self) -> Iterator[FilterRecord]:
         """Return the filters of the rest, in which there are no more records."""
-        while self._spans:
-            yield from self._through(self._spans[-1].end)
+        while self._ranges:
+            yield from self._through(self._ranges[-1].end)
 
     def _is_enough(self) -> bool:
-        records = self._collector.records
+        records = self._builder.records
         return records >= _MAX_RECORDS or (
-            records % _STEP_RECORDS == 0 and self._collector.distinct > self._most_values
+            records % _STEP_RECORDS == 0 and self._builder.distinct > self._most_values
         )
 
     def _through(self, end: int) -> Iterator[FilterRecord]:
-        """Close the open range before `end`, which is in or at the end of the present span."""
+        """Close the open range before `end`, which is in or at the end of the present offsets."""
         if self._start < end:
             self.done += end - self._start
-            yield self._collector.finish(self._start, end - 1, Origin.READ)
+            yield self._builder.finish(self._start, end - 1, Origin.READ)
             self._start = end
-        if end == self._spans[-1].end:
-            self._spans.pop()
-            if self._spans:
-                self._start = self._spans[-1].start
+        if end == self._ranges[-1].end:
+            self._ranges.pop()
+            if self._ranges:
+                self._start = self._ranges[-1].low
 
 
-class Writer:
+class FilterProducer:
     """Appends filters to the filters topic, to the partition of what they speak of."""
 
     def __init__(self, config: Mapping[str, Any], topic: str) -> None:

@@ -17,7 +17,7 @@ class FilterRecord(NamedTuple):
     timestamp_ms: int
 
 
-class Collector:
+class FilterBuilder:
     """`add` records, then `finish` the range, and so on. Not to be shared between threads.
 
     `source` is where a record's value is, `size_bytes` the size of a filter, `topic_id` the output topic's UUID.

@@ -8,11 +8,11 @@ import numpy as np
 from confluent_kafka import Message
 
 from dedupe_filters.bloom import may_contain_any
-from dedupe_filters.range_consumer import SpanFetcher
-from dedupe_filters.range_plan import Claims, Span
+from dedupe_filters.range_consumer import RangeConsumer
+from dedupe_filters.range_plan import Claims
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_filters.wire_format import ChunkFilter, Origin, decode
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 
 _BATCH = 50_000
 _NEWEST = 8  # offsets, among which is a record unless as many transactions were aborted
@@ -26,9 +26,9 @@ class FilterIndex:
     """
 
     def __init__(
-        self, fetcher: SpanFetcher, topic_id: str, source: FilterSource, wanted: Wanted
+        self, consumer: RangeConsumer, topic_id: str, source: FilterSource, wanted: Wanted
     ) -> None:
-        self._fetcher = fetcher
+        self._consumer = consumer
         self._topic_id = topic_id
         self._source = source
         self._wanted = wanted
@@ -41,13 +41,13 @@ class FilterIndex:
         if filters.id != self._filters_id:
             self._filters_id = filters.id
             self._positions = {}
-        spans = {
-            partition: [Span(start, end)]
+        ranges = {
+            partition: [OffsetRange(start, end)]
             for partition, end in filters.ends.items()
             if (start := max(filters.lows[partition], self._positions.get(partition, 0))) < end
         }
         pending: dict[int, list[ChunkFilter]] = {}
-        for records in self._fetcher.read(spans):
+        for records in self._consumer.read(ranges):
             partition = records[0].partition() or 0
             kept = pending.setdefault(partition, [])
             kept += self._that_count(records)
@@ -55,7 +55,7 @@ class FilterIndex:
                 self._learn(partition, pending.pop(partition))
         for partition, chunks in pending.items():
             self._learn(partition, chunks)
-        self._positions |= {partition: span[0].end for partition, span in spans.items()}
+        self._positions |= {partition: offsets[0].end for partition, offsets in ranges.items()}
 
     def claims(self, partition: int) -> Claims:
         """All that is claimed of a partition of the output."""
@@ -67,7 +67,9 @@ class FilterIndex:
         """Let go of what is claimed only of offsets before these, by partition."""
         for partition, before in befores.items():
             # A marker is known by the transaction that ends before it.
-            self._claims[partition] = [self.claims(partition).within(Span(before - 1, 1 << 62))]
+            self._claims[partition] = [
+                self.claims(partition).within(OffsetRange(before - 1, 1 << 62))
+            ]
 
     def _that_count(self, records: Iterable[Message]) -> Iterable[ChunkFilter]:
         for record in records:
@@ -111,15 +113,19 @@ class FilterIndex:
         return matches
 
 
-def newest_sources(fetcher: SpanFetcher, topic_id: str, filters: TopicOffsets) -> set[FilterSource]:
+def newest_sources(
+    consumer: RangeConsumer, topic_id: str, filters: TopicOffsets
+) -> set[FilterSource]:
     """Return what the newest filter of each partition was made from."""
-    spans = {
-        partition: [Span(max(low, filters.ends[partition] - _NEWEST), filters.ends[partition])]
+    ranges = {
+        partition: [
+            OffsetRange(max(low, filters.ends[partition] - _NEWEST), filters.ends[partition])
+        ]
         for partition, low in filters.lows.items()
         if low < filters.ends[partition]
     }
     newest: dict[int, FilterSource] = {}
-    for records in fetcher.read(spans):
+    for records in consumer.read(ranges):
         for record in records:
             chunk = decode(record.value())
             if chunk is not None and chunk.topic_id == topic_id:

@@ -6,17 +6,23 @@ from typing import Any, Final, Literal
 
 from dedupe_crds.deadline import Deadline
 from dedupe_filters.filter_index import FilterIndex, newest_sources
-from dedupe_filters.range_consumer import BULK, RecordsExpired, SpanFetcher, consumer_config
-from dedupe_filters.range_plan import Claims, Plan, Span, plan
+from dedupe_filters.range_consumer import BULK, RangeConsumer, consumer_config
+from dedupe_filters.range_plan import Claims, Plan, plan
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.client import Properties
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, TopicMissing, TopicUnusable
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    InvalidConfig,
+    RecordsExpired,
+    TopicMissing,
+    TopicUnusable,
+)
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_kafka.side_topics import filters_topic
 
 GAP_OFFSETS: Final = 100
-"""So few offsets between two spans are fetched rather than skipped: Kafka fetches whole batches, often larger ones."""
+"""So few offsets between two ranges are fetched rather than skipped: Kafka fetches whole batches, often larger ones."""
 
 Place = Literal["earliest", "latest"] | Mapping[int, int]
 """Where a read begins or ends: offsets by partition, of which those that are absent are not read."""
@@ -41,7 +47,7 @@ class Selection:
     properties: Properties = field(default_factory=dict, repr=False)
 
 
-def ask_state(cluster: Cluster, topic: str) -> TopicOffsets:
+def read_offsets(cluster: Cluster, topic: str) -> TopicOffsets:
     """Return what a topic holds now, trying again for a while, as when a partition is given to another broker.
 
     Raises TopicMissing if there is none, or BrokerUnavailable, NotAuthorized.
@@ -55,20 +61,20 @@ def ask_state(cluster: Cluster, topic: str) -> TopicOffsets:
                 raise
 
 
-def offsets_at(place: Place, state: TopicOffsets, topic: str) -> dict[int, int]:
+def offsets_at(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[int, int]:
     """Return the offsets of a place by partition; those that are given may be beyond the end.
 
     Raises TopicMissing for a partition that the topic has not.
     """
     match place:
         case "earliest":
-            return dict(state.lows)
+            return dict(topic_offsets.lows)
         case "latest":
-            return dict(state.ends)
+            return dict(topic_offsets.ends)
         case offsets:
-            if absent := sorted(offsets.keys() - state.ends.keys()):
+            if absent := sorted(offsets.keys() - topic_offsets.ends.keys()):
                 raise TopicMissing(
-                    f"Topic {topic} has no partition {absent[0]}: it has {len(state.ends)}, numbered from 0."
+                    f"Topic {topic} has no partition {absent[0]}: it has {len(topic_offsets.ends)}, numbered from 0."
                 )
             return dict(offsets)
 
@@ -86,33 +92,37 @@ class Planner:
         self._source = selection.source
         self._filters = filters_topic(selection.topic)
         self._cluster = Cluster(selection.bootstrap_servers, selection.properties)
-        self._fetcher: SpanFetcher | None = None
+        self._consumer: RangeConsumer | None = None
         self._index: FilterIndex | None = None
         self._topic_id = ""
 
-    def state(self) -> TopicOffsets:
+    def topic_offsets(self) -> TopicOffsets:
         """Return what the topic holds now.
 
         Raises TopicUnusable if it is no longer the topic that it was at first: its offsets are others now.
         """
-        state = ask_state(self._cluster, self._selection.topic)
-        if self._topic_id not in {"", state.id}:
+        topic_offsets = read_offsets(self._cluster, self._selection.topic)
+        if self._topic_id not in {"", topic_offsets.id}:
             raise TopicUnusable(
                 f"Topic {self._selection.topic} was deleted and created again while it was read: read it from "
                 "its start."
             )
-        self._topic_id = state.id
-        return state
+        self._topic_id = topic_offsets.id
+        return topic_offsets
 
-    def source(self, state: TopicOffsets) -> FilterSource:
+    def source(self, topic_offsets: TopicOffsets) -> FilterSource:
         """Return where the values are.
 
         Raises InvalidConfig if nobody says so: there are no filters, or they differ.
         """
         if self._source is not None:
             return self._source
-        filters = self._filters_state()
-        found = newest_sources(self._filters_fetcher(), state.id, filters) if filters else set()
+        filters = self._filters_offsets()
+        found = (
+            newest_sources(self._filters_consumer(), topic_offsets.id, filters)
+            if filters
+            else set()
+        )
         if len(found) != 1:
             why = (
                 f"the newest filters in {self._filters} are of {' and '.join(sorted(map(str, found)))}"
@@ -126,26 +136,28 @@ class Planner:
         self._source = found.pop()
         return self._source
 
-    def plan(self, state: TopicOffsets, spans: Mapping[int, Span]) -> dict[int, Plan]:
-        """Return what to read of the spans, by partition. `state` is of now or of before.
+    def plan(
+        self, topic_offsets: TopicOffsets, ranges: Mapping[int, OffsetRange]
+    ) -> dict[int, Plan]:
+        """Return what to read of the ranges, by partition. `topic_offsets` is of now or of before.
 
-        Raises RecordsExpired if a span begins before what is kept.
+        Raises RecordsExpired if a offsets begins before what is kept.
         """
-        for partition, span in spans.items():
-            if span.offsets > 0 and span.start < state.lows.get(partition, 0):
+        for partition, offsets in ranges.items():
+            if offsets.count > 0 and offsets.low < topic_offsets.lows.get(partition, 0):
                 raise RecordsExpired(
-                    f"records of {self._selection.topic}/{partition} were to be read from offset {span.start} on, and "
-                    f"it begins at {state.lows[partition]}; read from there, or raise the topic's retention"
+                    f"records of {self._selection.topic}/{partition} were to be read from offset {offsets.low} on, and "
+                    f"it begins at {topic_offsets.lows[partition]}; read from there, or raise the topic's retention"
                 )
-        claims = self._claims(state, spans)
+        claims = self._claims(topic_offsets, ranges)
         return {
             partition: plan(
-                span,
+                offsets,
                 claims[partition],
-                stable_end=state.ends[partition],
+                stable_end=topic_offsets.ends[partition],
                 gap_offsets=self._selection.gap_offsets,
             )
-            for partition, span in spans.items()
+            for partition, offsets in ranges.items()
         }
 
     def forget(self, befores: Mapping[int, int]) -> None:
@@ -155,36 +167,38 @@ class Planner:
 
     def poll(self, seconds: float) -> bool:
         """Let the consumer call back; false if there is none."""
-        return self._fetcher is not None and self._fetcher.poll(seconds)
+        return self._consumer is not None and self._consumer.poll(seconds)
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._fetcher is not None:
-            self._fetcher.close()
-            self._fetcher = None
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
 
-    def _claims(self, state: TopicOffsets, spans: Mapping[int, Span]) -> dict[int, Claims]:
+    def _claims(
+        self, topic_offsets: TopicOffsets, ranges: Mapping[int, OffsetRange]
+    ) -> dict[int, Claims]:
         wanted = self._selection.wanted
-        filters = None if wanted is None else self._filters_state()
+        filters = None if wanted is None else self._filters_offsets()
         if wanted is None or filters is None:
-            return {partition: Claims.of([]) for partition in spans}
+            return {partition: Claims.of([]) for partition in ranges}
         if self._index is None:
-            source = self.source(state)
-            self._index = FilterIndex(self._filters_fetcher(), state.id, source, wanted)
+            source = self.source(topic_offsets)
+            self._index = FilterIndex(self._filters_consumer(), topic_offsets.id, source, wanted)
         self._index.refresh(filters)
-        return {partition: self._index.claims(partition) for partition in spans}
+        return {partition: self._index.claims(partition) for partition in ranges}
 
-    def _filters_state(self) -> TopicOffsets | None:
+    def _filters_offsets(self) -> TopicOffsets | None:
         try:
-            return ask_state(self._cluster, self._filters)
+            return read_offsets(self._cluster, self._filters)
         except TopicMissing:
             return None
 
-    def _filters_fetcher(self) -> SpanFetcher:
-        if self._fetcher is None:
+    def _filters_consumer(self) -> RangeConsumer:
+        if self._consumer is None:
             selection = self._selection
             config = consumer_config(selection.bootstrap_servers, selection.properties, BULK)
             # Filters that retention deletes meanwhile are not missed: what they spoke of is read.
             config["auto.offset.reset"] = "earliest"
-            self._fetcher = SpanFetcher({**config, **self._client}, self._filters)
-        return self._fetcher
+            self._consumer = RangeConsumer({**config, **self._client}, self._filters)
+        return self._consumer

@@ -1,9 +1,9 @@
-"""Fetches spans of a topic's partitions, and little else.
+"""Fetches ranges of a topic's partitions, and little else.
 
 Kafka's fetch returns whole batches of records, and its client asks for the next before the last are used. So what
-is between two spans is fetched as well unless the client is held back: `SPARSE` asks for one response at a time
-and for no more than a batch or so in each, and a partition is sent on to its next span before what was fetched is
-handed out. `BULK` fetches ahead, for spans that are long.
+is between two ranges is fetched as well unless the client is held back: `SPARSE` asks for one response at a time
+and for no more than a batch or so in each, and a partition is sent on to its next offsets before what was fetched is
+handed out. `BULK` fetches ahead, for ranges that are long.
 """
 
 import time
@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from dedupe_filters.range_plan import Span
+from dedupe_crds.deadline import Deadline
 from dedupe_kafka.client import Properties, client_config, kafka_error, made
-from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, StreamError
+from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, RecordsExpired
+from dedupe_kafka.offsets import OffsetRange
 
 BULK: Final[Mapping[str, int]] = {
     "fetch.message.max.bytes": 2 << 20,
@@ -45,10 +46,6 @@ _SEEK_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.01
 
 
-class RecordsExpired(StreamError):
-    """Records were deleted, by retention or by hand, before they were read."""
-
-
 def consumer_config(
     bootstrap_servers: str, properties: Properties, fetching: Mapping[str, int]
 ) -> dict[str, Any]:
@@ -68,7 +65,7 @@ def consumer_config(
     }
 
 
-class SpanFetcher:
+class RangeConsumer:
     """Reads what it is sent to, from partitions of one topic. Not to be shared between threads.
 
     Raises InvalidConfig for a property that is not librdkafka's; when reading, RecordsExpired or what `kafka_error`
@@ -81,12 +78,12 @@ class SpanFetcher:
         self._open: dict[int, Progress] = {}
         self._client: Consumer | None = None
 
-    def read(self, spans: Mapping[int, Sequence[Span]]) -> Iterator[list[Message]]:
-        """Return the records of spans, in lists, each of one partition and in order; partitions take turns.
+    def read(self, ranges: Mapping[int, Sequence[OffsetRange]]) -> Iterator[list[Message]]:
+        """Return the records of ranges, in lists, each of one partition and in order; partitions take turns.
 
-        The spans of a partition must be in order, and end at or before its last stable offset.
+        The ranges of a partition must be in order, and end at or before its last stable offset.
         """
-        self._open = {p: Progress(each) for p, each in spans.items() if len(each) > 0}
+        self._open = {p: Progress(each) for p, each in ranges.items() if len(each) > 0}
         if not self._open:
             return
         self._consumer.assign(
@@ -160,7 +157,7 @@ class SpanFetcher:
         return [records for records in kept if records]
 
     def _move_on(self) -> None:
-        """Send partitions that are through with a span to their next."""
+        """Send partitions that are through with a offsets to their next."""
         for partition, one in list(self._open.items()):
             if one.is_done:
                 del self._open[partition]
@@ -171,14 +168,14 @@ class SpanFetcher:
 
     def _seek(self, where: TopicPartition) -> None:
         """Go to an offset; a partition whose first fetch is not under way yet refuses for a moment."""
-        deadline = time.monotonic() + _SEEK_SECONDS
+        deadline = Deadline(_SEEK_SECONDS)
         while True:
             try:
                 self._consumer.seek(where)
             except KafkaException as error:
-                if error.args[0].code() != KafkaError._STATE or time.monotonic() > deadline:  # noqa: SLF001 (a public name)
+                busy = error.args[0].code() == KafkaError._STATE  # noqa: SLF001 (a public name)
+                if not busy or not deadline.pause(_RETRY_SECONDS):
                     raise kafka_error(error, f"reading {self._where()}") from error
-                time.sleep(_RETRY_SECONDS)
             else:
                 return
 
@@ -206,21 +203,21 @@ class SpanFetcher:
 
 
 class Progress:
-    """How far one partition is: the spans that are not read to their ends, and the offset that is expected next."""
+    """How far one partition is: the ranges that are not read to their ends, and the offset that is expected next."""
 
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self._spans = deque(spans)
-        self.next_offset = spans[0].start
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+        self._ranges = deque(ranges)
+        self.next_offset = ranges[0].low
 
     @property
     def is_done(self) -> bool:
-        """Whether all spans are read."""
-        return not self._spans
+        """Whether all ranges are read."""
+        return not self._ranges
 
     @property
     def missing(self) -> int:
-        """How many offsets of the present span are still to come."""
-        return self._spans[0].end - self.next_offset
+        """How many offsets of the present offsets are still to come."""
+        return self._ranges[0].end - self.next_offset
 
     def take(self, records: list[Message]) -> list[Message]:
         """Return those of the records that are wanted; they are in order, from the next offset on or later."""
@@ -228,25 +225,25 @@ class Progress:
             return []
         kept = []
         at = bisect_left(records, self.next_offset, key=_offset)
-        while at < len(records) and self._spans:
-            span = self._spans[0]
-            first = bisect_left(records, span.start, at, key=_offset)
-            at = bisect_left(records, span.end, first, key=_offset)
+        while at < len(records) and self._ranges:
+            offsets = self._ranges[0]
+            first = bisect_left(records, offsets.low, at, key=_offset)
+            at = bisect_left(records, offsets.end, first, key=_offset)
             kept += records[first:at]
             if at < len(records):
-                self._spans.popleft()
+                self._ranges.popleft()
         self.reach(_offset(records[-1]) + 1)
         return kept
 
     def reach(self, offset: int) -> None:
         """Everything before the offset was seen, or holds nothing."""
         self.next_offset = max(self.next_offset, offset)
-        while self._spans and self._spans[0].end <= self.next_offset:
-            self._spans.popleft()
+        while self._ranges and self._ranges[0].end <= self.next_offset:
+            self._ranges.popleft()
 
     def jump(self) -> int | None:
         """The offset to go on from, if that is not the one that comes by itself."""
-        start = self._spans[0].start
+        start = self._ranges[0].low
         if start <= self.next_offset:
             return None
         self.next_offset = start

@@ -18,20 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dedupe_kafka.offsets import OffsetRange
+
 Offsets = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-
-class Span(NamedTuple):
-    """Offsets from `start` to before `end`."""
-
-    start: int
-    end: int
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets there are, of which each may hold a record."""
-        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +60,11 @@ class Claims:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def within(self, span: Span) -> "Claims":
-        """Those that say something of a span."""
-        return self._where((self.ends > span.start) & (self.starts < span.end))
+    def within(self, offsets: OffsetRange) -> "Claims":
+        """Those that say something of a offsets."""
+        return self._select((self.ends > offsets.low) & (self.starts < offsets.end))
 
-    def _where(self, chosen: Flags) -> "Claims":
+    def _select(self, chosen: Flags) -> "Claims":
         return Claims(
             self.starts[chosen], self.ends[chosen], self.transactions[chosen], self.matches[chosen]
         )
@@ -83,23 +73,23 @@ class Claims:
 class Plan(NamedTuple):
     """What to read of a partition, in order and with gaps between, and how many filters ruled their range out."""
 
-    spans: tuple[Span, ...]
+    ranges: tuple[OffsetRange, ...]
     chunks: int
     chunks_skipped: int
 
     @property
-    def offsets(self) -> int:
-        """How many offsets are to be read."""
-        return sum(span.offsets for span in self.spans)
+    def offset_count(self) -> int:
+        """Return the number of offsets to read."""
+        return sum(offsets.count for offsets in self.ranges)
 
 
-def plan(wanted: Span, claims: Claims, *, stable_end: int, gap_offsets: int = 0) -> Plan:
+def plan(wanted: OffsetRange, claims: Claims, *, stable_end: int, gap_offsets: int = 0) -> Plan:
     """Return what to read of the offsets `wanted`.
 
     `stable_end` is the partition's last stable offset, asked for before the claims were read. Spans with at
     most `gap_offsets` between them are read as one, with what is between.
     """
-    if wanted.offsets <= 0:
+    if wanted.count <= 0:
         return Plan((), 0, 0)
     known = claims.within(wanted)
     bounds, unread = _unread(wanted, Claims.joined([known, _markers(claims, stable_end)]))
@@ -107,17 +97,17 @@ def plan(wanted: Span, claims: Claims, *, stable_end: int, gap_offsets: int = 0)
     apart = starts[1:] - ends[:-1] > max(0, gap_offsets)
     first = np.concatenate([[True], apart])[: len(starts)]
     last = np.concatenate([apart, [True]])[: len(starts)]
-    spans = zip(starts[first].tolist(), ends[last].tolist(), strict=True)
+    ranges = zip(starts[first].tolist(), ends[last].tolist(), strict=True)
     skipped = len(known) - int(known.matches.sum())
-    return Plan(tuple(Span(start, end) for start, end in spans), len(known), skipped)
+    return Plan(tuple(OffsetRange(start, end) for start, end in ranges), len(known), skipped)
 
 
-def uncovered(wanted: Span, claims: Claims, *, stable_end: int) -> tuple[Span, ...]:
+def uncovered(wanted: OffsetRange, claims: Claims, *, stable_end: int) -> tuple[OffsetRange, ...]:
     """Return the offsets of which no claim speaks, without the markers of transactions."""
     nothing_matches = Claims(
         claims.starts, claims.ends, claims.transactions, np.zeros(len(claims), np.bool_)
     )
-    return plan(wanted, nothing_matches, stable_end=stable_end).spans
+    return plan(wanted, nothing_matches, stable_end=stable_end).ranges
 
 
 def _markers(claims: Claims, stable_end: int) -> Claims:
@@ -129,10 +119,10 @@ def _markers(claims: Claims, stable_end: int) -> Claims:
     return Claims(markers, markers + 1, none, none)
 
 
-def _unread(wanted: Span, claims: Claims) -> tuple[Offsets, Flags]:
+def _unread(wanted: OffsetRange, claims: Claims) -> tuple[Offsets, Flags]:
     """Cut the wanted offsets where claims begin and end; return the cuts, and of each piece whether it is skipped."""
-    cuts = np.concatenate([claims.starts, claims.ends, [wanted.start, wanted.end]])
-    bounds = np.unique(np.clip(cuts, wanted.start, wanted.end))
+    cuts = np.concatenate([claims.starts, claims.ends, [wanted.low, wanted.end]])
+    bounds = np.unique(np.clip(cuts, wanted.low, wanted.end))
     pieces = bounds[:-1]
     covered = _open(claims.starts, claims.ends, pieces)
     matching = _open(claims.starts[claims.matches], claims.ends[claims.matches], pieces)

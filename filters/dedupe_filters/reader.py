@@ -16,12 +16,13 @@ from typing import Any, Final, Protocol, Self
 
 from confluent_kafka import Message
 
+from dedupe_crds.deadline import Deadline
 from dedupe_filters.planner import GAP_OFFSETS, Place, Planner, Selection, offsets_at
-from dedupe_filters.range_consumer import BULK, SPARSE, SpanFetcher, consumer_config
-from dedupe_filters.range_plan import Plan, Span
+from dedupe_filters.range_consumer import BULK, SPARSE, RangeConsumer, consumer_config
+from dedupe_filters.range_plan import Plan
 from dedupe_filters.values import FilterSource, ValueOf, Wanted
 from dedupe_kafka.client import Properties
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 
 _STATISTICS_MS: Final = 100
 _COUNT_SECONDS: Final = 3.0
@@ -107,7 +108,7 @@ class FilteredReader:
         self._planner = Planner(self._selection, self._bytes.config)
         fetching = BULK if wanted is None else SPARSE
         config = consumer_config(bootstrap_servers, self._selection.properties, fetching)
-        self._fetcher = SpanFetcher(config | self._bytes.config, topic)
+        self._consumer = RangeConsumer(config | self._bytes.config, topic)
         self._counted = ReadStatistics()
 
     def __enter__(self) -> Self:
@@ -122,17 +123,19 @@ class FilteredReader:
 
     def batches(self) -> Iterator[list[Message]]:
         """Return the same records in lists, each of one partition; faster for what handles many at once."""
-        state = self._planner.state()
+        topic_offsets = self._planner.topic_offsets()
         value_of = (
-            None if self._selection.wanted is None else self._planner.source(state).extractor()
+            None
+            if self._selection.wanted is None
+            else self._planner.source(topic_offsets).extractor()
         )
-        positions = offsets_at(self._start, state, self._selection.topic)
+        positions = offsets_at(self._start, topic_offsets, self._selection.topic)
         while True:
-            ends = self._ends(state, positions)
-            spans = {p: Span(start, ends[p]) for p, start in positions.items()}
-            plans = self._planner.plan(state, spans)
-            self._count_plans(spans, plans)
-            for records in self._fetcher.read({p: plan.spans for p, plan in plans.items()}):
+            ends = self._ends(topic_offsets, positions)
+            ranges = {p: OffsetRange(start, ends[p]) for p, start in positions.items()}
+            plans = self._planner.plan(topic_offsets, ranges)
+            self._count_plans(ranges, plans)
+            for records in self._consumer.read({p: plan.ranges for p, plan in plans.items()}):
                 if matching := self._matching(records, value_of):
                     yield matching
                 if self._stop.is_set():
@@ -141,8 +144,8 @@ class FilteredReader:
                 return
             positions = {p: max(start, ends[p]) for p, start in positions.items()}
             self._planner.forget(positions)
-            state = self._planner.state()
-            positions |= self._new_partitions(state, positions)
+            topic_offsets = self._planner.topic_offsets()
+            positions |= self._new_partitions(topic_offsets, positions)
 
     def stop(self) -> None:
         """End the iteration after the records at hand; may be called by another thread."""
@@ -151,26 +154,31 @@ class FilteredReader:
     @property
     def statistics(self) -> ReadStatistics:
         """What was done so far. Between iterations it waits for the client's next count of bytes."""
-        self._bytes.refresh([self._fetcher, self._planner])
+        self._bytes.refresh([self._consumer, self._planner])
         return replace(self._counted, bytes_fetched=self._bytes.total)
 
     def close(self) -> None:
         """Let go of the connections."""
-        self._fetcher.close()
+        self._consumer.close()
         self._planner.close()
 
-    def _ends(self, state: TopicOffsets, positions: Mapping[int, int]) -> dict[int, int]:
+    def _ends(self, topic_offsets: TopicOffsets, positions: Mapping[int, int]) -> dict[int, int]:
         """Where to read to for now: nothing that is not final."""
         ends = {
-            p: min(state.ends[p], (self._end or state.ends).get(p, state.ends[p]))
+            p: min(
+                topic_offsets.ends[p],
+                (self._end or topic_offsets.ends).get(p, topic_offsets.ends[p]),
+            )
             for p in positions
         }
         return {p: max(end, positions[p]) for p, end in ends.items()}
 
-    def _new_partitions(self, state: TopicOffsets, known: Mapping[int, int]) -> dict[int, int]:
+    def _new_partitions(
+        self, topic_offsets: TopicOffsets, known: Mapping[int, int]
+    ) -> dict[int, int]:
         if not isinstance(self._start, str):
             return {}
-        return {p: low for p, low in state.lows.items() if p not in known}
+        return {p: low for p, low in topic_offsets.lows.items() if p not in known}
 
     def _matching(self, records: list[Message], value_of: ValueOf | None) -> list[Message]:
         wanted = self._selection.wanted
@@ -186,15 +194,15 @@ class FilteredReader:
         )
         return matching
 
-    def _count_plans(self, spans: Mapping[int, Span], plans: Mapping[int, Plan]) -> None:
+    def _count_plans(self, ranges: Mapping[int, OffsetRange], plans: Mapping[int, Plan]) -> None:
         counted = self._counted
         self._counted = replace(
             counted,
             chunks=counted.chunks + sum(plan.chunks for plan in plans.values()),
             chunks_skipped=counted.chunks_skipped
             + sum(plan.chunks_skipped for plan in plans.values()),
-            offsets=counted.offsets + sum(max(0, span.offsets) for span in spans.values()),
-            offsets_read=counted.offsets_read + sum(plan.offsets for plan in plans.values()),
+            offsets=counted.offsets + sum(max(0, offsets.count) for offsets in ranges.values()),
+            offsets_read=counted.offsets_read + sum(plan.offset_count for plan in plans.values()),
         )
 
 
@@ -220,11 +228,11 @@ class _BytesReceived:
 
     def refresh(self, clients: Sequence[_Client]) -> None:
         """Wait for a new count of each client that can be asked."""
-        deadline = time.monotonic() + _COUNT_SECONDS
+        deadline = Deadline(_COUNT_SECONDS)
         for client in clients:
             asked = time.monotonic()
             while client.poll(_STATISTICS_MS / 1000):
-                if self._counted_at > asked or time.monotonic() > deadline:
+                if self._counted_at > asked or deadline.expired:
                     break
 
     def _hear(self, statistics: str) -> None:

@@ -68,6 +68,10 @@ class TransactionOpen(StreamError):
     retriable = True
 
 
+class RecordsExpired(StreamError):
+    """Retention, or a user, deleted records before they were read."""
+
+
 class RecordRefused(StreamError):
     """The output topic refuses a record; nothing is skipped, so the partition waits."""
 

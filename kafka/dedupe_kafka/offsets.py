@@ -14,6 +14,11 @@ class OffsetRange:
     low: int
     end: int
 
+    @property
+    def count(self) -> int:
+        """Return the number of offsets, of which each may hold a record; below 0 if `end` is before `low`."""
+        return self.end - self.low
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOffsets:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_filters.backfill import OnProgress, index_topic
+from dedupe_filters.backfill import OnProgress, backfill_topic
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
@@ -58,7 +58,7 @@ def index_filters(stream: DedupeStream, options: IndexOptions, console: Console)
             servers = running.enter_context(EmbeddedBroker(state.broker, port)).bootstrap_servers
         ensure_filters(Cluster(servers, properties), topic)
         on_progress = running.enter_context(_bar(console, f"{topic} by {source}"))
-        done = index_topic(
+        done = backfill_topic(
             servers,
             topic,
             source,

@@ -14,9 +14,8 @@ from pyspark.sql.datasource import (
 )
 
 from dedupe_filters.planner import Place, Planner, offsets_at
-from dedupe_filters.range_plan import Span
 from dedupe_filters.values import Wanted
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
 from dedupe_pipeline.datasource.options import ReadOptions
 
@@ -34,13 +33,15 @@ class BatchReader(DataSourceReader):
         if wanted is not None and not wanted.values and not wanted.unfiltered:
             return []
         with closing(Planner(options.selection)) as planner:
-            state = planner.state()
-            starts = final_offsets(options.starting, state, options.selection.topic)
-            ends = final_offsets(options.ending, state, options.selection.topic)
-            spans = {p: Span(start, max(start, ends.get(p, start))) for p, start in starts.items()}
-            source = source_of(planner, options, state)
-            plans = planner.plan(state, spans)
-        return list(shares({p: plan.spans for p, plan in plans.items()}, options, source))
+            topic_offsets = planner.topic_offsets()
+            starts = final_offsets(options.starting, topic_offsets, options.selection.topic)
+            ends = final_offsets(options.ending, topic_offsets, options.selection.topic)
+            ranges = {
+                p: OffsetRange(start, max(start, ends.get(p, start))) for p, start in starts.items()
+            }
+            source = source_of(planner, options, topic_offsets)
+            plans = planner.plan(topic_offsets, ranges)
+        return list(shares({p: plan.ranges for p, plan in plans.items()}, options, source))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's share."""
@@ -74,10 +75,10 @@ class FilteringReader(BatchReader):
         self._options = replace(self._options, selection=selection)
 
 
-def final_offsets(place: Place, state: TopicOffsets, topic: str) -> dict[int, int]:
+def final_offsets(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[int, int]:
     """Return offsets by partition, none beyond what is final.
 
     Raises TopicMissing for a partition that the topic has not.
     """
-    found = offsets_at(place, state, topic)
-    return {p: min(offset, state.ends[p]) for p, offset in found.items()}
+    found = offsets_at(place, topic_offsets, topic)
+    return {p: min(offset, topic_offsets.ends[p]) for p, offset in found.items()}

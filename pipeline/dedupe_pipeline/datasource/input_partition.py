@@ -1,4 +1,4 @@
-"""What one task reads: some spans of one partition of a topic."""
+"""What one task reads: some ranges of one partition of a topic."""
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,37 +8,40 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from dedupe_filters.planner import Planner
-from dedupe_filters.range_consumer import BULK, SPARSE, SpanFetcher, consumer_config
-from dedupe_filters.range_plan import Span
+from dedupe_filters.range_consumer import BULK, SPARSE, RangeConsumer, consumer_config
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.arrow import to_arrow
 from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import split
 
 
 class Share(InputPartition):
-    """Some spans of one partition, and where records' values are, if anybody asks for them."""
+    """Some ranges of one partition, and where records' values are, if anybody asks for them."""
 
-    def __init__(self, partition: int, spans: Sequence[Span], source: FilterSource | None) -> None:
+    def __init__(
+        self, partition: int, ranges: Sequence[OffsetRange], source: FilterSource | None
+    ) -> None:
         self.partition = partition
-        self.spans = tuple(spans)
+        self.ranges = tuple(ranges)
         self.source = source
 
 
-def source_of(planner: Planner, options: ReadOptions, state: TopicOffsets) -> FilterSource | None:
+def source_of(
+    planner: Planner, options: ReadOptions, topic_offsets: TopicOffsets
+) -> FilterSource | None:
     """Return where values are; None if nothing is chosen by them and nobody wants to see them."""
     if options.selection.wanted is None and options.filter_column is None:
         return None
-    return planner.source(state)
+    return planner.source(topic_offsets)
 
 
 def shares(
-    spans: Mapping[int, Sequence[Span]], options: ReadOptions, source: FilterSource | None
+    ranges: Mapping[int, Sequence[OffsetRange]], options: ReadOptions, source: FilterSource | None
 ) -> list[Share]:
     """Divide what is to be read among tasks."""
     return [
-        Share(partition, part, source) for partition, part in split(spans, options.min_partitions)
+        Share(partition, part, source) for partition, part in split(ranges, options.min_partitions)
     ]
 
 
@@ -51,8 +54,8 @@ def read_share(options: ReadOptions, share: InputPartition) -> Iterator[pa.Recor
     fetching = BULK if wanted is None else SPARSE
     config = consumer_config(selection.bootstrap_servers, selection.properties, fetching)
     value_of = None if share.source is None else share.source.extractor()
-    with _without_collections(), closing(SpanFetcher(config, selection.topic)) as fetcher:
-        for fetched in fetcher.read({share.partition: share.spans}):
+    with _without_collections(), closing(RangeConsumer(config, selection.topic)) as consumer:
+        for fetched in consumer.read({share.partition: share.ranges}):
             records = fetched
             values = None if value_of is None else [value_of(record) for record in fetched]
             if wanted is not None and values is not None:

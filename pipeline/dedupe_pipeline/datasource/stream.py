@@ -18,9 +18,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dedupe_filters.planner import Planner, offsets_at
-from dedupe_filters.range_plan import Plan, Span
+from dedupe_filters.range_plan import Plan
 from dedupe_kafka.errors import TopicUnusable
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
 from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import ends_within
@@ -31,7 +31,7 @@ class _Live:
     """What the driver keeps between micro-batches: a planner, and what it has last heard of the topic."""
 
     planner: Planner
-    state: TopicOffsets
+    topic_offsets: TopicOffsets
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,10 +48,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's names, here and below)
         """Where a new query begins."""
         live = self._asked()
-        source_of(live.planner, self._options, live.state)  # says at once if that is not known
+        source_of(
+            live.planner, self._options, live.topic_offsets
+        )  # says at once if that is not known
         # One that is beyond what is final now is waited for: what comes before it is not asked for.
-        starts = offsets_at(self._options.starting, live.state, self._options.selection.topic)
-        return _encode(live.state.id, starts)
+        starts = offsets_at(
+            self._options.starting, live.topic_offsets, self._options.selection.topic
+        )
+        return _encode(live.topic_offsets.id, starts)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The option maxRecordsPerTrigger."""
@@ -61,32 +65,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far to go from `start`. What is skipped does not count towards a limit of rows."""
         live = self._asked()
-        starts = self._decode(start, live.state)
-        last = self._last or live.state.ends
-        ends = {p: max(at, min(last.get(p, at), live.state.ends[p])) for p, at in starts.items()}
+        starts = self._decode(start, live.topic_offsets)
+        last = self._last or live.topic_offsets.ends
+        ends = {
+            p: max(at, min(last.get(p, at), live.topic_offsets.ends[p])) for p, at in starts.items()
+        }
         if isinstance(limit, ReadMaxRows):
             plans = self._plan(live, starts, ends)
-            spans = {partition: plan.spans for partition, plan in plans.items()}
-            ends = ends_within(spans, ends, starts, limit.max_rows)
-        return _encode(live.state.id, ends)
+            ranges = {partition: plan.ranges for partition, plan in plans.items()}
+            ends = ends_within(ranges, ends, starts, limit.max_rows)
+        return _encode(live.topic_offsets.id, ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The end of the topic, for the query's progress."""
         live = self._asked()
-        return _encode(live.state.id, live.state.ends)
+        return _encode(live.topic_offsets.id, live.topic_offsets.ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Go no further than what is there now."""
-        self._last = dict(self._asked().state.ends)
+        self._last = dict(self._asked().topic_offsets.ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide one micro-batch among tasks."""
         live = self._asked()
-        starts, ends = self._decode(start, live.state), self._decode(end, live.state)
+        starts, ends = (
+            self._decode(start, live.topic_offsets),
+            self._decode(end, live.topic_offsets),
+        )
         plans = self._plan(live, starts, ends)
-        source = source_of(live.planner, self._options, live.state)
-        spans = {partition: plan.spans for partition, plan in plans.items() if plan.spans}
-        return shares(spans, self._options, source)
+        source = source_of(live.planner, self._options, live.topic_offsets)
+        ranges = {partition: plan.ranges for partition, plan in plans.items() if plan.ranges}
+        return shares(ranges, self._options, source)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one task's share."""
@@ -95,7 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """What is before `end` will not be asked for again."""
         if self._live is not None:
-            self._live.planner.forget(self._decode(end, self._live.state))
+            self._live.planner.forget(self._decode(end, self._live.topic_offsets))
 
     def stop(self) -> None:
         """Let go of the connection."""
@@ -107,26 +116,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Ask what the topic holds now."""
         if self._live is None:
             planner = Planner(self._options.selection)
-            self._live = _Live(planner, planner.state())
+            self._live = _Live(planner, planner.topic_offsets())
         else:
-            self._live.state = self._live.planner.state()
+            self._live.topic_offsets = self._live.planner.topic_offsets()
         return self._live
 
     def _plan(
         self, live: _Live, starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> dict[int, Plan]:
-        return live.planner.plan(live.state, {p: Span(at, ends[p]) for p, at in starts.items()})
+        return live.planner.plan(
+            live.topic_offsets, {p: OffsetRange(at, ends[p]) for p, at in starts.items()}
+        )
 
-    def _decode(self, offset: Mapping[str, Any], state: TopicOffsets) -> dict[int, int]:
+    def _decode(self, offset: Mapping[str, Any], topic_offsets: TopicOffsets) -> dict[int, int]:
         """Offsets by partition; one that was added to the topic since begins at its start."""
-        if offset["topicId"] != state.id:
+        if offset["topicId"] != topic_offsets.id:
             raise TopicUnusable(
                 f"Topic {self._options.selection.topic} was deleted and created again since the query's checkpoint was "
                 "written: its offsets mean other records now; begin with a new checkpoint."
             )
         known = {int(partition): at for partition, at in offset["offsets"].items()}
         if isinstance(self._options.starting, str):
-            known = dict(state.lows) | known
+            known = dict(topic_offsets.lows) | known
         return known
 
 

@@ -25,8 +25,8 @@ from dedupe_pipeline.errors import JobRefused
 from dedupe_pipeline.jobs.aggregate.determinism import beyond_the_record
 from dedupe_pipeline.jobs.aggregate.increments import increments, parsed_fields
 from dedupe_pipeline.jobs.aggregate.job_file import RECORD, AggregateJob, Function
+from dedupe_pipeline.jobs.streaming import first_line
 from dedupe_pipeline.source import SCHEMA
-from dedupe_pipeline.streaming import first_line
 
 Answer = TypeVar("Answer")
 

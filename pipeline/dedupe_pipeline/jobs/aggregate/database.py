@@ -25,7 +25,7 @@ from dedupe_pipeline.jobs.aggregate import metadata_table as ledger
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.postgres import Postgres, where
 from dedupe_pipeline.jobs.aggregate.sql import Layout
-from dedupe_pipeline.streaming import first_line
+from dedupe_pipeline.jobs.streaming import first_line
 
 Answer = TypeVar("Answer")
 

@@ -43,8 +43,8 @@ from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.postgres import Postgres
 from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.streaming import first_line, run_until, triggered
 from dedupe_pipeline.source import read_clean_stream
-from dedupe_pipeline.streaming import first_line, run_until, triggered
 
 _RETRY_SECONDS = 1.0
 

@@ -7,7 +7,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.ticker import EngFormatter, FuncFormatter, PercentFormatter
 
 from dedupe_pipeline.jobs.audit.result import Distribution, TimeSlice
-from dedupe_pipeline.plots import CLEAN, RAW, REPEATS, plot, svg
+from dedupe_pipeline.pages.plots import CLEAN, RAW, REPEATS, plot, svg
 
 _UNITS_MS = ((1, "1 ms"), (1e3, "1 s"), (6e4, "1 min"), (3.6e6, "1 h"), (8.64e7, "1 d"))
 

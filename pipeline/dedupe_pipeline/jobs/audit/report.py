@@ -11,7 +11,7 @@ from rich.text import Text
 from dedupe_pipeline.jobs.audit import plots
 from dedupe_pipeline.jobs.audit.result import AuditResult, Distribution, PartitionAudit
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
-from dedupe_pipeline.plots import templates
+from dedupe_pipeline.pages.plots import templates
 
 _COLUMNS = [field.name for field in fields(PartitionAudit)]
 

@@ -25,8 +25,8 @@ from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jobs.bootstrap.id_encoding import packed, partition_by, record_id
+from dedupe_pipeline.jobs.streaming import first_line
 from dedupe_pipeline.source import read_range
-from dedupe_pipeline.streaming import first_line
 
 _TOPIC = "topic:"
 _MARKER = "bootstrap-of.json"

@@ -40,8 +40,8 @@ from dedupe_pipeline.jobs.land.parquet_sink import (
     only_one,
     publish,
 )
+from dedupe_pipeline.jobs.streaming import first_line, run_until, triggered
 from dedupe_pipeline.source import read_clean_stream
-from dedupe_pipeline.streaming import first_line, run_until, triggered
 
 _DAY_MILLIS = 86_400_000
 

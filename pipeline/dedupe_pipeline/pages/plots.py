@@ -46,7 +46,7 @@ _STYLE: Any = {  # its own annotation spells out all 300 names
 def templates(loader: BaseLoader) -> Environment:
     """An environment of Jinja with `loader`'s templates and `page.css`, which they include."""
     return Environment(
-        loader=ChoiceLoader([loader, PackageLoader("dedupe_pipeline", ".")]),
+        loader=ChoiceLoader([loader, PackageLoader("dedupe_pipeline.pages", ".")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=False,

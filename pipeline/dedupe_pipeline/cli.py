@@ -18,10 +18,10 @@ from dedupe_pipeline.cli_options import (
     FILE,
     Common,
     common_options,
-    duration,
-    stopped_by_signals,
-    target_of,
-    told,
+    errors_reported,
+    parse_every,
+    resolve_target,
+    stop_on_signals,
 )
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.audit import audit
@@ -58,9 +58,9 @@ def land_command(
     **common: Unpack[Common],
 ) -> None:
     """Land the clean topic as Parquet by date, each record exactly once."""
-    stop = stopped_by_signals()
-    with told():
-        target = target_of(**common)
+    stop = stop_on_signals()
+    with errors_reported():
+        target = resolve_target(**common)
         with target.spark("land", [target.stream.spec.output.topic]) as spark:
             landed = land(
                 spark,
@@ -69,7 +69,7 @@ def land_command(
                 checkpoint=checkpoint and checkpoint.absolute(),
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
-                every=duration(every),
+                every=parse_every(every),
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 json_schema=json_schema,
                 stop=stop,
@@ -114,9 +114,9 @@ def aggregate_command(
     Each record is counted once, whatever is killed and repeated. Passwords come from PGPASSFILE, a
     service file, PGPASSWORD or --postgres-properties.
     """
-    stop = stopped_by_signals()
-    with told():
-        target = target_of(**common)
+    stop = stop_on_signals()
+    with errors_reported():
+        target = resolve_target(**common)
         job = load_job(job_file)
         properties = read_properties(postgres_properties, reserved=frozenset())
         postgres = Postgres.of(postgres_url, properties)
@@ -128,7 +128,7 @@ def aggregate_command(
                 postgres,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
-                every=duration(every),
+                every=parse_every(every),
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
                 stop=stop,
@@ -152,8 +152,8 @@ def audit_command(
     *, html: Path | None, json_file: Path | None, up_to_committed: bool, **common: Unpack[Common]
 ) -> None:
     """Compare the raw with the clean topic; exit code 1 if anything is wrong."""
-    with told():
-        target = target_of(**common)
+    with errors_reported():
+        target = resolve_target(**common)
         spec = target.stream.spec
         with target.spark("audit", [spec.input.topic, spec.output.topic]) as spark:
             result = audit(
@@ -209,8 +209,8 @@ def bootstrap_command(
         partition_by=Partitioner(partition_by) if partition_by else None,
         before=before.replace(tzinfo=UTC) if before else None,
     )
-    with told():
-        target = target_of(**common)
+    with errors_reported():
+        target = resolve_target(**common)
         with target.spark("bootstrap", [target.stream.spec.input.topic]) as spark:
             done = bootstrap(
                 spark,

@@ -1,4 +1,4 @@
-"""What the commands of `dedupe-pipeline` have in common: options, the session, errors told in a sentence."""
+"""What the commands of `dedupe-pipeline` have in common: options, the session, errors reported in a sentence."""
 
 import signal
 import sys
@@ -80,7 +80,7 @@ def common_options(command: Command) -> Command:
     return command
 
 
-def target_of(**given: Unpack[Common]) -> Target:
+def resolve_target(**given: Unpack[Common]) -> Target:
     """Check them."""
     stream = load_manifest(given["manifest"])
     properties = read_properties(given["kafka_properties"], reserved=frozenset())
@@ -92,7 +92,7 @@ def target_of(**given: Unpack[Common]) -> Target:
     )
 
 
-def stopped_by_signals() -> threading.Event:
+def stop_on_signals() -> threading.Event:
     """An event that SIGTERM and SIGINT set, for jobs that go on."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,7 +107,7 @@ def _key_value(text: str) -> tuple[str, str]:
     return name, value
 
 
-def duration(text: str | None) -> timedelta | None:
+def parse_every(text: str | None) -> timedelta | None:
     """The value of --every."""
     if text is None:
         return None
@@ -118,7 +118,7 @@ def duration(text: str | None) -> timedelta | None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def errors_reported() -> Iterator[None]:
     """Tell what went wrong in a sentence, with the exit code for it."""
     try:
         yield

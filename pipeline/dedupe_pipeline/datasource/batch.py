@@ -16,7 +16,11 @@ from pyspark.sql.datasource import (
 from dedupe_filters.planner import Place, Planner, offsets_at
 from dedupe_filters.values import Wanted
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
-from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
+from dedupe_pipeline.datasource.input_partition import (
+    filter_source,
+    input_partitions,
+    read_input_partition,
+)
 from dedupe_pipeline.datasource.options import ReadOptions
 
 
@@ -39,13 +43,15 @@ class BatchReader(DataSourceReader):
             ranges = {
                 p: OffsetRange(start, max(start, ends.get(p, start))) for p, start in starts.items()
             }
-            source = source_of(planner, options, topic_offsets)
+            source = filter_source(planner, options, topic_offsets)
             plans = planner.plan(topic_offsets, ranges)
-        return list(shares({p: plan.ranges for p, plan in plans.items()}, options, source))
+        return list(
+            input_partitions({p: plan.ranges for p, plan in plans.items()}, options, source)
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's share."""
-        return read_share(self._options, partition)
+        """Read one task's partition."""
+        return read_input_partition(self._options, partition)
 
 
 class FilteringReader(BatchReader):

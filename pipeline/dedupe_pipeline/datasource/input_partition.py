@@ -16,7 +16,7 @@ from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import split
 
 
-class Share(InputPartition):
+class RangeInputPartition(InputPartition):
     """Some ranges of one partition, and where records' values are, if anybody asks for them."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Share(InputPartition):
         self.source = source
 
 
-def source_of(
+def filter_source(
     planner: Planner, options: ReadOptions, topic_offsets: TopicOffsets
 ) -> FilterSource | None:
     """Return where values are; None if nothing is chosen by them and nobody wants to see them."""
@@ -36,26 +36,29 @@ def source_of(
     return planner.source(topic_offsets)
 
 
-def shares(
+def input_partitions(
     ranges: Mapping[int, Sequence[OffsetRange]], options: ReadOptions, source: FilterSource | None
-) -> list[Share]:
+) -> list[RangeInputPartition]:
     """Divide what is to be read among tasks."""
     return [
-        Share(partition, part, source) for partition, part in split(ranges, options.min_partitions)
+        RangeInputPartition(partition, part, source)
+        for partition, part in split(ranges, options.min_partitions)
     ]
 
 
-def read_share(options: ReadOptions, share: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read a share, and choose again among what comes: filters may match what they do not hold."""
-    if not isinstance(share, Share):
+def read_input_partition(
+    options: ReadOptions, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """Read a partition, and choose again among what comes: filters may match what they do not hold."""
+    if not isinstance(partition, RangeInputPartition):
         return  # Spark's own, where there is nothing to read
     selection = options.selection
     wanted = selection.wanted
     fetching = BULK if wanted is None else SPARSE
     config = consumer_config(selection.bootstrap_servers, selection.properties, fetching)
-    value_of = None if share.source is None else share.source.extractor()
+    value_of = None if partition.source is None else partition.source.extractor()
     with _without_collections(), closing(RangeConsumer(config, selection.topic)) as consumer:
-        for fetched in consumer.read({share.partition: share.ranges}):
+        for fetched in consumer.read({partition.partition: partition.ranges}):
             records = fetched
             values = None if value_of is None else [value_of(record) for record in fetched]
             if wanted is not None and values is not None:

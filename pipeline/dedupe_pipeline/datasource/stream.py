@@ -21,13 +21,17 @@ from dedupe_filters.planner import Planner, offsets_at
 from dedupe_filters.range_plan import Plan
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
-from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
+from dedupe_pipeline.datasource.input_partition import (
+    filter_source,
+    input_partitions,
+    read_input_partition,
+)
 from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import ends_within
 
 
 @dataclass
-class _Live:
+class _DriverState:
     """What the driver keeps between micro-batches: a planner, and what it has last heard of the topic."""
 
     planner: Planner
@@ -42,20 +46,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._live: _Live | None = None
+        self._driver: _DriverState | None = None
         self._last: dict[int, int] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's names, here and below)
         """Where a new query begins."""
-        live = self._asked()
-        source_of(
-            live.planner, self._options, live.topic_offsets
+        driver = self._refreshed()
+        filter_source(
+            driver.planner, self._options, driver.topic_offsets
         )  # says at once if that is not known
         # One that is beyond what is final now is waited for: what comes before it is not asked for.
         starts = offsets_at(
-            self._options.starting, live.topic_offsets, self._options.selection.topic
+            self._options.starting, driver.topic_offsets, self._options.selection.topic
         )
-        return _encode(live.topic_offsets.id, starts)
+        return _encode(driver.topic_offsets.id, starts)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The option maxRecordsPerTrigger."""
@@ -64,68 +68,69 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far to go from `start`. What is skipped does not count towards a limit of rows."""
-        live = self._asked()
-        starts = self._decode(start, live.topic_offsets)
-        last = self._last or live.topic_offsets.ends
+        driver = self._refreshed()
+        starts = self._decode(start, driver.topic_offsets)
+        last = self._last or driver.topic_offsets.ends
         ends = {
-            p: max(at, min(last.get(p, at), live.topic_offsets.ends[p])) for p, at in starts.items()
+            p: max(at, min(last.get(p, at), driver.topic_offsets.ends[p]))
+            for p, at in starts.items()
         }
         if isinstance(limit, ReadMaxRows):
-            plans = self._plan(live, starts, ends)
+            plans = self._plan(driver, starts, ends)
             ranges = {partition: plan.ranges for partition, plan in plans.items()}
             ends = ends_within(ranges, ends, starts, limit.max_rows)
-        return _encode(live.topic_offsets.id, ends)
+        return _encode(driver.topic_offsets.id, ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """The end of the topic, for the query's progress."""
-        live = self._asked()
-        return _encode(live.topic_offsets.id, live.topic_offsets.ends)
+        driver = self._refreshed()
+        return _encode(driver.topic_offsets.id, driver.topic_offsets.ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Go no further than what is there now."""
-        self._last = dict(self._asked().topic_offsets.ends)
+        self._last = dict(self._refreshed().topic_offsets.ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide one micro-batch among tasks."""
-        live = self._asked()
+        driver = self._refreshed()
         starts, ends = (
-            self._decode(start, live.topic_offsets),
-            self._decode(end, live.topic_offsets),
+            self._decode(start, driver.topic_offsets),
+            self._decode(end, driver.topic_offsets),
         )
-        plans = self._plan(live, starts, ends)
-        source = source_of(live.planner, self._options, live.topic_offsets)
+        plans = self._plan(driver, starts, ends)
+        source = filter_source(driver.planner, self._options, driver.topic_offsets)
         ranges = {partition: plan.ranges for partition, plan in plans.items() if plan.ranges}
-        return shares(ranges, self._options, source)
+        return input_partitions(ranges, self._options, source)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's share."""
-        return read_share(self._options, partition)
+        """Read one task's partition."""
+        return read_input_partition(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """What is before `end` will not be asked for again."""
-        if self._live is not None:
-            self._live.planner.forget(self._decode(end, self._live.topic_offsets))
+        if self._driver is not None:
+            self._driver.planner.forget(self._decode(end, self._driver.topic_offsets))
 
     def stop(self) -> None:
         """Let go of the connection."""
-        if self._live is not None:
-            self._live.planner.close()
-            self._live = None
+        if self._driver is not None:
+            self._driver.planner.close()
+            self._driver = None
 
-    def _asked(self) -> _Live:
+    def _refreshed(self) -> _DriverState:
         """Ask what the topic holds now."""
-        if self._live is None:
+        if self._driver is None:
             planner = Planner(self._options.selection)
-            self._live = _Live(planner, planner.topic_offsets())
+            self._driver = _DriverState(planner, planner.topic_offsets())
         else:
-            self._live.topic_offsets = self._live.planner.topic_offsets()
-        return self._live
+            self._driver.topic_offsets = self._driver.planner.topic_offsets()
+        return self._driver
 
     def _plan(
-        self, live: _Live, starts: Mapping[int, int], ends: Mapping[int, int]
+        self, driver: _DriverState, starts: Mapping[int, int], ends: Mapping[int, int]
     ) -> dict[int, Plan]:
-        return live.planner.plan(
-            live.topic_offsets, {p: OffsetRange(at, ends[p]) for p, at in starts.items()}
+        return driver.planner.plan(
+            driver.topic_offsets, {p: OffsetRange(at, ends[p]) for p, at in starts.items()}
         )
 
     def _decode(self, offset: Mapping[str, Any], topic_offsets: TopicOffsets) -> dict[int, int]:

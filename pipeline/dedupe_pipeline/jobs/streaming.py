@@ -9,7 +9,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 _STOP_CHECK_SECONDS = 1
 
 
-def triggered(writer: DataStreamWriter, every: timedelta | None) -> DataStreamWriter:
+def with_trigger(writer: DataStreamWriter, every: timedelta | None) -> DataStreamWriter:
     """Take what is there now and end; with `every`, look again and again."""
     if every is None:
         return writer.trigger(availableNow=True)
@@ -25,8 +25,3 @@ def run_until(writer: DataStreamWriter, stop: threading.Event) -> None:
                 break
     finally:
         query.stop()
-
-
-def first_line(error: Exception) -> str:
-    """What a person can read of an exception that holds Java's stack trace as well."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -21,7 +21,7 @@ from xml.sax.saxutils import quoteattr
 
 from rich.console import Console
 
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import JarsUnavailable
 from dedupe_pipeline.runtime.java import find_java
 
 KAFKA_BROKER = ("org.apache.kafka:kafka_2.13:4.3.1", "org.slf4j:slf4j-reload4j:1.7.36")
@@ -37,10 +37,6 @@ SPARK_KAFKA = (
 _HERE = Path(__file__).parent
 _SUMS = _HERE / "jars.json"
 _DEADLINE_SECONDS = 900  # for all jars of a set on a slow line
-
-
-class JarsUnavailable(PipelineError):
-    """Jars could not be had from Maven Central, or are not the ones that are locked."""
 
 
 def kafka_broker() -> list[Path]:

@@ -7,13 +7,9 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import JavaMissing
 
 MINIMUM_VERSION = 17
-
-
-class JavaMissing(PipelineError):
-    """There is no Java runtime here that Kafka and Spark run on."""
 
 
 @cache

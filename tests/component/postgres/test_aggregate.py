@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 
 import dedupe_pipeline
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, RecordsExpired
+from dedupe_kafka.errors import RecordsExpired
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError
 from dedupe_pipeline.jobs.aggregate import AggregateJob, AggregateResult, Postgres, aggregate
 from dedupe_pipeline.jobs.aggregate.columns import shape_of
 from dedupe_pipeline.jobs.aggregate.database import Database
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java
 from tests.support.checker.record import Message
@@ -210,7 +211,7 @@ def test_two_jobs_at_once_on_a_table_are_refused(
 ) -> None:
     fill(stream, 50)
     run(spark, stream, database)
-    with Database(database.postgres, Layout.of(JOB, shape_of(spark, JOB))):  # noqa: SIM117 # in this order
+    with Database(database.postgres, TableSql.of(JOB, shape_of(spark, JOB))):  # noqa: SIM117 # in this order
         with pytest.raises(
             JobRefused, match=r"another job adds to flights .*session \d+ .*stop it"
         ):

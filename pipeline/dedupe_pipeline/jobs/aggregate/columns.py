@@ -21,11 +21,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dedupe_pipeline.errors import JobRefused
-from dedupe_pipeline.jobs.aggregate.determinism import beyond_the_record
+from dedupe_pipeline.errors import JobRefused, first_line
+from dedupe_pipeline.jobs.aggregate.determinism import nondeterminism
 from dedupe_pipeline.jobs.aggregate.increments import increments, parsed_fields
 from dedupe_pipeline.jobs.aggregate.job_file import RECORD, AggregateJob, Function
-from dedupe_pipeline.jobs.streaming import first_line
 from dedupe_pipeline.source import SCHEMA
 
 Answer = TypeVar("Answer")
@@ -99,7 +98,7 @@ def shape_of(spark: SparkSession, job: AggregateJob) -> Shape:
 def _schema(job: AggregateJob) -> StructType | None:
     if job.schema_ is None:
         return None
-    schema = _asked("schema", job.schema_, lambda: StructType.fromDDL(job.schema_ or ""))
+    schema = _ask_spark("schema", job.schema_, lambda: StructType.fromDDL(job.schema_ or ""))
     if not isinstance(schema, StructType):  # of one type alone it makes that type
         raise JobRefused(f"schema: {job.schema_!r} names no fields; write them as 'name TYPE, …'")
     names = [field.name.lower() for field in schema.fields]
@@ -112,7 +111,7 @@ def _check(
     fields: DataFrame, where: str, expression: str, wanted: tuple[type[DataType], ...], says: str
 ) -> None:
     # In a struct, beside another column: Spark refuses there what makes rows of its own, or one of many.
-    row = _asked(
+    row = _ask_spark(
         where,
         expression,
         lambda: fields.select(RECORD, F.struct(F.expr(expression).alias("one")).alias("row")),
@@ -120,14 +119,14 @@ def _check(
     found = row.select("row.one").schema[0].dataType
     if not isinstance(found, wanted):
         raise JobRefused(f"{where}: {expression!r} is {found.simpleString()}; it must be {says}")
-    if reason := next(beyond_the_record(fields, row, expression), None):
+    if reason := next(nondeterminism(fields, row, expression), None):
         raise JobRefused(
             f"{where}: {expression!r} {reason}, so what it gives would depend on when and in which batches "
             "records are counted; take what is in the record itself, such as record.timestamp"
         )
 
 
-def _asked(where: str, text: str, question: Callable[[], Answer]) -> Answer:
+def _ask_spark(where: str, text: str, question: Callable[[], Answer]) -> Answer:
     try:
         return question()
     except PySparkException as error:

@@ -18,7 +18,7 @@ _MOVING_LITERAL = re.compile(rf"\b(date|timestamp(_ltz|_ntz)?)\s*['\"]{_MOVING}"
 _MAKES_TIME = ("Cast", "ParseToDate", "ParseToTimestamp")
 
 
-def beyond_the_record(fields: DataFrame, row: DataFrame, expression: str) -> Iterator[str]:
+def nondeterminism(fields: DataFrame, row: DataFrame, expression: str) -> Iterator[str]:
     """Why an expression depends on more than its record, if it does.
 
     `row` is `fields` with the expression, in its last column.

@@ -29,21 +29,22 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, first_line
 from dedupe_pipeline.jobs.aggregate.columns import Shape, shape_of
-from dedupe_pipeline.jobs.aggregate.database import Database, Moved
+from dedupe_pipeline.jobs.aggregate.database import Database, ProgressChanged
 from dedupe_pipeline.jobs.aggregate.increments import Fate, Progress, increments
 from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.postgres import Postgres
-from dedupe_pipeline.jobs.aggregate.sql import Layout
-from dedupe_pipeline.jobs.streaming import first_line, run_until, triggered
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
+from dedupe_pipeline.jobs.streaming import run_until, with_trigger
 from dedupe_pipeline.source import read_clean_stream
 
 _RETRY_SECONDS = 1.0
@@ -94,43 +95,40 @@ def aggregate(
     stop = stop or threading.Event()
     shape = shape_of(spark, job)
     cluster = connection.cluster()
-    span = cluster.offsets(topic)
-    source = Source(
-        topic_id=span.id,
-        span=span,
-        definition=job.definition(),
-    )
+    offsets = cluster.offsets(topic)
+    source = Source(topic_id=offsets.id, offsets=offsets, definition=job.definition())
+    table_sql = TableSql.of(job, shape)
     database = Database(
-        postgres, Layout.of(job, shape), patience=patience, lock_patience=lock_patience, stop=stop
+        postgres, table_sql, patience=patience, lock_patience=lock_patience, stop=stop
     )
     with database, tempfile.TemporaryDirectory(prefix="dedupe-aggregate-") as checkpoint:
         progress = database.register(source, skip_deleted=skip_deleted)
         check_topic = partial(
             check_same_topic, cluster, topic, source.topic_id, patience=patience, stop=stop
         )
-        adding = Adding(
+        run = AggregateRun(
             job, shape, database, progress, checkpoint=Path(checkpoint), check_topic=check_topic
         )
-        starts = {str(number): one.next_offset for number, one in sorted(progress.items())}
         records = read_clean_stream(
             spark,
             stream,
             bootstrap_servers=bootstrap_servers,
             kafka_options=kafka_options,
-            starting_offsets=json.dumps({topic: starts}),
+            starting_offsets=starting_offsets(topic, progress),
             max_offsets_per_trigger=max_offsets_per_trigger,
         )
-        writer = (
-            records.writeStream.queryName(f"aggregate-{job.table}")
-            .option("checkpointLocation", Path(checkpoint).as_uri())
-            .foreachBatch(adding.add_batch)
-        )
-        with _explained(job.table, adding):
-            run_until(triggered(writer, every), stop)
-        return adding.result()
+        with _translate_errors(job.table, run):
+            run_until(with_trigger(run.writer(records), every), stop)
+        return run.result()
 
 
-class Adding:
+def starting_offsets(topic: str, progress: Mapping[int, Progress]) -> str:
+    """Return the next offset of each partition, as the JSON that Spark's Kafka source takes."""
+    starts = {str(number): at.next_offset for number, at in sorted(progress.items())}
+    return json.dumps({topic: starts})
+
+
+class AggregateRun:
     """What the batches of one run share."""
 
     def __init__(
@@ -153,11 +151,19 @@ class Adding:
         self._batches = 0
         self._sums = dict.fromkeys(("records", *Fate), 0)
 
+    def writer(self, records: DataFrame) -> DataStreamWriter:
+        """Return the query that adds every batch of the streamed `records`."""
+        return (
+            records.writeStream.queryName(f"aggregate-{self._job.table}")
+            .option("checkpointLocation", self._checkpoint.as_uri())
+            .foreachBatch(self.add_batch)
+        )
+
     def add_batch(self, records: DataFrame, batch: int) -> None:
         """Add one batch; Spark calls it with the same offsets until it has returned once."""
         try:
             self.add(records, planned_ends(self._checkpoint, batch))
-        except Exception as error:  # noqa: BLE001 (`_explained` tells it)
+        except Exception as error:  # noqa: BLE001 (`_translate_errors` tells it)
             # Spark takes the text of what is raised apart with a pattern that overflows the stack of
             # its thread on a long one, such as its own; so it gets a short one.
             self.failure = error
@@ -171,8 +177,8 @@ class Adding:
             self._check_topic()  # now that they are read: what they were read from
             try:
                 self._progress = self._database.add(found, ends, self._progress)
-            except Moved as moved:
-                check_goes_on(self._job.table, self._progress, moved.progress)
+            except ProgressChanged as moved:
+                check_not_behind(self._job.table, self._progress, moved.progress)
                 self._progress = moved.progress
             else:
                 self._count(found)
@@ -217,7 +223,9 @@ def check_same_topic(
         )
 
 
-def check_goes_on(table: str, known: Mapping[int, Progress], found: Mapping[int, Progress]) -> None:
+def check_not_behind(
+    table: str, known: Mapping[int, Progress], found: Mapping[int, Progress]
+) -> None:
     """More may be counted than is known, after a commit of which the answer was lost; never less.
 
     Raises:
@@ -245,12 +253,12 @@ def planned_ends(checkpoint: Path, batch: int) -> dict[int, int]:
 
 
 @contextmanager
-def _explained(table: str, adding: Adding) -> Iterator[None]:
+def _translate_errors(table: str, run: AggregateRun) -> Iterator[None]:
     try:
         yield
     except StreamingQueryException as error:
-        cause = adding.failure or error
-        if isinstance(cause, PipelineError):
+        cause = run.failure or error
+        if isinstance(cause, StreamError):
             raise cause from error
         raise PipelineError(
             f"counting for {table} stopped: {first_line(cause)}; nothing is lost: mend the cause and "

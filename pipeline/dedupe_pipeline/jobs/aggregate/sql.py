@@ -76,7 +76,7 @@ _MERGE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class TableSql:
     """One job's table; `table` is its name in the job file, with or without a schema."""
 
     table: str
@@ -87,8 +87,8 @@ class Layout:
     counts_late: bool
 
     @classmethod
-    def of(cls, job: AggregateJob, shape: Shape) -> "Layout":
-        """The layout of a job."""
+    def of(cls, job: AggregateJob, shape: Shape) -> "TableSql":
+        """The table_sql of a job."""
         return cls(
             table=job.table,
             length=job.window,
@@ -113,19 +113,19 @@ class Layout:
         """The table as it is written in SQL."""
         return sql.Identifier(*self.table.split("."))
 
-    def beside(self, name: str) -> sql.Identifier:
+    def in_schema(self, name: str) -> sql.Identifier:
         """A table in the same schema."""
         return sql.Identifier(*self.table.split(".")[:-1], name)
 
     # -- making them -------------------------------------------------------------------------------
 
-    def create_ledger(self) -> Iterator[sql.Composed]:
+    def create_metadata_tables(self) -> Iterator[sql.Composed]:
         """Make the tables that say what is counted, if they are not there."""
         yield sql.SQL(
             "CREATE TABLE IF NOT EXISTS {jobs} (target regclass PRIMARY KEY, topic text NOT NULL, "
             "topic_id text NOT NULL, definition jsonb NOT NULL, "
             "created timestamptz NOT NULL DEFAULT now())"
-        ).format(jobs=self.beside(JOBS))
+        ).format(jobs=self.in_schema(JOBS))
         yield sql.SQL(
             "CREATE TABLE IF NOT EXISTS {offsets} (target regclass NOT NULL REFERENCES {jobs} ON "
             "DELETE CASCADE, partition integer NOT NULL, first_offset bigint NOT NULL, next_offset "
@@ -133,7 +133,7 @@ class Layout:
             "NULL DEFAULT 0, late bigint NOT NULL DEFAULT 0, filtered bigint NOT NULL DEFAULT 0, "
             "unusable bigint NOT NULL DEFAULT 0, skipped bigint NOT NULL DEFAULT 0, updated "
             "timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (target, partition))"
-        ).format(jobs=self.beside(JOBS), offsets=self.beside(OFFSETS))
+        ).format(jobs=self.in_schema(JOBS), offsets=self.in_schema(OFFSETS))
 
     def create_table(self) -> sql.Composed:
         """Make the user's table."""
@@ -164,7 +164,7 @@ class Layout:
             columns=_names(self.columns()),
             table=self.name,
             watermark=_interval(self.watermark),
-            offsets=self.beside(OFFSETS),
+            offsets=self.in_schema(OFFSETS),
             target=sql.Literal(self.table),
         )
 
@@ -181,10 +181,10 @@ class Layout:
 
     # -- a batch -----------------------------------------------------------------------------------
 
-    def hold(self) -> sql.Composed:
+    def lock_job(self) -> sql.Composed:
         """Let no other transaction add to the table until this one ends."""
         return sql.SQL("SELECT FROM {} WHERE target = %(target)s::oid FOR UPDATE").format(
-            self.beside(JOBS)
+            self.in_schema(JOBS)
         )
 
     def copy(self) -> sql.Composed:
@@ -214,7 +214,7 @@ class Layout:
             sets=sql.SQL(", ").join(_set(name, function) for name, function in adding.items()),
         )
 
-    def account(self) -> sql.Composed:
+    def record_offsets(self) -> sql.Composed:
         """Write down which offsets have been added, and what became of their records."""
         sums = sql.SQL(", ").join(
             sql.SQL("coalesce(sum({}) FILTER (WHERE _fate = {}), 0)").format(
@@ -236,9 +236,9 @@ class Layout:
             "excluded.records, counted = o.counted + excluded.counted, late = o.late + excluded.late, "
             "filtered = o.filtered + excluded.filtered, unusable = o.unusable + excluded.unusable, "
             "updated = now()"
-        ).format(offsets=self.beside(OFFSETS), sums=sums, staging=sql.Identifier(STAGING))
+        ).format(offsets=self.in_schema(OFFSETS), sums=sums, staging=sql.Identifier(STAGING))
 
-    def advance(self) -> sql.Composed:
+    def advance_offsets(self) -> sql.Composed:
         """Go on to the ends of a batch: what lies between them and the last record is none."""
         return sql.SQL(
             "INSERT INTO {offsets} AS o (target, partition, first_offset, next_offset) SELECT "
@@ -246,7 +246,7 @@ class Layout:
             "%(ends)s::bigint[]) AS e (partition, next_offset) ON CONFLICT (target, partition) DO "
             "UPDATE SET next_offset = excluded.next_offset, updated = now() WHERE o.next_offset < "
             "excluded.next_offset"
-        ).format(offsets=self.beside(OFFSETS))
+        ).format(offsets=self.in_schema(OFFSETS))
 
     def _counted(self) -> Iterator[str]:
         yield from (name for name, one in self.functions.items() if one is Function.COUNT)

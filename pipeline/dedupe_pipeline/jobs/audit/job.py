@@ -15,8 +15,7 @@ from dedupe_crds.spec.topics import Mode
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.jobs.audit import statistics
-from dedupe_pipeline.jobs.audit import verdicts as j
+from dedupe_pipeline.jobs.audit import statistics, verdicts
 from dedupe_pipeline.jobs.audit.identity import with_identity
 from dedupe_pipeline.jobs.audit.result import (
     AuditResult,
@@ -56,15 +55,17 @@ def audit(
     """
     began = time.monotonic()
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
-    raw, clean, judged_before = _spans(connection.cluster(), stream, up_to_committed)
-    history = j.history_of(
+    raw, clean, judged_before = _offsets_to_read(connection.cluster(), stream, up_to_committed)
+    history = verdicts.history_of(
         with_identity(read_range(spark, connection, raw), stream.spec.id),
         with_identity(read_range(spark, connection, clean), stream.spec.id),
     )
     removes = stream.spec.mode is Mode.ENFORCE
-    pairs = j.pair_copies(j.number_copies(history))
-    with _kept(j.find_reordered(j.judge(pairs, judged_before, removes=removes))) as judged:
-        counts = {row["partition"]: row.asDict() for row in j.summarise(judged).collect()}
+    pairs = verdicts.pair_copies(verdicts.number_copies(history))
+    with _persisted(
+        verdicts.find_reordered(verdicts.add_verdicts(pairs, judged_before, removes=removes))
+    ) as judged:
+        counts = {row["partition"]: row.asDict() for row in verdicts.summarise(judged).collect()}
         partitions = tuple(
             _partition(number, counts.get(number, {}))
             for number in sorted({*raw.ends, *clean.ends, *counts})
@@ -84,7 +85,7 @@ def audit(
         )
 
 
-def _spans(
+def _offsets_to_read(
     cluster: Cluster, stream: DedupeStream, up_to_committed: bool
 ) -> tuple[TopicOffsets, TopicOffsets, dict[int, int]]:
     """What to read, in the order in which it must be asked while the stream runs.
@@ -105,7 +106,7 @@ def _spans(
 
 
 @contextmanager
-def _kept(table: DataFrame) -> Iterator[DataFrame]:
+def _persisted(table: DataFrame) -> Iterator[DataFrame]:
     """Compute a table once for the questions asked of it, on disk where memory does not suffice."""
     table.persist(StorageLevel.MEMORY_AND_DISK)
     try:
@@ -162,7 +163,7 @@ def _timeline(judged: DataFrame, ends: list[int] | None) -> tuple[TimeSlice, ...
 
 
 def _examples(judged: DataFrame) -> tuple[Defect, ...]:
-    return tuple(Defect(**row.asDict()) for row in j.examples(judged, _EXAMPLES).collect())
+    return tuple(Defect(**row.asDict()) for row in verdicts.examples(judged, _EXAMPLES).collect())
 
 
 def _warnings(raw: TopicOffsets, clean: TopicOffsets) -> Iterator[str]:

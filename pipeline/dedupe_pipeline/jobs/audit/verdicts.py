@@ -59,7 +59,9 @@ def pair_copies(copies: DataFrame) -> DataFrame:
     )
 
 
-def judge(pairs: DataFrame, judged_before: Mapping[int, int], *, removes: bool = True) -> DataFrame:
+def add_verdicts(
+    pairs: DataFrame, judged_before: Mapping[int, int], *, removes: bool = True
+) -> DataFrame:
     """Add `pending` and `verdict`: kept, removed, pending or one of DEFECTS but reordered.
 
     `judged_before` holds for each partition the raw offset from which on a record may still be on

@@ -22,10 +22,10 @@ _UUID_CHARS = 36
 _DASHES = (8, 13, 18, 23)
 
 
-def pack_id(raw: bytes) -> bytes:
+def encode_id(raw: bytes) -> bytes:
     """An id's 16 bytes in the store: a canonical UUID text's own, else a hash.
 
-    >>> pack_id(b"00000000-0000-0000-0000-0000000000ff").hex()
+    >>> encode_id(b"00000000-0000-0000-0000-0000000000ff").hex()
     '000000000000000000000000000000ff'
     """
     if len(raw) == _UUID_CHARS and all(raw[place] == 0x2D for place in _DASHES):
@@ -39,7 +39,7 @@ def pack_id(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=16).digest()
 
 
-def pack_content(key: bytes | None, value: bytes | None) -> bytes | None:
+def encode_content(key: bytes | None, value: bytes | None) -> bytes | None:
     """The id of a record by its content, None of one that has none."""
     if key is None and value is None:
         return None
@@ -49,31 +49,31 @@ def pack_content(key: bytes | None, value: bytes | None) -> bytes | None:
     return blake2b(head + body, digest_size=16).digest()
 
 
-def pack_json(found: bytes | None) -> bytes | None:
+def encode_json(found: bytes | None) -> bytes | None:
     """The id in the terms of `json_id`, which marks strings by s and numbers by n."""
     if found is None:
         return None
-    return pack_id(found[1:] if found[:1] == b"s" else b"\xff" + found[1:])
+    return encode_id(found[1:] if found[:1] == b"s" else b"\xff" + found[1:])
 
 
 def record_id(source: IdSource) -> Column:
     """The 16 bytes of each record of a topic, null of one without an id."""
     match source.from_:
         case IdFrom.KEY:
-            return packed("key")
+            return encoded("key")
         case IdFrom.HEADER:
             named = F.filter("headers", lambda header: header["key"].eqNullSafe(F.lit(source.name)))
-            return packed(F.try_element_at(named, F.lit(-1))["value"])
+            return encoded(F.try_element_at(named, F.lit(-1))["value"])
         case IdFrom.JSON_PATH:
             extract = json_id(source.path or "")
-            return _mapped(lambda value: pack_json(extract(value)), "value")
+            return _mapped(lambda value: encode_json(extract(value)), "value")
         case IdFrom.CONTENT:
-            return _mapped(pack_content, "key", "value")
+            return _mapped(encode_content, "key", "value")
 
 
-def packed(column: Column | str) -> Column:
+def encoded(column: Column | str) -> Column:
     """The 16 bytes of raw ids, null where there is none or an empty one."""
-    return _mapped(lambda raw: pack_id(raw) if raw else None, column)
+    return _mapped(lambda raw: encode_id(raw) if raw else None, column)
 
 
 def _mapped(function: Callable[..., bytes | None], *columns: Column | str) -> Column:
@@ -91,7 +91,7 @@ def _mapped(function: Callable[..., bytes | None], *columns: Column | str) -> Co
     return column
 
 
-def partition_by(partitioner: Partitioner, count: int, column: str) -> Column:
+def key_partition(partitioner: Partitioner, count: int, column: str) -> Column:
     """The partition, out of `count`, of each key; a null among them fails the job."""
 
     def computed(keys: pa.Array) -> pa.Array:

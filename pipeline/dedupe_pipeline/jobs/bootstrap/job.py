@@ -23,9 +23,8 @@ from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import PipelineError
-from dedupe_pipeline.jobs.bootstrap.id_encoding import packed, partition_by, record_id
-from dedupe_pipeline.jobs.streaming import first_line
+from dedupe_pipeline.errors import PipelineError, first_line
+from dedupe_pipeline.jobs.bootstrap.id_encoding import encoded, key_partition, record_id
 from dedupe_pipeline.source import read_range
 
 _TOPIC = "topic:"
@@ -143,7 +142,7 @@ def _from_topic(
         )
     own = F.col("partition").cast("int")
     return read_range(spark, connection, span).select(
-        (partition_by(past.partition_by, count, "key") if past.partition_by else own).alias(
+        (key_partition(past.partition_by, count, "key") if past.partition_by else own).alias(
             "partition"
         ),
         record_id(stream.spec.id).alias("id16"),
@@ -174,7 +173,7 @@ def _from_files(spark: SparkSession, id_source: IdSource, past: PastIds, count: 
         raw = F.concat(F.lit(b"\xff"), raw)  # as the worker tells numbers from strings
     return rows.select(raw.alias("raw"), key.alias("key"), *rows.columns).select(
         _file_partition(rows, id_source, past, count).alias("partition"),
-        packed("raw").alias("id16"),
+        encoded("raw").alias("id16"),
         _seen_ms(past.time_column, kinds[past.time_column]).alias("seen_ms"),
     )
 
@@ -198,7 +197,7 @@ def _file_partition(rows: DataFrame, id_source: IdSource, past: PastIds, count: 
             "if ids are the records' keys, say how the producers choose partitions, with "
             "--partition-by murmur2 (Java clients) or crc32 (librdkafka)"
         )
-    return partition_by(past.partition_by, count, "key")
+    return key_partition(past.partition_by, count, "key")
 
 
 def _seen_ms(column: str, kind: str) -> Column:

@@ -32,15 +32,15 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import PipelineError, first_line
 from dedupe_pipeline.jobs.land.parquet_sink import (
-    check_belongs,
+    check_checkpoint,
     check_same_file_system,
-    mark,
-    only_one,
+    lock_checkpoint,
     publish,
+    write_marker,
 )
-from dedupe_pipeline.jobs.streaming import first_line, run_until, triggered
+from dedupe_pipeline.jobs.streaming import run_until, with_trigger
 from dedupe_pipeline.source import read_clean_stream
 
 _DAY_MILLIS = 86_400_000
@@ -79,10 +79,10 @@ def land(
     """
     work = checkpoint or output.with_name(f"{output.name}.checkpoint")
     topic = stream.spec.output.topic
-    with only_one(work):
+    with lock_checkpoint(work):
         output.mkdir(parents=True, exist_ok=True)
         check_same_file_system(output, work)
-        check_belongs(output, work / "spark", topic)
+        check_checkpoint(output, work / "spark", topic)
         landing = _Landing(output=output, work=work, topic=topic, json_schema=json_schema)
         records = read_clean_stream(
             spark,
@@ -96,8 +96,8 @@ def land(
             .option("checkpointLocation", str(landing.checkpoint))
             .foreachBatch(landing.land_batch)
         )
-        with _explained(landing):
-            run_until(triggered(writer, every), stop or threading.Event())
+        with _translate_errors(landing):
+            run_until(with_trigger(writer, every), stop or threading.Event())
         return LandResult(batches=landing.batches, records=landing.records)
 
 
@@ -120,14 +120,14 @@ class _Landing:
         """Stage, publish; Spark calls it with the same offsets until it has returned once."""
         try:
             self._land_batch(records, batch)
-        except Exception as error:  # noqa: BLE001 (`_explained` tells it)
+        except Exception as error:  # noqa: BLE001 (`_translate_errors` tells it)
             # Spark takes the text of what is raised apart with a pattern that overflows the stack of
             # its thread on a long one, such as its own; so it gets a short one.
             self.failure = error
             raise PipelineError(f"batch {batch} failed") from None
 
     def _land_batch(self, records: DataFrame, batch: int) -> None:
-        mark(self._output, self.checkpoint, self.topic)
+        write_marker(self._output, self.checkpoint, self.topic)
         counted = Observation()
         rows = for_parquet(records, self._json_schema)
         stage(rows.observe(counted, F.count(F.lit(1)).alias("records")), self._staging)
@@ -151,7 +151,7 @@ def stage(rows: DataFrame, staging: Path) -> None:
 
 
 @contextmanager
-def _explained(landing: _Landing) -> Iterator[None]:
+def _translate_errors(landing: _Landing) -> Iterator[None]:
     try:
         yield
     except StreamingQueryException as error:

@@ -24,7 +24,7 @@ _MARKER = ".landing.json"
 
 
 @contextmanager
-def only_one(work: Path) -> Iterator[None]:
+def lock_checkpoint(work: Path) -> Iterator[None]:
     """Hold the working directory; the lock ends with this process, however it ends.
 
     Raises:
@@ -54,7 +54,7 @@ def check_same_file_system(output: Path, work: Path) -> None:
         )
 
 
-def check_belongs(output: Path, checkpoint: Path, topic: str) -> None:
+def check_checkpoint(output: Path, checkpoint: Path, topic: str) -> None:
     """Refuse to add to an output whose batches another checkpoint has counted.
 
     Raises:
@@ -84,7 +84,7 @@ def check_belongs(output: Path, checkpoint: Path, topic: str) -> None:
         )
 
 
-def mark(output: Path, checkpoint: Path, topic: str) -> None:
+def write_marker(output: Path, checkpoint: Path, topic: str) -> None:
     """Bind the output to the checkpoint. Comes before the first batch, and changes nothing after."""
     if _read_marker(output) is None:
         text = json.dumps({"query": query_id(checkpoint), "topic": topic})

@@ -26,10 +26,10 @@ from dedupe_kafka.errors import BrokerUnavailable, StreamError, TopicMissing, Tr
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.side_topics import (
-    check_notes,
+    check_metadata,
     check_routed,
-    notes_config,
-    notes_topics,
+    metadata_config,
+    metadata_topics,
     routed_config,
     routed_topics,
 )
@@ -106,16 +106,18 @@ class Cluster:
             created = self.create(name, source.partitions, source.replication_factor, config)
             output = self.wait_for(name)
         problems = [] if created else check(source, output, max_age)
-        problems += self._ensure_beside(stream.spec, source, output)
+        problems += self._ensure_side_topics(stream.spec, source, output)
         problems.sort(key=lambda problem: not problem.fatal)
         return StreamTopics(partitions=source.partitions, problems=tuple(problems), created=created)
 
-    def _ensure_beside(self, spec: Spec, source: Topic, output: Topic) -> Iterator[TopicProblem]:
+    def _ensure_side_topics(
+        self, spec: Spec, source: Topic, output: Topic
+    ) -> Iterator[TopicProblem]:
         for name in routed_topics(spec):
             config = routed_config(source)
             yield from self._ensure(name, output, config, partial(check_routed, source))
-        for name in notes_topics(spec):
-            yield from self._ensure(name, output, notes_config(output), check_notes)
+        for name in metadata_topics(spec):
+            yield from self._ensure(name, output, metadata_config(output), check_metadata)
 
     def _ensure(
         self,

@@ -42,17 +42,17 @@ def routed_topics(spec: Spec) -> list[str]:
     return sorted({topic for topic in named if topic})
 
 
-def notes_topics(spec: Spec) -> list[str]:
+def metadata_topics(spec: Spec) -> list[str]:
     """The topics that a stream's worker writes notes to."""
     topics = []
     if spec.output.filter is not None:
         topics.append(filters_topic(spec.output.topic))
-    if notes_owners(spec):
+    if needs_owner_log(spec):
         topics.append(owners_topic(spec.output.topic))
     return topics
 
 
-def notes_owners(spec: Spec) -> bool:
+def needs_owner_log(spec: Spec) -> bool:
     """Whether anybody is told of owners, so that they must be right after a rebuild as well.
 
     Without transactions a note may be missing or speak of records that came out again, so there are none.
@@ -70,7 +70,7 @@ def routed_config(source: Topic) -> dict[str, str]:
     return config_for(source, timedelta(0)) | {"max.message.bytes": str(largest)}
 
 
-def notes_config(output: Topic) -> dict[str, str]:
+def metadata_config(output: Topic) -> dict[str, str]:
     """The settings of a new topic for notes: kept as long as the output keeps what they speak of.
 
     By time only: a bound in bytes that fits the output is no measure for notes. What outlives its records does no harm.
@@ -89,7 +89,7 @@ def notes_config(output: Topic) -> dict[str, str]:
 
 def check_routed(source: Topic, output: Topic, topic: Topic) -> Iterator[TopicProblem]:
     """What is wrong with a topic for records of the input `source` that is there already, the fatal first."""
-    yield from _check_beside(output, topic)
+    yield from _check_side_topic(output, topic)
     if topic.config["message.timestamp.type"] != "CreateTime":
         yield TopicProblem(
             reason="SideTopicReplacesTimestamps",
@@ -108,9 +108,9 @@ def check_routed(source: Topic, output: Topic, topic: Topic) -> Iterator[TopicPr
         )
 
 
-def check_notes(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
+def check_metadata(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
     """What is wrong with a topic for notes about `output` that is there already, the fatal first."""
-    yield from _check_beside(output, topic)
+    yield from _check_side_topic(output, topic)
     if _retention(topic) < _retention(output):
         yield TopicProblem(
             reason="SideRetentionTooShort",
@@ -121,7 +121,7 @@ def check_notes(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
         )
 
 
-def _check_beside(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
+def _check_side_topic(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
     if topic.partitions < output.partitions:
         yield TopicProblem(
             reason="SideTopicTooFewPartitions",

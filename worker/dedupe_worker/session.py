@@ -27,7 +27,7 @@ from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_kafka.side_topics import notes_owners, owners_topic, routed_topics
+from dedupe_kafka.side_topics import needs_owner_log, owners_topic, routed_topics
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.desk import Desk
 from dedupe_worker.bootstrap.progress import began_with_past_ids
@@ -278,7 +278,7 @@ class Session:
     ) -> Recall:
         """What is remembered of the output records that are read; `readers` closes what it reads from."""
         partition, notes = self._config.partition, None
-        if notes_owners(self._config.stream.spec):
+        if needs_owner_log(self._config.stream.spec):
             topic = owners_topic(self._output.name)
             there = topics.offsets(topic, partition)
             start: int | None = there.low

@@ -13,7 +13,7 @@ from dedupe_filters.values import FilterSource
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing, TopicUnusable
-from dedupe_kafka.side_topics import check_notes, filters_topic, notes_config
+from dedupe_kafka.side_topics import check_metadata, filters_topic, metadata_config
 from dedupe_local.errors import Refused
 from dedupe_local.run.bar import progress_bar
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported
@@ -89,9 +89,9 @@ def ensure_filters(cluster: Cluster, output_name: str) -> None:
     name = filters_topic(output_name)
     filters = cluster.topic(name)
     if filters is None:
-        cluster.create(name, output.partitions, output.replication_factor, notes_config(output))
+        cluster.create(name, output.partitions, output.replication_factor, metadata_config(output))
         filters = cluster.wait_for(name)
-    problems = check_notes(output, filters)
+    problems = check_metadata(output, filters)
     if fatal := [problem.message for problem in problems if problem.fatal]:
         raise TopicUnusable("\n".join(fatal))
 

@@ -17,7 +17,7 @@ from dedupe_crds.spec.topics import Delivery
 from dedupe_filters.builder import FilterBuilder
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
-from dedupe_kafka.side_topics import filters_topic, notes_owners, owners_topic
+from dedupe_kafka.side_topics import filters_topic, needs_owner_log, owners_topic
 from dedupe_worker.kafka.producer import Note, Span
 from dedupe_worker.side_topics.owner_notes import encode_notes
 from dedupe_worker.values import Offsets
@@ -78,7 +78,7 @@ def logs_of(spec: Spec, output_topic_id: str) -> list[ChunkLog]:
     """What a stream's worker writes."""
     output = spec.output
     logs: list[ChunkLog] = []
-    if notes_owners(spec):
+    if needs_owner_log(spec):
         logs.append(OwnersLog(owners_topic(output.topic), output_topic_id))
     if output.filter is not None:
         collector = FilterBuilder(

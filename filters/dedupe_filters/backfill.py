@@ -1,8 +1,10 @@
-"""Writes the filters that a topic lacks: of before it had any, or made from something else by then.
+"""Write the filters that a topic lacks, for `dedupe index-filters`.
 
-Safe at any time, beside a worker and beside itself: each filter is a claim about records that were read, so those
-of others for the same offsets do no harm. What a run has written before it was killed stays, and the next goes on
-from there.
+Filters are missing for records that are older than the filters, and after a change of the values' source.
+
+Invariant: safe at any time, together with a worker or with another backfill. Each filter is a claim about records that
+were read, so several filters for the same offsets do no harm. The filters that a killed run wrote stay valid, and the
+next run continues after them.
 """
 
 from bisect import bisect_left
@@ -28,18 +30,18 @@ from dedupe_kafka.side_topics import filters_topic
 
 _MAX_RECORDS: Final = 10_000
 _STEP_RECORDS: Final = 500
-# For each byte of a filter: 32 values in 16 bytes have 14 % of false matches.
+# Values for each byte of a filter: 32 values in 16 bytes have 14 % of false matches.
 _VALUES_PER_BYTE: Final = 2
 _TRIES: Final = 5
 _FLUSH_SECONDS: Final = 60.0
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many offsets are done, and how many there are to do."""
+"""Called with the number of offsets that are done, and the total."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillResult:
-    """What a run has done: `filters` that it wrote, of so many `records`."""
+    """The number of `filters` that a run wrote, and of the `records` they cover."""
 
     filters: int
     records: int
@@ -54,9 +56,9 @@ def backfill_topic(
     properties: Properties,
     on_progress: OnProgress,
 ) -> BackfillResult:
-    """Write the filters that are missing of what a topic holds now, and wait until they are there.
+    """Write the missing filters of a topic's present records, and flush them.
 
-    The filters topic must exist. `source` is where values are, `size_bytes` the size of a filter.
+    The filters topic must exist. `source` is the source of the values, `size_bytes` the size of a filter.
 
     Raises:
         StreamError: Kafka does not answer or refuses; TopicMissing: one of the two topics is absent.
@@ -66,14 +68,14 @@ def backfill_topic(
         try:
             return run.index(on_progress)
         except RecordsExpired:
-            # Retention has deleted the oldest of what was to be indexed, so there is less to do now.
+            # Retention deleted the oldest records meanwhile, so the next try has less to do.
             if not tries_left:
                 raise
     raise AssertionError("unreachable: the last try returns or raises")
 
 
 class _Run:
-    """One try."""
+    """One attempt."""
 
     def __init__(
         self,
@@ -107,12 +109,12 @@ class _Run:
         with closing(RangeConsumer(self._config, self._topic)) as consumer:
             for records in consumer.read(missing):
                 partition = records[0].partition() or 0
-                for made_of in cutters[partition].add(records):
-                    self._producer.write(partition, made_of)
+                for chunk in cutters[partition].add(records):
+                    self._producer.write(partition, chunk)
                 on_progress(sum(cutter.done for cutter in cutters.values()), total)
         for partition, cutter in cutters.items():
-            for made_of in cutter.finish():
-                self._producer.write(partition, made_of)
+            for chunk in cutter.finish():
+                self._producer.write(partition, chunk)
         self._producer.flush()
         on_progress(total, total)
         return BackfillResult(
@@ -123,7 +125,7 @@ class _Run:
     def _missing(
         self, topic_id: str, lows: Mapping[int, int], ends: Mapping[int, int]
     ) -> dict[int, tuple[OffsetRange, ...]]:
-        """The offsets of each partition of which no filter speaks."""
+        """Return the offsets of each partition that no filter covers."""
         with closing(
             RangeConsumer(self._config | {"auto.offset.reset": "earliest"}, self._filters)
         ) as consumer:
@@ -140,9 +142,10 @@ class _Run:
 
 
 class RangeCutter:
-    """Cuts what comes of the ranges of one partition into ranges, each with a filter that is neither full nor wasted.
+    """Cuts the missing ranges of a partition into chunks and builds their filters.
 
-    Together the ranges cover the ranges to the last offset. A range ends at a record, or with its offsets.
+    A chunk is large enough to use its filter, and small enough not to fill it. Together the chunks cover the ranges to
+    the last offset. A chunk ends at a record, or at the end of its range.
     """
 
     def __init__(
@@ -156,12 +159,12 @@ class RangeCutter:
         self.records = 0
 
     def add(self, records: Sequence[Message]) -> Iterator[FilterRecord]:
-        """Take records, in order, from the ranges; return the filters of the ranges that are through."""
+        """Take the next records of the ranges; yield the filters of complete chunks."""
         at = 0
         while at < len(records):
             offsets = self._ranges[-1]
             if _offset(records[at]) >= offsets.end:
-                yield from self._through(offsets.end)
+                yield from self._close(offsets.end)
                 continue
             room = _STEP_RECORDS - self._builder.records % _STEP_RECORDS
             end = min(bisect_left(records, offsets.end, at, key=_offset), at + room)
@@ -169,12 +172,12 @@ class RangeCutter:
             self.records += end - at
             at = end
             if self._is_enough():
-                yield from self._through(_offset(records[at - 1]) + 1)
+                yield from self._close(_offset(records[at - 1]) + 1)
 
     def finish(self) -> Iterator[FilterRecord]:
-        """Return the filters of the rest, in which there are no more records."""
+        """Yield the filters of the rest, which holds no more records."""
         while self._ranges:
-            yield from self._through(self._ranges[-1].end)
+            yield from self._close(self._ranges[-1].end)
 
     def _is_enough(self) -> bool:
         records = self._builder.records
@@ -182,8 +185,8 @@ class RangeCutter:
             records % _STEP_RECORDS == 0 and self._builder.distinct > self._most_values
         )
 
-    def _through(self, end: int) -> Iterator[FilterRecord]:
-        """Close the open range before `end`, which is in or at the end of the present offsets."""
+    def _close(self, end: int) -> Iterator[FilterRecord]:
+        """Close the open chunk before `end`, which is at most the end of its range."""
         if self._start < end:
             self.done += end - self._start
             yield self._builder.finish(self._start, end - 1, Origin.READ)
@@ -195,7 +198,7 @@ class RangeCutter:
 
 
 class FilterProducer:
-    """Appends filters to the filters topic, to the partition of what they speak of."""
+    """Produces filters to the filters topic, to the partition that they describe."""
 
     def __init__(self, config: Mapping[str, Any], topic: str) -> None:
         self._producer = made(Producer, {**config, "acks": "all", "enable.idempotence": True})
@@ -204,7 +207,7 @@ class FilterProducer:
         self.written = 0
 
     def write(self, partition: int, record: FilterRecord) -> None:
-        """Send a filter on its way. Raises what became of it, or of one before."""
+        """Produce a filter. Raises the error of this filter or of an earlier one."""
         while True:
             try:
                 self._producer.produce(
@@ -225,13 +228,13 @@ class FilterProducer:
         self._check()
 
     def flush(self) -> None:
-        """Wait until all is there."""
+        """Wait until Kafka has acknowledged every filter."""
         left = self._producer.flush(_FLUSH_SECONDS)
         self._check()
         if left:
             raise BrokerUnavailable(
-                f"{left} filters for {self._topic} were not taken within {_FLUSH_SECONDS:.0f} s; run this again, it "
-                "goes on where it was"
+                f"Kafka did not acknowledge {left} filters for {self._topic} within {_FLUSH_SECONDS:.0f} s; run "
+                "this again, it continues where it stopped"
             )
 
     def _report(self, error: KafkaError | None, _message: Message) -> None:
@@ -244,5 +247,5 @@ class FilterProducer:
 
 def _offset(record: Message) -> int:
     offset = record.offset()
-    assert offset is not None  # noqa: S101 (for the type checker: a record that was read has one)
+    assert offset is not None  # noqa: S101 (for the type checker: a consumed record has an offset)
     return offset

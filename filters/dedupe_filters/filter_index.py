@@ -1,4 +1,7 @@
-"""What a topic's filters say of what a reader wants, kept up to date as filters come."""
+"""The claims of a topic's filters about the values that a reader wants.
+
+The planner and the backfill refresh it before they plan. Invariant: only filters whose claim is reliable count.
+"""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -15,14 +18,14 @@ from dedupe_filters.wire_format import ChunkFilter, Origin, decode
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 
 _BATCH = 50_000
-_NEWEST = 8  # offsets, among which is a record unless as many transactions were aborted
+_NEWEST = 8  # offsets; they include a record unless as many transactions were aborted
 
 
 class FilterIndex:
-    """Reads <output>-filters and keeps, of each filter that counts, only what it claims of the wanted values.
+    """Reads <output>-filters; keeps of each filter its claim about the wanted values.
 
-    18 bytes a filter. Filters count that speak of the topic with the UUID `topic_id`, of values from `source`, and of
-    every record in their range; see record.py.
+    A claim takes 18 bytes. A filter counts if it is of the topic with the UUID `topic_id`, of values from `source`, and
+    of every record in its range; see wire_format.py.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class FilterIndex:
         self._claims: dict[int, list[Claims]] = {}
 
     def refresh(self, filters: TopicOffsets) -> None:
-        """Learn what the filters topic holds now, and was not learnt before."""
+        """Read the filters that the topic holds now and that were not read before."""
         if filters.id != self._filters_id:
             self._filters_id = filters.id
             self._positions = {}
@@ -50,7 +53,7 @@ class FilterIndex:
         for records in self._consumer.read(ranges):
             partition = records[0].partition() or 0
             kept = pending.setdefault(partition, [])
-            kept += self._that_count(records)
+            kept += self._reliable(records)
             if len(kept) >= _BATCH:
                 self._learn(partition, pending.pop(partition))
         for partition, chunks in pending.items():
@@ -58,20 +61,20 @@ class FilterIndex:
         self._positions |= {partition: offsets[0].end for partition, offsets in ranges.items()}
 
     def claims(self, partition: int) -> Claims:
-        """All that is claimed of a partition of the output."""
+        """Return all claims about a partition of the output."""
         joined = Claims.joined(self._claims.get(partition, []))
         self._claims[partition] = [joined]
         return joined
 
     def forget(self, befores: Mapping[int, int]) -> None:
-        """Let go of what is claimed only of offsets before these, by partition."""
+        """Discard the claims that cover only offsets before these, by partition."""
         for partition, before in befores.items():
-            # A marker is known by the transaction that ends before it.
+            # The claim of the transaction before a marker shows that it is a marker.
             self._claims[partition] = [
                 self.claims(partition).within(OffsetRange(before - 1, 1 << 62))
             ]
 
-    def _that_count(self, records: Iterable[Message]) -> Iterable[ChunkFilter]:
+    def _reliable(self, records: Iterable[Message]) -> Iterable[ChunkFilter]:
         for record in records:
             chunk = decode(record.value())
             if (
@@ -99,7 +102,7 @@ class FilterIndex:
         )
 
     def _matches(self, chunks: list[ChunkFilter]) -> list[bool]:
-        """Whether each may hold something wanted; those of one size are asked together."""
+        """Test which chunks may hold a wanted value, all filters of one size together."""
         matches = [chunk.unfiltered and self._wanted.unfiltered for chunk in chunks]
         by_size = sorted((len(chunk.bloom.bits), at) for at, chunk in enumerate(chunks))
         for size, group in groupby(by_size, itemgetter(0)):
@@ -116,7 +119,7 @@ class FilterIndex:
 def newest_sources(
     consumer: RangeConsumer, topic_id: str, filters: TopicOffsets
 ) -> set[FilterSource]:
-    """Return what the newest filter of each partition was made from."""
+    """Return the sources of the newest filter of each partition."""
     ranges = {
         partition: [
             OffsetRange(max(low, filters.ends[partition] - _NEWEST), filters.ends[partition])

@@ -1,4 +1,7 @@
-"""Asks Kafka what a topic and its filters hold, and plans what of it has to be read."""
+"""Plan which offsets of a topic a reader must read, from the topic's filters.
+
+`FilteredReader`, the Spark data source and the backfill call it. Invariant: an offset that no filter rules out is read.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,10 +25,10 @@ from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_kafka.side_topics import filters_topic
 
 GAP_OFFSETS: Final = 100
-"""So few offsets between two ranges are fetched rather than skipped: Kafka fetches whole batches, often larger ones."""
+"""A gap of so few offsets between two ranges is fetched, not skipped: Kafka fetches whole batches, often larger."""
 
 Place = Literal["earliest", "latest"] | Mapping[int, int]
-"""Where a read begins or ends: offsets by partition, of which those that are absent are not read."""
+"""The start or the end of a read: partitions without an offset are not read."""
 
 _PATIENCE_SECONDS: Final = 20.0
 _RETRY_SECONDS: Final = 0.2
@@ -33,10 +36,10 @@ _RETRY_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """What to read of a topic.
+    """The records of a topic to read.
 
-    `properties` are librdkafka's, of the user, and may hold secrets. Without `wanted` all records are read. `source` is
-    where their values are; without it, where the newest filters have them from.
+    `properties` are the user's client properties and may hold secrets. Without `wanted` all records are read. `source`
+    is the source of their values, by default that of the newest filters.
     """
 
     bootstrap_servers: str
@@ -48,9 +51,10 @@ class Selection:
 
 
 def read_offsets(cluster: Cluster, topic: str) -> TopicOffsets:
-    """Return what a topic holds now, trying again for a while, as when a partition is given to another broker.
+    """Return a topic's present offsets.
 
-    Raises TopicMissing if there is none, or BrokerUnavailable, NotAuthorized.
+    It retries for a while, for example while the leadership of a partition moves. Raises TopicMissing if the topic is
+    absent, and BrokerUnavailable or NotAuthorized.
     """
     deadline = Deadline(_PATIENCE_SECONDS)
     while True:
@@ -62,9 +66,9 @@ def read_offsets(cluster: Cluster, topic: str) -> TopicOffsets:
 
 
 def offsets_at(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[int, int]:
-    """Return the offsets of a place by partition; those that are given may be beyond the end.
+    """Return the offsets of a place by partition; given offsets may be beyond the end.
 
-    Raises TopicMissing for a partition that the topic has not.
+    Raises TopicMissing for a partition that does not exist.
     """
     match place:
         case "earliest":
@@ -80,9 +84,9 @@ def offsets_at(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[in
 
 
 class Planner:
-    """Plans reads of one topic, again and again if need be. Not to be shared between threads.
+    """Plans any number of reads of one topic. Not to be shared between threads.
 
-    `client` is more configuration for its consumer. Raises a StreamError when Kafka does not answer or refuses,
+    `client` is additional configuration of its consumer. Raises a StreamError when Kafka does not answer or refuses,
     TopicMissing if the topic is absent.
     """
 
@@ -97,9 +101,9 @@ class Planner:
         self._topic_id = ""
 
     def topic_offsets(self) -> TopicOffsets:
-        """Return what the topic holds now.
+        """Return the topic's present offsets.
 
-        Raises TopicUnusable if it is no longer the topic that it was at first: its offsets are others now.
+        Raises TopicUnusable if the topic was deleted and created again: its offsets are of other records now.
         """
         topic_offsets = read_offsets(self._cluster, self._selection.topic)
         if self._topic_id not in {"", topic_offsets.id}:
@@ -111,9 +115,9 @@ class Planner:
         return topic_offsets
 
     def source(self, topic_offsets: TopicOffsets) -> FilterSource:
-        """Return where the values are.
+        """Return the source of the values.
 
-        Raises InvalidConfig if nobody says so: there are no filters, or they differ.
+        Raises InvalidConfig if it is not configured, and there are no filters or they have different sources.
         """
         if self._source is not None:
             return self._source
@@ -130,8 +134,8 @@ class Planner:
                 else f"there are no filters in topic {self._filters}"
             )
             raise InvalidConfig(
-                f"Where the values of topic {self._selection.topic} are is not known, as {why}: name the header or the "
-                "JSON path."
+                f"The source of the values of topic {self._selection.topic} is unknown, because {why}: name the header "
+                "or the JSON path."
             )
         self._source = found.pop()
         return self._source
@@ -139,15 +143,16 @@ class Planner:
     def plan(
         self, topic_offsets: TopicOffsets, ranges: Mapping[int, OffsetRange]
     ) -> dict[int, Plan]:
-        """Return what to read of the ranges, by partition. `topic_offsets` is of now or of before.
+        """Return the plan of each partition's range; `topic_offsets` may be outdated.
 
-        Raises RecordsExpired if a offsets begins before what is kept.
+        Raises RecordsExpired if a range begins before the first retained offset.
         """
         for partition, offsets in ranges.items():
             if offsets.count > 0 and offsets.low < topic_offsets.lows.get(partition, 0):
                 raise RecordsExpired(
-                    f"records of {self._selection.topic}/{partition} were to be read from offset {offsets.low} on, and "
-                    f"it begins at {topic_offsets.lows[partition]}; read from there, or raise the topic's retention"
+                    f"the read of {self._selection.topic}/{partition} starts at offset {offsets.low}, and "
+                    f"the partition begins at {topic_offsets.lows[partition]}; read from there, or raise the topic's "
+                    "retention"
                 )
         claims = self._claims(topic_offsets, ranges)
         return {
@@ -161,16 +166,16 @@ class Planner:
         }
 
     def forget(self, befores: Mapping[int, int]) -> None:
-        """Nothing before these offsets will be planned again."""
+        """Discard what is needed only for offsets before these, by partition."""
         if self._index is not None:
             self._index.forget(befores)
 
     def poll(self, seconds: float) -> bool:
-        """Let the consumer call back; false if there is none."""
+        """Serve the consumer's callbacks; return False without a consumer."""
         return self._consumer is not None and self._consumer.poll(seconds)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -198,7 +203,7 @@ class Planner:
         if self._consumer is None:
             selection = self._selection
             config = consumer_config(selection.bootstrap_servers, selection.properties, BULK)
-            # Filters that retention deletes meanwhile are not missed: what they spoke of is read.
+            # If retention deletes filters meanwhile, their ranges are read, so no error is needed.
             config["auto.offset.reset"] = "earliest"
             self._consumer = RangeConsumer({**config, **self._client}, self._filters)
         return self._consumer

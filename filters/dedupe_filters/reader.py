@@ -1,10 +1,11 @@
-"""Reads the records of a topic that have one of some values, and skips what its filters rule out.
+"""Read the records of a topic with wanted values; skip what its filters rule out.
 
     with FilteredReader("localhost:9092", "orders-clean", values=["DE", "FR"]) as reader:
         for record in reader:
             print(record.offset(), record.value())
 
-Equal to reading everything and choosing afterwards, whatever the filters say: each record that comes is looked at.
+Invariant: the result equals a read of everything, filtered afterwards, whatever the filters claim, because each
+received record is checked as well.
 """
 
 import json
@@ -30,12 +31,12 @@ _COUNT_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class ReadStatistics:
-    """What a reader has done so far.
+    """The work of a reader so far.
 
-    `chunks` are filters that spoke of what was to be read, and `chunks_skipped` those that ruled their range out;
-    `offsets` and `offsets_read` are how many offsets there were and how many had to be read; `records` came
-    and `matched` were wanted; `bytes_fetched` is all that the broker has sent for them, as of the client's last count
-    (every 0.1 s), compressed as it is.
+    `chunks` counts the filters of the requested ranges, `chunks_skipped` those that ruled their range out; `offsets` is
+    the number of requested offsets, `offsets_read` of those that had to be read; `records` were received and `matched`
+    of them were wanted; `bytes_fetched` is all that the broker sent, compressed, as of the client's last count (every
+    0.1 s).
     """
 
     chunks: int = 0
@@ -48,24 +49,26 @@ class ReadStatistics:
 
 
 class FilteredReader:
-    """Iterable once: committed records (confluent_kafka.Message) that match, in order within a partition.
+    """An iterable, once, of the matching committed records.
+
+    The records are `confluent_kafka.Message`, in order within a partition.
 
     Args:
         bootstrap_servers: brokers to ask first: host:port, several with commas.
         topic: the topic to read; its filters are in `<topic>-filters`.
-        values: values of which one is wanted, as text or bytes; None for all records.
-        match_unfiltered: whether records without a value are wanted, too.
-        header, json_path: where the value is, one of both at most; without either, where the newest filters
-            have it from.
-        start: "earliest", "latest" or an offset for each partition; partitions that are not named are not read.
-        end: an offset for each partition, before which reading ends; without it, the present end.
-        follow: go on with what comes, until `stop` is called.
-        poll_seconds: with `follow`, how long to wait at the end before looking again.
-        gap_offsets: so many offsets between two ranges are fetched rather than skipped.
+        values: the wanted values, as text or bytes; None for all records.
+        match_unfiltered: whether records without a value are wanted as well.
+        header, json_path: the source of the value, at most one of both; by default the source of the newest
+            filters.
+        start: "earliest", "latest" or an offset for each partition; partitions without an offset are not read.
+        end: an offset for each partition, before which the read ends; by default the present end.
+        follow: continue with new records until `stop` is called.
+        poll_seconds: with `follow`, the interval of the polls at the end of the topic.
+        gap_offsets: a gap of at most so many offsets between two ranges is fetched, not skipped.
         properties: librdkafka client properties (SASL, TLS).
 
-    Raises, as a rule when iterated:
-        TopicMissing, NotAuthorized, BrokerUnavailable, InvalidConfig: as they say.
+    Raises, mostly during the iteration:
+        TopicMissing, NotAuthorized, BrokerUnavailable, InvalidConfig: see `dedupe_kafka.errors`.
         RecordsExpired: records were deleted before they were read.
     """
 
@@ -122,7 +125,7 @@ class FilteredReader:
             yield from records
 
     def batches(self) -> Iterator[list[Message]]:
-        """Return the same records in lists, each of one partition; faster for what handles many at once."""
+        """Yield the same records in lists of one partition, which is faster."""
         topic_offsets = self._planner.topic_offsets()
         value_of = (
             None
@@ -148,22 +151,22 @@ class FilteredReader:
             positions |= self._new_partitions(topic_offsets, positions)
 
     def stop(self) -> None:
-        """End the iteration after the records at hand; may be called by another thread."""
+        """End the iteration after the current list; another thread may call it."""
         self._stop.set()
 
     @property
     def statistics(self) -> ReadStatistics:
-        """What was done so far. Between iterations it waits for the client's next count of bytes."""
+        """Return the work so far; waits for the client's next count between iterations."""
         self._bytes.refresh([self._consumer, self._planner])
         return replace(self._counted, bytes_fetched=self._bytes.total)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._consumer.close()
         self._planner.close()
 
     def _ends(self, topic_offsets: TopicOffsets, positions: Mapping[int, int]) -> dict[int, int]:
-        """Where to read to for now: nothing that is not final."""
+        """Return the ends of the next read, at most the last stable offsets."""
         ends = {
             p: min(
                 topic_offsets.ends[p],
@@ -211,7 +214,7 @@ class _Client(Protocol):
 
 
 class _BytesReceived:
-    """What clients have received from brokers, as they count it themselves."""
+    """The bytes that clients received from brokers, by their own statistics."""
 
     def __init__(self) -> None:
         self._by_client: dict[str, int] = {}
@@ -223,16 +226,16 @@ class _BytesReceived:
 
     @property
     def total(self) -> int:
-        """Bytes, of all clients."""
+        """Return the bytes of all clients."""
         return sum(self._by_client.values())
 
     def refresh(self, clients: Sequence[_Client]) -> None:
-        """Wait for a new count of each client that can be asked."""
+        """Wait for a new count of each open client."""
         deadline = Deadline(_COUNT_SECONDS)
         for client in clients:
-            asked = time.monotonic()
+            requested = time.monotonic()
             while client.poll(_STATISTICS_MS / 1000):
-                if self._counted_at > asked or deadline.expired:
+                if self._counted_at > requested or deadline.expired:
                     break
 
     def _hear(self, statistics: str) -> None:

@@ -46,9 +46,10 @@ _Check = Callable[[Topic, Topic], Iterator[TopicProblem]]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTopics:
-    """A stream's topics: the input's partition count, and the problems of the output and the side topics.
+    """The state of a stream's topics.
 
-    `created`: the output topic did not exist and was created.
+    `partitions` is the input's partition count; `problems` are those of the output and the side topics; `created`: the
+    output topic did not exist and was created.
     """
 
     partitions: int
@@ -57,10 +58,10 @@ class StreamTopics:
 
 
 class Cluster:
-    """A Kafka cluster and the user's client properties. One request takes at most twice `timeout_seconds`.
+    """A Kafka cluster and the user's client properties.
 
-    Every method raises a `dedupe_kafka.errors.StreamError` when Kafka does not answer or refuses. Not to be
-    shared between threads.
+    One request takes at most twice `timeout_seconds`. Every method raises a `dedupe_kafka.errors.StreamError` when
+    Kafka does not answer or refuses. Not to be shared between threads.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ class Cluster:
         )
 
     def ensure_output(self, stream: DedupeStream) -> StreamTopics:
-        """Create the output topic and those beside it if they are absent, or check those that are there.
+        """Create the output and side topics that are missing, and check the existing ones.
 
         Raises:
             TopicMissing: the input topic is absent.
-            NotAuthorized, TopicRefused: a topic is absent, and may not be created so.
+            NotAuthorized, TopicRefused: a topic is absent and cannot be created.
         """
         source = self.topic(stream.spec.input.topic)
         if source is None:
@@ -150,13 +151,13 @@ class Cluster:
         return str(self._requests.describe(name).topic_id)
 
     def partition_count(self, name: str) -> int:
-        """Return the number of partitions. Raises TopicMissing if the topic does not exist."""
+        """Return the number of partitions. Raises TopicMissing if the topic is absent."""
         return len(self._requests.describe(name).partitions)
 
     def create(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
     ) -> bool:
-        """Create a topic; returns False if there is one of that name, which is left as it is."""
+        """Create a topic. Returns False, and changes nothing, if it exists already."""
         topic = NewTopic(
             name,
             num_partitions=partitions,
@@ -173,7 +174,7 @@ class Cluster:
         return True
 
     def wait_for(self, name: str) -> Topic:
-        """Wait until the brokers know a topic that was created."""
+        """Wait until the brokers know a new topic, and describe it."""
         deadline = Deadline(self._timeout_seconds)
         topic = deadline.wait_for(lambda: self.topic(name), poll_seconds=_POLL_SECONDS)
         if topic is None:
@@ -186,7 +187,7 @@ class Cluster:
     def offsets(
         self, name: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> TopicOffsets:
-        """Return a topic's UUID and offsets. Raises TopicMissing if it does not exist."""
+        """Return a topic's UUID and offsets. Raises TopicMissing if it is absent."""
         found = self._requests.describe(name)
         partitions = range(len(found.partitions))
         lows, ends = (
@@ -217,7 +218,7 @@ class Cluster:
         return found
 
     def committed(self, group: str, name: str) -> dict[int, int]:
-        """Return a consumer group's committed offset of each partition; 0 where it has none."""
+        """Return a group's committed offset of each partition, 0 where it has none."""
         partitions = [TopicPartition(name, p) for p in range(self.partition_count(name))]
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).

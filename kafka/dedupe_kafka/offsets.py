@@ -1,4 +1,4 @@
-"""The offsets that partitions hold. Values only: `Cluster` and the worker ask Kafka for them.
+"""Offset ranges of partitions. `Cluster` and the worker read them from Kafka.
 
 A `read_committed` consumer can read an offset range: `low` is the first offset that is retained, `end` the last stable
 one. Offsets have gaps (transaction markers, aborted records), so a difference of offsets is no count of records.
@@ -16,7 +16,7 @@ class OffsetRange:
 
     @property
     def count(self) -> int:
-        """Return the number of offsets, of which each may hold a record; below 0 if `end` is before `low`."""
+        """Return the number of offsets, an upper bound of the number of records."""
         return self.end - self.low
 
 
@@ -35,9 +35,9 @@ class TopicOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState(OffsetRange):
-    """The offset range of an output partition, and the UUIDs of the stream's two topics.
+    """The offset range of an output partition, and the UUIDs of both topics.
 
-    The operator judges copies of a store by it.
+    The operator checks by it whether a copy of a store is usable.
     """
 
     input_topic_id: str

@@ -1,4 +1,6 @@
-"""Errors of the Spark jobs, below `StreamError`. Each message names the cause, the place and the remedy.
+"""Errors of the Spark jobs, below `StreamError`.
+
+Each message names the cause, the place and the remedy.
 
 Errors of Kafka and of the topics are in `dedupe_kafka.errors`.
 """
@@ -27,7 +29,7 @@ class JobRefused(PipelineError):
 
 
 class DatabaseFailed(PipelineError):
-    """PostgreSQL cannot be reached, or refused a statement. No batch is half written in it."""
+    """PostgreSQL cannot be reached or refused a statement; no batch is half written."""
 
 
 def first_line(error: Exception) -> str:

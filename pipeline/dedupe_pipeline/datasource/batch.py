@@ -1,4 +1,4 @@
-"""A batch read: what a topic holds now, or between offsets that are given."""
+"""Batch reads of a topic: its present records, or those between given offsets."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -25,13 +25,13 @@ from dedupe_pipeline.datasource.options import ReadOptions
 
 
 class BatchReader(DataSourceReader):
-    """Plans in the driver, reads in the tasks. Pickled between, so it holds options only."""
+    """Plans in the driver, reads in the tasks; pickled, so it holds options only."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Divide what has to be read among tasks."""
+        """Divide the offsets to read among tasks."""
         options = self._options
         wanted = options.selection.wanted
         if wanted is not None and not wanted.values and not wanted.unfiltered:
@@ -50,18 +50,18 @@ class BatchReader(DataSourceReader):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's partition."""
+        """Read the partition of one task."""
         return read_input_partition(self._options, partition)
 
 
 class FilteringReader(BatchReader):
-    """Takes conditions on the filter column as values that are wanted.
+    """Takes conditions on the filter column as wanted values.
 
-    Not every reader does: Spark keeps what was pushed longer than it may, see source.py.
+    It is off by default, because Spark keeps a pushed condition too long, see source.py.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Keep values of which the column has to be one; Spark is to check all conditions again nevertheless."""
+        """Take the values of = and IN; return all filters, so that Spark checks them too."""
         column = (self._options.filter_column,)
         for condition in filters:
             if not isinstance(condition, EqualTo | In) or tuple(condition.attribute) != column:
@@ -72,7 +72,7 @@ class FilteringReader(BatchReader):
         return filters
 
     def _want(self, values: Iterable[str]) -> None:
-        """Want one of these values, and of those wanted before."""
+        """Restrict the wanted values to these."""
         asked = Wanted.of(values)
         before = self._options.selection.wanted
         if before is not None:
@@ -82,9 +82,9 @@ class FilteringReader(BatchReader):
 
 
 def final_offsets(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[int, int]:
-    """Return offsets by partition, none beyond what is final.
+    """Return offsets by partition, at most the last stable ones.
 
-    Raises TopicMissing for a partition that the topic has not.
+    Raises TopicMissing for a partition that does not exist.
     """
     found = offsets_at(place, topic_offsets, topic)
     return {p: min(offset, topic_offsets.ends[p]) for p, offset in found.items()}

@@ -1,4 +1,7 @@
-"""Divide the offsets to read: among Spark tasks, and among micro-batches. Values in, values out."""
+"""Divide the offsets to read among Spark tasks and among micro-batches.
+
+Values in, values out; the batch and the streaming reader call it.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -31,7 +34,7 @@ def ends_within(
     starts: Mapping[int, int],
     limit: int,
 ) -> dict[int, int]:
-    """Return the end of each partition so that at most `limit` offsets are read in total.
+    """Return the ends of the partitions for at most `limit` offsets in total.
 
     Each partition gets a share of the limit in proportion to its size. `ends` is the end of each partition without a
     limit. Before a partition's first range there is nothing to read.
@@ -56,7 +59,7 @@ def _size(ranges: Sequence[OffsetRange]) -> int:
 
 
 def _end_after(ranges: Sequence[OffsetRange], count: int, end: int, start: int) -> int:
-    """Return the end at which `count` offsets are read, or `end`, up to which the rest is skipped."""
+    """Return the offset after the first `count` offsets of the ranges, at most `end`."""
     for offsets in ranges:
         if count < offsets.count:
             return max(start, offsets.low + count)

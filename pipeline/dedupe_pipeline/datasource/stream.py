@@ -1,7 +1,7 @@
-"""A streaming read: from offset to offset, each micro-batch planned by the filters that are there by then.
+"""Streaming reads of a topic; each micro-batch is planned by the present filters.
 
-An offset is {"topicId": UUID, "offsets": {"0": 17, …}}: one past what is done of each partition. The UUID is there
-because a topic that is deleted and created again has other records at the same offsets.
+A streaming offset is {"topicId": UUID, "offsets": {"0": 17, …}}: the next offset of each partition. It contains the
+UUID because a topic that was deleted and created again has other records at the same offsets.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ from dedupe_pipeline.datasource.split import ends_within
 
 @dataclass
 class _DriverState:
-    """What the driver keeps between micro-batches: a planner, and what it has last heard of the topic."""
+    """The driver's state between micro-batches: planner and last known offsets."""
 
     planner: Planner
     topic_offsets: TopicOffsets
@@ -41,7 +41,7 @@ class _DriverState:
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans in a process that lives as long as the query, reads in the tasks.
 
-    Spark pickles another one for the tasks, so a client is made when the first question comes.
+    Spark pickles a copy for the tasks, so the clients are created at the first use.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -50,24 +50,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: dict[int, int] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's names, here and below)
-        """Where a new query begins."""
+        """Return the start of a new query."""
         driver = self._refreshed()
         filter_source(
             driver.planner, self._options, driver.topic_offsets
-        )  # says at once if that is not known
-        # One that is beyond what is final now is waited for: what comes before it is not asked for.
+        )  # raises now if the source is unknown
+        # A start beyond the last stable offset is allowed: the query waits for it and reads nothing before it.
         starts = offsets_at(
             self._options.starting, driver.topic_offsets, self._options.selection.topic
         )
         return _encode(driver.topic_offsets.id, starts)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The option maxRecordsPerTrigger."""
+        """Return the option maxRecordsPerTrigger as a limit."""
         most = self._options.max_records_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """How far to go from `start`. What is skipped does not count towards a limit of rows."""
+        """Return the end of the next micro-batch; skipped offsets do not count to a limit."""
         driver = self._refreshed()
         starts = self._decode(start, driver.topic_offsets)
         last = self._last or driver.topic_offsets.ends
@@ -82,16 +82,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _encode(driver.topic_offsets.id, ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The end of the topic, for the query's progress."""
+        """Return the end of the topic, for the query's progress."""
         driver = self._refreshed()
         return _encode(driver.topic_offsets.id, driver.topic_offsets.ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Go no further than what is there now."""
+        """Limit the query to the present end of the topic."""
         self._last = dict(self._refreshed().topic_offsets.ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Divide one micro-batch among tasks."""
+        """Divide a micro-batch among tasks."""
         driver = self._refreshed()
         starts, ends = (
             self._decode(start, driver.topic_offsets),
@@ -103,22 +103,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return input_partitions(ranges, self._options, source)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's partition."""
+        """Read the partition of one task."""
         return read_input_partition(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """What is before `end` will not be asked for again."""
+        """Discard the state for offsets before `end`, which Spark has committed."""
         if self._driver is not None:
             self._driver.planner.forget(self._decode(end, self._driver.topic_offsets))
 
     def stop(self) -> None:
-        """Let go of the connection."""
+        """Close the connections."""
         if self._driver is not None:
             self._driver.planner.close()
             self._driver = None
 
     def _refreshed(self) -> _DriverState:
-        """Ask what the topic holds now."""
+        """Return the driver's state with the topic's present offsets."""
         if self._driver is None:
             planner = Planner(self._options.selection)
             self._driver = _DriverState(planner, planner.topic_offsets())
@@ -134,11 +134,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _decode(self, offset: Mapping[str, Any], topic_offsets: TopicOffsets) -> dict[int, int]:
-        """Offsets by partition; one that was added to the topic since begins at its start."""
+        """Return offsets by partition; a partition added since begins at its start."""
         if offset["topicId"] != topic_offsets.id:
             raise TopicUnusable(
                 f"Topic {self._options.selection.topic} was deleted and created again since the query's checkpoint was "
-                "written: its offsets mean other records now; begin with a new checkpoint."
+                "written: its offsets are of other records now; start with a new checkpoint."
             )
         known = {int(partition): at for partition, at in offset["offsets"].items()}
         if isinstance(self._options.starting, str):
@@ -147,5 +147,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _encode(topic_id: str, offsets: Mapping[int, int]) -> dict[str, Any]:
-    """Partitions in order: Spark compares offsets as texts."""
+    """Encode with the partitions in order, because Spark compares offsets as texts."""
     return {"topicId": topic_id, "offsets": {str(p): offsets[p] for p in sorted(offsets)}}

@@ -1,12 +1,12 @@
-"""The one writer of a table: a connection that holds its lock, and one transaction for each batch.
+"""Write batches to a table: one locked connection, one transaction a batch.
 
-A batch is added in one transaction with the offsets it covers, after a look at whether the offsets
-are still those that it was computed from. So whatever comes back (a task, a batch, a whole run; a
-connection that broke in the middle of a commit) finds out what has been added.
+The job calls it. Invariant: a batch is added in one transaction with the offsets it covers, after a check that the
+stored offsets are those from which it was computed. So every repetition (of a task, a batch, a whole run, or after a
+connection that broke during a commit) finds out what was added.
 
-What a batch adds comes to this process as Arrow and goes on by COPY. Executors can't share a
-transaction, so they would have to leave it in a table outside of it, and somebody to clean that up;
-while it is never more rows than the batch has records, times the windows of one record.
+The rows of a batch reach this process as Arrow, and PostgreSQL by COPY. Executors cannot share a transaction, so they
+would need a table outside of it that must be cleaned up. And there are at most as many rows as the batch has records,
+times the windows of one record.
 """
 
 import io
@@ -28,9 +28,9 @@ from dedupe_pipeline.jobs.aggregate.sql import TableSql
 
 Answer = TypeVar("Answer")
 
-_LOCKS = 0x6465_6475 << 32  # the upper half of our locks' numbers; the lower is the table's oid
+_LOCKS = 0x6465_6475 << 32  # the upper half of a lock's number; the lower half is the table's oid
 _LOCK_POLL_SECONDS = 0.2
-# These say that the session is over or in the wrong place (a server that was demoted): another one may do better.
+# The session ended, or its server was demoted: a new session may succeed.
 _RETRIABLE = (
     psycopg.OperationalError,
     psycopg.errors.ReadOnlySqlTransaction,
@@ -39,11 +39,11 @@ _RETRIABLE = (
 )
 _RETRY_SECONDS = 0.5
 _ROWS_A_WRITE = 50_000
-_AS_CSV = csv.WriteOptions(include_header=False, quoting_style="all_valid")  # so null is not ''
+_AS_CSV = csv.WriteOptions(include_header=False, quoting_style="all_valid")  # tells null from ''
 
 
 class ProgressChanged(Exception):
-    """More is counted than a batch was computed from."""
+    """The stored progress is not the one from which a batch was computed."""
 
     def __init__(self, progress: dict[int, Progress]) -> None:
         super().__init__()
@@ -53,8 +53,8 @@ class ProgressChanged(Exception):
 class Database:
     """Adds batches to one table. Use it as a context manager; one thread at a time.
 
-    `patience` is how long a database that went away is waited for, `lock_patience` another job on
-    the same table, which may be one that was killed just now.
+    `patience` limits the wait for an unreachable database, `lock_patience` that for another job on the same table,
+    which may have been killed just now.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Database:
         self._oid = 0
 
     def __enter__(self) -> Self:
-        """Connect, make the tables that are not there, and take the lock.
+        """Connect, create the tables that are missing, and take the lock.
 
         Raises:
-            DatabaseFailed: it can't be reached, or refuses.
-            JobRefused: another job adds to the table, or there is another table of that name.
+            DatabaseFailed: the database cannot be reached, or refuses.
+            JobRefused: another job adds to the table, or an unsuitable table has its name.
         """
         try:
             self._connection = self._begin()
@@ -93,32 +93,32 @@ class Database:
     def register(
         self, source: metadata_table.Source, *, skip_deleted: bool = False
     ) -> dict[int, Progress]:
-        """Enter the job or check that it is the one there; returns how far it is.
+        """Register the job, or check that it is the registered one; return its progress.
 
         Raises:
             JobRefused, RecordsExpired: see `metadata_table.register`.
-            DatabaseFailed: it refuses.
+            DatabaseFailed: the database refuses.
         """
 
-        def entered(connection: psycopg.Connection) -> dict[int, Progress]:
+        def registered(connection: psycopg.Connection) -> dict[int, Progress]:
             metadata_table.register(
                 connection, self._table_sql, self._oid, source, skip_deleted=skip_deleted
             )
             return metadata_table.progress(connection, self._table_sql, self._oid)
 
-        return self._with_retries(entered)
+        return self._with_retries(registered)
 
     def add(
         self, batch: pa.Table, ends: Mapping[int, int], progress: Mapping[int, Progress]
     ) -> dict[int, Progress]:
         """Add a batch, in the columns of `increments`, that was computed from `progress`.
 
-        `ends` is one past the last offset of the batch, of each partition. Returns the new progress.
+        `ends` are the batch's end offsets by partition. Returns the new progress.
 
         Raises:
-            ProgressChanged: nothing was added, the progress is another.
-            DatabaseFailed: nothing was added, and it can't be.
-            JobRefused: nothing was added, the table of that name is another one by now.
+            ProgressChanged: nothing was added, because the stored progress is different.
+            DatabaseFailed: nothing was added, because the database refuses.
+            JobRefused: nothing was added, because another table has the name now.
         """
         return self._with_retries(lambda found: self._add(found, batch, ends, progress))
 
@@ -130,14 +130,14 @@ class Database:
         progress: Mapping[int, Progress],
     ) -> dict[int, Progress]:
         with connection.transaction():
-            # The lock of the session keeps others out; this one also a session that lost it unawares.
+            # The session's lock excludes other jobs. This lock also excludes a session that lost its lock unnoticed.
             connection.execute(self._table_sql.lock_job(), {"target": self._oid})
             found = metadata_table.progress(connection, self._table_sql, self._oid)
             if found != progress:
                 raise ProgressChanged(found)
             self._copy(connection, batch)
             self._add_rows(connection)
-            # Not earlier: nobody can rename the table that these rows went to from here to the commit.
+            # Not earlier: the rows' table is locked now, so it cannot be renamed before the commit.
             metadata_table.check_same_table(connection, self._table_sql, self._oid)
             return self._write_down(connection, ends)
 
@@ -164,7 +164,7 @@ class Database:
     # -- the connection ----------------------------------------------------------------------------
 
     def _with_retries(self, action: Callable[[psycopg.Connection], Answer]) -> Answer:
-        """Do it on a connection that has the lock, and again on a new one if that breaks."""
+        """Run an action on the locked connection; retry on a new one if that breaks."""
         deadline: Deadline | None = None
         while True:
             try:
@@ -178,8 +178,8 @@ class Database:
                 )
                 if not deadline.pause(_RETRY_SECONDS):
                     raise DatabaseFailed(
-                        f"PostgreSQL: {first_line(error)}; what was not added yet is added when the job "
-                        "runs again"
+                        f"PostgreSQL: {first_line(error)}; the next run of the job adds what was "
+                        "not added yet"
                     ) from error
             except psycopg.Error as error:
                 raise DatabaseFailed(

@@ -1,17 +1,19 @@
-"""Job `aggregate`: windowed counts and sums of the clean topic in PostgreSQL, each record once.
+"""Run the job `aggregate`: add the clean topic's records to PostgreSQL.
 
-The database is the only state: the rows, and beside them the offsets that they were counted from.
-Spark's checkpoint lives for one run, in a temporary directory, and each run begins at the offsets
-that the database has. Why a record is counted once wherever the process is killed:
+The command `dedupe-pipeline aggregate` calls it. The database holds the only state: the rows, and the offsets from
+which they were counted. Spark's checkpoint is temporary and lasts for one run; each run begins at the offsets in the
+database.
 
-1. before the batch's transaction: nothing has happened, and the next run begins at the same offset;
-2. inside of it: PostgreSQL takes back what was done, rows and offsets alike;
-3. after its commit: both are there, and the next run begins after them, whatever Spark remembers;
-4. while it commits, so that nobody was told: as 2 or 3. Whoever goes on, this process with a new
-   connection or the next one, looks at the offsets first.
+Invariant: a record is counted exactly once, wherever the process is killed:
 
-A batch that comes back in whole or in part adds only what is missing, see `increments`; two
-processes at once are kept apart by a lock, and by the offsets if the lock is lost.
+1. before the batch's transaction: nothing was changed, and the next run begins at the same offset;
+2. within it: PostgreSQL rolls back both rows and offsets;
+3. after its commit: both are stored, and the next run begins after them, whatever Spark's state is;
+4. during the commit, so that its outcome is unknown: as 2 or 3. The next attempt, of this process with a new connection
+   or of the next process, reads the offsets first.
+
+A batch that is repeated in whole or in part adds only what is missing, see `increments`. A lock excludes a second
+process; if the lock is lost, the check of the offsets does.
 """
 
 import json
@@ -52,7 +54,10 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateResult:
-    """What one run has added. `counted` and `late` are additions to windows, the others records."""
+    """The additions of one run.
+
+    `counted` and `late` are additions to windows, `records`, `filtered` and `unusable` are records.
+    """
 
     batches: int = 0
     records: int = 0
@@ -77,18 +82,17 @@ def aggregate(
     lock_patience: timedelta = timedelta(seconds=30),
     stop: threading.Event | None = None,
 ) -> AggregateResult:
-    """Add what the clean topic holds now and return; with `every`, go on until `stop` is set.
+    """Add the clean topic's present records; with `every`, run until `stop` is set.
 
-    A batch has at most `max_offsets_per_trigger` records, and what it adds passes through this
-    process. `patience` is how long a database or brokers that went away are waited for,
-    `lock_patience` another job on the table.
+    A batch has at most `max_offsets_per_trigger` records; the rows that it adds pass through this process. `patience`
+    limits the wait for an unreachable database or broker, `lock_patience` that for another job on the table.
 
     Raises:
-        JobRefused: the job file doesn't fit the topic or the table, or another job adds to it, or
-            the topic was deleted and created again.
-        RecordsExpired: the topic has lost records that were not counted yet, unless `skip_deleted`.
-        DatabaseFailed: PostgreSQL can't be reached for longer than `patience`, or refuses.
-        PipelineError: Spark failed; running it again goes on where it stopped.
+        JobRefused: the job file does not fit the topic or the table, or another job adds to the table, or the topic was
+            deleted and created again.
+        RecordsExpired: the topic deleted records that were not counted yet, unless `skip_deleted`.
+        DatabaseFailed: PostgreSQL cannot be reached within `patience`, or refuses a statement.
+        PipelineError: Spark failed; the next run continues where this run stopped.
     """
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
     topic = stream.spec.output.topic
@@ -123,13 +127,13 @@ def aggregate(
 
 
 def starting_offsets(topic: str, progress: Mapping[int, Progress]) -> str:
-    """Return the next offset of each partition, as the JSON that Spark's Kafka source takes."""
+    """Return the next offset of each partition, as JSON for Spark's Kafka source."""
     starts = {str(number): at.next_offset for number, at in sorted(progress.items())}
     return json.dumps({topic: starts})
 
 
 class AggregateRun:
-    """What the batches of one run share."""
+    """The state that the batches of one run share."""
 
     def __init__(
         self,
@@ -160,21 +164,21 @@ class AggregateRun:
         )
 
     def add_batch(self, records: DataFrame, batch: int) -> None:
-        """Add one batch; Spark calls it with the same offsets until it has returned once."""
+        """Add one batch; Spark repeats the call with the same offsets until it succeeds."""
         try:
             self.add(records, planned_ends(self._checkpoint, batch))
-        except Exception as error:  # noqa: BLE001 (`_translate_errors` tells it)
-            # Spark takes the text of what is raised apart with a pattern that overflows the stack of
-            # its thread on a long one, such as its own; so it gets a short one.
+        except Exception as error:  # noqa: BLE001 (`_translate_errors` raises it)
+            # Spark parses the text of an error with a regular expression that overflows the stack of its thread for
+            # a long text, such as its own errors. So raise a short text.
             self.failure = error
             raise PipelineError(f"batch {batch} failed") from None
 
     def add(self, records: DataFrame, ends: Mapping[int, int]) -> None:
-        """Add of `records`, which are all to before `ends`, those that are not added yet."""
+        """Add those of `records`, which end before `ends`, that are not added yet."""
         while True:
-            wanted = increments(records, self._job, self._shape.schema, self._progress)
-            found = wanted.toArrow()
-            self._check_topic()  # now that they are read: what they were read from
+            rows = increments(records, self._job, self._shape.schema, self._progress)
+            found = rows.toArrow()
+            self._check_topic()  # after the read: the records are of the same topic
             try:
                 self._progress = self._database.add(found, ends, self._progress)
             except ProgressChanged as moved:
@@ -185,11 +189,13 @@ class AggregateRun:
                 return
 
     def result(self) -> AggregateResult:
-        """What has been added so far."""
+        """Return the additions so far."""
         return AggregateResult(batches=self._batches, **self._sums)
 
     def _count(self, found: pa.Table) -> None:
-        self._batches += found.num_rows > 0  # a run begins with an empty one if nothing is new
+        self._batches += (
+            found.num_rows > 0
+        )  # a run begins with an empty batch if there are no new records
         for fate in Fate:
             rows = found.filter(pc.equal(found["_fate"], fate.value))
             records = pc.sum(rows["_records"]).as_py() or 0
@@ -201,11 +207,11 @@ class AggregateRun:
 def check_same_topic(
     cluster: Cluster, topic: str, topic_id: str, *, patience: timedelta, stop: threading.Event
 ) -> None:
-    """Check that a topic is still the one that is counted, asking for up to `patience`.
+    """Check that a topic is still the counted one, with retries for up to `patience`.
 
     Raises:
-        JobRefused: it was deleted and created again, and its offsets are of other records.
-        BrokerUnavailable: nobody knows.
+        JobRefused: the topic was deleted and created again, so its offsets are of other records.
+        BrokerUnavailable: no broker answers.
     """
     deadline = Deadline(patience.total_seconds(), wait=stop.wait)
     while True:
@@ -219,33 +225,35 @@ def check_same_topic(
     if found != topic_id:
         raise JobRefused(
             f"topic {topic!r} was deleted and created again while it was counted: name another table in the "
-            "job file, or drop this one to begin anew"
+            "job file, or drop this table to start again"
         )
 
 
 def check_not_behind(
     table: str, known: Mapping[int, Progress], found: Mapping[int, Progress]
 ) -> None:
-    """More may be counted than is known, after a commit of which the answer was lost; never less.
+    """Check that the database has not lost any progress.
+
+    It may have more than is known, after a commit whose answer was lost.
 
     Raises:
-        DatabaseFailed: something that was counted no longer is.
+        DatabaseFailed: records that were counted no longer are.
     """
-    for number, one in known.items():
+    for number, progress in known.items():
         at = found[number].next_offset if number in found else 0
-        if at < one.next_offset:
+        if at < progress.next_offset:
             raise DatabaseFailed(
                 f"{table}: the database went back to an earlier state: partition {number} was counted to "
-                f"before offset {one.next_offset}, and is to before {at}; run the job again, it begins "
-                "there"
+                f"before offset {progress.next_offset}, and is to before {at}; run the job again, it "
+                "continues there"
             )
 
 
 def planned_ends(checkpoint: Path, batch: int) -> dict[int, int]:
-    """One past the last offset of a batch, of each partition, as Spark has logged it before the batch.
+    """Return the end offsets of a batch by partition, from Spark's log.
 
-    The last of the records won't do: markers of transactions may follow, and once the topic has
-    lost those it would look as if records that were never counted had gone.
+    The offsets of the last records are not enough: transaction markers may follow them. Once the topic deleted those,
+    it would seem that uncounted records are lost.
     """
     *_, offsets = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
     [ends] = json.loads(offsets).values()
@@ -261,7 +269,7 @@ def _translate_errors(table: str, run: AggregateRun) -> Iterator[None]:
         if isinstance(cause, StreamError):
             raise cause from error
         raise PipelineError(
-            f"counting for {table} stopped: {first_line(cause)}; nothing is lost: mend the cause and "
+            f"counting for {table} stopped: {first_line(cause)}; nothing is lost: repair the cause and "
             "run it again"
         ) from cause
     except (PySparkException, Py4JError) as error:

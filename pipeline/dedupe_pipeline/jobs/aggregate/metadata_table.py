@@ -1,4 +1,7 @@
-"""What a table is for and how far it is counted: read, checked and written down in the database."""
+"""The metadata of a table in the database: its job and its progress.
+
+`database` calls it. Invariant: a job adds only to a table whose registered topic and definition are its own.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,13 +17,13 @@ from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.postgres import where
 from dedupe_pipeline.jobs.aggregate.sql import JOBS, OFFSETS, TableSql
 
-# Any number, as long as each version of the job has the same: those who make tables queue here.
+# Any number, the same in each version of the job: sessions that create tables take turns by this lock.
 _SETUP_LOCK = 0x6465_6475_7065
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """What is counted: a topic as it is now, and how (`AggregateJob.definition`)."""
+    """The counted topic with its present offsets, and the `AggregateJob.definition`."""
 
     topic_id: str
     offsets: TopicOffsets
@@ -28,10 +31,12 @@ class Source:
 
 
 def create_tables(connection: Connection, table_sql: TableSql, known: int | None = None) -> int:
-    """Make what is not there, check what is; returns the table's oid, which must be the `known` one.
+    """Create the tables that are missing, check the others; return the table's oid.
+
+    The oid must be the `known` one, if given.
 
     Raises:
-        JobRefused: there is another table of that name, or beside it a view of another one.
+        JobRefused: an unsuitable table has the name, or its view is of another table.
     """
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SETUP_LOCK,))
@@ -47,42 +52,42 @@ def create_tables(connection: Connection, table_sql: TableSql, known: int | None
             _check_table(connection, table_sql, oid)
         if oid is None:
             raise JobRefused(
-                f"{table_sql.table} was made, and is not in the search path: write its schema before it"
+                f"{table_sql.table} was created, but is not in the search path: write its schema before its name"
             )
         if known is not None:
             check_same_table(connection, table_sql, known)
         view = table_sql.create_view()
         if view is not None:
-            beside = _oid(connection, f"{prefix}{dot}{name}_final")
-            if beside is None:
+            found_view = _oid(connection, f"{prefix}{dot}{name}_final")
+            if found_view is None:
                 connection.execute(view)
             else:
-                _check_view(connection, table_sql, oid, beside)
+                _check_view(connection, table_sql, oid, found_view)
     return oid
 
 
 def check_same_table(connection: Connection, table_sql: TableSql, oid: int) -> None:
-    """Check that the table's name still leads to the one that is counted for.
+    """Check that the table's name is still that of the job's table.
 
     Raises:
-        JobRefused: it leads to another, or to none.
+        JobRefused: the name is that of another table, or of none.
     """
     if _oid(connection, table_sql.table) != oid:
         raise JobRefused(
             f"{table_sql.table} in {where(connection)} is no longer the table that this job counts for, which "
-            "was renamed, moved or dropped; nothing was added to the one that has its name now. Run the job again "
-            "with the name that is meant"
+            "was renamed, moved or dropped; nothing was added to the table that has its name now. Correct the name "
+            "in the job file and run the job again"
         )
 
 
 def register(
     connection: Connection, table_sql: TableSql, oid: int, source: Source, *, skip_deleted: bool
 ) -> None:
-    """Enter the job for its table, or check that it is the one there; enter its partitions.
+    """Register the job and its partitions, or check that it is the registered one.
 
     Raises:
-        JobRefused: the table's rows were counted from another topic, or in another way.
-        RecordsExpired: the topic has lost records that are not counted, unless `skip_deleted`.
+        JobRefused: the table's rows were counted from another topic, or with another definition.
+        RecordsExpired: the topic deleted records that are not counted, unless `skip_deleted`.
     """
     jobs, offsets = table_sql.in_schema(JOBS), table_sql.in_schema(OFFSETS)
     topic = source.offsets.topic
@@ -112,7 +117,7 @@ def register(
             at = known.get(partition)
             if at is None:
                 skipped = 0
-                if found is not None:  # a partition that was added since has been counted to 0
+                if found is not None:  # a partition that was added later is counted up to 0
                     _check_reaches(table_sql, source.offsets, partition, 0, skip_deleted)
                     skipped = start
                 connection.execute(
@@ -134,7 +139,7 @@ def register(
 
 
 def progress(connection: Connection, table_sql: TableSql, oid: int) -> dict[int, Progress]:
-    """How far each partition is counted."""
+    """Return the progress of each partition."""
     rows = connection.execute(
         sql.SQL(
             "SELECT partition, next_offset, (extract(epoch FROM newest) * 1000000)::bigint "
@@ -159,7 +164,9 @@ def _check_table(connection: Connection, table_sql: TableSql, oid: int) -> None:
         "SELECT relkind::text, relpersistence::text FROM pg_class WHERE oid = %s", (oid,)
     ).fetchone()
     if kind not in {("r", "p"), ("p", "p")}:
-        raise JobRefused(f"{at} is not an ordinary, logged table; name another in the job file")
+        raise JobRefused(
+            f"{at} is not an ordinary, logged table; name another table in the job file"
+        )
     found: dict[str, str] = dict(
         connection.execute(
             "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
@@ -175,12 +182,12 @@ def _check_table(connection: Connection, table_sql: TableSql, oid: int) -> None:
     if wrong:
         raise JobRefused(
             f"{at} does not fit the job: {'; '.join(wrong)}. Name another table in the job file, or "
-            "drop this one: the topic is then counted from its beginning"
+            "drop this table: the topic is then counted from its beginning"
         )
     if not _is_unique(connection, table_sql, oid):
         raise JobRefused(
             f"{at} has no unique constraint on ({', '.join(table_sql.unique())}) with NULLS NOT DISTINCT, "
-            "by which a row could be found: add one, or name another table in the job file"
+            "which identifies a row: add it, or name another table in the job file"
         )
 
 
@@ -204,7 +211,7 @@ def _check_view(connection: Connection, table_sql: TableSql, oid: int, view: int
     )
     if found.fetchone() is None:
         raise JobRefused(
-            f"{table_sql.table}_final in {where(connection)} is not a view of {table_sql.table}, as when a table "
+            f"{table_sql.table}_final in {where(connection)} is not a view of {table_sql.table}; perhaps the table "
             "was renamed and its view was not: rename or drop it, or name another table in the job file"
         )
 
@@ -213,23 +220,23 @@ def _check_empty(connection: Connection, table_sql: TableSql) -> None:
     rows = connection.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(table_sql.name))
     if rows.fetchone() is not None:
         raise JobRefused(
-            f"{table_sql.table} in {where(connection)} has rows, and nothing tells what they were counted "
-            "from: name another table in the job file, or drop or empty this one"
+            f"{table_sql.table} in {where(connection)} has rows of unknown origin: name another table in the "
+            "job file, or drop or empty this table"
         )
 
 
 def _check_same(
     table_sql: TableSql, source: Source, topic: str, topic_id: str, definition: Mapping[str, Any]
 ) -> None:
-    begin_anew = "name another table in the job file, or drop this one to begin anew"
+    start_again = "name another table in the job file, or drop this table to start again"
     if topic != source.offsets.topic:
         raise JobRefused(
-            f"{table_sql.table} is counted from topic {topic!r}, not {source.offsets.topic!r}: {begin_anew}"
+            f"{table_sql.table} is counted from topic {topic!r}, not {source.offsets.topic!r}: {start_again}"
         )
     if topic_id != source.topic_id:
         raise JobRefused(
             f"topic {topic!r} was deleted and created again since {table_sql.table} was counted from it: "
-            f"{begin_anew}"
+            f"{start_again}"
         )
     now = source.definition
     changed = [
@@ -239,8 +246,8 @@ def _check_same(
     ]
     if changed:
         raise JobRefused(
-            f"the rows of {table_sql.table} were counted in another way: {'; '.join(changed)}. Put that "
-            f"back, {begin_anew}"
+            f"the rows of {table_sql.table} were counted with another definition: {'; '.join(changed)}. Restore "
+            f"it, or {start_again}"
         )
 
 
@@ -251,8 +258,8 @@ def _check_reaches(
     if next_offset < offsets.lows[partition] and not skip_deleted:
         raise RecordsExpired(
             f"{at}: {table_sql.table} is counted to before offset {next_offset}, and the topic begins at "
-            f"{offsets.lows[partition]}: what was between was deleted before it was counted. With "
-            "--skip-deleted the job goes on without it; or drop the table to begin anew"
+            f"{offsets.lows[partition]}: the records between were deleted before they were counted. With "
+            "--skip-deleted the job continues without them; or drop the table to start again"
         )
     if next_offset > offsets.ends[partition]:
         raise JobRefused(

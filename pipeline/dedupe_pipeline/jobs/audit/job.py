@@ -1,4 +1,7 @@
-"""Job `audit`: read both topics of a stream, judge, and sum up."""
+"""Run the job `audit`: read both topics of a stream, add verdicts, and summarise.
+
+The command `dedupe-pipeline audit` and the examples call it.
+"""
 
 import math
 import time
@@ -45,13 +48,13 @@ def audit(
 ) -> AuditResult:
     """Compare the raw and the clean topic of a stream.
 
-    Expected is that the clean topic accounts for every raw record. With `up_to_committed` only for
-    those the stream's consumer group has committed, so that it can be judged while it runs; later
-    ones are pending.
+    The clean topic must account for every raw record. With `up_to_committed` it must account only for those that the
+    stream's consumer group has committed, so that a running stream can be audited; later records are pending.
 
     Raises:
-        BrokerUnavailable, TopicMissing: nothing could be read.
-        PipelineError: a transaction hangs, or the id's JSONPath is not usable.
+        BrokerUnavailable, TopicMissing: a topic cannot be read.
+        TransactionOpen: a transaction of the clean topic does not end.
+        PipelineError: the id's JSONPath is not valid.
     """
     began = time.monotonic()
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
@@ -88,11 +91,11 @@ def audit(
 def _offsets_to_read(
     cluster: Cluster, stream: DedupeStream, up_to_committed: bool
 ) -> tuple[TopicOffsets, TopicOffsets, dict[int, int]]:
-    """What to read, in the order in which it must be asked while the stream runs.
+    """Return the offsets to read, queried in the order that a running stream requires.
 
-    First how far the input is processed, then the clean topic once it holds all of that (a commit
-    reaches the group's offsets and the topic's partitions one after the other), and last the raw
-    topic, so that it holds whatever the clean one was made from.
+    First the progress of the input, then the clean topic once it contains all of that (a commit reaches the group's
+    offsets and the topic's partitions one after the other), and last the raw topic, so that it contains every record
+    from which the clean topic was made.
     """
     raw_topic, clean_topic = stream.spec.input.topic, stream.spec.output.topic
     if up_to_committed:
@@ -107,7 +110,7 @@ def _offsets_to_read(
 
 @contextmanager
 def _persisted(table: DataFrame) -> Iterator[DataFrame]:
-    """Compute a table once for the questions asked of it, on disk where memory does not suffice."""
+    """Cache a table for several queries, on disk if the memory is too small."""
     table.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         yield table
@@ -128,7 +131,7 @@ def _distributions(judged: DataFrame, extent: Row) -> dict[str, Distribution]:
         quantiles = extent[measure] or [None] * len(statistics.QUANTILES)
         return Distribution(
             unit=unit,
-            bins=tuple(sorted((_bin(*one) for one in found), key=attrgetter("low"))),
+            bins=tuple(sorted((_bin(*row) for row in found), key=attrgetter("low"))),
             **dict(zip(("p50", "p90", "p99", "maximum"), quantiles, strict=True)),
         )
 
@@ -143,7 +146,7 @@ def _bin(number: int | None, records: int) -> Bin:
 
 
 def _timeline(judged: DataFrame, ends: list[int] | None) -> tuple[TimeSlice, ...]:
-    """About a hundred slices of the time in which nearly all records lie."""
+    """Return about a hundred slices of the period that contains nearly all records."""
     if ends is None:
         return ()
     start, end = max(ends[0], _OLDEST_MS), min(ends[1], _NEWEST_MS)
@@ -167,13 +170,13 @@ def _examples(judged: DataFrame) -> tuple[Defect, ...]:
 
 
 def _warnings(raw: TopicOffsets, clean: TopicOffsets) -> Iterator[str]:
-    for span, consequence in (
-        (raw, "records made from them look foreign or altered"),
-        (clean, "their originals look lost"),
+    for offsets, consequence in (
+        (raw, "their copies in the clean topic seem foreign or altered"),
+        (clean, "their raw records seem lost"),
     ):
-        cut = [partition for partition, start in span.lows.items() if start > 0]
+        cut = [partition for partition, start in offsets.lows.items() if start > 0]
         if cut:
             yield (
-                f"Retention has deleted the oldest records of {span.topic!r} (partitions "
+                f"Retention has deleted the oldest records of {offsets.topic!r} (partitions "
                 f"{', '.join(map(str, sorted(cut)))}): {consequence}."
             )

@@ -271,7 +271,9 @@ def test_a_job_that_means_something_else_is_refused_and_a_renamed_table_goes_on(
     fill(stream, 100)
     run(spark, stream, database)
 
-    with pytest.raises(JobRefused, match=r"with another definition: window was '1h' and is '2h'. Restore"):
+    with pytest.raises(
+        JobRefused, match=r"with another definition: window was '1h' and is '2h'. Restore"
+    ):
         run(spark, stream, database, job("flights", window="2h"))
     database.run("ALTER TABLE flights RENAME TO departures")
     assert run(spark, stream, database, job("departures")).records == 0

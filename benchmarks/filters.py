@@ -26,7 +26,7 @@ from benchmarks.processes import BenchmarkFailed
 from benchmarks.testbed import Testbed, client
 from benchmarks.traffic import key_of, value_of
 from dedupe_filters.bloom import build, false_matches, may_contain_any
-from dedupe_filters.builder import Collector
+from dedupe_filters.builder import FilterBuilder
 from dedupe_filters.planner import GAP_OFFSETS
 from dedupe_filters.reader import FilteredReader
 from dedupe_filters.values import FilterSource
@@ -182,7 +182,7 @@ def _create(testbed: Testbed) -> str:
 @contextmanager
 def _writer(servers: str, topic: str) -> Iterator[Callable[[int, int, bytes], None]]:
     """A function that writes one chunk: the number of its first record, how many there are, and their value."""
-    collector = Collector(FilterSource.header(_HEADER), 16, Cluster(servers).offsets(topic).id)
+    collector = FilterBuilder(FilterSource.header(_HEADER), 16, Cluster(servers).offsets(topic).id)
     producer = Producer(
         {
             **client(servers),

@@ -16,7 +16,7 @@ from benchmarks.testbed import GroupOffset
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.status.worker import ReconcileStatus, WorkerStatus
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.side_topics import notes_topics, routed_topics
+from dedupe_kafka.side_topics import metadata_topics, routed_topics
 from dedupe_local.run import child_process as tether
 
 _REPOSITORY: Final = Path(__file__).parents[1]
@@ -137,7 +137,7 @@ class Worker(Process):
             _manifest(bootstrap_servers, input_topic, output_topic, {**worker, **(spec or {})})
         )
         stream = load_manifest(manifest)
-        if notes_topics(stream.spec) or routed_topics(stream.spec):
+        if metadata_topics(stream.spec) or routed_topics(stream.spec):
             Cluster(bootstrap_servers).ensure_output(stream)
         super().__init__(
             "dedupe_worker",

@@ -32,10 +32,10 @@ from dedupe_kafka.errors import (
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.side_topics import (
-    check_notes,
+    check_metadata,
     check_routed,
-    notes_config,
-    notes_topics,
+    metadata_config,
+    metadata_topics,
     routed_config,
     routed_topics,
 )
@@ -53,9 +53,10 @@ _Check = Callable[[Topic, Topic], Iterator[TopicProblem]]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTopics:
-    """A stream's topics: the input's partition count, and the problems of the output and the side topics.
+    """The state of a stream's topics.
 
-    `created`: the output topic did not exist and was created.
+    `partitions` is the input's partition count; `problems` are those of the output and the side topics; `created`: the
+    output topic did not exist and was created.
     """
 
     partitions: int
@@ -64,10 +65,10 @@ class StreamTopics:
 
 
 class Cluster:
-    """A Kafka cluster and the user's client properties. One request takes at most twice `timeout_seconds`.
+    """A Kafka cluster and the user's client properties.
 
-    Every method raises a `dedupe_kafka.errors.StreamError` when Kafka does not answer or refuses. Not to be
-    shared between threads.
+    One request takes at most twice `timeout_seconds`. Every method raises a `dedupe_kafka.errors.StreamError` when
+    Kafka does not answer or refuses. Not to be shared between threads.
     """
 
     def __init__(
@@ -93,11 +94,11 @@ class Cluster:
         )
 
     def ensure_output(self, stream: DedupeStream) -> StreamTopics:
-        """Create the output topic and those beside it if they are absent, or check those that are there.
+        """Create the output and side topics that are missing, and check the existing ones.
 
         Raises:
             TopicMissing: the input topic is absent.
-            NotAuthorized, TopicRefused: a topic is absent, and may not be created so.
+            NotAuthorized, TopicRefused: a topic is absent and cannot be created.
         """
         source = self.topic(stream.spec.input.topic)
         if source is None:
@@ -113,7 +114,7 @@ class Cluster:
             created = self.create(name, source.partitions, source.replication_factor, config)
             output = self.wait_for(name)
         problems = [] if created else check(source, output, max_age)
-        problems += self._ensure_beside(stream.spec, source, output)
+        problems += self._ensure_side_topics(stream.spec, source, output)
         problems.sort(key=lambda problem: not problem.fatal)
         return StreamTopics(partitions=source.partitions, problems=tuple(problems), created=created)
 
@@ -135,12 +136,14 @@ class Cluster:
                 "omit the option, or remove the state directory to begin with no data."
             )
 
-    def _ensure_beside(self, spec: Spec, source: Topic, output: Topic) -> Iterator[TopicProblem]:
+    def _ensure_side_topics(
+        self, spec: Spec, source: Topic, output: Topic
+    ) -> Iterator[TopicProblem]:
         for name in routed_topics(spec):
             config = routed_config(source)
             yield from self._ensure(name, output, config, partial(check_routed, source))
-        for name in notes_topics(spec):
-            yield from self._ensure(name, output, notes_config(output), check_notes)
+        for name in metadata_topics(spec):
+            yield from self._ensure(name, output, metadata_config(output), check_metadata)
 
     def _ensure(
         self,
@@ -173,13 +176,13 @@ class Cluster:
         return str(self._requests.describe(name).topic_id)
 
     def partition_count(self, name: str) -> int:
-        """Return the number of partitions. Raises TopicMissing if the topic does not exist."""
+        """Return the number of partitions. Raises TopicMissing if the topic is absent."""
         return len(self._requests.describe(name).partitions)
 
     def create(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
     ) -> bool:
-        """Create a topic; returns False if there is one of that name, which is left as it is."""
+        """Create a topic. Returns False, and changes nothing, if it exists already."""
         topic = NewTopic(
             name,
             num_partitions=partitions,
@@ -196,7 +199,7 @@ class Cluster:
         return True
 
     def wait_for(self, name: str) -> Topic:
-        """Wait until the brokers know a topic that was created."""
+        """Wait until the brokers know a new topic, and describe it."""
         deadline = Deadline(self._timeout_seconds)
         topic = deadline.wait_for(lambda: self.topic(name), poll_seconds=_POLL_SECONDS)
         if topic is None:
@@ -209,7 +212,7 @@ class Cluster:
     def offsets(
         self, name: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> TopicOffsets:
-        """Return a topic's UUID and offsets. Raises TopicMissing if it does not exist."""
+        """Return a topic's UUID and offsets. Raises TopicMissing if it is absent."""
         found = self._requests.describe(name)
         partitions = range(len(found.partitions))
         lows, ends = (
@@ -240,7 +243,7 @@ class Cluster:
         return found
 
     def committed(self, group: str, name: str) -> dict[int, int]:
-        """Return a consumer group's committed offset of each partition; 0 where it has none."""
+        """Return a group's committed offset of each partition, 0 where it has none."""
         partitions = [TopicPartition(name, p) for p in range(self.partition_count(name))]
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).

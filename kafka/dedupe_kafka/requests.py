@@ -1,4 +1,4 @@
-"""Requests to a cluster's admin API. `Cluster` and the worker ask through this module.
+"""Requests to a cluster's admin API, for `Cluster` and the worker.
 
 Invariant: every request is bounded in time, and every error is a `StreamError` that names what a user can do.
 """
@@ -39,13 +39,16 @@ T = TypeVar("T")
 
 
 class ClientComplaints:
-    """The cause why a client cannot reach Kafka: the client retries, and no call raises the cause."""
+    """The cause why a client cannot reach Kafka, which no call raises."""
 
     def __init__(self) -> None:
         self._cause: KafkaError | None = None
 
     def hear(self, error: KafkaError) -> None:
-        """Record an error, as the client's `error_cb`. Refused credentials outweigh their consequences."""
+        """Record an error, as the client's `error_cb`.
+
+        Refused credentials are kept as the cause, because the errors after them are only consequences.
+        """
         # "All brokers are down" follows the cause, which is more precise.
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 (its public name)
             return
@@ -117,7 +120,10 @@ class AdminRequests:
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[int, int]:
-        """Return one offset of each partition. With READ_COMMITTED the latest is the last stable one."""
+        """Return one offset of each partition.
+
+        With READ_COMMITTED the latest is the last stable offset.
+        """
         futures = self.admin.list_offsets(
             {TopicPartition(topic, p): spec for p in partitions},
             isolation_level=isolation,

@@ -37,7 +37,7 @@ from dedupe_crds.status.worker import (
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_kafka.side_topics import filters_topic, notes_topics, owners_topic, routed_topics
+from dedupe_kafka.side_topics import filters_topic, metadata_topics, owners_topic, routed_topics
 from dedupe_local.state_dir import StateDir
 from dedupe_operator.decide.drift import with_wanted_hash
 from dedupe_operator.kubernetes.names import (
@@ -334,7 +334,7 @@ def names() -> dict[str, Any]:
         "topics": {
             "filters": filters_topic("orders-clean"),
             "owners": owners_topic("orders-clean"),
-            "notes": notes_topics(spec),
+            "notes": metadata_topics(spec),
             "routed": routed_topics(spec),
         },
         "kafka": {"group": config.group, "transactionalId": config.transactional_id},

@@ -11,12 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_filters.backfill import OnProgress, index_topic
+from dedupe_filters.backfill import OnProgress, backfill_topic
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing, TopicUnusable
-from dedupe_kafka.side_topics import check_notes, filters_topic, notes_config
+from dedupe_kafka.side_topics import check_metadata, filters_topic, metadata_config
 from dedupe_local.errors import Refused
 from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported
@@ -61,7 +61,7 @@ def index_filters(stream: DedupeStream, options: IndexOptions, console: Console)
             servers = running.enter_context(EmbeddedBroker(state.broker, port)).bootstrap_servers
         ensure_filters(Cluster(servers, properties), topic)
         on_progress = running.enter_context(_bar(console, f"{topic} by {source}"))
-        done = index_topic(
+        done = backfill_topic(
             servers,
             topic,
             source,
@@ -92,9 +92,9 @@ def ensure_filters(cluster: Cluster, output_name: str) -> None:
     name = filters_topic(output_name)
     filters = cluster.topic(name)
     if filters is None:
-        cluster.create(name, output.partitions, output.replication_factor, notes_config(output))
+        cluster.create(name, output.partitions, output.replication_factor, metadata_config(output))
         filters = cluster.wait_for(name)
-    problems = check_notes(output, filters)
+    problems = check_metadata(output, filters)
     if fatal := [problem.message for problem in problems if problem.fatal]:
         raise TopicUnusable("\n".join(fatal))
 

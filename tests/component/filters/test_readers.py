@@ -10,11 +10,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from dedupe_filters.range_consumer import RecordsExpired
 from dedupe_filters.reader import FilteredReader
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import InvalidConfig, TopicMissing, TopicUnusable
+from dedupe_kafka.errors import InvalidConfig, RecordsExpired, TopicMissing, TopicUnusable
 from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker import history

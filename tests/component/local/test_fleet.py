@@ -122,4 +122,4 @@ def test_a_partition_that_cannot_go_on_ends_a_drain_with_its_reason(
     with fleet_of(stream, state) as fleet, pytest.raises(NotDrained, match=refusal):
         fleet.wait_drained(stall_seconds=30)
 
-    assert "takes messages of 300 bytes" in "".join(fleet.warnings)
+    assert "accepts messages of 300 bytes" in "".join(fleet.warnings)

@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 
 import dedupe_pipeline
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, RecordsExpired
+from dedupe_kafka.errors import RecordsExpired
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError
 from dedupe_pipeline.jobs.aggregate import AggregateJob, AggregateResult, Postgres, aggregate
 from dedupe_pipeline.jobs.aggregate.columns import shape_of
 from dedupe_pipeline.jobs.aggregate.database import Database
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java
 from tests.support.checker.record import Message
@@ -204,7 +205,7 @@ def test_two_jobs_share_a_database_and_no_table(
     assert read_table(database, by_half_hour) == truth(other.clean(), by_half_hour).table(
         by_half_hour
     )
-    with pytest.raises(JobRefused, match=r"flights is counted from topic 'clean-.*begin anew"):
+    with pytest.raises(JobRefused, match=r"flights is counted from topic 'clean-.*start again"):
         run(spark, other, database)
 
 
@@ -213,7 +214,7 @@ def test_two_jobs_at_once_on_a_table_are_refused(
 ) -> None:
     fill(stream, 50)
     run(spark, stream, database)
-    with Database(database.postgres, Layout.of(JOB, shape_of(spark, JOB))):  # noqa: SIM117 # in this order
+    with Database(database.postgres, TableSql.of(JOB, shape_of(spark, JOB))):  # noqa: SIM117 # in this order
         with pytest.raises(
             JobRefused, match=r"another job adds to flights .*session \d+ .*stop it"
         ):
@@ -224,7 +225,7 @@ def test_two_jobs_at_once_on_a_table_are_refused(
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        ("CREATE TABLE flights (carrier text)", "window_start .* is missing; .*drop this one"),
+        ("CREATE TABLE flights (carrier text)", "window_start .* is missing; .*drop this table"),
         (
             "CREATE TABLE flights (window_start timestamptz, window_end timestamptz, carrier "
             "varchar(2), flights int, delayed bigint, total bigint, least bigint, worst bigint, late "
@@ -273,7 +274,9 @@ def test_a_job_that_means_something_else_is_refused_and_a_renamed_table_goes_on(
     fill(stream, 100)
     run(spark, stream, database)
 
-    with pytest.raises(JobRefused, match=r"in another way: window was '1h' and is '2h'. Put that"):
+    with pytest.raises(
+        JobRefused, match=r"with another definition: window was '1h' and is '2h'. Restore"
+    ):
         run(spark, stream, database, job("flights", window="2h"))
     database.run("ALTER TABLE flights RENAME TO departures")
     assert run(spark, stream, database, job("departures")).records == 0
@@ -299,7 +302,7 @@ def test_rows_of_unknown_origin_are_refused(
     run(spark, stream, database)
     database.run("DELETE FROM dedupestream_jobs")
 
-    with pytest.raises(JobRefused, match="has rows, and nothing tells what they were counted from"):
+    with pytest.raises(JobRefused, match="has rows of unknown origin"):
         run(spark, stream, database)
 
 

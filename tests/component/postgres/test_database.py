@@ -8,14 +8,15 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from dedupe_kafka.errors import RecordsExpired
 from dedupe_kafka.offsets import TopicOffsets
-from dedupe_pipeline.errors import JobRefused, RecordsExpired
+from dedupe_pipeline.errors import JobRefused
 from dedupe_pipeline.jobs.aggregate import Postgres
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.database import Database
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from tests.support.postgres.aggregate_truth import job
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.processes.processes import wait_for
@@ -29,15 +30,15 @@ BATCH = {0: 1}
 NOTHING = {0: Progress(next_offset=0)}
 
 
-def layout(watermark: str | None = None) -> Layout:
-    return Layout.of(job("flights", watermark=watermark, measures={"flights": "count(*)"}), SHAPE)
+def layout(watermark: str | None = None) -> TableSql:
+    return TableSql.of(job("flights", watermark=watermark, measures={"flights": "count(*)"}), SHAPE)
 
 
 def source(**starts: int) -> Source:
     """Return a source whose partitions `p0`, … begin at these offsets."""
     at = {int(name[1:]): start for name, start in starts.items()}
-    span = TopicOffsets(topic="clean", id="clean-id", lows=at, ends=dict.fromkeys(at, 100))
-    return Source(topic_id="one", span=span, definition=job("flights").definition())
+    offsets = TopicOffsets(topic="clean", id="clean-id", lows=at, ends=dict.fromkeys(at, 100))
+    return Source(topic_id="one", offsets=offsets, definition=job("flights").definition())
 
 
 def batch(carrier: str = "UA") -> pa.Table:

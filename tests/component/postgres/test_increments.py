@@ -149,18 +149,18 @@ def test_batches_add_up_to_the_truth_however_they_are_cut_and_overlap(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"schema": "carrier STRNG"}, "schema: Spark can't take 'carrier STRNG': "),
-        ({"schema": "record STRING"}, "schema: the field record is there already"),
+        ({"schema": "carrier STRNG"}, "schema: Spark cannot use 'carrier STRNG': "),
+        ({"schema": "record STRING"}, "schema: the field record exists already"),
         ({"eventTime": "carrier"}, "eventTime: 'carrier' is string; it must be a timestamp"),
         ({"where": "delay"}, "where: 'delay' is int; it must be true or false"),
-        ({"where": "delay >"}, "where: Spark can't take 'delay >': "),
-        ({"keys": ["carier"]}, "keys.carier: Spark can't take 'carier': "),
+        ({"where": "delay >"}, "where: Spark cannot use 'delay >': "),
+        ({"keys": ["carier"]}, "keys.carier: Spark cannot use 'carier': "),
         ({"keys": {"k": "delay / 2"}}, "keys.k: 'delay / 2' is double; it must be text"),
-        ({"keys": {"k": "explode(array(1, 2))"}}, "keys.k: Spark can't take "),
+        ({"keys": {"k": "explode(array(1, 2))"}}, "keys.k: Spark cannot use "),
         ({"measures": {"m": "sum(carrier)"}}, "measures.m: 'carrier' is string; it must be a num"),
         ({"measures": {"m": "max(carrier)"}}, "measures.m: 'carrier' is string; it must be a num"),
-        ({"measures": {"m": "sum(sum(delay))"}}, "measures.m: Spark can't take 'sum(delay)': "),
-        ({"measures": {"m": "sum(delay) + sum(delay)"}}, "measures.m: Spark can't take "),
+        ({"measures": {"m": "sum(sum(delay))"}}, "measures.m: Spark cannot use 'sum(delay)': "),
+        ({"measures": {"m": "sum(delay) + sum(delay)"}}, "measures.m: Spark cannot use "),
     ],
 )
 def test_what_spark_cannot_compute_is_refused_before_it_reads(
@@ -176,7 +176,7 @@ def test_what_spark_cannot_compute_is_refused_before_it_reads(
 @pytest.mark.parametrize(
     ("expression", "says"),
     [
-        ("lag(delay) OVER (ORDER BY time)", "looks at other records (OVER)"),
+        ("lag(delay) OVER (ORDER BY time)", "depends on other records (OVER)"),
         ("if(rand() < 0.5, delay, 0)", "calls rand()"),
         ("length(uuid())", "calls uuid()"),
         ("exists(transform(array(1), x -> x + rand()), x -> x > 1)::int", "calls rand()"),
@@ -186,11 +186,11 @@ def test_what_spark_cannot_compute_is_refused_before_it_reads(
         ("hour(localtimestamp())", "calls localtimestamp()"),
         ("unix_timestamp()", "calls current_timestamp()"),
         ("monotonically_increasing_id()", "calls monotonically_increasing_id()"),
-        ("hour(TIMESTAMP 'now')", "has the present time in it"),
-        ("hour(to_timestamp('Now UTC'))", "has the present time in it"),
-        ("if(time > 'yesterday', 1, 0)", "has the present time in it"),
-        ("(SELECT max(n) FROM VALUES (1) AS t(n))", "asks another query"),
-        ("hour(window(time, '1 hour').start)", "makes or drops records"),
+        ("hour(TIMESTAMP 'now')", "contains the present time"),
+        ("hour(to_timestamp('Now UTC'))", "contains the present time"),
+        ("if(time > 'yesterday', 1, 0)", "contains the present time"),
+        ("(SELECT max(n) FROM VALUES (1) AS t(n))", "contains a subquery"),
+        ("hour(window(time, '1 hour').start)", "generates or drops records"),
     ],
 )
 def test_what_depends_on_more_than_the_record_is_refused(
@@ -200,10 +200,8 @@ def test_what_depends_on_more_than_the_record_is_refused(
         shape_of(spark, job("t", measures={"m": f"sum({expression})"}))
 
     message = str(refused.value)
-    assert message.startswith(
-        f"measures.m: {expression!r} {says}, so what it gives would depend on "
-    )
-    assert message.endswith("take what is in the record itself, such as record.timestamp")
+    assert message.startswith(f"measures.m: {expression!r} {says}, so its result would depend on ")
+    assert message.endswith("use only the record itself, such as record.timestamp")
 
 
 @pytest.mark.parametrize("where", ["eventTime", "where", "keys.k"])

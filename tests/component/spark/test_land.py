@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from dedupe_crds.manifest import load_manifest
 from dedupe_pipeline.errors import LandingRefused, PipelineError
 from dedupe_pipeline.jobs.land.job import LandResult, land
-from dedupe_pipeline.jobs.land.parquet_sink import only_one
+from dedupe_pipeline.jobs.land.parquet_sink import lock_checkpoint
 from tests.support.checker.record import Message, Record
 from tests.support.fixtures import CreateStream
 from tests.support.processes.process_group import process_group
@@ -265,7 +265,7 @@ def test_a_lost_or_foreign_checkpoint_is_refused(
     land_small(spark, stream, output)
     checkpoint = tmp_path / "landed.checkpoint"
 
-    with only_one(checkpoint), pytest.raises(LandingRefused, match="another process"):
+    with lock_checkpoint(checkpoint), pytest.raises(LandingRefused, match="another process"):
         land_small(spark, stream, output)
     with pytest.raises(LandingRefused, match="bring the output back"):
         land(spark, load_manifest(stream.manifest), tmp_path / "new", checkpoint=checkpoint)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dedupe_filters import backfill as indexer
+from dedupe_filters import backfill
 from dedupe_local.cli import main
 
 _PAUSE_SECONDS = 1.5  # longer than a reader waits at a supposed end
@@ -26,5 +26,5 @@ def slowly(write: Callable[..., None]) -> Callable[..., None]:
 
 
 if __name__ == "__main__":
-    indexer.Writer.write = slowly(indexer.Writer.write)  # type: ignore[method-assign] # the seam for faults
+    backfill.FilterProducer.write = slowly(backfill.FilterProducer.write)  # type: ignore[method-assign] # the seam for faults
     main(["index-filters", sys.argv[1], "--bootstrap-servers", sys.argv[2]])

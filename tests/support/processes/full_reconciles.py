@@ -9,7 +9,7 @@ import httpx
 from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
-from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.rocksdb import Store
 from tests.support.processes.admin_calls import post
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
@@ -41,7 +41,7 @@ def reconcile(worker: WorkerProcess, request: str, *, full: bool = True) -> Comp
 
 
 @contextmanager
-def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Iterator[IdStore]:
+def opened_store(stream: TestStream, state_dir: Path, partition: int = 0) -> Iterator[Store]:
     """Open the store of a worker that is not running, to change it."""
     config = load_config(
         manifest=stream.manifest, partition=partition, state_dir=state_dir, kafka_properties=None

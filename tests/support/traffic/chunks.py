@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from dedupe_filters.builder import Collector
-from dedupe_filters.planner import ask_state
+from dedupe_filters.builder import FilterBuilder
+from dedupe_filters.planner import read_offsets
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
 from dedupe_kafka.cluster import Cluster
@@ -46,8 +46,8 @@ class ChunkWriter:
         self._partition = partition
         self._fill = fill
         self._written = 0
-        topic_id = ask_state(Cluster(bootstrap_servers), topic).id
-        self._collector = Collector(source, size_bytes, topic_id)
+        topic_id = read_offsets(Cluster(bootstrap_servers), topic).id
+        self._builder = FilterBuilder(source, size_bytes, topic_id)
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -68,18 +68,18 @@ class ChunkWriter:
         offsets: list[int] = []
         for value in values:
             record = self._record(value)
-            self._collector.add([record])
+            self._builder.add([record])
             self._produce(self._producer, record, offsets)
         self._producer.flush(_SECONDS)
         if offsets and claimed:
-            made = self._collector.finish(min(offsets), max(offsets), Origin.TRANSACTION)
+            made = self._builder.finish(min(offsets), max(offsets), Origin.TRANSACTION)
             self._producer.produce(
                 filters_topic(self._topic),
                 made.value,
                 partition=self._partition,
                 timestamp=made.timestamp_ms,
             )
-        self._collector.clear()
+        self._builder.clear()
         end = self._producer.commit_transaction if commit else self._producer.abort_transaction
         end(_SECONDS)
 

@@ -20,7 +20,7 @@ from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.errors import NotAuthorized, StreamError, TopicMissing
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.requests import LATEST, AdminRequests
-from dedupe_kafka.side_topics import needs_owner_log, notes_topics, owners_topic, routed_topics
+from dedupe_kafka.side_topics import metadata_topics, needs_owner_log, owners_topic, routed_topics
 from dedupe_worker.clock import Clock
 
 _TIMEOUT_SECONDS: Final = 15.0
@@ -107,7 +107,7 @@ class Topics:
 def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
     """Return the operations on each topic of a stream: input first, then output."""
     needed = {spec.input.topic: _READ, spec.output.topic: _READ | _WRITE}
-    needed |= dict.fromkeys((*routed_topics(spec), *notes_topics(spec)), _WRITE)
+    needed |= dict.fromkeys((*routed_topics(spec), *metadata_topics(spec)), _WRITE)
     if needs_owner_log(spec):
         needed[owners_topic(spec.output.topic)] = _READ | _WRITE
     return needed

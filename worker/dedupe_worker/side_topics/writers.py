@@ -14,7 +14,7 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.stream import Spec
 from dedupe_crds.spec.topics import Delivery
-from dedupe_filters.builder import Collector
+from dedupe_filters.builder import FilterBuilder
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
 from dedupe_kafka.offsets import OffsetRange
@@ -43,7 +43,7 @@ class SideTopicWriter(Protocol):
 class FilterWriter:
     """A `SideTopicWriter` of filters of the records' values."""
 
-    def __init__(self, topic: str, collector: Collector, origin: Origin) -> None:
+    def __init__(self, topic: str, collector: FilterBuilder, origin: Origin) -> None:
         self._topic = topic
         self._collector = collector
         self._origin = origin
@@ -66,7 +66,7 @@ def side_topic_writers(spec: Spec, output_topic_id: str) -> list[SideTopicWriter
     if needs_owner_log(spec):
         writers.append(OwnerLogWriter(owners_topic(output.topic), output_topic_id))
     if output.filter is not None:
-        collector = Collector(
+        collector = FilterBuilder(
             FilterSource.of(output.filter), output.filter.size_bytes, output_topic_id
         )
         exactly_once = spec.delivery is Delivery.EXACTLY_ONCE

@@ -1,7 +1,7 @@
-"""How the project's pages are drawn: one style, and plots as SVG text in the colours of the page around them.
+"""Plots as SVG text, and the Jinja environment of pages that contain them.
 
-Each colour is drawn as a mark that no plot contains by chance, and then replaced by a CSS variable of
-`page.css`: one picture serves the light and the dark page.
+The audit's report and the examples use it. A plot is drawn in placeholder colours, which are then replaced by the CSS
+variables of `page.css`, so that one picture serves the light and the dark page.
 """
 
 import re
@@ -44,9 +44,9 @@ _STYLE: Any = {  # its own annotation spells out all 300 names
 
 
 def templates(loader: BaseLoader) -> Environment:
-    """An environment of Jinja with `loader`'s templates and `page.css`, which they include."""
+    """Return a Jinja environment with `loader`'s templates, which include `page.css`."""
     return Environment(
-        loader=ChoiceLoader([loader, PackageLoader("dedupe_pipeline", ".")]),
+        loader=ChoiceLoader([loader, PackageLoader("dedupe_pipeline.pages", ".")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=False,
@@ -55,7 +55,7 @@ def templates(loader: BaseLoader) -> Environment:
 
 @contextmanager
 def plot(y_label: str) -> Iterator[tuple[Figure, Axes]]:
-    """A figure with one plot, and the style while it is drawn; `svg` is to be called within."""
+    """Yield a figure with one plot in the pages' style; call `svg` within the block."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(7.6, 2.7), layout="constrained")
         axes = figure.subplots()
@@ -64,13 +64,16 @@ def plot(y_label: str) -> Iterator[tuple[Figure, Axes]]:
 
 
 def svg(figure: Figure, salt: str) -> str:
-    """Inline SVG; `salt` keeps the ids of several pictures on a page apart, and each the same."""
+    """Return inline SVG.
+
+    `salt` makes the ids in a picture reproducible, and different from those of other pictures on the page.
+    """
     text = StringIO()
     with mpl.rc_context({"svg.hashsalt": salt}):
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()[text.getvalue().index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # names nobody refers to, the same in every picture
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # unused ids, which are the same in every picture
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg)
     for mark, variable in _VARIABLES.items():

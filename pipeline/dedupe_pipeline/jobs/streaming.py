@@ -1,4 +1,4 @@
-"""What the jobs that run in micro-batches share."""
+"""Run a Spark query in micro-batches, for `land` and `aggregate`."""
 
 import threading
 from datetime import timedelta
@@ -9,15 +9,18 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 _STOP_CHECK_SECONDS = 1
 
 
-def triggered(writer: DataStreamWriter, every: timedelta | None) -> DataStreamWriter:
-    """Take what is there now and end; with `every`, look again and again."""
+def with_trigger(writer: DataStreamWriter, every: timedelta | None) -> DataStreamWriter:
+    """Process the present records and end; with `every`, repeat at that interval."""
     if every is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{every.total_seconds():.3f} seconds")
 
 
 def run_until(writer: DataStreamWriter, stop: threading.Event) -> None:
-    """Run a query until it ends or is to stop; a batch that is cut off is repeated by the next run."""
+    """Run a query until it ends or `stop` is set.
+
+    The next run repeats a batch that was interrupted.
+    """
     query: StreamingQuery = writer.start()
     try:
         while not query.awaitTermination(_STOP_CHECK_SECONDS):
@@ -25,8 +28,3 @@ def run_until(writer: DataStreamWriter, stop: threading.Event) -> None:
                 break
     finally:
         query.stop()
-
-
-def first_line(error: Exception) -> str:
-    """What a person can read of an exception that holds Java's stack trace as well."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

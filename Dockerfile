@@ -1,11 +1,11 @@
 # syntax=docker/dockerfile:1
-# The images of the worker, the operator, and the pipeline's jobs:
+# The images of the worker, of the operator, and of the pipeline's jobs:
 #
 #   docker build --target worker   --tag dedupestream/worker:0.1.0 .
 #   docker build --target operator --tag dedupestream/operator:0.1.0 .
 #   docker build --target pipeline --tag dedupestream/pipeline:0.1.0 .
 #
-# Behind a package index of your own: --secret id=pip.conf,src=$HOME/.config/pip/pip.conf
+# With your own package index: --secret id=pip.conf,src=$HOME/.config/pip/pip.conf
 
 FROM debian:bookworm-slim AS base
 RUN --mount=type=bind,source=images,target=/build/images \
@@ -18,7 +18,7 @@ RUN --mount=type=bind,source=images,target=/build/images \
     --mount=type=secret,id=pip.conf,target=/etc/pip.conf \
     /build/images/install.sh tools
 
-# A change of our own code leaves the dependencies as they are.
+# Dependencies first: a change of the code does not rebuild their layer.
 FROM tools AS worker-files
 RUN --mount=type=bind,source=images,target=/build/images \
     --mount=type=bind,source=pyproject.toml,target=/build/pyproject.toml \
@@ -59,7 +59,7 @@ RUN --mount=type=bind,source=images,target=/build/images \
     /build/images/install.sh dependencies pipeline
 RUN --mount=type=bind,target=/build \
     /build/images/install.sh code pipeline
-# What would be downloaded at the first start, which has no place to put it.
+# Jars that would be downloaded at the first start: containers have a read-only file system.
 RUN DEDUPESTREAM_CACHE=/opt/dedupestream/cache /opt/dedupestream/bin/python -c \
     'from dedupe_pipeline.runtime.jars import spark_kafka; spark_kafka()' && \
     rm -rf /opt/dedupestream/cache/ivy && chmod -R a+rX /opt/dedupestream/cache

@@ -1,4 +1,4 @@
-# Everything a person runs. `make demo` and `make test` set up what they need by themselves.
+# The commands of the project. `make demo` and `make test` install their dependencies automatically.
 SHELL := /bin/bash -eu -o pipefail
 PYTHON ?= python3
 VENV := .venv
@@ -9,17 +9,17 @@ MIN_JAVA := 17
 ARGS ?=
 # Narrows the tests: make pytest TESTS=tests/unit
 TESTS ?=
-# Test processes side by side, each with a broker of its own; files stay whole, for what their tests share.
+# Parallel test processes, each with its own broker. The tests of a file share a process, for shared fixtures.
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores > 2 ? 3 : 2)))
 E2E = $(or $(TESTS),tests/e2e)
-# pytest's exit code when TESTS has none of a kind.
+# pytest's exit code when TESTS selects no test.
 NO_TESTS := 5
 # Where the wheel and the chart archive go: make dist DIST=/srv/wheels
 DIST ?= build/dist
 # Nodes of a cluster that is started: make cluster-up NODES=3
 NODES ?= 1
 
-# How long the soak goes on: make soak MINUTES=120; FAULT_SEED has the same faults again
+# Duration of the soak: make soak MINUTES=120; FAULT_SEED=… repeats the same faults
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
@@ -33,31 +33,31 @@ help: ## Show this list
 demo: setup check-java ## Deduplicate real records, kill a worker in the middle, read the result with Spark
 	@$(BIN)/python -m examples.flights $(ARGS)
 
-# Their brokers and Spark's sessions live for seconds: compiling what they run for speed takes longer than it saves.
+# Brokers and Spark sessions of the tests live for seconds, so the optimizing JIT compiler costs more than it saves.
 test pytest test-e2e: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1
 
-# Side by side, because those on Kubernetes wait for it most of the time.
-test: setup check-java lint ## Everything CI runs: lint, types, generated files, all tests
+# In parallel, because the tests on Kubernetes mostly wait for the cluster.
+test: setup check-java lint ## Run everything that CI runs: lint, types, generated files, all tests
 	@$(MAKE) --no-print-directory --jobs 2 pytest test-e2e
 
-lint: setup ## Style, types, the direction of imports, generated files
+lint: setup ## Check style, types, import layers, generated files
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m dedupe_crds.generate --check
 
-pytest: setup check-java ## The tests alone: unit, component, faults
+pytest: setup check-java ## Run the tests without lint: unit, component, faults
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --ignore tests/e2e $(TESTS)
 
-# The second half runs whatever becomes of the first, so that one run shows all that fails.
-test-e2e: setup check-java ## The tests on Kubernetes: on KUBECONFIG's if it is set, else on one made for them
+# The second half runs even if the first half fails, so that one run shows all failures.
+test-e2e: setup check-java ## Run the tests on Kubernetes: KUBECONFIG's if it is set, else a new cluster
 	$(BIN)/python -m tests.cluster run --nodes 2 -- bash -c 'failed=0; \
 		$(BIN)/pytest -m alone $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
 		$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
 		exit $$failed'
 
-soak: setup check-java ## Faults that chance picks, on Kubernetes under load, for 30 minutes (test-e2e: 5)
+soak: setup check-java ## Run random faults on Kubernetes under load, for 30 minutes (test-e2e: 5)
 	SOAK_MINUTES=$(MINUTES) $(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/pytest -s tests/e2e/test_soak.py
 
 dist: setup ## Build the wheel and the chart archive into build/dist
@@ -70,13 +70,13 @@ dist: setup ## Build the wheel and the chart archive into build/dist
 images: setup ## Build the images of the worker and the operator, or: make images PARTS=pipeline
 	@$(BIN)/python -m tests.cluster images $(PARTS)
 
-cluster-up: setup check-java ## Start Kubernetes (NODES=1) and Kafka on this machine, with our images and chart
+cluster-up: setup check-java ## Start Kubernetes (NODES=1) and Kafka on this machine, with the images and the chart
 	@$(BIN)/python -m tests.cluster up --nodes $(NODES)
 
-cluster-env: ## Print how to reach them: eval "$(make -s cluster-env)"
+cluster-env: ## Print the variables of the cluster: eval "$(make -s cluster-env)"
 	@$(BIN)/python -m tests.cluster env
 
-cluster-down: ## Remove them, with all they hold
+cluster-down: ## Remove the cluster and Kafka, with all their data
 	@$(BIN)/python -m tests.cluster down
 
 bench: setup check-java ## Measure speed, latency and memory; updates docs/performance.md
@@ -98,7 +98,7 @@ bench-scale: setup check-java ## Measure one partition's store up to 100 M ids i
 bench-pipeline: setup check-java ## Measure readers that skip by chunk filters, and Spark; updates docs/performance.md
 	$(BIN)/python -m benchmarks pipeline $(ARGS)
 
-format: setup ## Mend style where that can be done by itself
+format: setup ## Fix style automatically where possible
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -115,11 +115,11 @@ $(VENV)/.installed: pyproject.toml requirements.lock | check-python
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --editable .
 	@touch $@
 
-lock: setup ## Resolve the dependencies anew into requirements.lock
+lock: setup ## Resolve the dependencies again into requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --quiet --upgrade -o requirements.lock
 
-clean: ## Remove what was built (caches outside the tree stay)
+clean: ## Remove build results (caches outside the tree are kept)
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 check-python:

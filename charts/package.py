@@ -42,7 +42,7 @@ def package(chart: Path, directory: Path) -> Path:
 
 
 def chart_files(chart: Path) -> Iterator[Path]:
-    """Yield the files of a chart in a fixed order, without those that .helmignore excludes."""
+    """Yield the files of a chart that .helmignore does not exclude, in a fixed order."""
     ignored = _ignored_names(chart / ".helmignore")
     for path in sorted(chart.rglob("*")):
         names = path.relative_to(chart).parts

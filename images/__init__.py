@@ -1,1 +1,1 @@
-"""How our images are made."""
+"""The build steps of the images."""

@@ -1,14 +1,14 @@
 #!/bin/sh
-# The steps that make our images, each run as root inside of what is to become one.
+# The build steps of the images. Each runs as root in the root file system of an image.
 #
 #   install.sh base                 on Debian bookworm: Python, certificates, jemalloc, the user
-#   install.sh java                 on base: what runs Spark, for the pipeline's image
-#   install.sh tools                on either: what the next steps need and the images do not
-#   install.sh dependencies PART    on tools: /opt/dedupestream with what PART needs, as locked
-#   install.sh code PART            on dependencies: our own packages
+#   install.sh java                 on base: Java for Spark, for the pipeline's image
+#   install.sh tools                on base or java: build tools, which are not part of an image
+#   install.sh dependencies PART    on tools: /opt/dedupestream with the locked dependencies of PART
+#   install.sh code PART            on dependencies: the project's own packages
 #
 # The repository is at /build, and PART is an extra of pyproject.toml. The Dockerfile runs these
-# steps, and so does tests/cluster, without a container engine.
+# steps. So does tests/cluster, without a container engine.
 set -eu
 
 SOURCE=/build
@@ -21,26 +21,26 @@ base() {
   groupadd --gid "$USER_ID" dedupestream
   useradd --uid "$USER_ID" --gid "$USER_ID" --no-create-home --home-dir /tmp \
     --shell /usr/sbin/nologin dedupestream
-  # Containers have a read-only file system, so what is not compiled here never is.
+  # Containers have a read-only file system, so Python cannot write bytecode later.
   compile /usr/lib/python3.11
 }
 
 java() {
-  mkdir -p /usr/share/man/man1 # the package insists on its place, which slim images do not have
+  mkdir -p /usr/share/man/man1 # the package needs this directory, which slim images lack
   apt_install openjdk-17-jre-headless
 }
 
 tools() {
   apt_install python3.11-venv
   python3.11 -m venv "$TOOLS"
-  # pyproject.toml names what builds our wheel.
+  # The build system of the wheel, from pyproject.toml.
   build_requires | xargs "$TOOLS/bin/pip" install --quiet
 }
 
 dependencies() { # PART
   python3.11 -m venv --without-pip "$TARGET"
   python3.11 "$SOURCE/images/locked.py" "$SOURCE" "$1" >/tmp/requirements.txt
-  # pyspark is published as source alone.
+  # pyspark is published as a source distribution only.
   install_with --no-binary pyspark --require-hashes --requirement /tmp/requirements.txt
   compile "$TARGET/lib"
 }
@@ -67,15 +67,15 @@ with open(sys.argv[1], "rb") as file:
     print("\n".join(tomllib.load(file)["build-system"]["requires"]))' "$SOURCE/pyproject.toml"
 }
 
-# Nothing is resolved: what is installed is what was locked.
+# Without dependency resolution: exactly the locked packages are installed.
 install_with() { # PIP-ARGUMENT...
   "$TOOLS/bin/pip" --python "$TARGET/bin/python" install --quiet --no-deps --no-compile \
     --only-binary :all: "$@"
 }
 
-# Bytecode that is never compared with its source: it does not depend on when this runs.
+# Bytecode that is not checked against its source, so it does not depend on file times.
 compile() { # DIRECTORY
-  # A package may ship files that are no Python of this version.
+  # A package may contain files that this version of Python cannot compile.
   python3.11 -m compileall -q -f --invalidation-mode unchecked-hash "$1" >/dev/null 2>&1 || true
 }
 

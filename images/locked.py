@@ -1,8 +1,8 @@
-"""Prints the part of requirements.lock that one extra of pyproject.toml needs, hashes and all.
+"""Prints the part of requirements.lock that an extra of pyproject.toml needs.
 
-The lock holds the versions of everything, development tools included; an image gets only what its
-part needs, in the same versions. Nothing is asked of an index: uv has written beside each package
-which others want it ("# via"). Run as `locked.py DIRECTORY EXTRA`, with the standard library alone.
+The lock has all packages with their hashes, also the development tools. An image gets only the packages of its
+extra, in the locked versions. No index is needed: for each package, uv lists in the lock which packages require
+it ("# via"). images/install.sh runs `locked.py DIRECTORY EXTRA`; it needs only the standard library.
 """
 
 import re
@@ -17,20 +17,20 @@ _VIA = re.compile(r"^ +# +(?:via +)?(?!via$)([A-Za-z0-9._-]+)")
 
 
 class Locked(NamedTuple):
-    """A package of the lock: its lines, and the packages that want it.
+    """A package of the lock: its lines, and the packages that require it.
 
-    A package in several versions, each for some Pythons, has the lines of all.
+    A package with several versions, each for some versions of Python, has the lines of all.
     """
 
     text: str
-    wanted_by: frozenset[str]
+    required_by: frozenset[str]
 
 
 def requirements(directory: Path, extra: str) -> str:
-    """Return the requirements of an extra, for `pip install --require-hashes --no-deps`.
+    """Return an extra's requirements, for `pip install --require-hashes --no-deps`.
 
     Raises:
-        LookupError: the extra, or a package that it needs, is unknown.
+        LookupError: the extra is unknown, or the lock lacks a package of it.
     """
     project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
     locked = parse((directory / "requirements.lock").read_text())
@@ -39,7 +39,7 @@ def requirements(directory: Path, extra: str) -> str:
 
 
 def direct(project: dict[str, Any], extra: str) -> set[str]:
-    """Return the packages that an extra and the project itself name.
+    """Return the packages that an extra and the project itself list.
 
     >>> project = {"dependencies": ["click>=8.1"], "optional-dependencies": {"a": ["Py_YAML>=6"]}}
     >>> sorted(direct(project, "a"))
@@ -52,12 +52,12 @@ def direct(project: dict[str, Any], extra: str) -> set[str]:
 
 
 def closure(names: Iterable[str], locked: dict[str, Locked]) -> set[str]:
-    """Return the packages, and all that they want."""
+    """Return the packages, and all packages that they require, directly or indirectly."""
     needed = set(names)
     if unknown := needed - locked.keys():
         raise LookupError(f"requirements.lock lacks {', '.join(sorted(unknown))}: run make lock")
     while True:
-        more = {name for name, package in locked.items() if package.wanted_by & needed} - needed
+        more = {name for name, package in locked.items() if package.required_by & needed} - needed
         if not more:
             return needed
         needed |= more
@@ -67,7 +67,7 @@ def parse(lock: str) -> dict[str, Locked]:
     """Return the packages of a lock by name.
 
     >>> lock = "a==1 --hash=sha256:1\\n    # via\\n    #   b\\n    #   c\\nb==2\\n    # via c\\n"
-    >>> {name: sorted(package.wanted_by) for name, package in parse(lock).items()}
+    >>> {name: sorted(package.required_by) for name, package in parse(lock).items()}
     {'a': ['b', 'c'], 'b': ['c']}
     """
     packages: dict[str, Locked] = {}
@@ -75,18 +75,18 @@ def parse(lock: str) -> dict[str, Locked]:
         if not block.strip() or block.startswith("#"):
             continue
         lines = block.splitlines()
-        wanted_by = {_normalized(found[1]) for line in lines if (found := _VIA.match(line))}
+        required_by = {_normalized(found[1]) for line in lines if (found := _VIA.match(line))}
         text = "".join(f"{line}\n" for line in lines if not line.lstrip().startswith("#"))
         name = _normalized(block)
         known = packages.get(name, Locked("", frozenset()))
-        packages[name] = Locked(known.text + text, known.wanted_by | wanted_by)
+        packages[name] = Locked(known.text + text, known.required_by | required_by)
     return packages
 
 
 def _normalized(requirement: str) -> str:
     found = _NAME.match(requirement)
     if found is None:
-        raise LookupError(f"{requirement!r} names no package")
+        raise LookupError(f"{requirement!r} has no package name")
     return re.sub(r"[-_.]+", "-", found[0]).lower()
 
 

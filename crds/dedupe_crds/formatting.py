@@ -1,18 +1,76 @@
-"""Partition numbers, for people."""
+"""Numbers for people: the same in every table and message of the commands.
+
+The command lines (kubectl, local) and the operator's conditions call it. A value that is not known is `UNKNOWN`.
+"""
 
 from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from dedupe_crds.quantity import format_duration
+
+UNKNOWN: Final = "-"
+_DAY: Final = 86400
+_HOUR: Final = 3600
+_UNITS: Final = ("", "Ki", "Mi", "Gi", "Ti")
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Write numbers, those in a row as a range.
+    """Write numbers such as partitions, with consecutive ones as a range.
 
     >>> ranges([5, 0, 1, 2])
     '0-2, 5'
     """
-    spans: list[list[int]] = []
+    runs: list[list[int]] = []
     for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1][1:] = [number]
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
         else:
-            spans.append([number])
-    return ", ".join("-".join(map(str, span)) for span in spans)
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def count(number: float | None) -> str:
+    """Write a count or an offset.
+
+    >>> count(1234567), count(0.4), count(None)
+    ('1,234,567', '0', '-')
+    """
+    return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def share(part: int | None, whole: int | None) -> str:
+    """Write a count and, if the whole is known and not 0, its percentage.
+
+    >>> share(1234, 24680), share(1234, None), share(None, None)
+    ('1,234 (5.0 %)', '1,234', '-')
+    """
+    if part is None or not whole:
+        return count(part)
+    return f"{part:,} ({100 * part / whole:.1f} %)"
+
+
+def duration(seconds: float | None) -> str:
+    """Write a time in its two largest units.
+
+    >>> duration(4 * 86400 + 3 * 3600 + 5), duration(75), duration(None)
+    ('4d3h', '1m15s', '-')
+    """
+    if seconds is None:
+        return UNKNOWN
+    finest = _DAY if seconds > 50 * _DAY else _HOUR if seconds > _DAY else 60
+    whole = int(seconds // finest * finest) if seconds >= _HOUR else int(seconds)
+    return format_duration(timedelta(seconds=whole))
+
+
+def size(number: float | None) -> str:
+    """Write bytes, to three digits.
+
+    >>> size(3 * 1024**3), size(1536), size(999), size(None)
+    ('3Gi', '1.5Ki', '999', '-')
+    """
+    if number is None:
+        return UNKNOWN
+    power = min(max(int(number).bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    amount = number / 1024**power
+    return f"{amount:.3g}{_UNITS[power]}" if amount < 1000 else f"{amount:.0f}{_UNITS[power]}"

@@ -1,1 +1,1 @@
-"""The demo: real flights, sent by a producer that repeats itself, deduplicated and read by Spark."""
+"""The demo: real flights with producer duplicates, deduplicated and read by Spark."""

@@ -1,6 +1,6 @@
-"""`python -m examples.flights`: the command behind `make demo`.
+"""The command line of the demo: `make demo` runs `python -m examples.flights`.
 
-Exit codes: 0 each message came out exactly once, 1 it did not, 2 it could not run, 130 interrupted.
+Exit codes: 0 each message was delivered exactly once, 1 it was not, 2 the demo could not run, 130 interrupted.
 """
 
 import shutil
@@ -52,28 +52,34 @@ _NOT_AS_PROMISED, _COULD_NOT_RUN, _INTERRUPTED = 1, 2, 130
     type=click.FloatRange(0, 0.5),
     default=0.05,
     show_default=True,
-    help="How many repeats the producer sends for each flight, on average.",
+    help="Average number of duplicates that the producer sends for each flight.",
 )
-@click.option("--seed", type=int, default=2013, show_default=True, help="Of ids and repeats.")
+@click.option(
+    "--seed",
+    type=int,
+    default=2013,
+    show_default=True,
+    help="Seed of the ids and of the duplicates.",
+)
 @click.option(
     "--filter",
     "carrier",
     metavar="CARRIER",
-    help="Read the flights of one carrier, such as AA, by skipping chunks of the clean topic.",
+    help="Also read the flights of one carrier, such as AA, with chunk filters of the clean topic.",
 )
 @click.option(
     "--postgres",
     metavar="[URL]",
     is_flag=False,
     flag_value=_OWN_POSTGRES,
-    help="Count in PostgreSQL too, and kill that job; without a URL, one is started for it.",
+    help="Also count in PostgreSQL, and kill that job. Without a URL, the demo starts a PostgreSQL.",
 )
 @click.option("--keep", is_flag=True, help="Keep the topics, the stores and the Parquet files.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=_RESULTS,
-    help="Where the pages with plots and the figures as JSON are left.  [default: build/demo]",
+    help="Directory for the HTML pages and the JSON results.  [default: build/demo]",
 )
 def main(
     *,
@@ -86,7 +92,7 @@ def main(
     keep: bool,
     output: Path,
 ) -> None:
-    """Deduplicate real flights, kill a worker in the middle, and read the result with Spark."""
+    """Deduplicate real flights, kill a worker, and read the result with Spark."""
     console = Console()
     options = Options(
         rows=rows,
@@ -98,19 +104,19 @@ def main(
         postgres_url=None if postgres == _OWN_POSTGRES else postgres,
     )
     _interrupt_once(console)
-    with _told():
+    with _errors_as_exit_codes():
         output.mkdir(parents=True, exist_ok=True)
         find_java()
-        kafka_broker(), spark_kafka()  # a first run downloads them, with a display of its own
+        kafka_broker(), spark_kafka()  # the first run downloads them, with its own progress display
         with _directory(keep, console) as directory:
             with Screen(console) as screen:
                 outcome = run(options, directory, screen)
-            show(outcome, _leave(outcome, output), console)
+            show(outcome, _write_results(outcome, output), console)
     sys.exit(_NOT_AS_PROMISED if outcome.problems() else 0)
 
 
-def _leave(outcome: Outcome, output: Path) -> Path:
-    """Write what stays, and return the page."""
+def _write_results(outcome: Outcome, output: Path) -> Path:
+    """Write the pages and the JSON results, and return the path of the main page."""
     (output / "demo.json").write_text(outcome.to_json(), encoding="utf-8")
     (output / "audit.html").write_text(report.html_page(outcome.audit), encoding="utf-8")
     page = output / "index.html"
@@ -120,31 +126,34 @@ def _leave(outcome: Outcome, output: Path) -> Path:
 
 @contextmanager
 def _directory(keep: bool, console: Console) -> Iterator[Path]:
-    """A working directory that is gone at the end, or else told about."""
+    """Create a working directory for the block; remove it, or print how to use it."""
     directory = Path(tempfile.mkdtemp(prefix="dedupestream-demo-"))
     try:
         yield directory
     finally:
         if keep:
-            _tell_how_to_look(directory, console)
+            _print_how_to_continue(directory, console)
         else:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _tell_how_to_look(directory: Path, console: Console) -> None:
+def _print_how_to_continue(directory: Path, console: Console) -> None:
     state = directory / "state"
     for line in (
         f"\nKept in {directory}: the broker's topics, the stores and logs, flights.parquet.",
-        "Start the broker and the workers on them again with",
+        "Start the broker and the workers again with",
         f"  .venv/bin/dedupe run {state / 'manifest.yaml'} --state-dir {state}",
-        "and, while they run, audit it in another terminal with",
+        "and, while they run, audit the topics in another terminal with",
         f"  .venv/bin/dedupe-pipeline audit {state / 'manifest.yaml'}",
     ):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _interrupt_once(console: Console) -> None:
-    """Make one exception of SIGINT and SIGTERM; whoever is impatient must not cut the cleaning short."""
+    """Raise KeyboardInterrupt on the first SIGINT or SIGTERM, and ignore the next.
+
+    A second Ctrl-C must not interrupt the cleanup.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -157,12 +166,12 @@ def _interrupt_once(console: Console) -> None:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Tell what went wrong in a sentence, with the exit code for it."""
+def _errors_as_exit_codes() -> Iterator[None]:
+    """Print an expected error as one line, and exit with its code."""
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("Interrupted; nothing is left running.", err=True)
+        click.echo("Interrupted; all processes were stopped.", err=True)
         sys.exit(_INTERRUPTED)
     except (
         *(LocalError, PipelineError, StreamError, OSError),

@@ -1,7 +1,7 @@
-"""`--postgres`: departures and delays by carrier and hour, counted by a job that is killed in the middle.
+"""The option `--postgres`: count by carrier and hour in a job that is killed.
 
-The job of `aggregate.yaml` runs as a user runs it, is killed with SIGKILL, and counts the rest when it runs again.
-What the table must hold is computed from the flights themselves.
+The job of `aggregate.yaml` runs as a separate process, is killed with SIGKILL, and counts the rest in a second run.
+The expected table is computed from the flights themselves.
 """
 
 import os
@@ -31,7 +31,7 @@ from examples.flights.screen import Step
 
 JOB = Path(__file__).with_name("aggregate.yaml")
 
-_BATCHES = 10  # at least, so that there is a middle to kill it in
+_BATCHES = 10  # at least, so that the job can be killed between two of them
 _LIMIT_SECONDS = 180.0
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.05
@@ -43,11 +43,11 @@ Key = tuple[datetime, str]
 
 
 class NotCounted(Exception):
-    """The counts could not be made."""
+    """The job could not count the flights."""
 
 
 class Counts(NamedTuple):
-    """A row of the table but for its keys; what is taken of no departure is None."""
+    """A row of the table without its keys; an aggregate of no departures is None."""
 
     flights: int = 0
     departures: int = 0
@@ -59,17 +59,17 @@ class Counts(NamedTuple):
 
 @contextmanager
 def database(url: str | None) -> Iterator[str]:
-    """The URL of a PostgreSQL that can be used: the one given, or one that lives for the block.
+    """Yield the given URL, or the URL of a PostgreSQL that runs for the block.
 
     Raises:
-        PostgresFailed: there is none to start.
-        NotCounted, PipelineError: the one given can't be used.
+        PostgresFailed: PostgreSQL could not be started.
+        NotCounted, PipelineError: the PostgreSQL at the given URL cannot be used.
     """
     if url is not None:
         with _connected(url) as connection:
             if _exists(connection):
                 raise NotCounted(
-                    f"Table {_table()} is there already: DROP TABLE {_table()} CASCADE, or give the URL of another "
+                    f"Table {_table()} exists already: DROP TABLE {_table()} CASCADE, or give the URL of another "
                     "database."
                 )
         yield url
@@ -78,13 +78,13 @@ def database(url: str | None) -> Iterator[str]:
         tempfile.TemporaryDirectory(prefix="dedupestream-postgres-") as directory,
         EmbeddedPostgres(Path(directory)) as server,
     ):
-        # It is of another server, and libpq would take it before the one in this server's file.
+        # It is the password of another server, and libpq prefers it to the password file of this server.
         os.environ.pop("PGPASSWORD", None)
         yield server.url
 
 
 class Counter:
-    """Counts a stream's clean topic into a database; `directory` is for what Spark leaves."""
+    """Counts a stream's clean topic into a database; `directory` is for Spark's files."""
 
     def __init__(self, url: str, manifest: Path, directory: Path) -> None:
         self._url = url
@@ -93,10 +93,10 @@ class Counter:
         self._killed_at = 0
 
     def count_and_be_killed(self, records: int, step: Step) -> None:
-        """Run the job as a process, and kill it when about a third of the records is counted.
+        """Run the job as a process, and kill it after about a third of the records.
 
         Raises:
-            NotCounted: it ended before, or did not get so far.
+            NotCounted: the job ended or stalled before that.
         """
         self._directory.mkdir()
         log_path = self._directory / "aggregate.log"
@@ -111,11 +111,11 @@ class Counter:
     def count_the_rest(
         self, spark: SparkSession, stream: DedupeStream, flights: Sequence[Message]
     ) -> Counting:
-        """Run the job again, and hold the table against the flights.
+        """Run the job again, and compare the table with the flights.
 
         Raises:
-            PipelineError: it can't go on.
-            NotCounted: the table can't be read.
+            PipelineError: the job cannot continue.
+            NotCounted: the table cannot be read.
         """
         job = load_job(JOB)
         aggregate(spark, stream, job, Postgres.of(self._url))
@@ -139,7 +139,7 @@ class Counter:
         ]
 
     def _environment(self) -> Mapping[str, str]:
-        # Who is killed tidies nothing up.
+        # A killed process removes no temporary files, so they go to a directory that the demo removes.
         here = str(self._directory)
         return {**os.environ, "TMPDIR": here, "SPARK_LOCAL_DIRS": here}
 
@@ -154,10 +154,10 @@ class Counter:
         deadline = time.monotonic() + _LIMIT_SECONDS
         while (counted := _counted(connection)) < wanted:
             if job.poll() is not None or time.monotonic() > deadline:
-                said = log_path.read_text(errors="replace")[-_SHOWN_LOG_BYTES:]
+                log = log_path.read_text(errors="replace")[-_SHOWN_LOG_BYTES:]
                 raise NotCounted(
-                    f"The job aggregate ended, or hung, at {counted:,} records, before it could be killed; it said "
-                    f"last:\n{said}"
+                    f"The job aggregate ended, or stalled, at {counted:,} records, before it could be killed. The end "
+                    f"of its log:\n{log}"
                 )
             step.show(f"{counted:,} records")
             time.sleep(_POLL_SECONDS)
@@ -165,7 +165,7 @@ class Counter:
 
 
 def truth(flights: Sequence[Message]) -> dict[Key, Counts]:
-    """What the table must hold, by hour and carrier."""
+    """Return the expected table, by hour and carrier."""
     table: dict[Key, Counts] = {}
     for message in flights:
         flight = orjson.loads(message.value)
@@ -175,7 +175,7 @@ def truth(flights: Sequence[Message]) -> dict[Key, Counts]:
 
 
 def _with(row: Counts, delay: int | None) -> Counts:
-    if delay is None:  # it was cancelled
+    if delay is None:  # the flight was cancelled
         return row._replace(flights=row.flights + 1)
     return Counts(
         flights=row.flights + 1,
@@ -187,7 +187,7 @@ def _with(row: Counts, delay: int | None) -> Counts:
 
 
 def differing(found: Mapping[Key, Counts], expected: Mapping[Key, Counts]) -> int:
-    """How many rows are wrong, missing, or of nothing."""
+    """Count the rows that are wrong, missing, or not expected."""
     return sum(found.get(key) != expected.get(key) for key in found.keys() | expected.keys())
 
 
@@ -202,8 +202,8 @@ def _connected(url: str) -> Iterator[psycopg.Connection]:
             yield connection
     except psycopg.Error as error:
         raise NotCounted(
-            f"PostgreSQL does not do what is needed: {str(error).strip()}. Correct the URL, or leave it out to have a "
-            "PostgreSQL started."
+            f"PostgreSQL cannot be used: {str(error).strip()}. Correct the URL, or leave it out, and the demo starts a "
+            "PostgreSQL."
         ) from error
 
 
@@ -245,7 +245,7 @@ def _most_flights(connection: psycopg.Connection) -> list[CarrierDelays]:
 
 
 def _kill(job: "subprocess.Popen[bytes]") -> None:
-    """End it and its Java process, which is in the same group, at once."""
+    """Kill the job and its Java process, which is in the same process group."""
     if job.poll() is None:
         os.killpg(job.pid, signal.SIGKILL)
     job.wait(_STOP_SECONDS)

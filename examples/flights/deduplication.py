@@ -1,4 +1,4 @@
-"""Sending, deduplicating, and the kill in the middle."""
+"""Sends the flights, deduplicates them, and kills a worker in between."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from examples.flights.outcome import Deduplicated, Recovery, Sent, Timeline
 from examples.flights.producer import FlakyProducer, Kind, Send
 from examples.flights.recovery import kill_and_follow
 from examples.flights.screen import Screen, Step
-from examples.flights.timeline import Watch
+from examples.flights.timeline import Sampler
 
 _STALL_SECONDS = 120.0
 _TICK_SECONDS = 0.1
@@ -20,7 +20,7 @@ _TICK_SECONDS = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Deduplication:
-    """What was sent and what became of it."""
+    """The measurements of sending and deduplicating."""
 
     sent: Sent
     deduplicated: Deduplicated
@@ -29,7 +29,7 @@ class Deduplication:
 
 
 class Deduplicator:
-    """A fleet that is given work, and loses a worker at it."""
+    """Runs a fleet under load, and kills one of its workers."""
 
     def __init__(self, fleet: Fleet, state: StateDir, helper: Executor, screen: Screen) -> None:
         self._fleet = fleet
@@ -38,49 +38,49 @@ class Deduplicator:
         self._screen = screen
 
     def run(self, flights: Sequence[Message], sends: Sequence[Send]) -> Deduplication:
-        """Send everything, kill a worker half way, and wait until all is through."""
+        """Send everything, kill a worker half way, and wait for all records."""
         spec = self._fleet.stream.spec
         producer = FlakyProducer(spec.kafka.bootstrap_servers, spec.input.topic)
         half = len(sends) // 2
         with (
-            self._screen.step("Deduplicate", total=len(sends)) as through,
-            Watch(self._fleet, lambda: producer.sent, self._helper) as watch,
+            self._screen.step("Deduplicate", total=len(sends)) as processed,
+            Sampler(self._fleet, lambda: producer.sent, self._helper) as sampler,
         ):
-            with self._screen.step("Send, with repeats", total=len(sends)) as sending:
+            with self._screen.step("Send, with duplicates", total=len(sends)) as sending:
 
-                def tell() -> None:
+                def report() -> None:
                     sending.reach(producer.sent)
-                    self._show(through)
+                    self._show(processed)
 
-                producer.send(flights, sends[:half], tell)
+                producer.send(flights, sends[:half], report)
                 sent_seconds = sending.seconds
-                victim = self._at_work(half // 2, through)
-                recovering = self._helper.submit(self._kill, victim, watch.began)
+                victim = self._busiest_after(half // 2, processed)
+                recovering = self._helper.submit(self._kill, victim, sampler.began)
                 resumed = sending.seconds
-                producer.send(flights, sends[half:], tell)
+                producer.send(flights, sends[half:], report)
                 sent_seconds += sending.seconds - resumed
                 sending.show(f"{len(sends):,} at {len(sends) / sent_seconds:,.0f}/s")
-            self._drain(through)
-            through.reach(len(sends))
-            seconds = through.seconds
+            self._drain(processed)
+            processed.reach(len(sends))
+            seconds = processed.seconds
             recovery = recovering.result()
         return Deduplication(
             sent=_counted(sends, sent_seconds),
             deduplicated=Deduplicated(records=len(sends), seconds=seconds),
             recovery=recovery,
-            timeline=watch.timeline,
+            timeline=sampler.timeline,
         )
 
-    def _drain(self, through: Step) -> None:
+    def _drain(self, processed: Step) -> None:
         drain = self._fleet.drain(_STALL_SECONDS)
         while not self._fleet.advance(drain):
-            self._show(through)
+            self._show(processed)
             self._fleet.wait(_TICK_SECONDS)
 
-    def _at_work(self, records: int, through: Step) -> int:
-        """Wait until so many records are read; returns the partition that has read the most."""
-        while self._read() < records:
-            self._show(through)
+    def _busiest_after(self, records: int, processed: Step) -> int:
+        """Wait for so many consumed records; return the partition that consumed most."""
+        while self._consumed() < records:
+            self._show(processed)
             self._fleet.wait(_TICK_SECONDS)
         return max(self._fleet.views(), key=lambda view: view.consumed).partition
 
@@ -90,10 +90,10 @@ class Deduplicator:
             step.show(f"back after {recovery.output_seconds:.1f} s")
             return recovery
 
-    def _show(self, through: Step) -> None:
-        through.reach(self._read())
+    def _show(self, processed: Step) -> None:
+        processed.reach(self._consumed())
 
-    def _read(self) -> int:
+    def _consumed(self) -> int:
         return sum(view.consumed for view in self._fleet.views())
 
 

@@ -1,4 +1,4 @@
-"""The demo from its start to its end, in a working directory that is given."""
+"""The demo from start to end, in a given working directory."""
 
 import os
 import time
@@ -36,10 +36,11 @@ _READY_SECONDS = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the user chose. `repeats` is the expected number of them for each message.
+    """The user's options.
 
-    With a `carrier` its flights are read by their filters. With `counts` the job aggregate is run, into the
-    PostgreSQL at `postgres_url` or one of the demo's own.
+    `repeats` is the expected number of duplicates of each message. With a `carrier`, its flights are also read
+    with chunk filters. With `counts`, the job aggregate is run on the PostgreSQL at `postgres_url`, or on one
+    that the demo starts.
     """
 
     rows: int
@@ -66,8 +67,8 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
     """Run the demo.
 
     Raises:
-        LocalError, PipelineError, StreamError, FlightsMissing, NotSent, NotRecovered, NotCounted: with what
-            happened and what to do.
+        LocalError, PipelineError, StreamError, FlightsMissing, NotSent, NotRecovered, NotCounted: the message
+            has what happened and what to do.
     """
     began = time.monotonic()
     with ExitStack() as running:
@@ -90,10 +91,10 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
         counter = None
         if url is not None:
             counter = Counter(url, state.manifest, directory / "aggregate")
-            with screen.step("Count in PostgreSQL, and kill it") as step:
+            with screen.step("Count in PostgreSQL, then kill") as step:
                 counter.count_and_be_killed(len(flights), step)
-        # Spark is used by the helper alone: a Ctrl-C in the midst of starting it would leave its
-        # Java process behind, and one in the midst of a call to it breaks the connection.
+        # Only the helper thread uses Spark: Ctrl-C while Spark starts would leave its Java process
+        # running, and Ctrl-C during a call would break the connection to it.
         starting = helper.submit(_start_spark, directory, screen)
         running.callback(lambda: starting.result().stop())
         analyst = _Analyst(starting.result(), stream, flights, screen)
@@ -123,12 +124,12 @@ def _read_flights(options: Options, screen: Screen) -> tuple[list[Message], list
         flights = list(messages(options.rows, options.seed))
         step.show(f"{len(flights):,}")
         if options.carrier:
-            flights = skipping.in_lots(flights, options.carrier)
+            flights = skipping.by_month_and_carrier(flights, options.carrier)
         return flights, plan(len(flights), options.repeats, options.seed)
 
 
 class _Analyst:
-    """Everything that is done with Spark."""
+    """Everything that the demo does with Spark."""
 
     def __init__(
         self, spark: SparkSession, stream: DedupeStream, flights: list[Message], screen: Screen
@@ -141,7 +142,7 @@ class _Analyst:
     def run(
         self, directory: Path, reader: tuple[EmbeddedBroker, str] | None, counter: Counter | None
     ) -> _Found:
-        """Look at the topics; with a `reader` at one carrier's flights, with a `counter` count."""
+        """Land, audit and query the topics; then use `reader` and `counter`, if given."""
         landed = directory / "flights.parquet"
         with self._screen.step("Land the clean topic as Parquet") as step:
             records = land(self._spark, self._stream, landed, json_schema=SCHEMA).records
@@ -149,10 +150,10 @@ class _Analyst:
         with self._screen.step("Audit it against the raw topic") as step:
             audited = audit(self._spark, self._stream)
             step.show(f"{audited.total.defects:,} defects")
-        with self._screen.step("Ask a question of both"):
+        with self._screen.step("Query both topics"):
             clean_answer = answer_from_parquet(self._spark, landed)
             raw_answer = answer_from_raw(self._spark, self._stream)
-        with self._screen.step("Ask duplicates what they repeat") as step:
+        with self._screen.step("Check the duplicates' originals") as step:
             duplicates = explained(self._spark, self._stream)
             step.show(f"{duplicates.records:,} of {audited.total.removed:,}")
         return _Found(
@@ -166,7 +167,7 @@ class _Analyst:
         )
 
     def _skip(self, broker: EmbeddedBroker, carrier: str) -> Skipping:
-        with self._screen.step(f"Read the flights of {carrier}, four ways") as step:
+        with self._screen.step(f"Read flights of {carrier} in four ways") as step:
             comparison = Comparison(self._spark, self._stream, broker, carrier, self._flights)
             found = comparison.run()
             step.show(f"{found.flights:,}")
@@ -180,7 +181,10 @@ class _Analyst:
 
 
 def _start_spark(directory: Path, screen: Screen) -> SparkSession:
-    """Start Spark; what its Java process has to say goes to a file, for errors reach Python too."""
+    """Start Spark, with the output of its Java process in a file.
+
+    Its errors reach Python as exceptions too.
+    """
     shown = os.dup(2)
     with screen.step("Start Spark"), (directory / "spark.log").open("wb") as log:
         os.dup2(log.fileno(), 2)

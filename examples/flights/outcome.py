@@ -1,4 +1,4 @@
-"""What a run of the demo has measured, and whether that is as promised. Values only."""
+"""The measurements of a demo run, and their check against the guarantees."""
 
 import json
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from dedupe_pipeline.jobs.audit import AuditResult
 
 
 class Measured(BaseModel):
-    """Figures; camelCase in JSON, as everything the project writes."""
+    """Base of the measurements; camelCase in JSON, as in all JSON of the project."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True)
 
 
 class Sent(Measured):
-    """Records that Kafka has acknowledged, by why they were sent."""
+    """Records that Kafka has acknowledged, by the reason for which they were sent."""
 
     first: int
     retries: int
@@ -25,43 +25,44 @@ class Sent(Measured):
 
     @property
     def repeats(self) -> int:
-        """Those that the clean topic must not hold."""
+        """The number of duplicates, which the clean topic must not contain."""
         return self.retries + self.replays
 
     @property
     def records(self) -> int:
-        """All of them."""
+        """The number of all records."""
         return self.first + self.repeats
 
 
 class Deduplicated(Measured):
-    """Seconds from the first record sent to the last one committed, the time without a worker included."""
+    """Seconds from the first record sent to the last committed, outage included."""
 
     records: int
     seconds: float
 
 
 class Recovery(Measured):
-    """A partition without its worker; seconds are from the kill.
+    """The recovery of a partition after its worker was killed; seconds since the kill.
 
-    `ready_seconds` until the new process was ready, `output_seconds` until a reader of committed
-    records saw the next one. `killed_at_seconds` is on the clock of the `Timeline`.
-    `reconciled_records` is what the store had missed.
+    `ready_seconds` until the new process was ready, `output_seconds` until a read_committed consumer
+    received the next record. `killed_at_seconds` is on the clock of the `Timeline`.
+    `catch_up_records` were read back from the output topic, because the store lacked them.
     """
 
     partition: int
     killed_pid: int
     killed_at_seconds: float
     read_before: int
-    reconciled_records: int
+    catch_up_records: int
     ready_seconds: float
     output_seconds: float
 
 
-class Look(Measured):
-    """What a worker said of itself at one moment; records since the demo began, of all its processes.
+class Sample(Measured):
+    """The status of a partition's worker at one moment.
 
-    `process` is their number, from 0; `window_seconds` the age of the oldest id in its store.
+    `produced` counts records since the demo began, of all the partition's processes; `process` is the number
+    of the process, from 0; `window_seconds` is the age of the oldest id in the store.
     """
 
     at_seconds: float
@@ -71,20 +72,20 @@ class Look(Measured):
 
 
 class Timeline(Measured):
-    """What was seen while records flowed; seconds are since the first was sent.
+    """Samples during the deduplication; seconds since the first record was sent.
 
-    `sent` are moments and how many records the producer had sent by then; `looks` are by partition.
+    `sent` has moments and the number of records that the producer had sent by then. `samples` are by partition.
     """
 
     sent: list[tuple[float, int]]
-    looks: list[list[Look]]
+    samples: list[list[Sample]]
 
 
 class Explained(Measured):
-    """The topic of duplicates, held against the raw topic.
+    """The topic of duplicates, compared with the raw topic.
 
-    `misattributed` do not name the first record with their key; `ages` is how many there are of each
-    age, in whole milliseconds.
+    `misattributed` duplicates do not name the first record with their key as their original. `ages_ms` is the
+    number of duplicates by age, in whole milliseconds.
     """
 
     records: int
@@ -93,9 +94,9 @@ class Explained(Measured):
 
 
 class Answer(Measured):
-    """The day with the most flights (the first of several) as 2013-12-31, and those of the year.
+    """The day with most flights, as 2013-12-31, and the flights of the year.
 
-    Cancelled flights, without a delay at departure, do not count.
+    The first day, if several have the same number. Cancelled flights, which have no departure delay, do not count.
     """
 
     busiest_day: str
@@ -107,8 +108,9 @@ class Answer(Measured):
 class Read(Measured):
     """One read of a carrier's flights.
 
-    `right` says that they are those that were sent. `fetched_bytes` is what the broker has sent for it; `chunks` is
-    how many filters spoke of the topic and how many ruled their chunk out, none where none were asked.
+    `right` is true if the records are those that were sent. `fetched_bytes` is what the broker has sent for the read.
+    `chunks` is the number of chunk filters that were checked, and `chunks_skipped` how many of these chunks were
+    skipped; both are None for a read without filters.
     """
 
     reader: str
@@ -129,7 +131,7 @@ class Skipping(Measured):
 
 
 class CarrierDelays(Measured):
-    """A carrier's year, as PostgreSQL sums it up."""
+    """A carrier's totals of the year, by a query on PostgreSQL."""
 
     carrier: str
     flights: int
@@ -139,9 +141,10 @@ class CarrierDelays(Measured):
 
 
 class Counting(Measured):
-    """Counts and sums in PostgreSQL: `killed_at` so many records the job was killed, and run again.
+    """Counts and sums in PostgreSQL, by a job that was killed and run again.
 
-    `wrong_rows` are those that differ from what was computed from the flights themselves, or are missing.
+    It was killed after `killed_at` records. `wrong_rows` are missing, or differ from the values that were
+    computed from the flights themselves.
     """
 
     table: str
@@ -175,11 +178,11 @@ class Outcome(Measured):
     seconds: float
 
     def problems(self) -> list[str]:
-        """Return a sentence for everything that is not as promised, none if all is."""
+        """Return a sentence for each guarantee that was broken; empty if there is none."""
         return list(self._problems())
 
     def to_json(self) -> str:
-        """Everything as indented JSON; `audit` as the job `audit` writes it."""
+        """Return all measurements as indented JSON, with `audit` as the job writes it."""
         document = self.model_dump(mode="json", by_alias=True, exclude={"audit"})
         document["problems"] = self.problems()
         document["audit"] = json.loads(self.audit.to_json())
@@ -189,14 +192,14 @@ class Outcome(Measured):
         found = self.audit.total
         for count, what in (
             (found.lost, "lost"),
-            (found.duplicated, "there more than once"),
+            (found.duplicated, "duplicated"),
             (found.altered, "altered"),
             (found.reordered, "out of order"),
-            (found.foreign, "of no message that was sent"),
+            (found.foreign, "not from any message that was sent"),
         ):
             if count:
                 yield f"{count:,} records are {what}."
-        # The audit knows only the topics; what was sent is known here.
+        # The audit compares the topics. The demo also knows what was sent.
         for seen, expected, where in (
             (found.raw_records, self.sent.records, "records are in the input topic"),
             (found.unique_ids, self.sent.first, "different messages are in the input topic"),
@@ -209,9 +212,9 @@ class Outcome(Measured):
             ),
         ):
             if seen != expected:
-                yield f"{seen:,} {where}, where {expected:,} should be."
+                yield f"{seen:,} {where}; expected: {expected:,}."
         if wrong := self.explained.misattributed:
-            yield f"{wrong:,} duplicates do not name the record that they repeat."
+            yield f"{wrong:,} duplicates do not name their original record."
         yield from self._variant_problems()
 
     def _variant_problems(self) -> Iterator[str]:
@@ -219,14 +222,14 @@ class Outcome(Measured):
             for read in self.skipping.reads:
                 if not read.right:
                     yield (
-                        f"{read.reader} found {read.records:,} flights of {self.skipping.carrier} that are "
-                        f"not the {self.skipping.flights:,} that were sent."
+                        f"{read.reader} found {read.records:,} flights of {self.skipping.carrier} that differ "
+                        f"from the {self.skipping.flights:,} that were sent."
                     )
         if self.counting is not None:
             if wrong := self.counting.wrong_rows:
                 yield f"{wrong:,} rows of {self.counting.table} in PostgreSQL are wrong or missing."
             if self.counting.records != self.sent.first:
                 yield (
-                    f"{self.counting.records:,} records are counted in PostgreSQL, where "
-                    f"{self.sent.first:,} should be."
+                    f"{self.counting.records:,} records are counted in PostgreSQL; expected: "
+                    f"{self.sent.first:,}."
                 )

@@ -1,4 +1,4 @@
-"""The topic of duplicates against the raw one: does each name what it repeats, and how old was that?"""
+"""Checks the original and the age of each duplicate against the raw topic."""
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
@@ -11,7 +11,7 @@ from examples.flights.outcome import Explained
 
 
 def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
-    """Look at each duplicate of a stream that routes them to a topic."""
+    """Check each duplicate of a stream that routes duplicates to a topic."""
     connection = KafkaConnection.of(stream)
     cluster = connection.cluster()
 
@@ -23,7 +23,7 @@ def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
 
 
 def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
-    """Hold duplicates against the raw records, both in the columns of `dedupe_pipeline.source`."""
+    """Compare duplicates with raw records, in the columns of `dedupe_pipeline.source`."""
     firsts = raw.groupBy("key").agg(
         F.min(F.struct("partition", "offset")).alias("first"),
     )
@@ -50,6 +50,6 @@ def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
 
 
 def _header(name: str) -> Column:
-    """The last header of a name, as text; null if there is none."""
+    """Return the last header of a name as text, or null if there is none."""
     named = F.filter("headers", lambda header: header["key"] == name)
     return F.try_element_at(named, F.lit(-1))["value"].cast("string")

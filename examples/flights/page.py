@@ -1,4 +1,4 @@
-"""The demo's page: what was seen, in pictures and in words. It needs nothing but itself."""
+"""The demo's self-contained HTML page: the measurements in plots and in words."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from examples.flights.summary import figures
 
 
 def html_page(outcome: Outcome) -> str:
-    """One self-contained page, readable in light and dark; it links to `audit.html`."""
+    """Return a self-contained page for light and dark mode; it links to `audit.html`."""
     environment = templates(FileSystemLoader(Path(__file__).parent))
     found = outcome.audit.total
     tables = [sheets.question(outcome)]
@@ -30,10 +30,10 @@ def html_page(outcome: Outcome) -> str:
             ("flights out", f"{found.clean_records:,}", False),
             ("duplicates removed", f"{found.removed:,}", False),
             ("lost", f"{found.lost:,}", found.lost > 0),
-            ("twice", f"{found.duplicated:,}", found.duplicated > 0),
-            ("s until it was back", f"{outcome.recovery.output_seconds:.1f}", False),
+            ("duplicated", f"{found.duplicated:,}", found.duplicated > 0),
+            ("s until recovery", f"{outcome.recovery.output_seconds:.1f}", False),
         ),
-        pictures=[(title, words, Markup(svg)) for title, words, svg in pictures],  # noqa: S704 (made in plots, from numbers)
+        pictures=[(title, words, Markup(svg)) for title, words, svg in pictures],  # noqa: S704 (plots make it from numbers)
         tables=tables,
         figures=figures(outcome),
     )
@@ -43,17 +43,17 @@ def _pictures(outcome: Outcome) -> list[tuple[str, str, str]]:
     recovery = outcome.recovery
     return [
         (
-            "A worker is killed, and the stream goes on",
+            "A worker is killed, and the stream continues",
             _of_rates(outcome),
             plots.rates(outcome.timeline, recovery),
         ),
         (
-            "What the workers remember",
+            "Window of the workers",
             _of_windows(outcome),
             plots.windows(outcome.timeline, recovery),
         ),
         (
-            "How old duplicates are",
+            "Age of the duplicates",
             _of_ages(outcome),
             plots.ages(outcome.explained.ages_ms),
         ),
@@ -64,39 +64,40 @@ def _of_rates(outcome: Outcome) -> str:
     recovery, found = outcome.recovery, outcome.audit.total
     return (
         f"Worker {recovery.partition} of {outcome.partitions} is killed with SIGKILL after "
-        f"{recovery.killed_at_seconds:.1f} s. Its input waits in Kafka while the other partitions go on, until "
-        f"theirs is read; {recovery.ready_seconds:.1f} s later (dotted) its successor is ready, having read "
-        f"{recovery.reconciled_records:,} records of the clean topic that its store had missed, and after "
-        f"{recovery.output_seconds:.1f} s its next record is out. The clean topic gets {found.removed:,} "
-        "records fewer, the duplicates. Rates are over a second each; what workers put out is as they tell it, "
-        "twice a second, so that the last half second of the one that was killed is missing here, and only here."
+        f"{recovery.killed_at_seconds:.1f} s. Its input waits in Kafka, while the other partitions continue. "
+        f"{recovery.ready_seconds:.1f} s later (dotted) its successor is ready: it has read "
+        f"{recovery.catch_up_records:,} records of the clean topic that its store lacked. After "
+        f"{recovery.output_seconds:.1f} s its next record is in the clean topic, which gets {found.removed:,} "
+        "records fewer, the duplicates. Each rate is an average over one second. Workers report their output "
+        "twice a second, so the last half second of the killed worker is missing in this plot, and only there."
     )
 
 
 def _of_windows(outcome: Outcome) -> str:
     recovery = outcome.recovery
-    looks = outcome.timeline.looks[recovery.partition]
-    first = min((look.window_seconds for look in looks if look.process), default=0.0)
-    last = max((look.window_seconds for look in looks if not look.process), default=0.0)
-    goes_on = (
-        "begins anew: the successor knows every id of its predecessor, and counts the age of those that it read back "
-        "from when it did, so that it never claims to remember more than it does"
+    samples = outcome.timeline.samples[recovery.partition]
+    first = min((sample.window_seconds for sample in samples if sample.process), default=0.0)
+    last = max((sample.window_seconds for sample in samples if not sample.process), default=0.0)
+    successor = (
+        "starts again at 0: the successor has every id of its predecessor, but the age of the ids that it read back "
+        "counts from that read, so that it never reports a longer window than it has"
         if first < last
-        else "goes on where it was: what its store had not lost has kept its age"
+        else "continues: the ids that its store still had have kept their age"
     )
     return (
-        "Each line is the age of the oldest id that a worker remembers, since its store learnt it. It grows by a "
-        "second each second, as nothing is old enough to be forgotten yet. That of partition "
-        f"{recovery.partition} ends with its worker, and {goes_on}. No repeat from before the kill has passed after it."
+        "Each line is the age of the oldest id in a worker's store, since it was stored. It grows by one second per "
+        "second, because no id is old enough to be evicted. The line of partition "
+        f"{recovery.partition} ends with its worker, and {successor}. No duplicate of a record from before the kill "
+        "was passed on after it."
     )
 
 
 def _of_ages(outcome: Outcome) -> str:
     sent, found = outcome.sent, outcome.explained
     return (
-        f"From the topic of duplicates, where each of the {found.records:,} is kept with the partition and offset of "
-        f"the record that it repeats, and its age. The {sent.retries:,} retries repeat a record byte for byte, its "
-        f"timestamp included, so their age is 0; the {sent.replays:,} replays were sent again later. "
-        f"Of all: {quantiles(plots.distribution(found.ages_ms))}. In production they come weeks apart, and are "
-        "recognised within the window."
+        f"From the topic of duplicates: it has all {found.records:,}, each with its age and with the partition and "
+        f"offset of its original. The {sent.retries:,} retries repeat a record byte for byte, with its "
+        f"timestamp, so their age is 0. The {sent.replays:,} replays were sent again later. "
+        f"Of all: {quantiles(plots.distribution(found.ages_ms))}. In production duplicates can come weeks later; "
+        "they are detected within the window."
     )

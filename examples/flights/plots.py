@@ -13,21 +13,27 @@ from numpy.typing import NDArray
 from dedupe_pipeline.jobs.audit import plots
 from dedupe_pipeline.jobs.audit.result import Bin, Distribution
 from dedupe_pipeline.pages.plots import CLEAN, GRID, INK, RAW, REPEATS, plot, svg
-from examples.flights.outcome import Look, Recovery, Timeline
+from examples.flights.outcome import Recovery, Sample, Timeline
 
 _BINS_PER_DECADE = 5
-_SMOOTHED_SECONDS = 1.0  # a transaction under load: what it commits had come in all the while
+_SMOOTHED_SECONDS = (
+    1.0  # records arrive all the time, but a transaction under load commits many at once
+)
 _STEPS_A_SECOND = 10
 
 Numbers = NDArray[np.float64]
 
 
 def rates(timeline: Timeline, recovery: Recovery) -> str:
-    """Records a second sent and put out, with the kill and what followed."""
+    """Plot the records sent and produced per second, with the kill and the recovery."""
     with plot("records per second") as (figure, axes):
         for name, colour, (seconds, a_second) in (
             ("sent to the input topic", RAW, rate([timeline.sent])),
-            ("in the clean topic", CLEAN, rate([produced(looks) for looks in timeline.looks])),
+            (
+                "in the clean topic",
+                CLEAN,
+                rate([produced(samples) for samples in timeline.samples]),
+            ),
         ):
             axes.plot(seconds, a_second, color=colour, linewidth=1.6, label=name)
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
@@ -37,19 +43,19 @@ def rates(timeline: Timeline, recovery: Recovery) -> str:
 
 
 def windows(timeline: Timeline, recovery: Recovery) -> str:
-    """Age of the oldest id that each worker remembers; another process, another line."""
+    """Plot the age of the oldest id in each store, with a line for each process."""
     with plot("oldest id, seconds") as (figure, axes):
-        for partition, looks in enumerate(timeline.looks):
+        for partition, samples in enumerate(timeline.samples):
             killed = partition == recovery.partition
-            for _, each in groupby(looks, lambda look: look.process):
-                seen = [(look.at_seconds, look.window_seconds) for look in each]
+            for _, each in groupby(samples, lambda sample: sample.process):
+                seen = [(sample.at_seconds, sample.window_seconds) for sample in each]
                 axes.plot(
                     *zip(*seen, strict=True),
                     color=REPEATS if killed else CLEAN,
                     linewidth=2 if killed else 1,
-                    label=f"partition {partition}, whose worker was killed"
+                    label=f"partition {partition} (worker killed)"
                     if killed
-                    else "the others",
+                    else "other partitions",
                 )
         lines = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         axes.legend(lines.values(), lines, loc="upper left", ncols=2, bbox_to_anchor=(0, 1.3))
@@ -58,12 +64,12 @@ def windows(timeline: Timeline, recovery: Recovery) -> str:
 
 
 def ages(ages_ms: Mapping[int, int]) -> str:
-    """Duplicates by age, on a log axis."""
-    return plots.histogram(distribution(ages_ms), "age: time since the record that it repeats")
+    """Plot duplicates by age, on a log axis."""
+    return plots.histogram(distribution(ages_ms), "age: time since the original record")
 
 
 def distribution(ages_ms: Mapping[int, int]) -> Distribution:
-    """Bins and quantiles of ages, given as how many there are of each."""
+    """Return bins and quantiles of ages, from the number of duplicates by age."""
     edges = [0.0, 1.0]
     while edges[-1] <= max(ages_ms, default=0):
         edges.append(10 ** ((len(edges) - 1) / _BINS_PER_DECADE))
@@ -82,15 +88,16 @@ def distribution(ages_ms: Mapping[int, int]) -> Distribution:
     )
 
 
-def produced(looks: Sequence[Look]) -> list[tuple[float, int]]:
-    """Moments, and how many records a partition had put out."""
-    return [(look.at_seconds, look.produced) for look in looks]
+def produced(samples: Sequence[Sample]) -> list[tuple[float, int]]:
+    """Return moments, and how many records a partition had produced by then."""
+    return [(sample.at_seconds, sample.produced) for sample in samples]
 
 
 def rate(counters: Sequence[Sequence[tuple[float, int]]]) -> tuple[Numbers, Numbers]:
-    """Moments, and the rate of all counters together, each point over a second around it.
+    """Return moments, and the sum of the counters' rates.
 
-    Counters are moments and counts that grow between them evenly.
+    Each rate is an average over one second. A counter is a list of moments and counts; it is interpolated
+    linearly between them.
     """
     seen = [np.array(counter, np.float64) for counter in counters if counter]
     end = max(float(counter[-1, 0]) for counter in seen)
@@ -106,7 +113,7 @@ def rate(counters: Sequence[Sequence[tuple[float, int]]]) -> tuple[Numbers, Numb
 
 
 def _mark(axes: Axes, recovery: Recovery) -> None:
-    """The time without a worker, from its kill until the next one's first record."""
+    """Mark the outage, from the kill to the first record of the next process."""
     killed = recovery.killed_at_seconds
     ready, output = killed + recovery.ready_seconds, killed + recovery.output_seconds
     axes.axvspan(killed, output, color=GRID, alpha=0.5, linewidth=0)
@@ -114,7 +121,7 @@ def _mark(axes: Axes, recovery: Recovery) -> None:
     axes.axvline(ready, color=INK, linewidth=1, linestyle=":")
     axes.axvline(output, color=INK, linewidth=1)
     top = axes.get_xaxis_transform()
-    for at, text in ((killed, "killed"), (output, "back")):
+    for at, text in ((killed, "killed"), (output, "recovered")):
         axes.text(at, 1.02, text, transform=top, ha="center", va="bottom", color=INK)
     axes.set_xlabel("seconds since the first record was sent")
     axes.set_xlim(left=0)
@@ -123,7 +130,7 @@ def _mark(axes: Axes, recovery: Recovery) -> None:
 
 
 def _quantile(ages_ms: Mapping[int, int], share: float) -> float | None:
-    """The least age that so large a share is not above."""
+    """Return the smallest age that this share of the duplicates does not exceed."""
     wanted = share * sum(ages_ms.values())
     below = 0
     for age in sorted(ages_ms):

@@ -1,6 +1,6 @@
-"""A producer that repeats itself, as clients on flaky networks do.
+"""A producer that sends duplicates, as clients on flaky networks do.
 
-Half of the repeats are retries: the acknowledgement was lost, so the same record follows at once,
+Half of the duplicates are retries: the acknowledgement was lost, so the same record follows immediately,
 byte for byte. The other half are replays: a batch is sent again much later, as after a crash before
 the progress was saved. A replayed record has a new timestamp.
 """
@@ -17,26 +17,26 @@ from confluent_kafka import KafkaError, Message, Producer
 from examples.flights import data
 
 _LARGEST_BATCH = 1000
-_TELL_EVERY = 1000
+_REPORT_EVERY = 1000
 _FLUSH_SECONDS = 60.0
 _CONFIG = {
     "acks": "all",
     "compression.type": "lz4",
-    # The client's own retries repeat nothing: every repeat in the topic is one that was planned.
+    # The client's own retries cause no duplicates: every duplicate in the topic is planned.
     "enable.idempotence": True,
     "linger.ms": 20,
-    "log_level": 2,  # it retries by itself, and what fails for good is raised
+    "log_level": 2,  # it retries automatically, and permanent failures are raised
     "partitioner": "murmur2_random",
     "delivery.report.only.error": True,
 }
 
 
 class NotSent(Exception):
-    """Kafka did not take a record."""
+    """Kafka did not accept a record."""
 
 
 class Kind(StrEnum):
-    """Why a record is sent."""
+    """The reason for which a record is sent."""
 
     FIRST = "first"
     RETRY = "retry"
@@ -44,17 +44,17 @@ class Kind(StrEnum):
 
 
 class Send(NamedTuple):
-    """One record to send: the place of its message in the data, and why."""
+    """One record to send: the index of its message in the data, and the reason."""
 
     row: int
     kind: Kind
 
 
 def plan(count: int, repeats: float, seed: int) -> list[Send]:
-    """Decide in which order `count` messages are sent, and which of them again.
+    """Plan the order in which `count` messages are sent, with their duplicates.
 
-    `repeats` is their expected number for each message, below 1. A message may be repeated
-    several times.
+    `repeats` is the expected number of duplicates of each message, below 1. A message may have
+    several duplicates.
     """
     random = Random(seed)
     replays = _replays(count, repeats / 2, random)
@@ -69,7 +69,7 @@ def plan(count: int, repeats: float, seed: int) -> list[Send]:
 
 
 def _replays(count: int, share: float, random: Random) -> defaultdict[int, list[range]]:
-    """Choose the batches that come again, and after which message they do."""
+    """Choose the batches that are replayed, by the message after which they are."""
     size = max(1, min(_LARGEST_BATCH, count // 100))
     due = defaultdict(list)
     for _ in range(round(share * count / size)):
@@ -80,7 +80,7 @@ def _replays(count: int, share: float, random: Random) -> defaultdict[int, list[
 
 
 class FlakyProducer:
-    """Sends planned records, and waits for all acknowledgements at its end."""
+    """Sends planned records, and waits for all acknowledgements at the end."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap_servers, **_CONFIG})
@@ -90,21 +90,23 @@ class FlakyProducer:
         self.sent = 0
 
     def send(
-        self, messages: Sequence[data.Message], sends: Sequence[Send], tell: Callable[[], None]
+        self, messages: Sequence[data.Message], sends: Sequence[Send], report: Callable[[], None]
     ) -> None:
-        """Send records of `messages` and wait for their acknowledgements; calls `tell` now and then.
+        """Send records of `messages`, and wait for their acknowledgements.
+
+        Calls `report` every 1,000 records and at the end.
 
         Raises:
-            NotSent: Kafka did not take one.
+            NotSent: Kafka did not accept a record.
         """
         for send in sends:
             self._produce(messages[send.row], send.kind)
             self.sent += 1
-            if self.sent % _TELL_EVERY == 0:
+            if self.sent % _REPORT_EVERY == 0:
                 self._producer.poll(0)
-                tell()
+                report()
         waiting = self._producer.flush(_FLUSH_SECONDS)
-        tell()
+        report()
         if waiting or self._refused:
             why = self._refused or f"{waiting:,} records not acknowledged in {_FLUSH_SECONDS:.0f} s"
             raise NotSent(f"Sending to topic {self._topic} failed: {why}. Run the demo again.")

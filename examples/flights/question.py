@@ -1,7 +1,7 @@
 """The question that Spark answers: on which day did most flights leave New York?
 
-A batch that is sent twice is about one day's flights, so repeats do not just add noise: they make
-another day the busiest.
+A replayed batch has about as many flights as one day. So duplicates do not only add noise: with them,
+another day is the busiest.
 """
 
 from pathlib import Path
@@ -18,16 +18,16 @@ SCHEMA = "year INT, month INT, day INT, dep_delay INT"
 
 
 def answer_from_parquet(spark: SparkSession, landed: Path) -> Answer:
-    """Ask what was landed of the clean topic, its values parsed by SCHEMA."""
+    """Answer from the landed clean topic, whose values were parsed with SCHEMA."""
     return busiest_day(spark.read.parquet(str(landed)).select("json.*"))
 
 
 def answer_from_raw(spark: SparkSession, stream: DedupeStream) -> Answer:
-    """Ask the input topic, repeats and all."""
+    """Answer from the input topic, with its duplicates."""
     connection = KafkaConnection.of(stream)
-    span = connection.cluster().offsets(stream.spec.input.topic)
+    offsets = connection.cluster().offsets(stream.spec.input.topic)
     value = F.col("value").cast("string")
-    parsed = read_range(spark, connection, span).select(F.from_json(value, SCHEMA).alias("json"))
+    parsed = read_range(spark, connection, offsets).select(F.from_json(value, SCHEMA).alias("json"))
     return busiest_day(parsed.select("json.*"))
 
 

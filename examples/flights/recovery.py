@@ -1,4 +1,4 @@
-"""A worker killed with SIGKILL, and how long its partition takes to be itself again."""
+"""Kills a worker with SIGKILL, and measures the recovery of its partition."""
 
 import os
 import signal
@@ -19,16 +19,16 @@ _POLL_SECONDS = 0.02
 
 
 class NotRecovered(Exception):
-    """The partition of a killed worker did not come back in time."""
+    """The partition of a killed worker did not recover in time."""
 
 
 def kill_and_follow(fleet: Fleet, state: StateDir, partition: int, began: float) -> Recovery:
-    """Kill a partition's worker, and return when its successor has put a record out.
+    """Kill a partition's worker, and return after its successor has produced a record.
 
-    `began` is when the clock of the timeline did, by `time.monotonic`.
+    `began` is the zero of the timeline's clock, by `time.monotonic`.
 
     Raises:
-        NotRecovered: there was none to kill, or no successor in time.
+        NotRecovered: there was no worker to kill, or no successor in time.
     """
     killed = fleet.views()[partition]
     if killed.pid is None:
@@ -36,7 +36,7 @@ def kill_and_follow(fleet: Fleet, state: StateDir, partition: int, began: float)
             f"The worker of partition {partition} ended before it was killed ({killed.trouble}): "
             f"run the demo with --keep and read worker.log in {state.partition(partition)}."
         )
-    # It is connected before: the successor may have put its first record out by then.
+    # Connect before the kill, because the successor may produce its first record very soon.
     reader = _reader(fleet)
     try:
         os.kill(killed.pid, signal.SIGKILL)
@@ -71,23 +71,23 @@ def _follow(
         killed_pid=killed.pid or 0,
         killed_at_seconds=killed_at - began,
         read_before=killed.consumed,
-        reconciled_records=status.reconcile.records if status.reconcile else 0,
+        catch_up_records=status.reconcile.records if status.reconcile else 0,
         ready_seconds=ready_seconds,
         output_seconds=output_seconds,
     )
 
 
 def _check(fleet: Fleet, state: StateDir, partition: int, killed_at: float) -> None:
-    fleet.wait(0)  # raises when there is nothing to wait for any more
+    fleet.wait(0)  # raises if the fleet cannot recover
     if time.monotonic() - killed_at > _LIMIT_SECONDS:
         raise NotRecovered(
-            f"The worker of partition {partition} is not back {_LIMIT_SECONDS:.0f} s after it was "
+            f"The worker of partition {partition} has not recovered {_LIMIT_SECONDS:.0f} s after it was "
             f"killed: run the demo with --keep and read worker.log in {state.partition(partition)}."
         )
 
 
 def _reader(fleet: Fleet) -> Consumer:
-    """A reader of what is committed, which has talked to the broker."""
+    """Return a read_committed consumer that is connected to the broker."""
     spec = fleet.stream.spec
     reader = Consumer(
         {
@@ -102,7 +102,7 @@ def _reader(fleet: Fleet) -> Consumer:
 
 
 def _go_to_end(reader: Consumer, where: TopicPartition) -> None:
-    """Read from now on. What the killed process left open will be aborted."""
+    """Seek to the end. The open transaction of the killed process will be aborted."""
     _, end = reader.get_watermark_offsets(where, timeout=_ANSWER_SECONDS)
     reader.assign([TopicPartition(where.topic, where.partition, end)])
 
@@ -113,7 +113,7 @@ def _has_record(reader: Consumer) -> bool:
 
 
 def _ready_status(state: StateDir, partition: int) -> WorkerStatus | None:
-    """Ask the worker itself: the fleet asks it only twice a second."""
+    """Return a worker's status if it is ready; the fleet polls it only twice a second."""
     try:
         endpoint = (state.partition(partition) / "endpoint").read_text().strip()
         answer = httpx.get(f"http://{endpoint}/status", timeout=1.0, trust_env=False)

@@ -1,4 +1,4 @@
-"""What the user sees while it works: steps with bars on a terminal, plain lines elsewhere."""
+"""The progress display of the demo: bars on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -12,12 +12,15 @@ from rich.text import Text
 
 _LINE_EVERY_SECONDS = 5.0
 _NAME_WIDTH = 31
-# All but the bar, and room for the ^C that a terminal shows: at the edge it would break the line.
+# Everything but the bar, with room for the ^C of the terminal, which would wrap the line.
 _OTHER_WIDTH = 66
 
 
 class Screen:
-    """The steps in the order they began; several may be under way. `seconds`: those that ended."""
+    """The steps of the demo; several may run at the same time.
+
+    `seconds` has the durations of the steps that have ended.
+    """
 
     def __init__(self, console: Console) -> None:
         self.seconds: dict[str, float] = {}
@@ -53,7 +56,7 @@ class Screen:
 
 
 class Step:
-    """One step; `seconds` is what it took so far, or in all once it has ended."""
+    """One step; `seconds` is its duration until now, or until its end."""
 
     def __init__(self, console: Console, progress: Progress, name: str, total: int | None) -> None:
         self._console = console
@@ -61,30 +64,30 @@ class Step:
         self._name = name
         self._total = total
         self._figures = ""
-        self._began = self._told = time.monotonic()
+        self._began = self._printed = time.monotonic()
         self._ended: float | None = None
         self._task = progress.add_task(name, total=total, figures="", state="running", step=self)
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The duration of the step."""
         return (self._ended or time.monotonic()) - self._began
 
     def reach(self, records: int) -> None:
         """Show how many of the total are done."""
         self._figures = f"{records:,} at {records / max(self.seconds, 0.001):,.0f}/s"
         self._progress.update(self._task, completed=records, figures=self._figures)
-        if not self._on_terminal and time.monotonic() - self._told > _LINE_EVERY_SECONDS:
-            self._told = time.monotonic()
+        if not self._on_terminal and time.monotonic() - self._printed > _LINE_EVERY_SECONDS:
+            self._printed = time.monotonic()
             self._print(f"{self._name} … {self._figures}")
 
     def show(self, figures: str) -> None:
-        """Show what has come of it."""
+        """Show the result of the step."""
         self._figures = figures
         self._progress.update(self._task, figures=figures)
 
     def end(self, state: str) -> None:
-        """Stop its clock. `state` is done or failed."""
+        """Stop the step's clock. `state` is done or failed."""
         self._ended = time.monotonic()
         self._progress.update(self._task, state=state)
         if not self._on_terminal:
@@ -100,7 +103,7 @@ class Step:
 
 
 class _Mark(SpinnerColumn):
-    """A spinner, then how it ended."""
+    """A spinner, then a mark for the result."""
 
     def render(self, task: Task) -> RenderableType:
         ended = {"done": Text("✓", "green"), "failed": Text("✗", "red")}
@@ -108,9 +111,9 @@ class _Mark(SpinnerColumn):
 
 
 class _Bar(BarColumn):
-    """A bar where there is a total, and else nothing: a bar that only swings tells nothing."""
+    """A bar if there is a total, else nothing: a pulsing bar has no information."""
 
-    def render(self, task: Task) -> RenderableType:  # type: ignore[override] # nothing is no bar
+    def render(self, task: Task) -> RenderableType:  # type: ignore[override] # an empty text is not a bar
         return Text() if task.total is None else super().render(task)
 
 

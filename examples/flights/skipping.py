@@ -1,8 +1,7 @@
-"""`--filter CARRIER`: one carrier's flights, by reading everything and choosing, and by skipping chunks.
+"""The option `--filter`: read a carrier's flights with and without chunk filters.
 
-What makes skipping pay: each carrier sends a month's flights at once, so most chunks (a worker's transactions)
-hold few carriers. Of flights in the order of their times every chunk would hold every carrier, and there would be
-nothing to skip.
+Filters help because each carrier sends a month's flights at once, so most chunks (a worker's transactions) contain
+few carriers. In the order of departure, each chunk would contain all carriers, and no chunk could be skipped.
 """
 
 import hashlib
@@ -31,11 +30,11 @@ _HEADER = "carrier"
 Row = tuple[bytes, bytes]
 
 
-def in_lots(flights: Sequence[data.Message], carrier: str) -> list[data.Message]:
-    """The flights as they are sent: each carrier's of a month together.
+def by_month_and_carrier(flights: Sequence[data.Message], carrier: str) -> list[data.Message]:
+    """Sort the flights as they are sent with `--filter`: by month, then by carrier.
 
     Raises:
-        FlightsMissing: none is of `carrier`.
+        FlightsMissing: no flight is of `carrier`.
     """
     carriers = sorted({flight.carrier.decode() for flight in flights})
     if carrier not in carriers:
@@ -46,7 +45,7 @@ def in_lots(flights: Sequence[data.Message], carrier: str) -> list[data.Message]
 
 
 class Comparison:
-    """Reads a carrier's flights from a stream's clean topic, one way after another."""
+    """Reads a carrier's flights from a stream's clean topic in several ways."""
 
     def __init__(
         self,
@@ -64,7 +63,7 @@ class Comparison:
         self._digest = _digest(self._wanted)
 
     def run(self) -> Skipping:
-        """Read, each way once."""
+        """Read the flights once in each way."""
         self._warm_up()
         reads = [
             self._plain_everything(),
@@ -115,7 +114,7 @@ class Comparison:
         return FilteredReader(spec.kafka.bootstrap_servers, spec.output.topic, values=values)
 
     def _spark_everything(self) -> DataFrame:
-        """By Spark's own Kafka source."""
+        """Read with Spark's own Kafka source."""
         wanted = F.lit(self._carrier).cast("binary")
         return read_clean(self._spark, self._stream).where(
             F.exists("headers", lambda h: (h["key"] == _HEADER) & (h["value"] == wanted))
@@ -134,7 +133,7 @@ class Comparison:
         return self._spark.read.format("dedupestream").options(**options).load()
 
     def _warm_up(self) -> None:
-        """Have Spark start what runs Python, and read Kafka once: that is not what is compared."""
+        """Start Spark's Python workers and read Kafka once, so that this is not measured."""
         spec = self._stream.spec
         partitions = Cluster(spec.kafka.bootstrap_servers).offsets(spec.output.topic).ends
         _rows(self._source(endingOffsets=json.dumps(dict.fromkeys(partitions, 1))))
@@ -151,7 +150,7 @@ def _rows(frame: DataFrame) -> list[Row]:
 
 
 def _digest(rows: Iterable[Row]) -> bytes:
-    """Of the rows in any order."""
+    """Return a digest of the rows that does not depend on their order."""
     whole = hashlib.sha256()
     for key, value in sorted(rows):
         whole.update(b"%d:%d:%b%b" % (len(key), len(value), key, value))
@@ -159,9 +158,10 @@ def _digest(rows: Iterable[Row]) -> bytes:
 
 
 class _Meter:
-    """What a broker that does nothing else has sent, and for how long, since the meter was made.
+    """Measures the bytes that a broker has sent since the meter was created.
 
-    It is what its process has written, to connections and files, as Linux counts it.
+    The broker must be otherwise idle. The bytes are those that its process has written to connections and files
+    (/proc/PID/io).
     """
 
     def __init__(self, pid: int) -> None:
@@ -170,7 +170,7 @@ class _Meter:
         self._began = time.monotonic()
 
     def read(self) -> tuple[int, float]:
-        """Bytes and seconds."""
+        """Return the bytes, and the seconds since the meter was created."""
         seconds = time.monotonic() - self._began
         return self._written() - self._sent, seconds
 

@@ -1,4 +1,4 @@
-"""The end of the demo: the answers and the figures, all taken from what was measured."""
+"""The summary at the end of the demo: answers and measurements."""
 
 import os
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from examples.flights.sheets import Sheet, counted, question, reads
 
 
 def show(outcome: Outcome, page: Path, console: Console) -> None:
-    """Print the answers and the summary; `page` is where the plots are."""
+    """Print the answers and the summary; `page` is the path of the HTML page."""
     sheets = [question(outcome)]
     if outcome.skipping:
         sheets.append(reads(outcome.skipping))
@@ -27,7 +27,7 @@ def show(outcome: Outcome, page: Path, console: Console) -> None:
 
 
 def figures(outcome: Outcome) -> list[tuple[str, str]]:
-    """What was measured, by name."""
+    """Return the measurements, by name."""
     sent, found, recovery = outcome.sent, outcome.audit.total, outcome.recovery
     done = outcome.deduplicated
     rows = [
@@ -37,19 +37,19 @@ def figures(outcome: Outcome) -> list[tuple[str, str]]:
             f"+ {sent.replays:,} replays",
         ),
         ("out", f"{found.clean_records:,} records"),
-        ("removed", f"{found.removed:,} duplicates, each kept with what it repeats"),
+        ("removed", f"{found.removed:,} duplicates, each kept with a reference to its original"),
         ("lost", f"{found.lost:,}"),
-        ("twice", f"{found.duplicated:,}"),
+        ("duplicated", f"{found.duplicated:,}"),
         ("altered", f"{found.altered:,}"),
         ("out of order", f"{found.reordered:,}"),
         (
             "rates",
             f"sent {sent.records / sent.seconds:,.0f}/s, deduplicated "
-            f"{done.records / done.seconds:,.0f}/s, together on {os.cpu_count()} cores",
+            f"{done.records / done.seconds:,.0f}/s, both on {os.cpu_count()} cores",
         ),
         (
             "recovery",
-            f"ready {recovery.ready_seconds:.1f} s after SIGKILL, its next record out after "
+            f"ready {recovery.ready_seconds:.1f} s after SIGKILL, next output record after "
             f"{recovery.output_seconds:.1f} s",
         ),
     ]
@@ -70,7 +70,7 @@ def _shown(sheet: Sheet) -> RenderableType:
 
 def _verdict(outcome: Outcome) -> Text:
     if problems := outcome.problems():
-        return Text("\n".join(["Not as promised:", *problems]), style="bold red")
+        return Text("\n".join(["Not exactly once:", *problems]), style="bold red")
     return Text("Each message exactly once, byte for byte, in order", style="bold green")
 
 

@@ -1,4 +1,4 @@
-"""Looks at the producer and the workers while records flow, for the plots."""
+"""Samples the producer and the workers during the deduplication, for the plots."""
 
 import time
 from collections.abc import Callable
@@ -10,13 +10,16 @@ from typing import Self
 
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_local.run.fleet import Fleet
-from examples.flights.outcome import Look, Timeline
+from examples.flights.outcome import Sample, Timeline
 
-_LOOK_SECONDS = 0.1
+_SAMPLE_SECONDS = 0.1
 
 
-class Watch:
-    """Looks until the block ends; then `timeline` has what was seen. `began` is its zero, by `time.monotonic`."""
+class Sampler:
+    """Samples until its block ends.
+
+    `began` is the zero of `timeline`, by `time.monotonic`.
+    """
 
     def __init__(self, fleet: Fleet, sent: Callable[[], int], helper: Executor) -> None:
         self.began = time.monotonic()
@@ -25,13 +28,13 @@ class Watch:
         self._seen: list[tuple[float, int]] = []
         self._partitions = [Partition() for _ in fleet.views()]
         self._stop = Event()
-        self._looking = helper.submit(self._look_on)
+        self._sampling = helper.submit(self._sample)
 
     @property
     def timeline(self) -> Timeline:
-        """What was seen so far."""
+        """The samples until now."""
         return Timeline(
-            sent=list(self._seen), looks=[list(each.looks) for each in self._partitions]
+            sent=list(self._seen), samples=[list(each.samples) for each in self._partitions]
         )
 
     def __enter__(self) -> Self:
@@ -41,42 +44,42 @@ class Watch:
         self, kind: type[BaseException] | None, _error: object, _trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        # What went wrong in the block says more than what comes of it here.
+        # An error of the block is the cause, so it takes precedence over an error here.
         with suppress(*([Exception] if kind else [])):
-            self._looking.result()
+            self._sampling.result()
 
-    def _look_on(self) -> None:
+    def _sample(self) -> None:
         while True:
             last = self._stop.is_set()
             at_seconds = time.monotonic() - self.began
             self._seen.append((at_seconds, self._sent()))
             for partition, status in zip(self._partitions, self._fleet.statuses(), strict=True):
-                partition.see(status, at_seconds)
+                partition.add(status, at_seconds)
             if last:
                 return
-            self._stop.wait(_LOOK_SECONDS)
+            self._stop.wait(_SAMPLE_SECONDS)
 
 
 class Partition:
-    """The looks at one partition: each answer of its workers once, counts going on from one to the next."""
+    """The samples of one partition, with counts summed over its processes."""
 
     def __init__(self) -> None:
-        self.looks: list[Look] = []
-        self._answer: WorkerStatus | None = None
+        self.samples: list[Sample] = []
+        self._status: WorkerStatus | None = None
         self._process = 0
-        self._earlier = 0  # of the processes before this one, as far as they had told
+        self._earlier = 0  # records of the earlier processes, by their last status
 
-    def see(self, status: WorkerStatus | None, at_seconds: float) -> None:
-        """Take note of what a worker says; None says nothing, and what was heard before nothing new."""
-        before = self._answer
+    def add(self, status: WorkerStatus | None, at_seconds: float) -> None:
+        """Add a worker's status, unless it is None or the same object as before."""
+        before = self._status
         if status is None or status is before:
             return
         if before is not None and status.started_at != before.started_at:
             self._process += 1
             self._earlier += before.counts.produced
-        self._answer = status
-        self.looks.append(
-            Look(
+        self._status = status
+        self.samples.append(
+            Sample(
                 at_seconds=at_seconds,
                 process=self._process,
                 produced=self._earlier + status.counts.produced,

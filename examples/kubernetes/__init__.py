@@ -1,1 +1,1 @@
-"""A stream on Kubernetes, and a producer that repeats itself to feed it."""
+"""A stream on Kubernetes, and a producer that sends duplicates to its input topic."""

@@ -1,4 +1,7 @@
-"""`python -m examples.kubernetes`: sends real flights to the topic of flights.yaml, some of them again and again."""
+"""Sends real flights with duplicates to the topic of flights.yaml.
+
+Run it as `python -m examples.kubernetes`.
+"""
 
 import sys
 
@@ -19,12 +22,19 @@ _SEED = 2013
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--bootstrap-servers", envvar="KAFKA_BOOTSTRAP", required=True, help="The brokers.")
+@click.option(
+    "--bootstrap-servers", envvar="KAFKA_BOOTSTRAP", required=True, help="Kafka brokers, HOST:PORT."
+)
 @click.option("--rows", type=click.IntRange(1_000, data.ROWS), default=50_000)
-@click.option("--partitions", type=click.IntRange(1, 64), default=2, help="Of a topic made anew.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 64),
+    default=2,
+    help="Partitions of the topic, if it is created.",
+)
 @click.option("--duplicates", "repeats", type=click.FloatRange(0, 0.5), default=0.05)
 def main(bootstrap_servers: str, rows: int, partitions: int, repeats: float) -> None:
-    """Send flights, with repeats, to the topic `flights`; create it if it is absent."""
+    """Send flights with duplicates to the topic `flights`; create the topic if needed."""
     try:
         _create(bootstrap_servers, partitions)
         messages = list(data.messages(rows, _SEED))
@@ -35,7 +45,9 @@ def main(bootstrap_servers: str, rows: int, partitions: int, repeats: float) -> 
             producer.send(messages, sends, lambda: progress.update(task, completed=producer.sent))
     except (KafkaException, NotSent, data.FlightsMissing) as error:
         sys.exit(f"Error: {error}")
-    click.echo(f"Sent {len(sends):,} records: {rows:,} flights and {len(sends) - rows:,} repeats.")
+    click.echo(
+        f"Sent {len(sends):,} records: {rows:,} flights and {len(sends) - rows:,} duplicates."
+    )
 
 
 def _create(bootstrap_servers: str, partitions: int) -> None:

@@ -1,4 +1,4 @@
-"""A Kubernetes cluster with a Kafka broker, our images and our chart, for end-to-end tests.
+"""A Kubernetes cluster with Kafka, the images and the chart, for end-to-end tests.
 
-`python -m tests.cluster` is what the Makefile calls; cluster.sh beside it is the cluster itself.
+The Makefile calls `python -m tests.cluster`. cluster.sh implements the cluster itself.
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.cluster`: the cluster for people and for `make test-e2e`."""
+"""The command line of the test cluster: `python -m tests.cluster`."""
 
 import os
 import shutil
@@ -27,11 +27,13 @@ def main() -> None:
 
 @main.command()
 @_NODES
-@click.option("--chart/--no-chart", "with_chart", default=True, help="Install our chart in it.")
+@click.option(
+    "--chart/--no-chart", "with_chart", default=True, help="Install the chart in the cluster."
+)
 def up(nodes: int, *, with_chart: bool) -> None:
-    """Start a cluster and a Kafka broker, load our images, install our chart.
+    """Start a cluster and a Kafka broker, load the images, install the chart.
 
-    What is there already is brought up to date.
+    In a cluster that runs already, images and chart are updated.
     """
     started = time.monotonic()
     _up(choose(), nodes, with_chart=with_chart)
@@ -50,16 +52,16 @@ def env() -> None:
 
 @main.command()
 def down() -> None:
-    """Remove the cluster and the broker with all they hold."""
+    """Remove the cluster and the broker with all their data."""
     _down(choose())
 
 
 @main.command()
 @click.argument("parts", nargs=-1, type=click.Choice([*PARTS, PIPELINE]))
 def images(parts: tuple[str, ...]) -> None:
-    """Build the images of PARTS, with docker if it works, and print what they are.
+    """Build the images of PARTS and print their ids (docker) or files.
 
-    Without PARTS those that a release needs.
+    Default PARTS: worker and operator.
     """
     for part, found in choose().build_images(parts or PARTS).items():
         click.echo(f"{image_name(part)}  {found}")
@@ -69,15 +71,16 @@ def images(parts: tuple[str, ...]) -> None:
 @_NODES
 @click.argument("command", nargs=-1, required=True)
 def run(command: tuple[str, ...], nodes: int) -> None:
-    """Run COMMAND with the variables of KUBECONFIG's cluster, or else of one of ours.
+    """Run COMMAND with the variables of a cluster.
 
-    A cluster that is started for it has so many nodes, and is removed afterwards.
+    It is the cluster of KUBECONFIG if that is set, else our own. A cluster that was not running is started with
+    --nodes nodes, and removed afterwards.
     """
     if os.environ.get("KUBECONFIG"):
         sys.exit(_run_in(environment.current(), command))
     provider = choose()
     was_up = provider.is_up()
-    # A CI that loses its patience must not leave a cluster behind either.
+    # SIGTERM, such as from a CI timeout, must remove the cluster too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         cluster = _up(provider, nodes, with_chart=True)

@@ -1,4 +1,4 @@
-"""Our chart in a cluster: installed, or brought up to date."""
+"""Installs or upgrades the chart in a cluster."""
 
 import fcntl
 import json
@@ -17,14 +17,14 @@ RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
 def install(cluster: Environment, *, made_from: str = "", chart: Path = CHART) -> None:
-    """Install the chart, or upgrade it, and wait until the operator is there.
+    """Install or upgrade the chart, and wait until the operator is available.
 
-    `made_from` says which build of the operator it is: another one under the same name restarts it.
-    Raises ClusterError with what the operator's pods say.
+    `made_from` identifies the build of the operator's image: a new build with the same image name
+    restarts the operator. Raises ClusterError with the state and the log of the operator's pods.
     """
     STATE.mkdir(parents=True, exist_ok=True)
     with (STATE / "chart.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # helm refuses a second one at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)  # helm rejects a second installation at the same time
         _install(cluster, made_from, chart)
 
 
@@ -47,9 +47,9 @@ def _install(cluster: Environment, made_from: str, chart: Path) -> None:
             [
                 *("helm", "upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE),
                 *("--wait", "--timeout", f"{_HELM_SECONDS}s", "--values", "-"),
-                # A CRD that somebody has applied by hand becomes the chart's.
+                # Adopt CRDs that were applied by hand.
                 "--take-ownership",
-                # What is not said here stays as it was: a second install changes nothing.
+                # Keep the other values of the release: a second install changes nothing.
                 "--reset-then-reuse-values",
             ],
             what="installing the chart",
@@ -58,7 +58,7 @@ def _install(cluster: Environment, made_from: str, chart: Path) -> None:
             given=json.dumps(_values(cluster, made_from)),
         )
     except ClusterError as error:
-        raise ClusterError(f"{error}\n{_what_the_operator_says(env)}") from error
+        raise ClusterError(f"{error}\n{_operator_diagnostics(env)}") from error
 
 
 def _values(cluster: Environment, made_from: str) -> dict[str, object]:
@@ -74,7 +74,7 @@ def _image(name: str) -> dict[str, str]:
     return {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
 
 
-def _what_the_operator_says(env: dict[str, str]) -> str:
+def _operator_diagnostics(env: dict[str, str]) -> str:
     of_operator = ["--namespace", NAMESPACE, "-l", "app.kubernetes.io/component=operator"]
     questions = (
         ["kubectl", "get", "pods", *of_operator, "-o", "wide"],

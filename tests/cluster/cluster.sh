@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # shellcheck source-path=SCRIPTDIR
-# A real Kubernetes cluster on one machine, without a container engine; README.md says how it works.
+# A real Kubernetes cluster on one machine, without a container engine; see README.md.
 #
-#   cluster.sh prerequisites            name what this machine lacks; as root on Debian, install it
-#   cluster.sh build                    build what is not in the cache yet
-#   cluster.sh build-tools              only kubectl, helm and kind, for a cluster of another kind
+#   cluster.sh prerequisites            list missing packages; as root on Debian, install them
+#   cluster.sh build                    build the programs that are not in the cache yet
+#   cluster.sh build-tools              build only kubectl, helm and kind, for another cluster
 #   cluster.sh up | down | status
-#   cluster.sh load-image TAR...        on every node that is up
+#   cluster.sh load-image TAR...        load images on every running node
 #   cluster.sh mkimage REF ARCHIVE CONFIG LAYER-TAR...
-#   cluster.sh debian DIRECTORY         a minimal Debian, to make images from
-#   cluster.sh exec [@NODE|@control] COMMAND...       in there (default: @node1)
-#   cluster.sh kill-node NODE [sync]    power loss: what was not flushed is lost (sync: flush first)
-#   cluster.sh start-node NODE          switch it on again, wait until it is Ready
-#   cluster.sh partition-node NODE api  cut it off the API server only
-#   cluster.sh partition-node NODE all  cut it off everything
-#   cluster.sh heal-node NODE           undo that
+#   cluster.sh debian DIRECTORY         unpack a minimal Debian, as a base of images
+#   cluster.sh exec [@NODE|@control] COMMAND...       run it there (default: @node1)
+#   cluster.sh kill-node NODE [sync]    power loss: unflushed data is lost (sync: flush first)
+#   cluster.sh start-node NODE          start it again, wait until it is Ready
+#   cluster.sh partition-node NODE api  disconnect it from the API server only
+#   cluster.sh partition-node NODE all  disconnect it from everything
+#   cluster.sh heal-node NODE           undo partition-node
 set -euo pipefail
 
 SELF=$(readlink -f "${BASH_SOURCE[0]}")
@@ -42,7 +42,7 @@ cmd_exec() { # [@SPACE] COMMAND...
   inside "$space" "$@"
 }
 
-# What become_space starts, as PID 1. The directory is in the command line for pid_of to find.
+# become_space starts this as PID 1. pid_of finds it by the directory in its command line.
 cmd_init() { # STATE control|NODE
   STATE=$1
   if [ "$2" = control ]; then init_control; else init_node "$2"; fi

@@ -1,4 +1,4 @@
-"""What can go wrong around the cluster, and how its commands are run."""
+"""The error of the cluster tools, and a function to run commands."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ _SHOWN_LINES = 20
 
 
 class ClusterError(Exception):
-    """The cluster, or something in it, is not as it must be; the message says what to do."""
+    """The cluster, or an object in it, is not as required; the message has what to do."""
 
 
 def run(
@@ -19,10 +19,10 @@ def run(
     env: Mapping[str, str] | None = None,
     given: str | None = None,
 ) -> str:
-    """Run a command and return what it printed; `given` goes to its standard input.
+    """Run a command and return its output; `given` is its standard input.
 
     Raises:
-        ClusterError: it failed, or took too long; the message ends with what it said.
+        ClusterError: it failed or timed out; the message ends with its last output.
     """
     try:
         done = subprocess.run(
@@ -35,7 +35,7 @@ def run(
             input=given,
         )
     except FileNotFoundError as error:
-        raise ClusterError(f"{what}: there is no {command[0]} here; install it") from error
+        raise ClusterError(f"{what}: {command[0]} is not installed; install it") from error
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"{what}: not done after {timeout_seconds:.0f} s") from error
     except subprocess.CalledProcessError as error:

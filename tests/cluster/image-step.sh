@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs a step of images/install.sh on the layers below it, and leaves what it changed.
+# Runs a step of images/install.sh on the layers below it, and keeps its changes.
 #
 #   image-step.sh REPOSITORY UPPER LOWER CACHE STEP [PART]
 #
 # UPPER is an empty directory for the changes, LOWER the directories below it (top:...:bottom); if
-# LOWER is empty, UPPER is changed itself. CACHE holds pip's downloads. What is mounted here is so in
-# a namespace of this process's own, and gone with it.
+# LOWER is empty, UPPER itself is changed. CACHE has pip's downloads. This process has its own mount
+# namespace, so its mounts end with it.
 set -euo pipefail
 
 if [ "${_OWN_MOUNTS:-}" != yes ]; then
@@ -24,7 +24,7 @@ else
   mount --bind "$upper" "$root"
 fi
 
-created=() # mount points that the image does not have
+created=() # mount points that are not part of the image
 clean_up() {
   local path
   umount --recursive "$root" 2>/dev/null || umount --recursive --lazy "$root"
@@ -33,7 +33,7 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# Show a file or directory of this machine inside, at the same place unless told otherwise.
+# Mount a file or directory of this machine in the root file system, by default at the same path.
 show() { # PATH [PATH-INSIDE [ro]]
   local inside=${2:-$1} missing=${2:-$1}
   [ -e "$1" ] || return 0
@@ -53,8 +53,8 @@ show /etc/resolv.conf
 show "$repository" /build ro
 mkdir -p "$cache"
 show "$cache" /root/.cache/pip
-# How this machine reaches its package index: configuration, certificates, local wheels. Not for the
-# lowest step, which brings the certificates of the image.
+# The package index settings of this machine: configuration, certificates, local wheels. Not for the
+# lowest step, which installs the certificates of the image.
 if [ -n "$lower" ]; then
   for path in /etc/pip.conf "$HOME/.config/pip" "$HOME/.pip" /etc/ssl/certs/ca-certificates.crt \
     "${PIP_CERT:-}" ${PIP_FIND_LINKS:-}; do

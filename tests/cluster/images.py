@@ -1,9 +1,9 @@
-"""Builds our images without a container engine, by the steps that the Dockerfile runs as well.
+"""Builds the images without a container engine, with the Dockerfile's steps.
 
-Each step's result is kept outside the tree under a key of all it is made from, so that a change of
-our own code costs seconds and no change costs nothing. An image has three layers, from below: Debian
-with Python, the dependencies of its part, our code. The pipeline's has two more: Java, and Spark's jars
-for Kafka, which come from this machine's cache of them.
+The result of each step is cached outside the tree, by a digest of all its inputs. So a change of the code
+takes seconds, and a build without changes is immediate. An image has three layers, from the bottom: Debian
+with Python, the dependencies of its part, and the code. The pipeline's image has two more: Java, and Spark's
+jars for Kafka, from this machine's cache.
 """
 
 import fcntl
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,32 +27,21 @@ from tests.cluster.errors import run
 from tests.cluster.paths import CLUSTER_SH, IMAGE_STEP_SH, REPOSITORY
 
 PARTS = ("worker", "operator")
-"""Those that a release needs."""
+"""The images that a release needs."""
 
 PIPELINE = "pipeline"
-"""Large, and asked for by what runs Spark in a pod alone."""
+"""A large image, built only for tests that run Spark in a pod."""
 
 _STEP_SECONDS = 1200.0
 _UNUSED_SECONDS = 7 * 86400
 _CODE = ("pyproject.toml", "README.md", "LICENSE")
 _TARGET = "opt/dedupestream"
 _JARS = f"{_TARGET}/cache"
-_PACKAGES = (
-    "crds",
-    "kafka",
-    "ids",
-    "filters",
-    "worker",
-    "operator",
-    "kubectl",
-    "pipeline",
-    "local",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image in an archive that docker and containerd load."""
+    """An image in an archive that docker and containerd can load."""
 
     part: str
     name: str
@@ -61,7 +51,7 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class _Layer:
-    """The result of a step: its files, and from below the directories they were made on."""
+    """The result of a step: its files, and the directories of the layers below it."""
 
     key: str
     directory: Path
@@ -73,23 +63,22 @@ class _Layer:
 
     @property
     def stack(self) -> tuple[Path, ...]:
-        """The directories, the lowest first."""
+        """The directories, the lowest layer first."""
         return (*self.below, self.directory / "files")
 
 
 def version() -> str:
-    """The version of the images, which is the project's."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return str(project["version"])
+    """Return the version of the images, which is the project's version."""
+    return str(_pyproject()["project"]["version"])
 
 
 def image_name(part: str) -> str:
-    """The name of a part's image."""
+    """Return the name of a part's image."""
     return f"dedupestream/{part}:{version()}"
 
 
 def build_images(parts: Sequence[str] = PARTS) -> list[Image]:
-    """Build what is not there yet; needs root. Raises ClusterError."""
+    """Build the images that are not in the cache; needs root. Raises ClusterError."""
     with _locked_cache() as cache:
         base = _base(cache)
         built = [_image(cache, base, part) for part in parts]
@@ -106,7 +95,7 @@ def _image(cache: Path, base: _Layer, part: str) -> Image:
     dependencies = _step(
         cache, tools, "dependencies", part, made_from=_digest([wanted]), makes=_TARGET
     )
-    own = _digest_of_files([*_CODE, *_PACKAGES])
+    own = _digest_of_files([*_CODE, *_packages()])
     code = _step(cache, dependencies, "code", part, made_from=own, makes=_TARGET)
     layers = [*system, dependencies, code]
     variables = ["PATH=/opt/dedupestream/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"]
@@ -117,7 +106,7 @@ def _image(cache: Path, base: _Layer, part: str) -> Image:
         {
             "Env": variables,
             "User": "65532:65532",
-            "WorkingDir": "/tmp",  # noqa: S108 # the container's
+            "WorkingDir": "/tmp",  # noqa: S108 # of the container
             "Entrypoint": [f"dedupe-{part}"],
         }
     )
@@ -126,7 +115,7 @@ def _image(cache: Path, base: _Layer, part: str) -> Image:
     archive = cache / f"image-{part}-{key}.tar"
     if not archive.exists():
         for older in cache.glob(f"image-{part}-*.tar"):
-            older.unlink()  # large, and made again from its layers in seconds
+            older.unlink()  # large, and rebuilt from its layers in seconds
         tars = [layer.tar for layer in layers]
         run(
             [CLUSTER_SH, "mkimage", name, archive, config, *tars],
@@ -138,8 +127,16 @@ def _image(cache: Path, base: _Layer, part: str) -> Image:
 
 
 def _build_requires() -> str:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    return _digest(project["build-system"]["requires"])
+    return _digest(_pyproject()["build-system"]["requires"])
+
+
+def _packages() -> list[str]:
+    wheel = _pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]
+    return [str(package) for package in wheel["packages"]]
+
+
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 
 
 def _debian(cache: Path) -> Path:
@@ -155,7 +152,7 @@ def _debian(cache: Path) -> Path:
 
 
 def _base(cache: Path) -> _Layer:
-    """The lowest layer of every image."""
+    """Return the lowest layer of all images."""
     debian = _debian(cache)
     key = _digest_of_files(["images/install.sh"])
     layer = _Layer(key=key, directory=cache / f"base-{key}", below=())
@@ -171,7 +168,7 @@ def _base(cache: Path) -> _Layer:
 def _step(
     cache: Path, below: _Layer, step: str, part: str = "", *, made_from: str = "", makes: str = ""
 ) -> _Layer:
-    """Run a step; `makes` is what of its result goes into an image."""
+    """Run a step; `makes` is the directory of its result that becomes a layer."""
     key = _digest([below.key, step, part, made_from])
     name = f"{step}-{part}-{key}" if part else f"{step}-{key}"
     layer = _Layer(key=key, directory=cache / name, below=below.stack)
@@ -182,7 +179,7 @@ def _step(
             lower = ":".join(map(str, reversed(below.stack)))
             _run_step(cache, files, lower, step, *([part] if part else []))
             if makes:
-                # When it was built is no part of it: the same files are the same layer.
+                # Without the time of the build, the same files give the same layer.
                 _archive(files, makes, fresh / layer.tar.name, "--mtime=@0")
     return layer
 
@@ -203,7 +200,10 @@ def _jars(cache: Path) -> _Layer:
 
 @contextmanager
 def _made(layer: _Layer, what: str) -> Iterator[Path | None]:
-    """Yield a directory to fill if the layer is not there, which takes its name when the block ends well."""
+    """Yield a new directory for a missing layer, else None.
+
+    The directory gets the layer's name when the block ends without an error.
+    """
     if layer.directory.exists():
         yield None
     else:
@@ -229,7 +229,7 @@ def _run_step(cache: Path, files: Path, lower: str, *step: str) -> None:
 
 def _archive(files: Path, what: str, archive: Path, *options: str) -> None:
     without = [f"--exclude=./{path}" for path in ("dev/*", "proc/*", "sys/*", "tmp/*", "run/*")]
-    # Debian's installer leaves this machine's there; a container gets its own.
+    # Debian's installer copies those of this machine; a container gets its own.
     without += ["--exclude=./etc/resolv.conf", "--exclude=./etc/hostname"]
     ownership = ["--numeric-owner", "--sort=name", *options]
     run(
@@ -244,7 +244,7 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 def _digest_of_files(paths: Iterable[str]) -> str:
-    """A digest of files, and of all files below directories, that could get into an image."""
+    """Return a digest of files, and of all files below directories."""
     digest = hashlib.sha256()
     for path in paths:
         found = REPOSITORY / path
@@ -271,7 +271,7 @@ def _locked_cache() -> Iterator[Path]:
 
 
 def _forget_unused(cache: Path) -> None:
-    """Remove what no build has asked for in a week."""
+    """Remove cache entries that no build has used for a week."""
     oldest = time.time() - _UNUSED_SECONDS
     for path in cache.iterdir():
         if path.name in {"pip", "lock"} or path.stat().st_mtime > oldest:

@@ -1,4 +1,4 @@
-"""A Kafka broker that outlives the command that starts it: `python -m tests.cluster.kafka`."""
+"""A Kafka broker in a background process, `python -m tests.cluster.kafka`."""
 
 import os
 import signal
@@ -18,17 +18,17 @@ _BOOTSTRAP = _DIRECTORY / "bootstrap"
 _LOG = _DIRECTORY / "process.log"
 _MODULE = "tests.cluster.kafka"
 _HEAP = "1g"
-_START_SECONDS = 240.0  # the first time it fetches its jars
+_START_SECONDS = 240.0  # the first start downloads the jars
 _STOP_SECONDS = 40.0
 _POLL_SECONDS = 0.1
-_SESSION_SECONDS = 60.0  # a machine that is busy with all the tests may stand still for seconds
+_SESSION_SECONDS = 60.0  # a machine that runs all tests may stall for seconds
 
 
 def ensure_broker(host: str) -> str:
-    """Start the broker on an address of this machine, unless it runs; returns HOST:PORT.
+    """Start the broker on an address of this machine unless it runs; return HOST:PORT.
 
     Raises:
-        ClusterError: it did not start.
+        ClusterError: the broker did not start.
     """
     if _runs() and _BOOTSTRAP.exists():
         return _BOOTSTRAP.read_text()
@@ -48,14 +48,14 @@ def ensure_broker(host: str) -> str:
     while not _BOOTSTRAP.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             stop_broker()
-            said = _LOG.read_text(errors="replace")[-2000:]
-            raise ClusterError(f"The Kafka broker on {host} did not start:\n{said}")
+            log_end = _LOG.read_text(errors="replace")[-2000:]
+            raise ClusterError(f"The Kafka broker on {host} did not start:\n{log_end}")
         time.sleep(_POLL_SECONDS)
     return _BOOTSTRAP.read_text()
 
 
 def stop_broker() -> None:
-    """End the broker, if it runs; its topics are of no use without the cluster."""
+    """Stop the broker if it runs; its topics are useless without the cluster."""
     if not _runs():
         return
     pid = int(_PID.read_text())
@@ -69,7 +69,7 @@ def stop_broker() -> None:
 
 
 def _runs() -> bool:
-    """Whether the process is there, and is no other one that got its number since."""
+    """Check that the process exists, and that no other process has its id now."""
     if not _PID.exists():
         return False
     try:

@@ -1,4 +1,4 @@
-"""The two kinds of cluster that are made here: cluster.sh's own, and kind where docker works."""
+"""The two kinds of cluster: our own (cluster.sh), and kind where docker works."""
 
 import json
 import os
@@ -17,33 +17,33 @@ _MINUTE = 60.0
 
 
 class Provider(Protocol):
-    """A way to have a cluster."""
+    """A way to run a cluster."""
 
     kubeconfig: Path
     tools: Path
     node_control: Path | None
 
     def is_up(self) -> bool:
-        """Whether the cluster is there."""
+        """Check if the cluster is running."""
 
     def start(self, nodes: int) -> None:
-        """Start it, if it is not there."""
+        """Start the cluster unless it is running."""
 
     def stop(self) -> None:
-        """Remove all of it, if it is there."""
+        """Remove the cluster if it is running."""
 
     def host(self) -> str:
-        """This machine's address as pods see it."""
+        """Return the address of this machine for pods."""
 
     def build_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
-        """Build our images; returns where each part's is, or what it is."""
+        """Build the images; return the file or the id of each part's image."""
 
     def load_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
-        """Build our images and put them on the nodes; returns a key of each part's content."""
+        """Build the images and load them on the nodes; return a digest of each image."""
 
 
 class OwnCluster:
-    """cluster.sh."""
+    """The cluster of cluster.sh."""
 
     def __init__(self) -> None:
         self.kubeconfig = cluster_dir() / "kubeconfig"
@@ -51,31 +51,31 @@ class OwnCluster:
         self.node_control: Path | None = CLUSTER_SH
 
     def is_up(self) -> bool:
-        """Whether its control plane runs."""
-        asked = [str(CLUSTER_SH), "exec", "@control", "true"]
-        return subprocess.run(asked, check=False, capture_output=True).returncode == 0
+        """Check if the control plane is running."""
+        command = [str(CLUSTER_SH), "exec", "@control", "true"]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
     def start(self, nodes: int) -> None:
-        """Install what this machine lacks, build what is not in the cache, and start it."""
+        """Install missing packages, build what is not in the cache, and start the cluster."""
         for command in ("prerequisites", "build", "up"):
             _run_visibly([CLUSTER_SH, command], CLUSTER_NODES=str(nodes))
 
     def stop(self) -> None:
-        """Remove it, and what an interrupted start has left."""
+        """Remove the cluster, and the remains of an interrupted start."""
         _run_visibly([CLUSTER_SH, "down"])
 
     def host(self) -> str:
-        """The address that cluster.sh gives this machine."""
+        """Return the address that cluster.sh assigns to this machine."""
         return f"{os.environ.get('CLUSTER_NET') or '172.30'}.0.1"
 
     def build_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
-        """Build them without a container engine, into archives."""
+        """Build the images without a container engine, into archives."""
         _run_visibly([CLUSTER_SH, "prerequisites"])
         _run_visibly([CLUSTER_SH, "build"])
         return {image.part: str(image.archive) for image in build_images(parts)}
 
     def load_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
-        """Build them as well; the nodes get those they do not have."""
+        """Build the images; load those that the nodes do not have."""
         images = build_images(parts)
         loaded = STATE / "loaded.json"
         known: dict[str, str] = json.loads(loaded.read_text()) if loaded.exists() else {}
@@ -104,10 +104,12 @@ class Kind:
         self.node_control: Path | None = None
 
     def is_up(self) -> bool:
-        """Whether kind knows the cluster."""
+        """Check if kind lists the cluster."""
         if not self._kind.exists():
             return False
-        names = run([self._kind, "get", "clusters"], what="asking kind", timeout_seconds=_MINUTE)
+        names = run(
+            [self._kind, "get", "clusters"], what="listing kind's clusters", timeout_seconds=_MINUTE
+        )
         return _KIND_NAME in names.split()
 
     def start(self, nodes: int) -> None:
@@ -145,10 +147,10 @@ class Kind:
             )
 
     def host(self) -> str:
-        """The gateway of kind's network."""
+        """Return the gateway of kind's network."""
         text = run(
             ["docker", "network", "inspect", "kind", "--format", "{{json .IPAM.Config}}"],
-            what="asking docker for kind's network",
+            what="inspecting kind's docker network",
             timeout_seconds=_MINUTE,
         )
         gateways = [entry.get("Gateway") for entry in json.loads(text)]
@@ -158,7 +160,7 @@ class Kind:
         raise ClusterError(f"kind's docker network has no IPv4 gateway: {text.strip()}")
 
     def build_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
-        """Build them with docker, which keeps what has not changed."""
+        """Build the images with docker, which caches unchanged steps."""
         keys = {}
         for part in parts:
             name = image_name(part)
@@ -168,11 +170,11 @@ class Kind:
                 timeout_seconds=30 * _MINUTE,
             )
             inspect = ["docker", "image", "inspect", name, "--format", "{{.Id}}"]
-            keys[part] = run(inspect, what=f"asking for {name}", timeout_seconds=_MINUTE).strip()
+            keys[part] = run(inspect, what=f"inspecting {name}", timeout_seconds=_MINUTE).strip()
         return keys
 
     def load_images(self, parts: Sequence[str] = PARTS) -> dict[str, str]:
-        """Build them, and have kind copy those that the nodes do not have."""
+        """Build the images; kind loads those that the nodes do not have."""
         keys = self.build_images(parts)
         for name in map(image_name, parts):
             run(
@@ -188,7 +190,7 @@ class Kind:
 
 
 def choose() -> Provider:
-    """kind where docker works, else our own cluster."""
+    """Return kind where docker works, else our own cluster."""
     return Kind() if _docker_works() else OwnCluster()
 
 
@@ -206,10 +208,10 @@ def _docker_works() -> bool:
 
 
 def _run_visibly(command: Sequence[str | Path], **variables: str) -> None:
-    """Run something that says how far it is. Raises ClusterError."""
+    """Run a command with its output on the terminal. Raises ClusterError."""
     done = subprocess.run(
         [str(part) for part in command], check=False, env={**os.environ, **variables}
     )
     if done.returncode != 0:
         what = " ".join(map(str, command))
-        raise ClusterError(f"{what} failed ({done.returncode}); its last lines above say why.")
+        raise ClusterError(f"{what} failed ({done.returncode}); see its last lines above.")

@@ -1,4 +1,4 @@
-"""What helm makes of the chart. It needs helm, and no cluster."""
+"""The chart as helm renders it. Requires helm, but no cluster."""
 
 import json
 import re

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.spec.stream import GROUP
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import ConditionStatus

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.names import ObjectName
-from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import InvalidConfig

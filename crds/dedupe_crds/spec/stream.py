@@ -1,7 +1,7 @@
-"""`DedupeStream`: one topic to deduplicate, as its user writes it.
+"""`DedupeStream`: the manifest of a topic to deduplicate.
 
-The schema, the reference and the checks of a manifest are all made from these models; a field's
-description is what `kubectl explain` shows.
+The schema, the reference and the checks of a manifest are generated from these models. A field's description is
+what `kubectl explain` shows. Invariant: each rule means the same in CEL and in Python.
 """
 
 from typing import Annotated, Literal
@@ -9,15 +9,19 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, model_validator
 
 from dedupe_crds.base import Model
-from dedupe_crds.names import StreamName
 from dedupe_crds.quantity import MIB
 from dedupe_crds.rules import never_changes, rule
-from dedupe_crds.spec.store import (
-    TABLE_BYTES_CEL,
-    Snapshots,
-    Storage,
-    Store,
-    slot_bytes,
+from dedupe_crds.spec.inverse_bloom import TABLE_BYTES_CEL, table_bytes, table_fits_cel
+from dedupe_crds.spec.metadata import Metadata
+from dedupe_crds.spec.snapshots import Snapshots
+from dedupe_crds.spec.store import Storage, Store
+from dedupe_crds.spec.topic_names import (
+    OWN_TOPIC,
+    OWNERS_TOPIC,
+    has_owners_topic,
+    is_own_topic,
+    own_topic_cel,
+    owners_topic_cel,
 )
 from dedupe_crds.spec.topics import (
     Conflicts,
@@ -37,132 +41,51 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "DedupeStream"
 
-# What the API server adds to metadata, and `kubectl get -o yaml` shows: nothing of the user's.
-_API_SERVER_METADATA = frozenset(
-    {
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "finalizers",
-        "generateName",
-        "generation",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-    }
-)
-
-
-def _table_bytes(store: Store, duplicates: Duplicates, conflicts: Conflicts) -> float:
-    """What a table of fixed size takes at least; 0 where there is none."""
-    table = store.inverse_bloom
-    return table.least_bytes(slot_bytes(duplicates, conflicts)) if table else 0.0
-
-
-def _table_fits(times: float) -> str:
-    """CEL for: the volume has so many times what a table of fixed size takes at least."""
-    return (
-        "!has(self.store.inverseBloom) || !isQuantity(string(self.storage.size)) || "
-        f"quantity(string(self.storage.size)).asApproximateFloat() >= {times} * {TABLE_BYTES_CEL}"
-    )
-
-
 _OTHER_ID = (
-    "make another stream with an output topic of its own instead, and bring past ids along by "
+    "create another stream with its own output topic instead, and import past ids with "
     "`dedupe bootstrap` (docs/bootstrap.md)"
 )
-_OWN_TOPIC = "must differ from spec.input.topic, spec.output.topic, and that with -filters or -owners behind it"
-
-
-def _own_topic_cel(field: str) -> str:
-    return (
-        f"!has(self.{field}.topic) || !(self.{field}.topic in [self.input.topic, self.output.topic, "
-        "self.output.topic + '-filters', self.output.topic + '-owners'])"
-    )
-
-
-def _is_own_topic(topic: str | None, source: Input, target: Output) -> bool:
-    notes = (f"{target.topic}-filters", f"{target.topic}-owners")
-    return topic not in (source.topic, target.topic, *notes)
-
-
-_OWNERS = (
-    "writes to spec.output.topic with -owners behind it, which must have at most 249 characters and "
-    "differ from spec.input.topic"
-)
-
-
-def _owners_topic_cel(field: str) -> str:
-    return (
-        f"!has(self.{field}.topic) || size(self.output.topic) <= 242 && "
-        "self.output.topic + '-owners' != self.input.topic"
-    )
-
-
-def _has_owners_topic(topic: str | None, source: Input, target: Output) -> bool:
-    return topic is None or (len(target.topic) <= 242 and f"{target.topic}-owners" != source.topic)
-
-
-class Metadata(Model):
-    """The object's metadata, as far as it concerns a stream."""
-
-    name: StreamName = Field(
-        description="Name of the stream: lower-case letters, digits and '-', at most 46."
-    )
-    namespace: Annotated[str, Field(min_length=1, max_length=63)] = Field(
-        default="default", description="Namespace of the stream, its Secret and its workers."
-    )
-    labels: dict[str, str] = Field(default={}, description="Labels of the object.")
-    annotations: dict[str, str] = Field(default={}, description="Annotations of the object.")
-    uid: str | None = Field(default=None, description="Given by the API server.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_what_the_api_server_adds(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
-        return {name: value for name, value in given.items() if name not in _API_SERVER_METADATA}
 
 
 class Spec(Model):
-    """What the user wants."""
+    """The desired state of the stream."""
 
     kafka: Kafka = Field(description="The Kafka cluster.")
-    input: Input = Field(description="What is read.")
-    output: Output = Field(description="What is written.")
+    input: Input = Field(description="The topic to read.")
+    output: Output = Field(description="The topic to write.")
     id: Annotated[IdSource, never_changes("the id", instead=_OTHER_ID)] = Field(
-        description="What makes two messages the same."
+        description="The id of a message: messages with the same id are duplicates."
     )
-    store: Store = Field(default=Store(), description="How ids that were seen are remembered.")
-    duplicates: Duplicates = Field(default=Duplicates(), description="What becomes of a duplicate.")
+    store: Store = Field(default=Store(), description="The store of known ids, one per partition.")
+    duplicates: Duplicates = Field(default=Duplicates(), description="Handling of duplicates.")
     conflicts: Conflicts = Field(
         default=Conflicts(),
-        description="What becomes of a message that has the id of another and not its content.",
+        description="Handling of conflicts: messages with a known id but different content.",
     )
     late: Late = Field(
-        default=Late(), description="What becomes of a message that is too old to be judged."
+        default=Late(),
+        description="Handling of late messages: older than the window, so duplicates cannot be detected.",
     )
     delivery: Delivery = Field(
         default=Delivery.EXACTLY_ONCE,
-        description="ExactlyOnce: by Kafka's transactions. AtLeastOnce: for brokers without them; a "
-        "crash may pass some messages on again, and none is lost.",
+        description="ExactlyOnce: with Kafka transactions. AtLeastOnce: for brokers without transactions; after "
+        "a crash some messages may pass twice, but none is lost.",
     )
     mode: Mode = Field(
         default=Mode.ENFORCE,
-        description="Enforce: duplicates are removed. Observe: they are only counted, and "
-        "everything passes through.",
+        description="Enforce: duplicates are removed. Observe: duplicates are only counted, and all messages "
+        "pass.",
     )
     storage: Storage = Field(default=Storage(), description="The volume of each partition.")
     snapshots: Snapshots | None = Field(
-        default=None, description="Copies of the stores; none are made if absent."
+        default=None, description="Snapshots of the stores. Default: none."
     )
     failover: Failover = Field(
-        default=Failover(), description="When to move a partition away from a node."
+        default=Failover(), description="Failover of workers from nodes that are not ready."
     )
-    worker: Worker = Field(default=Worker(), description="The process for one partition.")
+    worker: Worker = Field(default=Worker(), description="The worker processes, one per partition.")
     suspend: StrictBool = Field(
-        default=False, description="Stop all workers, and keep their volumes."
+        default=False, description="Stop all workers; their volumes are retained."
     )
 
     @rule(
@@ -170,7 +93,7 @@ class Spec(Model):
         "output",
         below="topic",
         cel="self.output.topic != self.input.topic",
-        says="must differ from spec.input.topic: a worker would read what it wrote",
+        message="must differ from spec.input.topic: a worker would read its own output",
     )
     @staticmethod
     def _output_is_not_the_input(source: Input, target: Output) -> bool:
@@ -181,8 +104,7 @@ class Spec(Model):
         "output",
         below="topic",
         cel="!has(self.output.filter) || self.output.topic + '-filters' != self.input.topic",
-        says="with -filters behind it must differ from spec.input.topic: a worker would read the "
-        "filters that it wrote",
+        message="with -filters appended must differ from spec.input.topic: a worker would read its own filters",
     )
     @staticmethod
     def _filters_are_not_the_input(source: Input, target: Output) -> bool:
@@ -193,68 +115,68 @@ class Spec(Model):
         "output",
         "duplicates",
         below="topic",
-        cel=_own_topic_cel("duplicates"),
-        says=_OWN_TOPIC,
+        cel=own_topic_cel("duplicates"),
+        message=OWN_TOPIC,
     )
     @staticmethod
     def _duplicates_have_their_own_topic(
         source: Input, target: Output, duplicates: Duplicates
     ) -> bool:
-        return _is_own_topic(duplicates.topic, source, target)
+        return is_own_topic(duplicates.topic, source, target)
 
     @rule(
         "input",
         "output",
         "conflicts",
         below="topic",
-        cel=_own_topic_cel("conflicts"),
-        says=_OWN_TOPIC,
+        cel=own_topic_cel("conflicts"),
+        message=OWN_TOPIC,
     )
     @staticmethod
     def _conflicts_have_their_own_topic(
         source: Input, target: Output, conflicts: Conflicts
     ) -> bool:
-        return _is_own_topic(conflicts.topic, source, target)
+        return is_own_topic(conflicts.topic, source, target)
 
     @rule(
         "input",
         "output",
         "duplicates",
         below="policy",
-        cel=_owners_topic_cel("duplicates"),
-        says=_OWNERS,
+        cel=owners_topic_cel("duplicates"),
+        message=OWNERS_TOPIC,
     )
     @staticmethod
-    def _owners_have_a_topic_to_tell_of_duplicates(
+    def _duplicates_have_an_owners_topic(
         source: Input, target: Output, duplicates: Duplicates
     ) -> bool:
-        return _has_owners_topic(duplicates.topic, source, target)
+        return has_owners_topic(duplicates.topic, source, target)
 
     @rule(
         "input",
         "output",
         "conflicts",
         below="policy",
-        cel=_owners_topic_cel("conflicts"),
-        says=_OWNERS,
+        cel=owners_topic_cel("conflicts"),
+        message=OWNERS_TOPIC,
     )
     @staticmethod
-    def _owners_have_a_topic_to_tell_of_conflicts(
+    def _conflicts_have_an_owners_topic(
         source: Input, target: Output, conflicts: Conflicts
     ) -> bool:
-        return _has_owners_topic(conflicts.topic, source, target)
+        return has_owners_topic(conflicts.topic, source, target)
 
     @rule(
         "input",
         "output",
         "late",
         below="topic",
-        cel=_own_topic_cel("late"),
-        says=_OWN_TOPIC,
+        cel=own_topic_cel("late"),
+        message=OWN_TOPIC,
     )
     @staticmethod
     def _late_messages_have_their_own_topic(source: Input, target: Output, late: Late) -> bool:
-        return _is_own_topic(late.topic, source, target)
+        return is_own_topic(late.topic, source, target)
 
     @rule(
         "store",
@@ -264,7 +186,7 @@ class Spec(Model):
         "!isQuantity(string(self.store.window.maxBytes)) || "
         "quantity(string(self.storage.size)).asApproximateFloat() >= "
         "1.25 * quantity(string(self.store.window.maxBytes)).asApproximateFloat()",
-        says="must be at least 1.25 times spec.store.window.maxBytes, or the volume would run full",
+        message="must be at least 1.25 times spec.store.window.maxBytes, or the volume would run full",
     )
     @staticmethod
     def _volume_holds_the_window(store: Store, storage: Storage) -> bool:
@@ -276,14 +198,14 @@ class Spec(Model):
         "conflicts",
         "storage",
         below="size",
-        cel=_table_fits(1.25),
-        says="must be at least 1.25 times what spec.store.inverseBloom takes, or the volume would run full",
+        cel=table_fits_cel(1.25),
+        message="must be at least 1.25 times the size of spec.store.inverseBloom, or the volume would run full",
     )
     @staticmethod
     def _volume_holds_the_table(
         store: Store, duplicates: Duplicates, conflicts: Conflicts, storage: Storage
     ) -> bool:
-        return storage.size >= 1.25 * _table_bytes(store, duplicates, conflicts)
+        return storage.size >= 1.25 * table_bytes(store.inverse_bloom, duplicates, conflicts)
 
     @rule(
         "store",
@@ -294,8 +216,8 @@ class Spec(Model):
         "!isQuantity(string(self.store.window.maxBytes)) || "
         "quantity(string(self.storage.size)).asApproximateFloat() >= "
         "2.25 * quantity(string(self.store.window.maxBytes)).asApproximateFloat()",
-        says="needs spec.storage.size to be at least 2.25 times spec.store.window.maxBytes: a volume "
-        "holds the newest checkpoint beside the store",
+        message="needs spec.storage.size to be at least 2.25 times spec.store.window.maxBytes: a volume "
+        "also holds the newest checkpoint",
     )
     @staticmethod
     def _volume_holds_a_checkpoint(
@@ -310,9 +232,9 @@ class Spec(Model):
         "conflicts",
         "storage",
         "snapshots",
-        cel=f"!has(self.snapshots) || {_table_fits(2.25)}",
-        says="needs spec.storage.size to be at least 2.25 times what spec.store.inverseBloom takes: a "
-        "volume holds the newest checkpoint beside the store",
+        cel=f"!has(self.snapshots) || {table_fits_cel(2.25)}",
+        message="needs spec.storage.size to be at least 2.25 times the size of spec.store.inverseBloom: a "
+        "volume also holds the newest checkpoint",
     )
     @staticmethod
     def _volume_holds_a_checkpoint_of_the_table(
@@ -322,7 +244,7 @@ class Spec(Model):
         storage: Storage,
         snapshots: Snapshots | None,
     ) -> bool:
-        held = _table_bytes(store, duplicates, conflicts)
+        held = table_bytes(store.inverse_bloom, duplicates, conflicts)
         return snapshots is None or storage.size >= 2.25 * held
 
     @rule(
@@ -336,34 +258,34 @@ class Spec(Model):
         "!isQuantity(string(self.worker.resources.limits['memory'])) || "
         "quantity(string(self.worker.resources.limits['memory'])).asApproximateFloat() >= "
         f"{TABLE_BYTES_CEL} + 100663296.0",
-        says="must leave 96Mi of limits.memory beside what spec.store.inverseBloom takes",
+        message="must have limits.memory at least 96Mi above the size of spec.store.inverseBloom",
     )
     @staticmethod
     def _memory_holds_the_table(
         store: Store, duplicates: Duplicates, conflicts: Conflicts, worker: Worker
     ) -> bool:
         limit = worker.resources.memory_limit
-        held = _table_bytes(store, duplicates, conflicts)
+        held = table_bytes(store.inverse_bloom, duplicates, conflicts)
         return store.inverse_bloom is None or limit is None or limit >= held + 96 * MIB
 
     @property
     def table_bytes(self) -> float:
-        """What the table of a partition takes at least; 0 with a store of another type."""
-        return _table_bytes(self.store, self.duplicates, self.conflicts)
+        """Return the least bytes of a partition's table; 0 with a store of another type."""
+        return table_bytes(self.store.inverse_bloom, self.duplicates, self.conflicts)
 
 
 class DedupeStream(Model):
-    """A Kafka topic without its duplicates: each message of the input passes exactly once."""
+    """Deduplicates a Kafka topic: each message of the input passes exactly once."""
 
-    api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="Version of this API.")
-    kind: Literal["DedupeStream"] = Field(description="What this object is.")
-    metadata: Metadata = Field(description="Its name and namespace.")
-    spec: Spec = Field(description="What the user wants.")
+    api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="API version.")
+    kind: Literal["DedupeStream"] = Field(description="Kind of the object.")
+    metadata: Metadata = Field(description="Name and namespace.")
+    spec: Spec = Field(description="The desired state of the stream.")
 
     @model_validator(mode="before")
     @classmethod
     def _without_status(cls, given: object) -> object:
-        # Status is the operator's word about a stream, and no part of what the user asks for.
+        # The operator writes the status; it is no part of a manifest.
         if not isinstance(given, dict):
             return given
         return {name: value for name, value in given.items() if name != "status"}

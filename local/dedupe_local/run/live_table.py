@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from dedupe_crds.formatting import duration, share
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import Phase
 from dedupe_local.run.table_rows import (
@@ -17,8 +18,6 @@ from dedupe_local.run.table_rows import (
     Row,
     changes,
     row,
-    share,
-    short,
     summary,
     total_duplicates,
     total_lag,
@@ -100,7 +99,7 @@ def table(title: str, rows: Sequence[Row]) -> Table:
             f"{each.records_per_second:,.0f}",
             share(each.duplicates, each.consumed),
             "-" if each.lag_messages is None else f"{each.lag_messages:,}",
-            short(each.window_seconds),
+            duration(each.window_seconds),
             str(each.restarts),
             escape(_remark(each)),
         )

@@ -9,13 +9,13 @@ from typing import Self
 
 from rich.console import Console
 
+from dedupe_crds.formatting import share
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.cluster import Cluster
 from dedupe_local.errors import NotDrained, Refused
 from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
 from dedupe_local.run.live_table import screen
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported, unused_fields
-from dedupe_local.run.table_rows import share
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
 

@@ -3,9 +3,8 @@
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
-from dedupe_crds.quantity import format_duration
+from dedupe_crds.formatting import share
 from dedupe_crds.status.worker import Phase, WorkerStatus
 from dedupe_local.run.worker_process import WorkerView
 
@@ -105,28 +104,6 @@ def total_lag(rows: Sequence[Row]) -> str:
     """Return the messages to come in all partitions, unknown if one of them is."""
     lags = [row.lag_messages for row in rows]
     return "?" if None in lags else f"{sum(filter(None, lags)):,}"
-
-
-def share(part: int, whole: int) -> str:
-    """Write a count and its share.
-
-    >>> share(1234, 24680)
-    '1,234 (5.0 %)'
-    """
-    return f"{part:,} ({part / whole:.1%})".replace("%", " %") if whole else f"{part:,}"
-
-
-def short(seconds: float | None) -> str:
-    """Write a time in its two largest units.
-
-    >>> short(4 * 86400 + 3 * 3600 + 5)
-    '4d3h'
-    """
-    if seconds is None:
-        return "-"
-    finest = 86400 if seconds > 50 * 86400 else 3600 if seconds > 86400 else 60
-    whole = int(seconds // finest * finest) if seconds >= 3600 else int(seconds)
-    return format_duration(timedelta(seconds=whole))
 
 
 def _phase(view: WorkerView) -> str:

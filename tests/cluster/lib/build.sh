@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# Builds every program from Go modules and Debian packages into the cache, where each has beside it
-# the key it was made from: nothing is built again until its versions, flags or text change.
+# Builds all programs from Go modules and Debian packages into the cache. Each has a key file there:
+# it is rebuilt only after its versions, flags or source have changed.
 
-# Unpacked below $ROOT, not installed. The text is the key of what is there.
+# Unpacked below $ROOT, not installed. This text is the key of the unpacked packages.
 DEBIAN_PACKAGES="containerd runc containernetworking-plugins nftables libnftables1 libnftnl11 libmnl0 libjansson4 libedit2 libbsd0
   libmd0 libgmp10 libxtables12 libseccomp2 btrfs-progs liblzo2-2 mmdebstrap
   iptables libip4tc2 libip6tc2 libnetfilter-conntrack3 libnfnetlink0"
 
 _CSI_MODULES=github.com/kubernetes-csi
 
-# Everything the cluster consists of.
+# Build all programs of the cluster.
 cmd_build() {
   _with_cache_lock
   local started=$SECONDS
@@ -21,7 +21,7 @@ cmd_build() {
     _build_kubernetes $program
   done
   _build_kubernetes kubectl
-  # Of the version that Kubernetes itself requires.
+  # In the version that Kubernetes itself requires.
   _build "$CACHE/src/kubernetes" etcd go.etcd.io/etcd/server/v3
   _build_addons
   _fetch_snapshot_crds
@@ -32,7 +32,7 @@ cmd_build() {
     log "built everything in $((SECONDS - started)) s; $CACHE has $(du -sh "$CACHE" | cut -f1)"
 }
 
-# Only what is needed beside a cluster of another kind.
+# Build only the tools for another cluster.
 cmd_build_tools() {
   _with_cache_lock
   _PROGRAMS=3
@@ -85,10 +85,10 @@ _build_addons() {
   for program in csi coredns pause; do _build "$module" $program ./$program; done
 }
 
-# Where Go keeps the source of MODULE@VERSION, fetched if it is not there yet.
+# Print the directory of the source of MODULE@VERSION; download it if it is missing.
 _source_of() { (cd / && go mod download -json "$1") | jq -r .Dir; }
 
-# Make a go.mod with the requirements, and Kubernetes' own modules held to its version.
+# Write a go.mod with the requirements, with Kubernetes' own modules pinned to its version.
 _module() { # DIRECTORY REQUIREMENTS
   [ "$(cat "$1/.key" 2>/dev/null)" != "$2" ] || return 0
   local kubernetes minor=${KUBERNETES#1.}
@@ -105,7 +105,7 @@ _module() { # DIRECTORY REQUIREMENTS
   echo "$2" >"$1/.key"
 }
 
-# Build a package of a module; one that begins with ./ is ours, from programs/.
+# Build a package of a module. A package that begins with ./ is from programs/.
 _build() { # MODULE-DIRECTORY PROGRAM PACKAGE [LINKER-FLAGS]
   local text="" key
   case $3 in ./*)
@@ -132,7 +132,7 @@ _install_helm() {
     "helm.sh/helm/v3/cmd/helm@$HELM"
 }
 
-# Build a program as its own module says, in the versions that module names.
+# Build a program with the dependency versions of its own module.
 _install_program() { # PROGRAM KEY GO-INSTALL-ARGUMENT...
   _is_built "$1" "$2" && return 0
   _showing_progress "$1" _go_install "${@:3}"
@@ -149,7 +149,7 @@ _is_built() { # PROGRAM KEY
   [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1.key" 2>/dev/null)" = "$2" ]
 }
 
-# Run a Go command that lists the packages it compiles, and say every 15 s how far it is.
+# Run a Go command that lists the packages it compiles, and log its progress every 15 s.
 _showing_progress() { # PROGRAM COMMAND...
   local program=$1 started=$SECONDS said=$CACHE/build.log go ticks=0 packages
   shift
@@ -165,7 +165,7 @@ _showing_progress() { # PROGRAM COMMAND...
   done
   wait $go || {
     tail -n 20 "$said" >&2
-    die "$program was not built; all that was said is in $said"
+    die "$program was not built; the whole output is in $said"
   }
   log "built $program in $((SECONDS - started)) s"
 }
@@ -179,11 +179,11 @@ _fetch_debian_packages() {
   rm -rf "$ROOT.new" "$CACHE/debs"
   mkdir -p "$ROOT.new" "$CACHE/debs"
   _download_packages 2>"$CACHE/apt.log" || {
-    # Its lists may be missing, or so old that the packages are gone.
+    # The package lists may be missing, or too old.
     [ "$(id -u)" != 0 ] || apt-get update --quiet >/dev/null 2>"$CACHE/apt.log"
     _download_packages 2>>"$CACHE/apt.log" || {
       tail "$CACHE/apt.log" >&2
-      die "apt-get could not download the packages: run apt-get update, and look at its errors"
+      die "apt-get could not download the packages: run apt-get update, and see its errors"
     }
   }
   for package in "$CACHE"/debs/*.deb; do dpkg -x "$package" "$ROOT.new"; done
@@ -196,7 +196,7 @@ _fetch_debian_packages() {
 }
 
 _download_packages() {
-  # Words, not one name.
+  # Split into words.
   # shellcheck disable=SC2086
   (cd "$CACHE/debs" && apt-get download $DEBIAN_PACKAGES >/dev/null)
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Small things that every part uses.
+# Helper functions for all parts.
 
 log() { printf '%(%H:%M:%S)T %s\n' -1 "$*" >&2; }
 
@@ -8,14 +8,14 @@ die() {
   exit 1
 }
 
-# Run a command with the libraries of the unpacked packages; not for the machine's own programs
-# that never need them, which might not like the others' versions.
+# Run a command with the libraries of the unpacked packages. Not for the machine's own programs,
+# which may not work with these versions.
 with_libraries() { LD_LIBRARY_PATH=$LIBRARIES "$@"; }
 
 # kubectl as the cluster's administrator.
 admin() { "$BIN/kubectl" --kubeconfig "$STATE/kubeconfig" "$@"; }
 
-# Print a template of conf/, each ${NAME} replaced by the value of that variable.
+# Print a template of conf/ with each ${NAME} replaced by the value of that variable.
 render() { # TEMPLATE
   local text name
   text=$(<"$HERE/conf/$1")
@@ -41,7 +41,7 @@ retry() { # TIMES COMMAND...
 wait_for() { # SECONDS WHAT COMMAND...
   local end=$((SECONDS + $1)) what=$2
   shift 2
-  until ("$@") >/dev/null 2>&1; do # in a shell of its own, which `die` may end
+  until ("$@") >/dev/null 2>&1; do # in a subshell, which `die` may end
     pid_of control >/dev/null || die "the control plane died; its logs are in $STATE/log"
     ((SECONDS < end)) || die "timed out waiting for $what; the logs are in $STATE/log"
     sleep 0.2

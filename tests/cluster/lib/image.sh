@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Container images without a container engine.
 
-# Write an archive that docker and containerd load. CONFIG is the image's container configuration as
+# Write an archive that docker and containerd can load. CONFIG is the image's container configuration as
 # JSON ({"Entrypoint": [...], "User": ...}); the layers are file systems as tars, the lowest first.
 cmd_mkimage() { # REF ARCHIVE CONFIG LAYER-TAR...
   [ $# -ge 4 ] || die "mkimage REF ARCHIVE CONFIG LAYER-TAR..."
@@ -26,11 +26,11 @@ cmd_mkimage() { # REF ARCHIVE CONFIG LAYER-TAR...
   rm -rf "$work"
 }
 
-# Unpack what the image debian:bookworm-slim has into a new directory.
+# Unpack the packages of the image debian:bookworm-slim into a new directory.
 cmd_debian() { # DIRECTORY
   local directory
   directory=$(readlink -m "$1")
-  [ ! -e "$directory" ] || die "$directory exists: name another, or remove it"
+  [ ! -e "$directory" ] || die "$directory exists: choose another directory, or remove it"
   with_libraries perl "$ROOT/usr/bin/mmdebstrap" --quiet --variant=minbase --mode=root \
     --aptopt='Acquire::Check-Valid-Until "false"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
@@ -42,10 +42,10 @@ cmd_debian() { # DIRECTORY
       bookworm-security main"
 }
 
-# The mirror that this machine's own apt uses, if it is a bookworm.
+# Print the mirror of this machine's apt, if this machine is a bookworm.
 _mirror() { # LABEL CODENAME DEFAULT
   local found
-  # apt's own format, not the shell's.
+  # The format is apt's, not the shell's.
   # shellcheck disable=SC2016
   found=$(apt-get indextargets --format '$(REPO_URI)' \
     'Created-By: Packages' "Label: $1" "Codename: $2" 2>/dev/null | sort -u | head -n 1)

@@ -34,8 +34,8 @@ _mount_node() {
   fi
 }
 
-# kubelet insists on some machine-wide settings: show it the values it wants, and leave the real
-# ones alone.
+# kubelet requires some machine-wide settings. Show it the required values, and do not change the
+# real settings.
 _disguise_sysctls() {
   local name value file
   while read -r name value; do

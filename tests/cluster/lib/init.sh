@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What PID 1 of the control plane and of a node have in common. `LOG` is their log directory.
+# Common functions of PID 1 of the control plane and of a node. `LOG` is their log directory.
 
 init_environment() {
   exec </dev/null
@@ -9,7 +9,7 @@ init_environment() {
   ulimit -n 20000 2>/dev/null || true
 }
 
-# Run a command, and again whenever it ends.
+# Run a command, and restart it whenever it ends.
 keep_running() { # NAME COMMAND...
   local name=$1
   shift
@@ -22,7 +22,7 @@ keep_running() { # NAME COMMAND...
   ) &
 }
 
-# PID 1 takes in every orphan.
+# PID 1 adopts all orphans.
 reap_for_ever() {
   while :; do wait -n 2>/dev/null || sleep 1; done
 }
@@ -36,7 +36,7 @@ uplink() { # INTERFACE ADDRESS PEER
   sysctl -qw net.ipv4.ip_forward=1
 }
 
-# For ten minutes; whoever is started without an API server tries again by himself.
+# For ten minutes. Programs that start without an API server retry automatically.
 wait_for_api() {
   local i
   for ((i = 0; i < 3000; i++)); do

@@ -9,7 +9,7 @@ cmd_up() {
   fi
   cmd_build
   local started=$SECONDS node
-  cmd_down # what an interrupted `up` left
+  cmd_down # remove the remains of an interrupted `up`
   _lay_out_state
   make_pki
   _start_control_plane
@@ -31,7 +31,7 @@ _lay_out_state() {
   mkdir -p "$STATE"/{log,run,csi,conf} "${SCRATCH[@]}" "$KUBELET_DIR"
   mkdir -p -m 700 "$STATE/etcd"
   for ((i = 1; i <= NODES; i++)); do mkdir -p "$STATE/nodes/node$i"; done
-  compgen -G '/dev/loop[0-9]*' >"$STATE/run/loops" || true # those that were here before
+  compgen -G '/dev/loop[0-9]*' >"$STATE/run/loops" || true # the loop devices that exist already
   truncate -s "$VOLUME_SPACE" "$STATE/csi.img"
   # Without btrfs in the kernel the mount fails later, and snapshots are full copies.
   with_libraries mkfs.btrfs -q -f "$STATE/csi.img" >/dev/null 2>&1 || true
@@ -69,7 +69,7 @@ _apply_storage() {
 cmd_down() {
   local pid
   if pid=$(pid_of control); then
-    kill -KILL "$pid" 2>/dev/null || true # and with PID 1 of the control plane all nodes
+    kill -KILL "$pid" 2>/dev/null || true # all nodes end with PID 1 of the control plane
     wait_until_gone "$pid"
   fi
   retry 100 _no_space_left || log "processes remain: $(pgrep -f -- " __init $STATE " | xargs)"
@@ -87,7 +87,7 @@ cmd_down() {
   rm -rf --one-file-system "$STATE"
 }
 
-# Those that are empty here. Removing them would unmount what another cluster has mounted there.
+# The empty mount points. While another cluster runs, removing them would unmount its mounts.
 _remove_mount_points() {
   ! pgrep -f -- "cluster.sh __init " >/dev/null || return 0
   rmdir "${SCRATCH[@]}" "$KUBELET_DIR" 2>/dev/null || true
@@ -97,7 +97,7 @@ _no_space_left() { ! pgrep -f -- " __init $STATE " >/dev/null; }
 
 _no_image_in_use() { ! losetup -n -O BACK-FILE | grep -q "^$STATE/"; }
 
-# Loop devices that were made on demand. losetup frees a device, and has no word for removing one.
+# Loop devices that were created on demand. losetup can detach a device, but not remove it.
 _remove_new_loop_devices() {
   local device remove='open(F, "+<", "/dev/loop-control") && ioctl(F, 0x4C81, int($ARGV[0]))'
   [ -e "$STATE/run/loops" ] || return 0

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Nodes as machines: switched on and off, cut off the network, given images.
+# Nodes as machines: start, stop, disconnect, load images.
 
 node_names() { ls "$STATE/nodes" 2>/dev/null || true; }
 
-# Set what the templates and functions below need to know of a node.
+# Set the variables of a node for the templates and the functions below.
 select_node() { # NODE
-  [[ $1 =~ ^node[1-9][0-9]?$ ]] || die "no node is called $1: names are node1, node2 and so on"
+  [[ $1 =~ ^node[1-9][0-9]?$ ]] || die "there is no node $1: names are node1, node2 and so on"
   local number=${1#node}
   NODE=$1
   NODE_DIR=$STATE/nodes/$NODE
@@ -16,7 +16,7 @@ select_node() { # NODE
 
 select_known_node() { # NODE
   [ -n "${1:-}" ] && [ -d "$STATE/nodes/$1" ] ||
-    die "no node is called '${1:-}'; there are: $(node_names | xargs)"
+    die "there is no node '${1:-}'; the nodes are: $(node_names | xargs)"
   select_node "$1"
 }
 
@@ -25,13 +25,13 @@ select_running_node() { # NODE
   pid_of "$NODE" >/dev/null || die "$NODE is not up: start it with start-node $NODE"
 }
 
-# Add the selected node to a set of conf/network.nft, remove it, or ask whether it is in there.
+# Add the selected node to a set of conf/network.nft, remove it, or check if it is in the set.
 cut_set() { # add|delete|get cut|noapi
   in_control_network nft "$1" element inet testcluster "$2" "{ $NODE_IP, $NODE_PODS }" \
     >/dev/null 2>&1
 }
 
-# The host and the control plane reach ClusterIPs through some healthy node's kube-proxy.
+# The host and the control plane reach ClusterIPs through the kube-proxy of a healthy node.
 route_services() {
   local node
   for node in $(node_names); do
@@ -62,7 +62,7 @@ start_node() { # NODE
     die "$NODE did not start"
   fi
   pid=$(pid_of "$NODE")
-  retry 100 _own_network "$pid" "$control" || die "$NODE got no network of its own"
+  retry 100 _own_network "$pid" "$control" || die "$NODE has no network namespace"
   _connect_node "$pid"
 }
 
@@ -93,7 +93,7 @@ node_ready() { # NODE
     admin get csinode "$1" -o jsonpath='{.spec.drivers[*].name}' | grep -q "$DRIVER"
 }
 
-# Ready, and said so itself since TIME: what the API server remembers of its last life is no news.
+# Ready, and reported so after TIME: the API server may still have the status of its last run.
 _ready_since() { # NODE TIME
   local heartbeat='{.status.conditions[?(@.type=="Ready")].lastHeartbeatTime}'
   node_ready "$1" && [[ ! $(admin get node "$1" -o jsonpath="$heartbeat") < $2 ]]
@@ -122,7 +122,7 @@ cmd_kill_node() { # NODE [sync]
   log "$NODE is dead"
 }
 
-# What the node had not written to its disks by now never gets there: the disks go on as copies.
+# Unflushed data of the node is lost: each disk is replaced by a copy of what was written to it so far.
 _keep_only_what_was_flushed() {
   local volume image attached='.Vols[]? | select(.Node == $node).ID'
   for volume in $(inside control jq -r --arg node "$NODE" "$attached" "$STATE/csi/state.json" \

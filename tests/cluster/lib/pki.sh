@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Keys, certificates and kubeconfigs of the cluster, new with each `up`.
+# Keys, certificates and kubeconfigs of the cluster, created by each `up`.
 
 make_pki() {
   mkdir -p "$STATE/pki" "$STATE/conf"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What must be installed on this machine. Nothing else is: the rest goes into the cache.
+# The packages that must be installed on this machine. Everything else goes into the cache.
 
 # Each package and a command that fails without it.
 _PREREQUISITES=(
@@ -35,9 +35,9 @@ _install_packages() { # PACKAGE...
   if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     die "these packages are missing: $*. Install them (Debian, as root: $command)"
   fi
-  log "installing what is missing: $*"
+  log "installing missing packages: $*"
   _as_apt apt-get update --quiet
-  # Words, not a list: the command is also what the message above shows.
+  # Split into words: the same text is in the message above.
   # shellcheck disable=SC2086
   _as_apt $command
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# What may be set from outside, the versions that are built, and where things are.
+# The settings, the versions that are built, and the paths.
 
-# Versions. A change rebuilds what depends on it and nothing else; see build.sh.
+# Versions. A change rebuilds only what depends on it; see build.sh.
 KUBERNETES=1.36.3
 COREDNS=v1.15.0
 HELM=v3.22.0
@@ -12,7 +12,7 @@ RESIZER=v2.3.0
 SNAPSHOTTER=v8.7.0
 CSI_SPEC=v1.13.0
 
-# From the environment; README.md says what each is for. Every command must see the same values.
+# From the environment, see README.md. All commands need the same values.
 CACHE=${CLUSTER_CACHE:-$HOME/.cache/testcluster}
 STATE=${CLUSTER_DIR:-${TMPDIR:-/tmp}/testcluster}
 NODES=${CLUSTER_NODES:-1}
@@ -29,14 +29,14 @@ API_SERVICE_IP=$NET.2.1
 SERVICE_CIDR=$NET.2.0/24
 POD_CIDR=$NET.128.0/17
 
-# Names inside Kubernetes, and on this machine, where each cluster has its own.
+# Names in Kubernetes, and on this machine, where they differ between clusters.
 DRIVER=hostpath.csi.testcluster
 CGROUP=$(basename "$STATE")
 HOST_INTERFACE=tc-${NET/./-}
 BIN=$CACHE/bin
 ROOT=$CACHE/root                                                     # Debian packages, unpacked
 LIBRARIES=$ROOT/usr/lib/x86_64-linux-gnu:$ROOT/lib/x86_64-linux-gnu  # of those packages
-SCRATCH=(/run/containerd /var/lib/cni /var/log/containers)           # each node has a tmpfs there
+SCRATCH=(/run/containerd /var/lib/cni /var/log/containers)           # a tmpfs on each node
 KUBELET_DIR=/var/lib/kubelet
 
 export KUBECACHEDIR=$STATE/kubecache

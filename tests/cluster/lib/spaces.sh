@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The namespaces and cgroups that hold the control plane and each node, seen from outside.
 
-# The process that is PID 1 of a space. Fails if the space is down.
+# Print the process that is PID 1 of a space. Fails if the space is down.
 pid_of() { # control|NODE
   local pid
   for pid in $(pgrep -f -- " __init $STATE $1\$" || true); do
@@ -21,16 +21,16 @@ inside() { # control|NODE COMMAND...
   with_libraries nsenter -t "$pid" -m -n -u -p -- "$@"
 }
 
-# In the control plane's network only, with this machine's files.
+# Run in the control plane's network, with this machine's files.
 in_control_network() { # COMMAND...
   local pid
   pid=$(pid_of control) || die "the cluster is not up"
   with_libraries nsenter -t "$pid" -n -- "$@"
 }
 
-# Become PID 1 of a new space (see init-control.sh and init-node.sh), in namespaces of its own below
-# those of PARENT, if there is one. Holds none of our files or locks open, or they would be held for
-# as long as the space is up.
+# Become PID 1 of a new space (see init-control.sh and init-node.sh), in its own namespaces below
+# those of PARENT, if given. It must not inherit open files or locks, which would stay open until the
+# space ends.
 become_space() { # control|NODE LOGFILE [PARENT-PID]
   local descriptor parent=()
   [ -z "${3:-}" ] || parent=(nsenter -t "$3" -m -p --)
@@ -44,7 +44,7 @@ become_space() { # control|NODE LOGFILE [PARENT-PID]
 }
 
 wait_until_gone() { # PID
-  retry 200 test ! -e "/proc/$1" || die "process $1 does not go away"
+  retry 200 test ! -e "/proc/$1" || die "process $1 does not end"
 }
 
 # Make a cgroup in every hierarchy.

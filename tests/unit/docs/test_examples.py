@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from dedupe_crds.manifest import load_manifest, parse_manifest
-from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.spec.stream import KIND as STREAM_KIND
 from dedupe_crds.status.snapshot import KIND, SnapshotSpec

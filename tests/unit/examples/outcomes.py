@@ -1,4 +1,4 @@
-"""An outcome of the demo as it should be, to be changed by tests."""
+"""An outcome of the demo without problems, which tests change."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,10 +10,10 @@ from examples.flights.outcome import (
     Counting,
     Deduplicated,
     Explained,
-    Look,
     Outcome,
     Read,
     Recovery,
+    Sample,
     Sent,
     Skipping,
     Timeline,
@@ -74,9 +74,9 @@ COUNTING = Counting(
 )
 TIMELINE = Timeline(
     sent=[(0, 0), (2, 60), (4, 105)],
-    looks=[
+    samples=[
         [
-            Look(at_seconds=at, process=process, produced=produced, window_seconds=at)
+            Sample(at_seconds=at, process=process, produced=produced, window_seconds=at)
             for at, process, produced in ((0, 0, 0), (1.5, 0, 40), (4, 1, 100))
         ]
     ],
@@ -90,7 +90,7 @@ def outcome(
     counting: Counting | None = None,
     **found: int,
 ) -> Outcome:
-    """A run that went well but for what is given; `found` is the audit's."""
+    """Return a run without problems, except for the arguments; `found` are fields of the audit."""
     audit = AuditResult(
         stream="demo/flights",
         raw_topic="flights",
@@ -114,7 +114,7 @@ def outcome(
             killed_pid=1,
             killed_at_seconds=2,
             read_before=50,
-            reconciled_records=1,
+            catch_up_records=1,
             ready_seconds=1,
             output_seconds=1.5,
         ),

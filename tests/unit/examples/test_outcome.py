@@ -1,4 +1,4 @@
-"""The demo's verdict on itself."""
+"""The demo's check of its own results."""
 
 import json
 from typing import Any
@@ -17,10 +17,10 @@ def test_a_run_without_defects_has_no_problems() -> None:
     ("found", "said"),
     [
         ({"lost": 1}, "1 records are lost."),
-        ({"duplicated": 2}, "2 records are there more than once."),
+        ({"duplicated": 2}, "2 records are duplicated."),
         ({"altered": 3}, "3 records are altered."),
         ({"reordered": 4}, "4 records are out of order."),
-        ({"foreign": 5}, "5 records are of no message that was sent."),
+        ({"foreign": 5}, "5 records are not from any message that was sent."),
     ],
 )
 def test_each_defect_of_the_audit_is_a_problem(found: dict[str, Any], said: str) -> None:
@@ -28,16 +28,16 @@ def test_each_defect_of_the_audit_is_a_problem(found: dict[str, Any], said: str)
 
 
 def test_what_the_topics_cannot_tell_is_held_against_what_was_sent() -> None:
-    """A record that never reached the input topic is one the audit cannot miss."""
+    """The audit cannot detect a record that never reached the input topic."""
     problems = outcome(
         raw_records=104, unique_ids=99, clean_records=99, landed_records=98
     ).problems()
 
     assert problems == [
-        "104 records are in the input topic, where 105 should be.",
-        "99 different messages are in the input topic, where 100 should be.",
-        "99 records are in the clean topic, where 100 should be.",
-        "98 records are in Parquet, where 100 should be.",
+        "104 records are in the input topic; expected: 105.",
+        "99 different messages are in the input topic; expected: 100.",
+        "99 records are in the clean topic; expected: 100.",
+        "98 records are in Parquet; expected: 100.",
     ]
 
 
@@ -45,19 +45,19 @@ def test_each_duplicate_has_to_be_in_its_topic_with_the_record_that_it_repeats()
     explained = EXPLAINED.model_copy(update={"records": 4, "misattributed": 1})
 
     assert outcome(explained=explained).problems() == [
-        "4 records are in the topic of duplicates, where 5 should be.",
-        "1 duplicates do not name the record that they repeat.",
+        "4 records are in the topic of duplicates; expected: 5.",
+        "1 duplicates do not name their original record.",
     ]
 
 
 def test_a_read_that_finds_others_is_a_problem() -> None:
-    """Also if they are as many."""
+    """Even if their number is the same."""
     everything, skipping = SKIPPING.reads
     wrong = skipping.model_copy(update={"right": False})
     found = SKIPPING.model_copy(update={"reads": [everything, wrong]})
 
     assert outcome(skipping=found).problems() == [
-        "plain reader, skipping found 10 flights of AA that are not the 10 that were sent."
+        "plain reader, skipping found 10 flights of AA that differ from the 10 that were sent."
     ]
 
 
@@ -66,7 +66,7 @@ def test_counts_that_are_not_those_of_the_flights_are_a_problem() -> None:
 
     assert outcome(counting=wrong).problems() == [
         "2 rows of flights_hourly in PostgreSQL are wrong or missing.",
-        "101 records are counted in PostgreSQL, where 100 should be.",
+        "101 records are counted in PostgreSQL; expected: 100.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The demo's page: it needs nothing but itself, and says in words what its plots show."""
+"""The demo's page: it is self-contained, and describes its plots in words."""
 
 from html.parser import HTMLParser
 from io import StringIO
@@ -13,7 +13,7 @@ from tests.unit.examples.outcomes import COUNTING, SKIPPING, outcome
 
 
 class Page(HTMLParser):
-    """Collects what a page refers to, the ids in it, its pictures and its words."""
+    """Collects a page's references, its ids, its pictures and its words."""
 
     def __init__(self, shown: Outcome) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ def test_page_and_terminal_show_the_variants_only_if_they_ran() -> None:
         assert "9 of 10" in shown
         assert "fetched 80% less" in shown
         assert "killed at 40 of 100 records" in shown
-        assert "each of 7 rows is what the flights themselves add up to" in shown
+        assert "all 7 rows are equal to the totals of the flights themselves" in shown
 
 
 def printed(shown: Outcome) -> str:
@@ -82,14 +82,14 @@ def test_rows_that_are_not_what_they_should_be_are_not_called_right() -> None:
     wrong = COUNTING.model_copy(update={"wrong_rows": 9})
 
     assert "9 rows are wrong or missing" in Page(outcome(counting=wrong)).words
-    assert "add up to" not in Page(outcome(counting=wrong)).words
+    assert "are equal to the totals" not in Page(outcome(counting=wrong)).words
 
 
 def test_where_skipping_took_longer_the_page_does_not_hide_it() -> None:
     plain, plain_skipping = SKIPPING.reads
     spark, spark_skipping = (
-        one.model_copy(update={"reader": "Spark", "seconds": seconds})
-        for one, seconds in ((plain, 3), (plain_skipping, 4))
+        read.model_copy(update={"reader": "Spark", "seconds": seconds})
+        for read, seconds in ((plain, 3), (plain_skipping, 4))
     )
     slow, quick = (
         SKIPPING.model_copy(update={"reads": [plain, plain_skipping, *both]})

@@ -1,4 +1,4 @@
-"""What the demo's producer plans to send, and what of."""
+"""The plan of the demo's producer, and its messages."""
 
 from collections import Counter
 from itertools import pairwise
@@ -36,7 +36,7 @@ def test_a_replay_comes_much_later_than_its_message(sends: list[Send]) -> None:
         at - first_at[send.row] for at, send in enumerate(sends) if send.kind is Kind.REPLAY
     ]
 
-    # A batch at the very end has no later.
+    # A batch at the end cannot be replayed much later.
     assert sum(distance > COUNT // 20 for distance in distances) > 0.8 * len(distances)
     assert min(distances) > 0
 

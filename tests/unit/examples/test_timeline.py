@@ -1,4 +1,4 @@
-"""What the plots are drawn from: looks at workers that die, and rates between them."""
+"""The data of the plots: samples of workers that die, and the rates between samples."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -38,14 +38,16 @@ def status(produced: int, process: int = 0) -> WorkerStatus:
     )
 
 
-def test_counts_go_on_from_one_process_to_the_next() -> None:
+def test_counts_continue_from_one_process_to_the_next() -> None:
     partition = Partition()
     for at, answer in enumerate(
         (status(10), status(25), None, status(0, process=1), status(5, process=1))
     ):
-        partition.see(answer, at)
+        partition.add(answer, at)
 
-    assert [(look.at_seconds, look.process, look.produced) for look in partition.looks] == [
+    assert [
+        (sample.at_seconds, sample.process, sample.produced) for sample in partition.samples
+    ] == [
         (0, 0, 10),
         (1, 0, 25),
         (3, 1, 25),
@@ -53,12 +55,12 @@ def test_counts_go_on_from_one_process_to_the_next() -> None:
     ]
 
 
-def test_an_answer_is_one_look_however_often_it_is_seen() -> None:
+def test_a_status_is_one_sample_however_often_it_is_seen() -> None:
     partition, answer = Partition(), status(10)
     for at in range(3):
-        partition.see(answer, at)
+        partition.add(answer, at)
 
-    assert [look.at_seconds for look in partition.looks] == [0]
+    assert [sample.at_seconds for sample in partition.samples] == [0]
 
 
 def test_a_steady_counter_has_its_rate_and_counters_add_up() -> None:
@@ -82,10 +84,10 @@ def test_while_nothing_comes_the_rate_is_zero() -> None:
 def test_each_age_is_counted_once_and_in_its_bin(ages_ms: dict[int, int]) -> None:
     found = distribution(ages_ms)
 
-    for one in found.bins:
-        within = (age for age in ages_ms if one.low <= max(age, 0) < one.high)
-        assert one.records == sum(ages_ms[age] for age in within)
-    assert sum(one.records for one in found.bins) == sum(ages_ms.values())
+    for each in found.bins:
+        within = (age for age in ages_ms if each.low <= max(age, 0) < each.high)
+        assert each.records == sum(ages_ms[age] for age in within)
+    assert sum(each.records for each in found.bins) == sum(ages_ms.values())
     everything = sorted(age for age, records in ages_ms.items() for _ in range(records))
     assert found.maximum == everything[-1]
     assert found.p50 == everything[(len(everything) + 1) // 2 - 1]

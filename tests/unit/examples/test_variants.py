@@ -1,4 +1,4 @@
-"""What the demo's variants hold their results against."""
+"""The expected results of the demo's options `--filter` and `--postgres`."""
 
 import json
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ import pytest
 
 from examples.flights.counting import Counts, differing, truth
 from examples.flights.data import FlightsMissing, Message, messages
-from examples.flights.skipping import in_lots
+from examples.flights.skipping import by_month_and_carrier
 
 HOUR = datetime(2013, 1, 1, 10, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ def flight(carrier: str, delay: int | None, hour: datetime = HOUR, number: int =
 
 
 def test_the_year_is_in_order_to_the_day() -> None:
-    """Although the data's own order of months is 1, 10, 11, 12, 2."""
+    """Although the months of the data set are in the order 1, 10, 11, 12, 2."""
     days = [
         (value["month"], value["day"])
         for value in (json.loads(each.value) for each in messages(60_000, 1))
@@ -29,19 +29,19 @@ def test_the_year_is_in_order_to_the_day() -> None:
     assert days[-1][0] == 3
 
 
-def test_a_lot_is_a_month_of_one_carrier_and_nothing_is_lost() -> None:
+def test_each_carriers_month_is_sent_at_once_and_nothing_is_lost() -> None:
     flights = list(messages(30_000, 1))
-    sent = in_lots(flights, "AA")
+    sent = by_month_and_carrier(flights, "AA")
 
-    lots = [lot for lot, _ in groupby((json.loads(f.value)["month"], f.carrier) for f in sent)]
-    assert len(lots) == len(set(lots))
-    assert [month for month, _ in lots] == sorted(month for month, _ in lots)
+    runs = [run for run, _ in groupby((json.loads(f.value)["month"], f.carrier) for f in sent)]
+    assert len(runs) == len(set(runs))
+    assert [month for month, _ in runs] == sorted(month for month, _ in runs)
     assert sorted(sent) == sorted(flights)
 
 
 def test_a_carrier_without_flights_is_refused_with_those_there_are() -> None:
     with pytest.raises(FlightsMissing, match=r"carrier ZZ: choose one of AA, UA\."):
-        in_lots([flight("UA", 1), flight("AA", 2)], "ZZ")
+        by_month_and_carrier([flight("UA", 1), flight("AA", 2)], "ZZ")
 
 
 def test_the_truth_is_counted_by_hour_and_carrier_without_the_cancelled() -> None:
@@ -59,7 +59,7 @@ def test_the_truth_is_counted_by_hour_and_carrier_without_the_cancelled() -> Non
     }
 
 
-def test_rows_that_differ_are_those_wrong_missing_or_of_nothing() -> None:
+def test_rows_that_differ_are_wrong_missing_or_not_expected() -> None:
     expected = {(HOUR, carrier): Counts(flights=1) for carrier in ("AA", "UA", "DL")}
     found = {
         (HOUR, "AA"): Counts(flights=1),

@@ -1,4 +1,4 @@
-"""What an image gets of the lock."""
+"""The packages of the lock that an image gets."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 from pydantic import ValidationError
 
-from dedupe_crds.spec.store import Encryption, S3Snapshots
+from dedupe_crds.spec.snapshots import Encryption, S3Snapshots
 from dedupe_worker.errors import BucketRefused
 from dedupe_worker.snapshots.manifest import Manifest
 from dedupe_worker.snapshots.s3_client import named

@@ -19,7 +19,7 @@ from s3transfer.exceptions import RetriesExceededError
 from s3transfer.manager import TransferConfig, TransferManager
 
 from dedupe_crds.quantity import MIB
-from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.errors import BucketRefused, BucketUnavailable, DiskFull
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.status.worker import CheckpointStatus, UploadPhase, UploadStatus
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.errors import UploadRunning

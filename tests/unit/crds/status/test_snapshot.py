@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from dedupe_crds.quantity import GIB
-from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.snapshot import (
     DedupeSnapshot,
     PartitionSnapshot,

@@ -4,9 +4,10 @@ import io
 
 from rich.console import Console
 
+from dedupe_crds.formatting import duration, share
 from dedupe_crds.status.worker import Phase
 from dedupe_local.run.live_table import table
-from dedupe_local.run.table_rows import Rates, changes, row, share, short, summary
+from dedupe_local.run.table_rows import Rates, changes, row, summary
 from tests.unit.local.run.views import status, view
 
 
@@ -64,7 +65,7 @@ def test_a_lag_that_is_not_known_everywhere_is_not_added_up() -> None:
 
 
 def test_times_are_short_and_shares_have_a_percentage() -> None:
-    assert [short(s) for s in (None, 0, 59.9, 3599, 90_061, 4_500_000)] == [
+    assert [duration(s) for s in (None, 0, 59.9, 3599, 90_061, 4_500_000)] == [
         "-", "0s", "59s", "59m59s", "1d1h", "52d"
     ]  # fmt: skip
     assert share(0, 0) == "0"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 
-from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.snapshots.bucket import Bucket, Folder

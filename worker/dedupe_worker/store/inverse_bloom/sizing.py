@@ -9,7 +9,7 @@ chance 1 - 1/N, all of x later ones with (1 - 1/N)^x, so
 from math import ceil, exp, expm1, floor, log, log1p
 from typing import Final
 
-from dedupe_crds.spec.store import InverseBloom
+from dedupe_crds.spec.inverse_bloom import InverseBloom
 from dedupe_ids.extract import ID_BYTES
 
 LEAST_SLOTS: Final = 1024

@@ -18,7 +18,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_crds.spec.store import InverseBloom
+from dedupe_crds.spec.inverse_bloom import InverseBloom
 from dedupe_worker.errors import NotComparable, store_errors
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.bloom_filter import Hashes, Prefilter

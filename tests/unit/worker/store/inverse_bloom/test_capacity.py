@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_crds.quantity import GIB, MIB
-from dedupe_crds.spec.store import InverseBloom
+from dedupe_crds.spec.inverse_bloom import InverseBloom
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.store.inverse_bloom import capacity as room
 from dedupe_worker.store.inverse_bloom.capacity import WORKERS_HERE, check_room, memory_limit

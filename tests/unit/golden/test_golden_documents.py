@@ -1,0 +1,153 @@
+"""Records, status, names and objects are those of the release before, byte for byte where order counts."""
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+from dedupe_crds.status.worker import ComparisonStatus, WorkerStatus
+from dedupe_filters.bloom import may_contain
+from dedupe_filters.values import FilterSource
+from dedupe_filters.wire_format import Origin, decode, encode
+from dedupe_worker.dedup.redelivery import noted_position
+from dedupe_worker.kafka.consumer import Batch, Committed
+from dedupe_worker.side_topics.owner_log import Notes
+from dedupe_worker.side_topics.owner_notes import decode_note
+from tests.golden import FILES, documents
+from tests.golden.documents import NOTED_OFFSETS, OUTPUT_FIRST
+from tests.golden.stores import IDENTITY
+from tests.unit.worker.strategies import message
+
+_HEAD_BYTES: Final = 9
+"""Of a record about owners, ahead of what is compressed."""
+
+
+def golden(name: str) -> Any:  # noqa: ANN401 (JSON)
+    return json.loads((FILES / f"{name}.json").read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("name", "build"),
+    [
+        ("clients", documents.clients),
+        ("database", documents.database),
+        ("names", documents.names),
+        ("offset_metadata", documents.offset_metadata),
+        ("snapshots", documents.snapshots),
+        ("stamps", documents.stamps),
+        ("children_minimal", lambda: documents.children("minimal")),
+        ("children_full", lambda: documents.children("full")),
+    ],
+)
+def test_a_document_is_as_it_was(name: str, build: Callable[[], object]) -> None:
+    built, before = build(), golden(name)
+    assert built == before
+    assert json.dumps(built) == json.dumps(before), "in this order"
+
+
+def test_errors_have_the_reasons_and_exit_codes_that_they_had() -> None:
+    assert golden("reasons").items() <= documents.reasons().items()
+
+
+# -- the status of a worker ------------------------------------------------------------------------
+
+
+def test_the_status_has_the_fields_that_it_had() -> None:
+    built, before = json.loads(documents.status()), golden("status")
+    for varying in ("startedAt", "uptimeSeconds"):
+        assert type(built.pop(varying)) is type(before.pop(varying))
+    assert json.dumps(built) == json.dumps(before)
+
+
+def test_the_status_of_an_earlier_worker_is_read_whole() -> None:
+    text = (FILES / "status.json").read_text()
+    status = WorkerStatus.model_validate_json(text)
+    assert (status.phase, status.reason, status.ready) == ("Failed", "DiskFull", False)
+    assert status.comparison == documents.comparison()
+    assert json.loads(status.model_dump_json(by_alias=True)) == json.loads(text)
+
+
+def test_the_answer_to_a_reconcile_is_read_whole() -> None:
+    text = (FILES / "state" / "reconcile.json").read_text()
+    assert ComparisonStatus.model_validate_json(text) == documents.comparison()
+
+
+# -- records of the topics beside the output -------------------------------------------------------
+
+
+def of_topic(suffix: str) -> dict[str, Any]:
+    [found] = [each for each in golden("side_records") if each["topic"].endswith(suffix)]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_record_about_owners_is_read_and_written_as_it_was() -> None:
+    before = of_topic("-owners")
+    assert (before["topic"], before["key"]) == ("orders-clean-owners", IDENTITY.output_topic_id)
+    value = bytes.fromhex(before["value"])
+    first, offsets = decode_note(value)
+    assert (first, tuple(offsets.tolist())) == (OUTPUT_FIRST, NOTED_OFFSETS)
+
+    [built] = [each for each in documents.side_records() if each["topic"].endswith("-owners")]
+    again = bytes.fromhex(built.pop("value"))
+    del before["value"]
+    assert built == before
+    # What zlib makes of the runs is the library's own affair.
+    assert again[:_HEAD_BYTES] == value[:_HEAD_BYTES]
+    assert zlib.decompress(again[_HEAD_BYTES:]) == zlib.decompress(value[_HEAD_BYTES:])
+
+
+@dataclass
+class OneRecord:
+    """A reader of the topic of owners, which has the golden record."""
+
+    key: bytes
+    value: bytes
+    topic: str = "orders-clean-owners"
+
+    def read(self, _max_records: int, _wait_seconds: float) -> Batch:
+        return Batch([message(0, self.key, self.value)], 1, 0)
+
+    def check(self, end: int) -> None:
+        assert end == 1
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "known"), [(IDENTITY.output_topic_id, True), ("another topic", False)]
+)
+def test_owners_are_recalled_from_a_record_of_before(topic_id: str, known: bool) -> None:
+    record = of_topic("-owners")
+    reader = OneRecord(record["key"].encode(), bytes.fromhex(record["value"]))
+    notes = Notes(reader, 1, topic_id, rewind=None)
+    outputs = np.arange(OUTPUT_FIRST - 1, OUTPUT_FIRST + len(NOTED_OFFSETS) + 1)
+    expected = NOTED_OFFSETS if known else (-1,) * len(NOTED_OFFSETS)
+    assert notes.inputs(outputs).tolist() == [-1, *expected, -1]
+
+
+def test_a_filter_is_read_and_written_as_it_was() -> None:
+    record = of_topic("-filters")
+    value = bytes.fromhex(record["value"])
+    chunk = decode(value)
+    assert chunk is not None
+    assert encode(chunk) == value
+    assert (record["topic"], record["key"]) == ("orders-clean-filters", None)
+    assert chunk.topic_id == IDENTITY.output_topic_id
+    assert chunk.source == FilterSource.json_path("$.country")
+    assert (chunk.origin, chunk.records, chunk.unfiltered) == (Origin.TRANSACTION, 46, False)
+    assert (chunk.first_offset, chunk.last_offset) == (OUTPUT_FIRST, OUTPUT_FIRST + 45)
+    assert all(may_contain(chunk.bloom, country) for country in (b"DE", b"FR", b"AT"))
+    assert not any(may_contain(chunk.bloom, country) for country in (b"ES", b"IT", b"PL"))
+
+    [built] = [each for each in documents.side_records() if each["topic"].endswith("-filters")]
+    assert built == record
+
+
+def test_the_metadata_of_a_committed_offset_is_read() -> None:
+    committed = Committed(700, golden("offset_metadata"))
+    assert noted_position(committed, 700, IDENTITY.output_topic_id) == 650
+    assert noted_position(committed, 701, IDENTITY.output_topic_id) is None
+    assert noted_position(committed, 700, "another topic") is None

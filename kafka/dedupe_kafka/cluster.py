@@ -119,7 +119,7 @@ class Cluster:
         return StreamTopics(partitions=source.partitions, problems=tuple(problems), created=created)
 
     def ensure_input(self, name: str, partitions: int | None) -> None:
-        """Create an input topic if it is absent, with 4 partitions if `partitions` is None.
+        """Create an absent input topic, with 4 partitions if `partitions` is None.
 
         Only for a cluster that belongs to the user alone, such as the embedded broker.
 

@@ -64,7 +64,7 @@ from dedupe_operator.snapshots.ebs.tags import of_snapshot, of_volume
 from dedupe_operator.snapshots.provider import Job
 from dedupe_operator.snapshots.resource import SnapshotWriter
 from dedupe_pipeline.jobs.aggregate.columns import Shape
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.classify import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
 from dedupe_worker.dedup.redelivery import encode_metadata as encode_offset_metadata
@@ -434,17 +434,17 @@ def database() -> list[str]:
     """Build the statements that make and fill the tables of an aggregation."""
     measures = dict.fromkeys(("flights", "delayed", "total", "least", "worst"), "bigint")
     shape = Shape(schema=None, keys={"carrier": "text"}, measures=measures)
-    layout = Layout.of(aggregate_job("shop.flights"), shape)
-    view = layout.create_view()
+    table_sql = TableSql.of(aggregate_job("shop.flights"), shape)
+    view = table_sql.create_view()
     assert view is not None
     statements = (
-        *layout.create_ledger(),
-        layout.create_table(),
+        *table_sql.create_metadata_tables(),
+        table_sql.create_table(),
         view,
-        layout.create_staging(),
-        layout.hold(),
-        layout.add(),
-        layout.account(),
-        layout.advance(),
+        table_sql.create_staging(),
+        table_sql.lock_job(),
+        table_sql.add(),
+        table_sql.record_offsets(),
+        table_sql.advance_offsets(),
     )
     return [statement.as_string(None) for statement in statements]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import boto3
 
 from dedupe_crds.spec.snapshots import S3Snapshots
-from dedupe_pipeline.jobs.land.parquet_sink import mark
+from dedupe_pipeline.jobs.land.parquet_sink import write_marker
 from dedupe_worker.bootstrap.progress import BootstrapRecord, write_record
 from dedupe_worker.snapshots.bucket import Bucket, Folder
 from dedupe_worker.snapshots.digest_cache import DigestCache
@@ -131,7 +131,7 @@ def _write_landing(root: Path) -> None:
     checkpoint.mkdir(parents=True)
     output.mkdir()
     (checkpoint / "metadata").write_text('{"id":"6f0f5c1e-0000-4000-8000-000000000002"}')
-    mark(output, checkpoint, "orders-clean")
+    write_marker(output, checkpoint, "orders-clean")
 
 
 def _write_documents(root: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dedupe_kafka.offsets import OffsetRange as Range
 from dedupe_pipeline.errors import LandingRefused
-from dedupe_pipeline.jobs.land.parquet_sink import check_belongs, mark
+from dedupe_pipeline.jobs.land.parquet_sink import check_checkpoint, write_marker
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.bootstrap.progress import load_progress, read_record, write_record
 from dedupe_worker.snapshots.digest_cache import DigestCache
@@ -395,11 +395,11 @@ def test_a_directory_of_landed_records_is_continued(files: Path) -> None:
     root = files / "landing"
     marker = root / "output" / ".landing.json"
     before = marker.read_bytes()
-    check_belongs(root / "output", root / "checkpoint", "orders-clean")
+    check_checkpoint(root / "output", root / "checkpoint", "orders-clean")
     with pytest.raises(LandingRefused, match="orders-clean"):
-        check_belongs(root / "output", root / "checkpoint", "another topic")
+        check_checkpoint(root / "output", root / "checkpoint", "another topic")
     marker.unlink()
-    mark(root / "output", root / "checkpoint", "orders-clean")
+    write_marker(root / "output", root / "checkpoint", "orders-clean")
     assert marker.read_bytes() == before
 
 

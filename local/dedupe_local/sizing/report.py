@@ -210,7 +210,7 @@ def count(number: float) -> str:
 def size_text(amount: float) -> str:
     """Format bytes in a binary unit.
 
-    >>> size_text(1536), size_text(13 << 20), size_text(2.5 * GIB)
+    >>> size_text(1536), size_text(13 << 20), size_text(2.5 * 2**30)
     ('1.5 KiB', '13.0 MiB', '2.5 GiB')
     """
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):

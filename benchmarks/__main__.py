@@ -15,7 +15,6 @@ from benchmarks.aggregate import measure_aggregate
 from benchmarks.cores import measure_cores
 from benchmarks.extras import measure_extras
 from benchmarks.filters import measure_filters
-from benchmarks.front import front_table, measure_front
 from benchmarks.inverse_bloom import measure_inverse_bloom
 from benchmarks.latency import measure_latency
 from benchmarks.machine import describe_machine
@@ -34,7 +33,7 @@ from benchmarks.page import (
 from benchmarks.processes import BenchmarkFailed
 from benchmarks.reconcile import measure_reconcile
 from benchmarks.recovery import measure_recovery
-from benchmarks.report import Result, machine_text, show, show_tables
+from benchmarks.report import Result, show
 from benchmarks.testbed import Testbed
 from benchmarks.throughput import measure_throughput
 
@@ -234,24 +233,6 @@ def recovery(
         output,
     )
     write_page(RECOVERY, output, page)
-
-
-@main.command()
-@click.option(
-    "--known", type=click.IntRange(min=200_000), default=5_000_000, help="Ids that are there."
-)
-@_messages
-@_rounds
-@_output
-def front(known: int, messages: int, rounds: int, output: Path) -> None:
-    """Whether a table in memory ahead of RocksDB pays; see docs/decisions/0018."""
-    output.mkdir(parents=True, exist_ok=True)
-    with _console.status("starting") as status:
-        runs = measure_front(
-            known=known, messages=messages, rounds=rounds, directory=output, tell=status.update
-        )
-    show_tables(_console, [front_table(runs)])
-    _console.print(f"[dim]{machine_text(describe_machine())}[/]")
 
 
 @main.command()

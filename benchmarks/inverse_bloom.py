@@ -5,19 +5,22 @@ Batches of ids go through the worker's window into the store, which writes to di
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.front import BOUNDS, admit_all
 from benchmarks.scale.ids import packed_ids
 from benchmarks.testbed import Testbed
+from dedupe_worker.generations import Bounds
+from dedupe_worker.id_store import IdStore
 from dedupe_worker.inverse_bloom.sizing import messages_for, retained, slot_bytes
 from dedupe_worker.inverse_bloom.store import InverseBloomStore
-from dedupe_worker.owner import OWNER_BYTES
+from dedupe_worker.owner import OWNER, OWNER_BYTES
 from dedupe_worker.window import Window
 
 GOAL_PER_CPU_SECOND: Final = 500_000
@@ -28,6 +31,9 @@ SIZES: Final = (1_000_000, 34_168_399)
 RETAINS: Final = (0.9, 0.5, 0.1)
 
 _SAMPLE: Final = 100_000
+_BATCH: Final = 10_000
+_BATCHES_A_COMMIT: Final = 5
+_BOUNDS: Final = Bounds(max_bytes=8 << 30, max_age=timedelta(days=28), generations=5)
 
 
 class Taken(BaseModel):
@@ -86,12 +92,12 @@ def table_bytes(slots: int) -> int:
 
 
 def _take(path: Path, slots: int, ids: int, rounds: int) -> Taken:
-    store = InverseBloomStore(path, BOUNDS, slots=slots, value_bytes=OWNER_BYTES)
+    store = InverseBloomStore(path, _BOUNDS, slots=slots, value_bytes=OWNER_BYTES)
     cpu, clock = [], []
     for number in range(rounds + 1):
         batch = np.arange(number * ids, (number + 1) * ids)
         began, began_cpu = time.perf_counter(), time.process_time()
-        admit_all(store, batch)
+        _admit(store, batch)
         if number:
             cpu.append(ids / (time.process_time() - began_cpu))
             clock.append(ids / (time.perf_counter() - began))
@@ -101,16 +107,28 @@ def _take(path: Path, slots: int, ids: int, rounds: int) -> Taken:
 
 def _retain(path: Path, slots: int) -> list[Retained]:
     """Put ids, then others, and look now and then how many of the first are left."""
-    store = InverseBloomStore(path, BOUNDS, slots=slots, value_bytes=OWNER_BYTES)
+    store = InverseBloomStore(path, _BOUNDS, slots=slots, value_bytes=OWNER_BYTES)
     sample = np.arange(_SAMPLE)
-    admit_all(store, sample)
+    _admit(store, sample)
     found, done = [], _SAMPLE
     for share in RETAINS:
         until = max(done, messages_for(slots, share))
-        admit_all(store, np.arange(done, until))
+        _admit(store, np.arange(done, until))
         done = until
         expected = np.mean([retained(slots, done - 1 - number) for number in sample.tolist()])
         left = len(Window(store).find(packed_ids(sample)))
         found.append(Retained(later=done, expected=float(expected), measured=left / _SAMPLE))
     store.close()
     return found
+
+
+def _admit(store: IdStore, numbers: NDArray[np.int64]) -> None:
+    """Pass ids through a window, in transactions."""
+    window = Window(store)
+    for start in range(0, len(numbers), _BATCH):
+        batch = numbers[start : start + _BATCH]
+        window.admit(packed_ids(batch), np.zeros(len(batch), OWNER))
+        end = start + len(batch)
+        if end % (_BATCH * _BATCHES_A_COMMIT) == 0 or end == len(numbers):
+            window.commit(output_position=end, input_offset=end, seen_ms=0)
+            store.age(0)

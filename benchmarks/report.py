@@ -1,6 +1,5 @@
 """The results as tables, and as what was reached of the goals: one form for the terminal and for the page."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from rich.console import Console
@@ -151,22 +150,17 @@ def machine_text(machine: Machine) -> str:
 
 def show(console: Console, machine: Machine, result: Result) -> None:
     """Print a result."""
-    show_tables(console, tables_of(result))
-    for goal in goals_of(result):
-        word = "[green]reached[/]" if goal.reached else "[red]missed[/]"
-        console.print(f"{goal.what}: {goal.measured}, wanted {goal.wanted}: {word}")
-    console.print(f"[dim]{machine_text(machine)}[/]")
-
-
-def show_tables(console: Console, tables: Iterable[Table]) -> None:
-    """Print tables."""
-    for table in tables:
+    for table in tables_of(result):
         shown = RichTable(title=table.title, title_justify="left", caption=table.note or None)
         for position, column in enumerate(table.columns):
             shown.add_column(column, justify="right" if position else "left")
         for row in table.rows:
             shown.add_row(*row)
         console.print(shown)
+    for goal in goals_of(result):
+        word = "[green]reached[/]" if goal.reached else "[red]missed[/]"
+        console.print(f"{goal.what}: {goal.measured}, wanted {goal.wanted}: {word}")
+    console.print(f"[dim]{machine_text(machine)}[/]")
 
 
 def markdown(result: Result) -> str:

@@ -15,9 +15,11 @@ from benchmarks.aggregate import measure_aggregate
 from benchmarks.cores import measure_cores
 from benchmarks.extras import measure_extras
 from benchmarks.filters import measure_filters
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.testbed import Testbed
 from benchmarks.inverse_bloom import measure_inverse_bloom
 from benchmarks.latency import measure_latency
-from benchmarks.machine import describe_machine
 from benchmarks.memory import measure_memory
 from benchmarks.page import (
     PAGE,
@@ -30,11 +32,9 @@ from benchmarks.page import (
     save,
     write_page,
 )
-from benchmarks.processes import BenchmarkFailed
 from benchmarks.reconcile import measure_reconcile
 from benchmarks.recovery import measure_recovery
 from benchmarks.report import Result, show
-from benchmarks.testbed import Testbed
 from benchmarks.throughput import measure_throughput
 
 _OUTPUT: Final = Path("build/bench")

@@ -10,9 +10,9 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.steady import Backlog, LoopRun, run_workers
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import Sender, traffic
+from benchmarks.harness.steady import Backlog, LoopRun, run_workers
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Sender, traffic
 
 GOAL_SHARE: Final = 0.05
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict
 from pyspark.sql import SparkSession
 
 from benchmarks.filters_spark import cpu_seconds_by_process
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.testbed import Testbed, client
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.testbed import Testbed, client
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.stream import DedupeStream
 from dedupe_local.postgres import EmbeddedPostgres

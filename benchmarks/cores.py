@@ -12,10 +12,10 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.pinning import available_cores, pinned
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.steady import Backlog, LoopRun, run_workers
-from benchmarks.testbed import Testbed
+from benchmarks.harness.pinning import available_cores, pinned
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.steady import Backlog, LoopRun, run_workers
+from benchmarks.harness.testbed import Testbed
 from benchmarks.throughput import send_backlog
 
 GOAL_PER_MINUTE: Final = 2_000_000

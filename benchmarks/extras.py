@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.steady import Backlog, LoopRun, run_workers
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import HEADERS, Sender, traffic
+from benchmarks.harness.steady import Backlog, LoopRun, run_workers
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import HEADERS, Sender, traffic
 
 GOAL_SHARE: Final = 0.05
 REPEAT_RATES: Final = (0.006, 0.3)

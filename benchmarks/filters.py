@@ -22,9 +22,9 @@ from confluent_kafka import Message, Producer
 from pydantic import BaseModel, ConfigDict
 
 from benchmarks.filters_spark import SparkRead, Wanted, spark_reads
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.testbed import Testbed, client
-from benchmarks.traffic import key_of, value_of
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.testbed import Testbed, client
+from benchmarks.harness.traffic import key_of, value_of
 from dedupe_filters.bloom import build, false_matches, may_contain_any
 from dedupe_filters.collector import Collector
 from dedupe_filters.planner import GAP_OFFSETS

@@ -8,7 +8,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.processes import BenchmarkFailed
+from benchmarks.harness.processes import BenchmarkFailed
 from dedupe_pipeline.session import spark_session
 
 _CORES: Final = 2

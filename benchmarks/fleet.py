@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from benchmarks.machine import describe_machine
+from benchmarks.harness.machine import describe_machine
 from benchmarks.report import machine_text
 from dedupe_crds.stream import API_VERSION, KIND
 from tests.cluster import environment

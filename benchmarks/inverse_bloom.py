@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from benchmarks.harness.testbed import Testbed
 from benchmarks.scale.ids import packed_ids
-from benchmarks.testbed import Testbed
 from dedupe_worker.generations import Bounds
 from dedupe_worker.id_store import IdStore
 from dedupe_worker.inverse_bloom.sizing import messages_for, retained, slot_bytes

@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.measure import cpu_seconds_of
-from benchmarks.pacer import Pace
-from benchmarks.processes import Process, Worker
-from benchmarks.steady import run_workers
-from benchmarks.testbed import Testbed
+from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.harness.pacer import Pace
+from benchmarks.harness.processes import Process, Worker
+from benchmarks.harness.steady import run_workers
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import traffic
 from benchmarks.throughput import send_backlog
-from benchmarks.traffic import traffic
 
 COMMIT_INTERVALS_MS: Final = (5, 25, 100, 500)
 DEFAULT_INTERVAL_MS: Final = 25
@@ -143,13 +143,20 @@ def _measure(
     positions = traffic(count).first_at if worker else np.arange(count)
     times_file, pace_file = (testbed.scratch / f"{target}{end}" for end in (".npy", ".pace"))
     receiving = (
-        "benchmarks.receiver",
+        "benchmarks.harness.receiver",
         testbed.bootstrap_servers,
         target,
         len(positions),
         times_file,
     )
-    sending = ("benchmarks.pacer", testbed.bootstrap_servers, source, count, rate, pace_file)
+    sending = (
+        "benchmarks.harness.pacer",
+        testbed.bootstrap_servers,
+        source,
+        count,
+        rate,
+        pace_file,
+    )
     worker_before, broker_before = _cpu(worker, testbed)
     with (
         Process(*receiving, log=times_file.with_suffix(".log")) as receiver,

@@ -15,10 +15,10 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.measure import Memory, memory_of
-from benchmarks.processes import Worker
-from benchmarks.testbed import GroupOffset, Testbed
-from benchmarks.traffic import REPEAT_RATE, Sender, tiny_value, traffic, value_of
+from benchmarks.harness.measure import Memory, memory_of
+from benchmarks.harness.processes import Worker
+from benchmarks.harness.testbed import GroupOffset, Testbed
+from benchmarks.harness.traffic import REPEAT_RATE, Sender, tiny_value, traffic, value_of
 
 GOAL_BYTES: Final = 400 << 20
 

@@ -10,9 +10,9 @@ from benchmarks.aggregate import Aggregated
 from benchmarks.cores import CoreUse
 from benchmarks.extras import Extras
 from benchmarks.filters import Filters
+from benchmarks.harness.machine import Machine
 from benchmarks.inverse_bloom import FixedTables
 from benchmarks.latency import Latency
-from benchmarks.machine import Machine
 from benchmarks.memory import MemoryUse
 from benchmarks.peers.results import Peers
 from benchmarks.plots import plot

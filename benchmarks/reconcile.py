@@ -14,10 +14,10 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.measure import cpu_seconds_of
-from benchmarks.processes import BenchmarkFailed, Worker
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import Sender, traffic
+from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.harness.processes import BenchmarkFailed, Worker
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Sender, traffic
 
 GOAL_PER_SECOND: Final = 150_000
 

@@ -18,13 +18,13 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.measure import cpu_seconds_of
-from benchmarks.processes import BenchmarkFailed, Worker
+from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.harness.processes import BenchmarkFailed, Worker
+from benchmarks.harness.s3_server import S3Server
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Sender
 from benchmarks.recovery_bucket import GOAL_SHARE, Restore, Upload, measure_restore, measure_uploads
 from benchmarks.recovery_pause import Pause, measure_pause
-from benchmarks.s3_server import S3Server
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import Sender
 
 GOAL_REBUILD_PER_CORE: Final = 150_000
 GOAL_PAUSE_MS: Final = 100.0

@@ -17,10 +17,10 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.processes import BenchmarkFailed, Worker
-from benchmarks.s3_server import BUCKET, S3Server
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import Sender, tiny_value
+from benchmarks.harness.processes import BenchmarkFailed, Worker
+from benchmarks.harness.s3_server import BUCKET, S3Server
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Sender, tiny_value
 from dedupe_crds.worker_status import UploadPhase, UploadStatus
 from dedupe_worker.s3.bucket import Folder
 from dedupe_worker.s3.manifest import Manifest

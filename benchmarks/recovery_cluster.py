@@ -17,13 +17,13 @@ import click
 import numpy as np
 from rich.console import Console
 
-from benchmarks.machine import describe_machine
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.s3_server import S3Server
+from benchmarks.harness.traffic import Sender
 from benchmarks.page import PAGE, RECOVERY, Measured, save, write_page
-from benchmarks.processes import BenchmarkFailed
 from benchmarks.report import show
 from benchmarks.rungs import Climb, Failover, Rung
-from benchmarks.s3_server import S3Server
-from benchmarks.traffic import Sender
 from dedupe_crds.snapshot import SnapshotPhase
 from dedupe_crds.status import RestoreSource
 from dedupe_crds.stream import GROUP

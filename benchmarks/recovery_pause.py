@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.processes import BenchmarkFailed, Process, Worker
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import traffic
+from benchmarks.harness.processes import BenchmarkFailed, Process, Worker
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import traffic
 
 RATE: Final = 10_000
 
@@ -63,8 +63,16 @@ def measure_pause(
     times_file, pace_file = (testbed.scratch / f"{target}{end}" for end in (".npy", ".pace"))
     servers = testbed.bootstrap_servers
     expected = len(traffic(count).first_at)
-    receiving = ("benchmarks.receiver", servers, target, expected, times_file, "--from", before)
-    sending = ("benchmarks.pacer", servers, source, count, RATE, pace_file)
+    receiving = (
+        "benchmarks.harness.receiver",
+        servers,
+        target,
+        expected,
+        times_file,
+        "--from",
+        before,
+    )
+    sending = ("benchmarks.harness.pacer", servers, source, count, RATE, pace_file)
     with (
         Process(*receiving, log=times_file.with_suffix(".log")) as receiver,
         Process(*sending, log=pace_file.with_suffix(".log")) as pacer,

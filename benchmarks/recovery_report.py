@@ -4,10 +4,10 @@ from statistics import mean, median
 from typing import Final
 
 from benchmarks import recovery, recovery_bucket, rungs
+from benchmarks.harness.s3_server import VERSION
 from benchmarks.recovery import Recovery
 from benchmarks.recovery_bucket import Upload
 from benchmarks.rungs import Failover, Rung
-from benchmarks.s3_server import VERSION
 from benchmarks.tables import Goal, Table
 
 _MB: Final = 1_000_000

@@ -13,10 +13,10 @@ from benchmarks.cores import CoreUse
 from benchmarks.extras import Extras
 from benchmarks.filters import Filters
 from benchmarks.filters_report import filters_goals, filters_tables
+from benchmarks.harness.machine import Machine
 from benchmarks.inverse_bloom import FixedTables
 from benchmarks.inverse_bloom_report import inverse_bloom_goals, inverse_bloom_tables
 from benchmarks.latency import Latency
-from benchmarks.machine import Machine
 from benchmarks.memory import MemoryUse
 from benchmarks.peers.report import peers_goals, peers_tables
 from benchmarks.peers.results import Peers

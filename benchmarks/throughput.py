@@ -18,9 +18,9 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.steady import Backlog, LoopRun, run_bare, run_workers
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import VALUE_BYTES, Sender, traffic
+from benchmarks.harness.steady import Backlog, LoopRun, run_bare, run_workers
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import VALUE_BYTES, Sender, traffic
 from dedupe_worker.allocator import find_jemalloc, with_jemalloc
 
 GOAL_SHARE: Final = 0.85

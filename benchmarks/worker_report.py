@@ -6,8 +6,8 @@ from benchmarks import ageing, cores, extras, latency, throughput
 from benchmarks.ageing import Ageing
 from benchmarks.cores import CoreUse
 from benchmarks.extras import Extras
+from benchmarks.harness.steady import LoopRun
 from benchmarks.latency import Latency, LatencyRun
-from benchmarks.steady import LoopRun
 from benchmarks.tables import Goal, Table
 from benchmarks.throughput import Size, Throughput
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks.processes import BenchmarkFailed
+from benchmarks.harness.processes import BenchmarkFailed
 from dedupe_pipeline.jars import cache_dir, resolve
 from dedupe_pipeline.java import find_java
 

@@ -11,7 +11,11 @@ from typing import Final, TypeVar
 import numpy as np
 from confluent_kafka import KafkaException
 
-from benchmarks.measure import CpuMeter
+from benchmarks.harness.measure import CpuMeter
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.steady import steady_span
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import REPEAT_RATE, VALUE_BYTES
 from benchmarks.peers.install import java_version
 from benchmarks.peers.ours import BARE
 from benchmarks.peers.peer import PARTITIONS, Peer
@@ -19,10 +23,6 @@ from benchmarks.peers.processes import TreeMeter
 from benchmarks.peers.results import CrashRun, PeerResult, Peers, SteadyRun
 from benchmarks.peers.traffic import Input, send_input
 from benchmarks.peers.turn import Settled, Written, follow, turn_of, work_until
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.steady import steady_span
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import REPEAT_RATE, VALUE_BYTES
 
 KILLS_AT: Final = (0.22, 0.45, 0.67)
 """Shares of the output after which a crash run kills."""

@@ -42,7 +42,7 @@ def _workers(job: Job) -> list[Command]:
 
 
 def _bare_loops(job: Job) -> list[Command]:
-    loop = ("benchmarks.bare_loop", job.servers, job.source, job.target, job.target)
+    loop = ("benchmarks.harness.bare_loop", job.servers, job.source, job.target, job.target)
     return [
         [sys.executable, "-m", *loop, f"{records}", f"{partition}"]
         for partition, records in enumerate(job.records)

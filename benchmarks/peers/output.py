@@ -9,10 +9,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     OffsetSpec,
 )
 
-from benchmarks.check import Output, check_all_partitions
+from benchmarks.harness.check import Output, check_all_partitions
+from benchmarks.harness.testbed import Testbed, client
+from benchmarks.harness.traffic import Traffic
 from benchmarks.peers.peer import PARTITIONS
-from benchmarks.testbed import Testbed, client
-from benchmarks.traffic import Traffic
 
 _TIMEOUT_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = 0.1

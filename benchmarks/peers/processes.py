@@ -12,8 +12,8 @@ from typing import Final, Self
 import numpy as np
 import psutil
 
+from benchmarks.harness.sampler import Sampler
 from benchmarks.peers.peer import Job, Peer
-from benchmarks.sampler import Sampler
 from dedupe_local import tether
 from dedupe_worker.allocator import find_jemalloc, with_jemalloc
 

@@ -4,8 +4,8 @@ from statistics import median
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.check import Verdict
-from benchmarks.measure import Speed
+from benchmarks.harness.check import Verdict
+from benchmarks.harness.measure import Speed
 
 
 class SteadyRun(Speed):

@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Sender, Traffic, key_of, traffic
 from benchmarks.peers.peer import PARTITIONS
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import Sender, Traffic, key_of, traffic
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 
 _CHUNK: Final = 100_000  # messages sent to all partitions before the next ones are

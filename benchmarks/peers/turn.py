@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from benchmarks.check import Output
+from benchmarks.harness.check import Output
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Traffic
 from benchmarks.peers.output import OutputTopic
 from benchmarks.peers.peer import Job, Peer
 from benchmarks.peers.processes import PeerProcesses
 from benchmarks.peers.traffic import Input
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import Traffic
 
 _POLL_SECONDS: Final = 0.2
 _SETTLE_SECONDS: Final = 6.0  # longer than any of the peers takes between two commits

@@ -19,16 +19,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from benchmarks.machine import describe_machine
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import SendFailed
 from benchmarks.page import PAGE, SCALE, Measured, load, save, write_page
-from benchmarks.processes import BenchmarkFailed
 from benchmarks.report import show
 from benchmarks.scale.climb import Follow, climb, work_of
 from benchmarks.scale.figures import figures_of, write_figures
 from benchmarks.scale.limit import MemoryLimit, NoLimit
 from benchmarks.scale.result import Rung, Scale
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import SendFailed
 from dedupe_crds.quantity import GIB
 
 _OUTPUT: Final = Path("build/bench")

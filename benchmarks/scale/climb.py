@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from benchmarks.harness.testbed import Testbed
 from benchmarks.scale.ids import FILL_REPEAT_RATE
 from benchmarks.scale.limit import MemoryLimit
 from benchmarks.scale.partition import Partition
 from benchmarks.scale.result import Ageing, Rung, Scale
-from benchmarks.testbed import Testbed
 
 AGED_SHARE: Final = 0.8
 """Of the ids after the largest rung, what the window holds that ages."""

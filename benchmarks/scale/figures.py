@@ -7,7 +7,7 @@ from typing import Final
 
 from click.testing import CliRunner
 
-from benchmarks.machine import Machine
+from benchmarks.harness.machine import Machine
 from benchmarks.scale.result import Scale
 from dedupe_local.cli import main as dedupe
 from dedupe_local.measured import MEASURED, Measured, measured

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.traffic import REPEAT_RATE
+from benchmarks.harness.traffic import REPEAT_RATE
 
 FILL_REPEAT_RATE: Final = 0.006
 """Segment's: 0.6 % of the messages repeat one of the last four weeks."""

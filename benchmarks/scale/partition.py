@@ -10,14 +10,14 @@ from typing import Final
 import httpx
 import numpy as np
 
-from benchmarks.measure import Memory, cpu_seconds_of, memory_of
-from benchmarks.processes import BenchmarkFailed, Process, Worker
+from benchmarks.harness.measure import Memory, cpu_seconds_of, memory_of
+from benchmarks.harness.processes import BenchmarkFailed, Process, Worker
+from benchmarks.harness.testbed import GroupOffset, Testbed
+from benchmarks.harness.traffic import Sender
 from benchmarks.scale.fill import FillPlan, Progress
 from benchmarks.scale.ids import message_numbers
 from benchmarks.scale.limit import MemoryLimit
 from benchmarks.scale.result import Filled, Run, Start
-from benchmarks.testbed import GroupOffset, Testbed
-from benchmarks.traffic import Sender
 from dedupe_crds.worker_status import Phase
 
 _STEADY: Final = (0.10, 0.95)

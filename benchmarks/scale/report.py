@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from benchmarks.harness.traffic import REPEAT_RATE, VALUE_BYTES
 from benchmarks.scale.ids import FILL_REPEAT_RATE
 from benchmarks.scale.result import (
     ENTRY_BYTES,
@@ -16,7 +17,6 @@ from benchmarks.scale.result import (
     Start,
 )
 from benchmarks.tables import Goal, Table
-from benchmarks.traffic import REPEAT_RATE, VALUE_BYTES
 
 _MIB: Final = 1 << 20
 _STAGES: Final = ("consume", "identify", "lookup", "produce", "commit", "store")

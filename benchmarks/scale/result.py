@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.measure import Speed
+from benchmarks.harness.measure import Speed
 
 ENTRY_BYTES: Final = 24
 """Of an id with its owner."""

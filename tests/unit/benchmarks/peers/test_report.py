@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from benchmarks.machine import describe_machine
+from benchmarks.harness.machine import describe_machine
 from benchmarks.peers.report import peers_goals, peers_tables
 from benchmarks.report import markdown, show
 from tests.unit.benchmarks.peers.runs import crash, peer, peers, run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machine import Machine
+from benchmarks.harness.machine import Machine
 from benchmarks.scale.figures import SCALE_PAGE, figures_of, with_outputs, write_figures
 from dedupe_local.measured import MEASURED, Measured, measured
 from tests.unit.benchmarks.scale.results import MIB, scale

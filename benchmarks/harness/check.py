@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.testbed import client
-from benchmarks.traffic import HEADERS, MakeValue, Traffic, key_of, number_in
+from benchmarks.harness.testbed import client
+from benchmarks.harness.traffic import HEADERS, MakeValue, Traffic, key_of, number_in
 
 _BATCH: Final = 10_000
 _SILENCE_SECONDS: Final = 30.0

@@ -15,7 +15,7 @@ import numpy as np
 from confluent_kafka import KafkaError, Producer
 from numpy.typing import NDArray
 
-from benchmarks.testbed import client
+from benchmarks.harness.testbed import client
 
 MakeValue = Callable[[int, bytes], bytes]
 """Makes the value of a message from its number and its key."""

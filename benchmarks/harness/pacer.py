@@ -1,6 +1,6 @@
 """Sends messages at a steady rate. A process of its own.
 
-`python -m benchmarks.pacer BOOTSTRAP TOPIC COUNT RATE RESULT`: COUNT messages of the usual kind to partition 0. Message
+`python -m benchmarks.harness.pacer BOOTSTRAP TOPIC COUNT RATE RESULT`: COUNT messages of the usual kind to partition 0. Message
 i is due i / RATE seconds after the start; in steps of a millisecond all that are due are sent. It is an ordinary
 producer with the client's default linger, and its messages are made beforehand, so that high rates can be kept.
 """
@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.testbed import client
-from benchmarks.traffic import HEADERS, key_of, traffic, value_of
+from benchmarks.harness.testbed import client
+from benchmarks.harness.traffic import HEADERS, key_of, traffic, value_of
 
 _STEP_SECONDS: Final = 0.001
 _FLUSH_SECONDS: Final = 30.0

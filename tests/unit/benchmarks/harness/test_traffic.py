@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.traffic import key_of, number_in, traffic, value_of
+from benchmarks.harness.traffic import key_of, number_in, traffic, value_of
 
 
 @pytest.mark.parametrize("size", [128, 512, 700, 4096])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.steady import steady_span
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.steady import steady_span
 
 
 def test_one_output_is_steady_from_a_tenth_of_it_to_a_twentieth_before_its_end() -> None:

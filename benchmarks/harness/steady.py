@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from benchmarks.check import Output, Verdict, check_copied, check_deduplicated
-from benchmarks.measure import CpuMeter, Speed, memory_of
-from benchmarks.pinning import Cores, pin
-from benchmarks.processes import BenchmarkFailed, Process, Worker
-from benchmarks.testbed import GroupOffset, Testbed
-from benchmarks.traffic import Traffic
+from benchmarks.harness.check import Output, Verdict, check_copied, check_deduplicated
+from benchmarks.harness.measure import CpuMeter, Speed, memory_of
+from benchmarks.harness.pinning import Cores, pin
+from benchmarks.harness.processes import BenchmarkFailed, Process, Worker
+from benchmarks.harness.testbed import GroupOffset, Testbed
+from benchmarks.harness.traffic import Traffic
 
 _STEADY: Final = (0.10, 0.95)
 _DEADLINE_SECONDS: Final = 600.0
@@ -63,7 +63,9 @@ def run_bare(backlog: Backlog, environment: Mapping[str, str] | None = None) -> 
     group = f"bare-{uuid4().hex[:8]}"
     arguments = (testbed.bootstrap_servers, topic, target, group, len(sent.numbers))
     log = testbed.scratch / f"{target}.log"
-    with Process("benchmarks.bare_loop", *arguments, log=log, environment=environment) as loop:
+    with Process(
+        "benchmarks.harness.bare_loop", *arguments, log=log, environment=environment
+    ) as loop:
         meter, peak = _follow(backlog, [_Lane(loop, group, 0)])
     output = check_copied(testbed.bootstrap_servers, target, sent)
     testbed.delete_topics(target)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import boto3
 import httpx
 
-from benchmarks.processes import BenchmarkFailed
+from benchmarks.harness.processes import BenchmarkFailed
 from dedupe_local import tether
 from dedupe_local.broker import HOST, free_ports
 from dedupe_pipeline.jars import cache_dir

@@ -8,7 +8,7 @@ import numpy as np
 import psutil
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.sampler import Sampler
+from benchmarks.harness.sampler import Sampler
 
 _CPU_SAMPLE_SECONDS: Final = 0.05
 

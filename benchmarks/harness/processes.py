@@ -12,14 +12,14 @@ import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.testbed import GroupOffset
+from benchmarks.harness.testbed import GroupOffset
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.worker_status import ReconcileStatus, WorkerStatus
 from dedupe_kafka.beside import notes_topics, routed_topics
 from dedupe_kafka.cluster import Cluster
 from dedupe_local import tether
 
-_REPOSITORY: Final = Path(__file__).parents[1]
+_REPOSITORY: Final = Path(__file__).parents[2]
 _POLL_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 30.0
 _COMMAND_SECONDS: Final = 70.0  # the worker itself gives a command 60 s

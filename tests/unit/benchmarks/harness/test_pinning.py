@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from benchmarks.pinning import available_cores, pinned
+from benchmarks.harness.pinning import available_cores, pinned
 
 
 def cores_of_threads() -> set[frozenset[int]]:

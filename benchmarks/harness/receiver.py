@@ -1,6 +1,6 @@
 """Receives what the pacer sent, and notes when. A process of its own.
 
-`python -m benchmarks.receiver BOOTSTRAP TOPIC COUNT RESULT`: reads the first COUNT committed records of partition 0
+`python -m benchmarks.harness.receiver BOOTSTRAP TOPIC COUNT RESULT`: reads the first COUNT committed records of partition 0
 (with `--from OFFSET` those from there on) and writes a numpy file of shape (COUNT,): when each was received, in
 nanoseconds of the monotonic clock; and its own CPU seconds beside it (RESULT.cpu).
 """
@@ -14,7 +14,7 @@ import click
 import numpy as np
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from benchmarks.testbed import client
+from benchmarks.harness.testbed import client
 
 _SILENCE_SECONDS: Final = 60.0
 _MOST_AT_ONCE: Final = 10_000

@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from benchmarks.check import Verdict, judge
-from benchmarks.traffic import HEADERS, key_of, value_of
+from benchmarks.harness.check import Verdict, judge
+from benchmarks.harness.traffic import HEADERS, key_of, value_of
 
 
 @dataclass

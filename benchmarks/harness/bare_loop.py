@@ -2,7 +2,7 @@
 
 It has the worker's own client settings, batches, transactions and setting of the garbage collector (see process.py of
 the worker; it is worth a sixth of this loop's CPU time); it passes on every record and remembers none. Run as a
-process: `python -m benchmarks.bare_loop BOOTSTRAP INPUT OUTPUT GROUP RECORDS [PARTITION]`.
+process: `python -m benchmarks.harness.bare_loop BOOTSTRAP INPUT OUTPUT GROUP RECORDS [PARTITION]`.
 """
 
 import gc
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import click
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from benchmarks.testbed import MAX_MESSAGE_BYTES
+from benchmarks.harness.testbed import MAX_MESSAGE_BYTES
 from dedupe_crds.worker import Tuning
 from dedupe_worker.kafka_client import consumer_config, producer_config
 

@@ -10,17 +10,19 @@ import click
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from benchmarks.ageing import measure_ageing
-from benchmarks.aggregate import measure_aggregate
-from benchmarks.cores import measure_cores
-from benchmarks.extras import measure_extras
-from benchmarks.filters import measure_filters
+from benchmarks.cases.ageing import measure_ageing
+from benchmarks.cases.aggregate import measure_aggregate
+from benchmarks.cases.cores import measure_cores
+from benchmarks.cases.extras import measure_extras
+from benchmarks.cases.filters import measure_filters
+from benchmarks.cases.inverse_bloom import measure_inverse_bloom
+from benchmarks.cases.latency import measure_latency
+from benchmarks.cases.memory import measure_memory
+from benchmarks.cases.reconcile import measure_reconcile
+from benchmarks.cases.throughput import measure_throughput
 from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed
-from benchmarks.inverse_bloom import measure_inverse_bloom
-from benchmarks.latency import measure_latency
-from benchmarks.memory import measure_memory
 from benchmarks.page import (
     PAGE,
     PEERS,
@@ -32,10 +34,8 @@ from benchmarks.page import (
     save,
     write_page,
 )
-from benchmarks.reconcile import measure_reconcile
 from benchmarks.recovery import measure_recovery
 from benchmarks.report import Result, show
-from benchmarks.throughput import measure_throughput
 
 _OUTPUT: Final = Path("build/bench")
 _RATE: Final = 10_000

@@ -5,7 +5,7 @@ from statistics import median
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmarks.aggregate import Aggregated, AggregateRun
+from benchmarks.cases.aggregate import Aggregated, AggregateRun
 from benchmarks.tables import Table
 
 

@@ -6,9 +6,9 @@ from typing import Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks import filters
-from benchmarks.filters import Filters, Skipping
-from benchmarks.filters_spark import OURS, THEIRS
+from benchmarks.cases import filters
+from benchmarks.cases.filters import Filters, Skipping
+from benchmarks.cases.filters_spark import OURS, THEIRS
 from benchmarks.tables import Goal, Table
 
 GOAL_SAVED: Final = 0.80

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 
-from benchmarks import inverse_bloom
-from benchmarks.inverse_bloom import FixedTables
+from benchmarks.cases import inverse_bloom
+from benchmarks.cases.inverse_bloom import FixedTables
 from benchmarks.tables import Goal, Table
 from dedupe_worker.inverse_bloom.sizing import messages_for, retained
 

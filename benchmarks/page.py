@@ -5,23 +5,23 @@ from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.ageing import Ageing
-from benchmarks.aggregate import Aggregated
-from benchmarks.cores import CoreUse
-from benchmarks.extras import Extras
-from benchmarks.filters import Filters
+from benchmarks.cases.ageing import Ageing
+from benchmarks.cases.aggregate import Aggregated
+from benchmarks.cases.cores import CoreUse
+from benchmarks.cases.extras import Extras
+from benchmarks.cases.filters import Filters
+from benchmarks.cases.inverse_bloom import FixedTables
+from benchmarks.cases.latency import Latency
+from benchmarks.cases.memory import MemoryUse
+from benchmarks.cases.reconcile import Reconcile
+from benchmarks.cases.throughput import Throughput
 from benchmarks.harness.machine import Machine
-from benchmarks.inverse_bloom import FixedTables
-from benchmarks.latency import Latency
-from benchmarks.memory import MemoryUse
 from benchmarks.peers.results import Peers
 from benchmarks.plots import plot
-from benchmarks.reconcile import Reconcile
 from benchmarks.recovery import Recovery
 from benchmarks.report import Result, goals_of, machine_text, markdown
 from benchmarks.rungs import Failover
 from benchmarks.scale.result import Scale
-from benchmarks.throughput import Throughput
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"
 

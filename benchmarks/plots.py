@@ -9,17 +9,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks import cores, memory, recovery, rungs, throughput
-from benchmarks.ageing import Ageing
-from benchmarks.aggregate import Aggregated
+from benchmarks import recovery, rungs
 from benchmarks.aggregate_report import plot_aggregate
-from benchmarks.cores import CoreUse
-from benchmarks.extras import Extras
-from benchmarks.filters import Filters
-from benchmarks.filters_report import plot_filters
-from benchmarks.inverse_bloom import FixedTables
-from benchmarks.inverse_bloom_report import plot_inverse_bloom
-from benchmarks.latency import (
+from benchmarks.cases import cores, memory, throughput
+from benchmarks.cases.ageing import Ageing
+from benchmarks.cases.aggregate import Aggregated
+from benchmarks.cases.cores import CoreUse
+from benchmarks.cases.extras import Extras
+from benchmarks.cases.filters import Filters
+from benchmarks.cases.inverse_bloom import FixedTables
+from benchmarks.cases.latency import (
     GOAL_HALF_LOAD_P99_MS,
     GOAL_P50_MS,
     GOAL_P99_MS,
@@ -27,16 +26,18 @@ from benchmarks.latency import (
     Latency,
     LatencyRun,
 )
-from benchmarks.memory import MemoryUse
+from benchmarks.cases.memory import MemoryUse
+from benchmarks.cases.reconcile import GOAL_PER_SECOND, KINDS, Reconcile
+from benchmarks.cases.throughput import Throughput
+from benchmarks.filters_report import plot_filters
+from benchmarks.inverse_bloom_report import plot_inverse_bloom
 from benchmarks.peers.plot import plot_peers
 from benchmarks.peers.results import Peers
-from benchmarks.reconcile import GOAL_PER_SECOND, KINDS, Reconcile
 from benchmarks.recovery import Recovery
 from benchmarks.report import Result
 from benchmarks.rungs import Failover, Rung
 from benchmarks.scale.plots import plot_scale
 from benchmarks.scale.result import Scale
-from benchmarks.throughput import Throughput
 
 _MIB: Final = 1 << 20
 _GOAL: Final[dict[str, Any]] = {"color": "0.35", "linestyle": ":", "linewidth": 1.2}

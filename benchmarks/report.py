@@ -5,22 +5,23 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from benchmarks import memory, reconcile
-from benchmarks.ageing import Ageing
-from benchmarks.aggregate import Aggregated
 from benchmarks.aggregate_report import aggregate_tables
-from benchmarks.cores import CoreUse
-from benchmarks.extras import Extras
-from benchmarks.filters import Filters
+from benchmarks.cases import memory, reconcile
+from benchmarks.cases.ageing import Ageing
+from benchmarks.cases.aggregate import Aggregated
+from benchmarks.cases.cores import CoreUse
+from benchmarks.cases.extras import Extras
+from benchmarks.cases.filters import Filters
+from benchmarks.cases.inverse_bloom import FixedTables
+from benchmarks.cases.latency import Latency
+from benchmarks.cases.memory import MemoryUse
+from benchmarks.cases.reconcile import Reconcile
+from benchmarks.cases.throughput import Throughput
 from benchmarks.filters_report import filters_goals, filters_tables
 from benchmarks.harness.machine import Machine
-from benchmarks.inverse_bloom import FixedTables
 from benchmarks.inverse_bloom_report import inverse_bloom_goals, inverse_bloom_tables
-from benchmarks.latency import Latency
-from benchmarks.memory import MemoryUse
 from benchmarks.peers.report import peers_goals, peers_tables
 from benchmarks.peers.results import Peers
-from benchmarks.reconcile import Reconcile
 from benchmarks.recovery import Recovery
 from benchmarks.recovery_report import (
     failover_goals,
@@ -32,7 +33,6 @@ from benchmarks.rungs import Failover
 from benchmarks.scale.report import scale_goals, scale_tables
 from benchmarks.scale.result import Scale
 from benchmarks.tables import Goal, Table
-from benchmarks.throughput import Throughput
 from benchmarks.worker_report import (
     ageing_goals,
     ageing_tables,

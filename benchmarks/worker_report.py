@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from benchmarks import ageing, cores, extras, latency, throughput
-from benchmarks.ageing import Ageing
-from benchmarks.cores import CoreUse
-from benchmarks.extras import Extras
+from benchmarks.cases import ageing, cores, extras, latency, throughput
+from benchmarks.cases.ageing import Ageing
+from benchmarks.cases.cores import CoreUse
+from benchmarks.cases.extras import Extras
+from benchmarks.cases.latency import Latency, LatencyRun
+from benchmarks.cases.throughput import Size, Throughput
 from benchmarks.harness.steady import LoopRun
-from benchmarks.latency import Latency, LatencyRun
 from benchmarks.tables import Goal, Table
-from benchmarks.throughput import Size, Throughput
 
 _MIB: Final = 1 << 20
 _EXTRAS_NOTE: Final = (

@@ -1,10 +1,10 @@
 """Results as a benchmark would give them."""
 
+from benchmarks.cases.latency import QUANTILES, Latency, LatencyRun
+from benchmarks.cases.throughput import Pair, Size
 from benchmarks.harness.check import Verdict
 from benchmarks.harness.pacer import Pace
 from benchmarks.harness.steady import LoopRun
-from benchmarks.latency import QUANTILES, Latency, LatencyRun
-from benchmarks.throughput import Pair, Size
 
 CLEAN = Verdict(expected=95, found=95, lost=0, twice=0, altered=0, reordered=0)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.aggregate import Aggregated, AggregateRun
+from benchmarks.cases.aggregate import Aggregated, AggregateRun
 from benchmarks.plots import plot
 from benchmarks.report import goals_of, markdown
 

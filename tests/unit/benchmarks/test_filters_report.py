@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from benchmarks.filters import Filters, Gap, Rate, Read, Skipping
-from benchmarks.filters_spark import OURS, THEIRS, SparkRead
+from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
+from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
 from benchmarks.plots import plot
 from benchmarks.report import goals_of, markdown
 

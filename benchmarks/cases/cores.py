@@ -12,11 +12,11 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from benchmarks.cases.throughput import send_backlog
 from benchmarks.harness.pinning import available_cores, pinned
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.steady import Backlog, LoopRun, run_workers
 from benchmarks.harness.testbed import Testbed
-from benchmarks.throughput import send_backlog
 
 GOAL_PER_MINUTE: Final = 2_000_000
 GOAL_SPEEDUP: Final = 1.8

@@ -21,7 +21,7 @@ import numpy as np
 from confluent_kafka import Message, Producer
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.filters_spark import SparkRead, Wanted, spark_reads
+from benchmarks.cases.filters_spark import SparkRead, Wanted, spark_reads
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed, client
 from benchmarks.harness.traffic import key_of, value_of

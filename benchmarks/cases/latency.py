@@ -15,13 +15,13 @@ from typing import Final
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from benchmarks.cases.throughput import send_backlog
 from benchmarks.harness.measure import cpu_seconds_of
 from benchmarks.harness.pacer import Pace
 from benchmarks.harness.processes import Process, Worker
 from benchmarks.harness.steady import run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import traffic
-from benchmarks.throughput import send_backlog
 
 COMMIT_INTERVALS_MS: Final = (5, 25, 100, 500)
 DEFAULT_INTERVAL_MS: Final = 25

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.inverse_bloom import FixedTables, Retained, Taken
+from benchmarks.cases.inverse_bloom import FixedTables, Retained, Taken
 from benchmarks.plots import plot
 from benchmarks.report import goals_of, markdown
 

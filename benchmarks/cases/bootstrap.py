@@ -1,4 +1,4 @@
-"""`python -m benchmarks.bootstrap IDS`: how fast stores are filled with ids of the past, by one core.
+"""`python -m benchmarks.cases.bootstrap IDS`: how fast stores are filled with ids of the past, by one core.
 
 Generates that many ids (canonical UUIDs of version 4, over 20 days) once as CSV, as Parquet and as what
 `dedupe-pipeline bootstrap` writes, fills a store from each, and prints ids per second of CPU, which with one thread is

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.cores import CoresPair, CoreUse
+from benchmarks.cases.cores import CoresPair, CoreUse
 from tests.unit.benchmarks.runs import loop_run
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from pydantic import BaseModel, ConfigDict
 from pyspark.sql import SparkSession
 
-from benchmarks.filters_spark import cpu_seconds_by_process
+from benchmarks.cases.filters_spark import cpu_seconds_by_process
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed, client
 from dedupe_crds.manifest import parse_manifest
@@ -27,7 +27,7 @@ from examples.flights.data import ROWS, messages
 BATCHES: Final = (20_000, 100_000, 500_000)
 """The largest is all of them at once."""
 
-_JOB: Final = Path(__file__).parents[1] / "examples" / "flights" / "aggregate.yaml"
+_JOB: Final = Path(__file__).parents[2] / "examples" / "flights" / "aggregate.yaml"
 _SEED: Final = 2013
 _CORES: Final = 2
 _FLUSH_SECONDS: Final = 120.0

@@ -78,7 +78,7 @@ bench-operator: setup check-java ## Measure the operator on Kubernetes; updates 
 
 bench-recovery: setup check-java ## Measure checkpoints, snapshots, restore and failover; updates docs/performance.md
 	$(BIN)/python -m benchmarks recovery $(ARGS)
-	$(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/python -m benchmarks.recovery_cluster
+	$(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/python -m benchmarks.recovery.cluster
 
 bench-peers: setup check-java ## Measure other systems that deduplicate, beside ours; needs a JDK; updates docs/performance.md
 	$(BIN)/python -m benchmarks.peers $(ARGS)

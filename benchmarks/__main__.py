@@ -34,7 +34,7 @@ from benchmarks.page import (
     save,
     write_page,
 )
-from benchmarks.recovery import measure_recovery
+from benchmarks.recovery.local import measure_recovery
 from benchmarks.report import Result, show
 
 _OUTPUT: Final = Path("build/bench")

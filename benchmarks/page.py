@@ -18,9 +18,9 @@ from benchmarks.cases.throughput import Throughput
 from benchmarks.harness.machine import Machine
 from benchmarks.peers.results import Peers
 from benchmarks.plots import plot
-from benchmarks.recovery import Recovery
+from benchmarks.recovery.failover import Failover
+from benchmarks.recovery.local import Recovery
 from benchmarks.report import Result, goals_of, machine_text, markdown
-from benchmarks.rungs import Failover
 from benchmarks.scale.result import Scale
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks import recovery, rungs
 from benchmarks.aggregate_report import plot_aggregate
 from benchmarks.cases import cores, memory, throughput
 from benchmarks.cases.ageing import Ageing
@@ -33,9 +32,11 @@ from benchmarks.filters_report import plot_filters
 from benchmarks.inverse_bloom_report import plot_inverse_bloom
 from benchmarks.peers.plot import plot_peers
 from benchmarks.peers.results import Peers
-from benchmarks.recovery import Recovery
+from benchmarks.recovery import failover as rungs
+from benchmarks.recovery import local as recovery
+from benchmarks.recovery.failover import Failover, Rung
+from benchmarks.recovery.local import Recovery
 from benchmarks.report import Result
-from benchmarks.rungs import Failover, Rung
 from benchmarks.scale.plots import plot_scale
 from benchmarks.scale.result import Scale
 

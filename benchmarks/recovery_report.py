@@ -3,11 +3,13 @@
 from statistics import mean, median
 from typing import Final
 
-from benchmarks import recovery, recovery_bucket, rungs
 from benchmarks.harness.s3_server import VERSION
-from benchmarks.recovery import Recovery
-from benchmarks.recovery_bucket import Upload
-from benchmarks.rungs import Failover, Rung
+from benchmarks.recovery import bucket as recovery_bucket
+from benchmarks.recovery import failover as rungs
+from benchmarks.recovery import local as recovery
+from benchmarks.recovery.bucket import Upload
+from benchmarks.recovery.failover import Failover, Rung
+from benchmarks.recovery.local import Recovery
 from benchmarks.tables import Goal, Table
 
 _MB: Final = 1_000_000

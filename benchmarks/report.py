@@ -22,14 +22,14 @@ from benchmarks.harness.machine import Machine
 from benchmarks.inverse_bloom_report import inverse_bloom_goals, inverse_bloom_tables
 from benchmarks.peers.report import peers_goals, peers_tables
 from benchmarks.peers.results import Peers
-from benchmarks.recovery import Recovery
+from benchmarks.recovery.failover import Failover
+from benchmarks.recovery.local import Recovery
 from benchmarks.recovery_report import (
     failover_goals,
     failover_tables,
     recovery_goals,
     recovery_tables,
 )
-from benchmarks.rungs import Failover
 from benchmarks.scale.report import scale_goals, scale_tables
 from benchmarks.scale.result import Scale
 from benchmarks.tables import Goal, Table

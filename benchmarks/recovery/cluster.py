@@ -1,4 +1,4 @@
-"""`python -m benchmarks.recovery_cluster`: how long a partition on Kubernetes is without a worker.
+"""`python -m benchmarks.recovery.cluster`: how long a partition on Kubernetes is without a worker.
 
 Needs a cluster with the chart, and volumes that have snapshots (`make bench-recovery` sees to it). For each size of the
 store, one stream of one partition without traffic loses its pod, then its pod and its volume: first without snapshots,
@@ -22,8 +22,8 @@ from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.s3_server import S3Server
 from benchmarks.harness.traffic import Sender
 from benchmarks.page import PAGE, RECOVERY, Measured, save, write_page
+from benchmarks.recovery.failover import Climb, Failover, Rung
 from benchmarks.report import show
-from benchmarks.rungs import Climb, Failover, Rung
 from dedupe_crds.snapshot import SnapshotPhase
 from dedupe_crds.status import RestoreSource
 from dedupe_crds.stream import GROUP

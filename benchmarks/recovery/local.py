@@ -23,8 +23,8 @@ from benchmarks.harness.processes import BenchmarkFailed, Worker
 from benchmarks.harness.s3_server import S3Server
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender
-from benchmarks.recovery_bucket import GOAL_SHARE, Restore, Upload, measure_restore, measure_uploads
-from benchmarks.recovery_pause import Pause, measure_pause
+from benchmarks.recovery.bucket import GOAL_SHARE, Restore, Upload, measure_restore, measure_uploads
+from benchmarks.recovery.pause import Pause, measure_pause
 
 GOAL_REBUILD_PER_CORE: Final = 150_000
 GOAL_PAUSE_MS: Final = 100.0

@@ -74,7 +74,7 @@ bench: setup check-java ## Measure speed, latency and memory; updates docs/perfo
 	$(BIN)/python -m benchmarks all $(ARGS)
 
 bench-operator: setup check-java ## Measure the operator on Kubernetes; updates docs/performance.md
-	$(BIN)/python -m tests.cluster run -- $(BIN)/python -m benchmarks.fleet $(ARGS)
+	$(BIN)/python -m tests.cluster run -- $(BIN)/python -m benchmarks.kubernetes.fleet $(ARGS)
 
 bench-recovery: setup check-java ## Measure checkpoints, snapshots, restore and failover; updates docs/performance.md
 	$(BIN)/python -m benchmarks recovery $(ARGS)

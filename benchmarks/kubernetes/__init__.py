@@ -1,0 +1,1 @@
+"""How fast streams start on Kubernetes, and what the operator costs."""

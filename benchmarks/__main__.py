@@ -23,7 +23,9 @@ from benchmarks.cases.throughput import measure_throughput
 from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed
-from benchmarks.page import (
+from benchmarks.recovery.local import measure_recovery
+from benchmarks.report import Result, show
+from benchmarks.reporting.render import (
     PAGE,
     PEERS,
     PIPELINE,
@@ -34,8 +36,6 @@ from benchmarks.page import (
     save,
     write_page,
 )
-from benchmarks.recovery.local import measure_recovery
-from benchmarks.report import Result, show
 
 _OUTPUT: Final = Path("build/bench")
 _RATE: Final = 10_000

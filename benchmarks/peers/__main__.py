@@ -11,12 +11,12 @@ from rich.console import Console
 from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed
-from benchmarks.page import PAGE, PEERS, Measured, save, write_page
 from benchmarks.peers.catalogue import PEERS as CATALOGUE
 from benchmarks.peers.measure import measure_peers
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.results import Peers
 from benchmarks.report import show
+from benchmarks.reporting.render import PAGE, PEERS, Measured, save, write_page
 from dedupe_pipeline.errors import PipelineError
 
 _OUTPUT: Final = Path("build/bench")

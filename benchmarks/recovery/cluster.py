@@ -21,9 +21,9 @@ from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.s3_server import S3Server
 from benchmarks.harness.traffic import Sender
-from benchmarks.page import PAGE, RECOVERY, Measured, save, write_page
 from benchmarks.recovery.failover import Climb, Failover, Rung
 from benchmarks.report import show
+from benchmarks.reporting.render import PAGE, RECOVERY, Measured, save, write_page
 from dedupe_crds.snapshot import SnapshotPhase
 from dedupe_crds.status import RestoreSource
 from dedupe_crds.stream import GROUP

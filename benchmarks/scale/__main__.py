@@ -23,8 +23,8 @@ from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import SendFailed
-from benchmarks.page import PAGE, SCALE, Measured, load, save, write_page
 from benchmarks.report import show
+from benchmarks.reporting.render import PAGE, SCALE, Measured, load, save, write_page
 from benchmarks.scale.climb import Follow, climb, work_of
 from benchmarks.scale.figures import figures_of, write_figures
 from benchmarks.scale.limit import MemoryLimit, NoLimit

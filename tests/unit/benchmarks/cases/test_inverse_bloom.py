@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.cases.inverse_bloom import FixedTables, Retained, Taken
-from benchmarks.plots import plot
 from benchmarks.report import goals_of, markdown
+from benchmarks.reporting.plots import plot
 
 
 def result(*, per_cpu_second: float = 2e6, measured: float = 0.895) -> FixedTables:

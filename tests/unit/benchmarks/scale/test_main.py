@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from benchmarks.page import SCALE, Measured, load, save, write_page
+from benchmarks.reporting.render import SCALE, Measured, load, save, write_page
 from benchmarks.scale import __main__ as command
 from benchmarks.scale.limit import NoLimit
 from benchmarks.scale.result import Scale

@@ -7,8 +7,8 @@ import pytest
 from benchmarks.cases.ageing import Ageing, AgeingPair
 from benchmarks.cases.cores import CoresPair, CoreUse
 from benchmarks.cases.throughput import Throughput
-from benchmarks.plots import plot
 from benchmarks.report import Result, goals_of, tables_of
+from benchmarks.reporting.plots import plot
 from tests.unit.benchmarks.runs import latency, loop_run, size
 
 THROUGHPUT = Throughput(sizes=[size(512, 0.8, 0.9, 0.86), size(128, 0.84, 0.7, 0.9)])

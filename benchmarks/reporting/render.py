@@ -17,13 +17,13 @@ from benchmarks.cases.reconcile import Reconcile
 from benchmarks.cases.throughput import Throughput
 from benchmarks.harness.machine import Machine
 from benchmarks.peers.results import Peers
-from benchmarks.plots import plot
 from benchmarks.recovery.failover import Failover
 from benchmarks.recovery.local import Recovery
 from benchmarks.report import Result, goals_of, machine_text, markdown
+from benchmarks.reporting.plots import plot
 from benchmarks.scale.result import Scale
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
 
 _NEW_PAGE: Final = "# Performance\n"
 

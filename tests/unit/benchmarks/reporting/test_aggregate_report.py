@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from benchmarks.cases.aggregate import Aggregated, AggregateRun
-from benchmarks.plots import plot
 from benchmarks.report import goals_of, markdown
+from benchmarks.reporting.plots import plot
 
 
 def run(batch: int, seconds: float) -> AggregateRun:

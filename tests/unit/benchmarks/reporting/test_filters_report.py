@@ -4,8 +4,8 @@ from pathlib import Path
 
 from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
-from benchmarks.plots import plot
 from benchmarks.report import goals_of, markdown
+from benchmarks.reporting.plots import plot
 
 
 def skipping(chunk: int, fetched: int, seconds: float) -> Skipping:

@@ -14,8 +14,6 @@ from benchmarks.harness.steady import Backlog, LoopRun, run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender, traffic
 
-GOAL_SHARE: Final = 0.05
-
 VALUE_BYTES: Final = 128  # the smaller, the more of the loop is the store's part
 MAX_AGE_SECONDS: Final = 5
 
@@ -51,19 +49,19 @@ class Ageing(BaseModel):
 
 
 def measure_ageing(
-    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+    testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
 ) -> Ageing:
     """Measure `rounds` pairs. Raises BenchmarkFailed."""
-    tell(f"sending {messages:,} messages")
+    report(f"sending {messages:,} messages")
     sent = traffic(messages, value_bytes=VALUE_BYTES, near_share=1.0)
     topic = testbed.create_topic("ageing")
     Sender(testbed.bootstrap_servers, topic).send(sent.numbers, sent.value)
     backlog = Backlog(testbed, topic, sent)
     pairs = []
     for number in range(1, rounds + 1):
-        tell(f"round {number} of {rounds}: a window that keeps every id")
+        report(f"round {number} of {rounds}: a window that keeps every id")
         keeping = run_workers(backlog)
-        tell(f"round {number} of {rounds}: a window that ages")
+        report(f"round {number} of {rounds}: a window that ages")
         pairs.append(AgeingPair(keeping=keeping, ageing=run_workers(backlog, spec=_SPEC)))
     testbed.delete_topics(topic)
     return Ageing(messages=messages, rounds=pairs)

@@ -53,13 +53,19 @@ class Aggregated(BaseModel):
     records: int
     runs: list[AggregateRun]
 
+    @property
+    def by_batch(self) -> dict[int, list[AggregateRun]]:
+        """The runs of each size of batches, from small to large."""
+        sizes = sorted({run.batch for run in self.runs})
+        return {size: [run for run in self.runs if run.batch == size] for size in sizes}
+
 
 def measure_aggregate(
-    testbed: Testbed, *, records: int, rounds: int, tell: Callable[[str], None]
+    testbed: Testbed, *, records: int, rounds: int, report: Callable[[str], None]
 ) -> Aggregated:
     """Each size once to warm up, then in turns. Raises BenchmarkFailed."""
     records = min(records, ROWS)
-    tell(f"sending {records:,} flights")
+    report(f"sending {records:,} flights")
     topic = testbed.create_topic("flights", partitions=_CORES)
     _send(testbed.bootstrap_servers, topic, records)
     bench = _Bench(testbed.bootstrap_servers, topic, records)
@@ -72,7 +78,7 @@ def measure_aggregate(
         runs = []
         for turn in range(rounds + 1):
             for batch in BATCHES:
-                tell(f"batches of {batch:,}, round {turn} of {rounds}")
+                report(f"batches of {batch:,}, round {turn} of {rounds}")
                 run = bench.run(spark, server, batch)
                 if turn:
                     runs.append(run)

@@ -18,9 +18,6 @@ from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.steady import Backlog, LoopRun, run_workers
 from benchmarks.harness.testbed import Testbed
 
-GOAL_PER_MINUTE: Final = 2_000_000
-GOAL_SPEEDUP: Final = 1.8
-
 _WORKERS: Final = 2
 
 
@@ -44,11 +41,6 @@ class CoresPair(BaseModel):
         """How many times the CPU time of the one was left for the two, at most twice."""
         taken = (self.two.broker_cpu_seconds + self.two.other_cpu_seconds) / self.two.seconds
         return min(_WORKERS, (self.cores - taken) / (self.one.cpu_seconds / self.one.seconds))
-
-    @property
-    def efficiency(self) -> float:
-        """Messages a CPU second of the two, as a share of the one's."""
-        return self.two.per_cpu_second / self.one.per_cpu_second
 
 
 class CoreUse(BaseModel):
@@ -74,25 +66,20 @@ class CoreUse(BaseModel):
         """The median."""
         return median(pair.possible_speedup for pair in self.rounds)
 
-    @property
-    def wanted_speedup(self) -> float:
-        """The goal, as far as there are cores: the same share of what is possible as 1.8 is of 2."""
-        return GOAL_SPEEDUP / _WORKERS * self.possible_speedup
-
 
 def measure_cores(
-    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+    testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
 ) -> CoreUse:
     """Measure `rounds` pairs. Raises BenchmarkFailed, also on a machine of a single core."""
-    tell(f"sending {messages:,} messages to each of {_WORKERS} partitions")
+    report(f"sending {messages:,} messages to each of {_WORKERS} partitions")
     if len(available_cores()) < _WORKERS:
         raise BenchmarkFailed(f"to bind workers to cores takes at least {_WORKERS} of them")
     backlog = send_backlog(testbed, messages, partitions=_WORKERS)
     pairs = []
     for number in range(1, rounds + 1):
-        tell(f"round {number} of {rounds}: one worker on one core")
+        report(f"round {number} of {rounds}: one worker on one core")
         one = _run(backlog, 1)
-        tell(f"round {number} of {rounds}: two workers on two cores")
+        report(f"round {number} of {rounds}: two workers on two cores")
         pairs.append(CoresPair(cores=len(available_cores()), one=one, two=_run(backlog, _WORKERS)))
     testbed.delete_topics(backlog.topic)
     return CoreUse(messages=messages, rounds=pairs)

@@ -13,7 +13,6 @@ from benchmarks.harness.steady import Backlog, LoopRun, run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import HEADERS, Sender, traffic
 
-GOAL_SHARE: Final = 0.05
 REPEAT_RATES: Final = (0.006, 0.3)
 PLAIN: Final = "plain"
 OWNERS: Final = "duplicates and owners"
@@ -66,12 +65,12 @@ class Extras(BaseModel):
 
 
 def measure_extras(
-    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+    testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
 ) -> Extras:
     """Measure `rounds` of all kinds for each share of duplicates. Raises BenchmarkFailed."""
     rates = []
     for repeat_rate in REPEAT_RATES:
-        tell(f"sending {messages:,} messages, of which {repeat_rate:.1%} are repeats")
+        report(f"sending {messages:,} messages, of which {repeat_rate:.1%} are repeats")
         sent = traffic(messages, repeat_rate=repeat_rate)
         topic = testbed.create_topic("extras")
         Sender(testbed.bootstrap_servers, topic).send(sent.numbers, sent.value)
@@ -80,7 +79,7 @@ def measure_extras(
         for number in range(1, rounds + 1):
             runs = {}
             for kind, spec in _KINDS.items():
-                tell(f"{repeat_rate:.1%} repeats, round {number} of {rounds}: {kind}")
+                report(f"{repeat_rate:.1%} repeats, round {number} of {rounds}: {kind}")
                 runs[kind] = run_workers(backlog, spec=spec)
             done.append(ExtraRound(runs=runs))
         testbed.delete_topics(topic)

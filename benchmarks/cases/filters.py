@@ -118,28 +118,34 @@ class Filters(BaseModel):
     gaps: list[Gap]
     spark: list[SparkRead]
 
+    @property
+    def spark_reads(self) -> dict[str, list[SparkRead]]:
+        """Spark's reads by what they read."""
+        reads = dict.fromkeys(run.what for run in self.spark)
+        return {what: [run for run in self.spark if run.what == what] for what in reads}
+
     def cpu_seconds(self, what: str) -> float:
         """The median of one of Spark's reads."""
         return median(run.cpu_seconds for run in self.spark if run.what == what)
 
 
 def measure_filters(
-    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+    testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
 ) -> Filters:
     """Measure all of it. Raises BenchmarkFailed."""
-    tell("asking filters")
+    report("asking filters")
     rates = [_rate(*kind) for kind in PUBLISHED]
     sizes = []
     for chunk in CHUNKS:
-        tell(f"writing {messages:,} records in chunks of {chunk:,}")
+        report(f"writing {messages:,} records in chunks of {chunk:,}")
         topic = _fill(testbed, messages, chunk)
-        tell(f"reading chunks of {chunk:,}")
+        report(f"reading chunks of {chunk:,}")
         sizes.append(_skipping(testbed.bootstrap_servers, topic, messages, chunk, rounds))
         if chunk == CHUNKS[1]:
             wanted = Wanted(_HEADER, _WANTED, messages, _matching(messages, chunk))
-            spark_runs = spark_reads(testbed.bootstrap_servers, topic, wanted, rounds, tell)
+            spark_runs = spark_reads(testbed.bootstrap_servers, topic, wanted, rounds, report)
         testbed.delete_topics(topic, filters_topic(topic))
-    tell("reading across gaps")
+    report("reading across gaps")
     gaps = [_gap(testbed, offsets, rounds) for offsets in GAPS]
     return Filters(messages=messages, rates=rates, sizes=sizes, gaps=gaps, spark=spark_runs)
 

@@ -40,7 +40,7 @@ class SparkRead(BaseModel):
 
 
 def spark_reads(
-    servers: str, topic: str, wanted: Wanted, rounds: int, tell: Callable[[str], None]
+    servers: str, topic: str, wanted: Wanted, rounds: int, report: Callable[[str], None]
 ) -> list[SparkRead]:
     """Each read once to warm up, then in turns."""
     spark = spark_session("filters", master=f"local[{_CORES}]")
@@ -49,7 +49,7 @@ def spark_reads(
         runs = []
         for turn in range(rounds + 1):
             for what, frame in frames.items():
-                tell(f"Spark: {what}")
+                report(f"Spark: {what}")
                 run = _spark_read(what, frame)
                 if turn:
                     runs.append(run)

@@ -23,9 +23,6 @@ from dedupe_worker.inverse_bloom.store import InverseBloomStore
 from dedupe_worker.owner import OWNER, OWNER_BYTES
 from dedupe_worker.window import Window
 
-GOAL_PER_CPU_SECOND: Final = 500_000
-GOAL_RETAINED: Final = 0.01
-
 SIZES: Final = (1_000_000, 34_168_399)
 """Slots: of the measured retention, and those that keep 90 % of ids for 3.6 million further messages."""
 RETAINS: Final = (0.9, 0.5, 0.1)
@@ -47,8 +44,13 @@ class Taken(BaseModel):
 
     @property
     def typical(self) -> float:
-        """Ids a CPU second, the median."""
+        """Ids per CPU second, the median."""
         return median(self.per_cpu_second)
+
+    @property
+    def bytes(self) -> int:
+        """Memory of the table."""
+        return self.slots * slot_bytes(OWNER_BYTES)
 
 
 class Retained(BaseModel):
@@ -71,24 +73,24 @@ class FixedTables(BaseModel):
     slots: int
     retained: list[Retained]
 
+    @property
+    def largest_difference(self) -> float:
+        """The largest difference between a measured share and the formula's."""
+        return max(abs(each.measured - each.expected) for each in self.retained)
+
 
 def measure_inverse_bloom(
-    testbed: Testbed, *, messages: int, rounds: int, tell: Callable[[str], None]
+    testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
 ) -> FixedTables:
     """Measure `rounds` of `messages` ids, after as many that nobody counts, and then what one table retains."""
     taken = []
     for slots in SIZES:
-        tell(f"{slots:,} slots")
+        report(f"{slots:,} slots")
         taken.append(_take(testbed.scratch / f"table-{slots}", slots, messages, rounds))
     slots = SIZES[0]
-    tell(f"what {slots:,} slots retain")
+    report(f"what {slots:,} slots retain")
     kept = _retain(testbed.scratch / "retained", slots)
     return FixedTables(ids=messages, taken=taken, slots=slots, retained=kept)
-
-
-def table_bytes(slots: int) -> int:
-    """Memory of a table."""
-    return slots * slot_bytes(OWNER_BYTES)
 
 
 def _take(path: Path, slots: int, ids: int, rounds: int) -> Taken:

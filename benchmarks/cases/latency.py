@@ -25,9 +25,6 @@ from benchmarks.harness.traffic import traffic
 
 COMMIT_INTERVALS_MS: Final = (5, 25, 100, 500)
 DEFAULT_INTERVAL_MS: Final = 25
-GOAL_P50_MS: Final = 50.0
-GOAL_P99_MS: Final = 250.0
-GOAL_HALF_LOAD_P99_MS: Final = 100.0
 QUANTILES: Final = (0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
 
 _WARM_UP_SECONDS: Final = 3.0
@@ -49,6 +46,14 @@ class LatencyRun(BaseModel):
     receiver_cores: float
     broker_cores: float
     transactions_per_second: float
+
+    @property
+    def setting(self) -> str:
+        """The setting in words."""
+        if self.commit_interval_ms is None:
+            return "without a worker"
+        default = " (default)" if self.commit_interval_ms == DEFAULT_INTERVAL_MS else ""
+        return f"{self.commit_interval_ms} ms{default}"
 
     def quantile(self, percent: float) -> float:
         """One of QUANTILES, in milliseconds."""
@@ -83,11 +88,11 @@ def measure_latency(
     rate: int,
     messages: int,
     seconds: float,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     intervals_ms: Sequence[int] = COMMIT_INTERVALS_MS,
 ) -> Latency:
     """Measure each setting for `seconds` after the warm-up, full load with `messages`. Raises BenchmarkFailed."""
-    tell(f"full load: {messages:,} messages")
+    report(f"full load: {messages:,} messages")
     backlog = send_backlog(testbed, messages)
     capacity = run_workers(backlog).per_second
     testbed.delete_topics(backlog.topic)
@@ -96,7 +101,7 @@ def measure_latency(
         runs = []
         for interval in (None, *intervals_ms):
             what = "without a worker" if interval is None else f"commit interval {interval} ms"
-            tell(f"{rate:,} messages/s, {what}")
+            report(f"{rate:,} messages/s, {what}")
             runs.append(_run(testbed, rate=rate, seconds=seconds, interval_ms=interval))
         return runs
 

@@ -20,8 +20,6 @@ from benchmarks.harness.processes import Worker
 from benchmarks.harness.testbed import GroupOffset, Testbed
 from benchmarks.harness.traffic import REPEAT_RATE, Sender, tiny_value, traffic, value_of
 
-GOAL_BYTES: Final = 400 << 20
-
 _PHASES: Final = (
     ("usual messages", 0.1, value_of),
     ("tiny messages", 0.9, tiny_value),
@@ -74,13 +72,13 @@ class MemoryUse(BaseModel):
 
 
 def measure_memory(
-    testbed: Testbed, *, keys: int, backlogs: tuple[int, int], tell: Callable[[str], None]
+    testbed: Testbed, *, keys: int, backlogs: tuple[int, int], report: Callable[[str], None]
 ) -> MemoryUse:
     """Measure with `keys` ids in the store, and with `backlogs` of messages. Raises BenchmarkFailed."""
-    growing = _many_keys(testbed, keys, tell)
+    growing = _many_keys(testbed, keys, report)
     waiting = []
     for messages in backlogs:
-        tell(f"a backlog of {messages:,} messages")
+        report(f"a backlog of {messages:,} messages")
         source, target = testbed.create_topic("backlog"), testbed.create_topic("backlog-clean")
         Sender(testbed.bootstrap_servers, source).send(traffic(messages).numbers)
         what = f"empty store, {messages:,} waiting"
@@ -89,7 +87,7 @@ def measure_memory(
     return MemoryUse(growing=growing, backlogs=waiting)
 
 
-def _many_keys(testbed: Testbed, keys: int, tell: Callable[[str], None]) -> list[MemoryRun]:
+def _many_keys(testbed: Testbed, keys: int, report: Callable[[str], None]) -> list[MemoryRun]:
     source, target = testbed.create_topic("keys"), testbed.create_topic("keys-clean")
     sender = Sender(testbed.bootstrap_servers, source)
     numbers = traffic(int(keys / (1 - REPEAT_RATE))).numbers
@@ -97,10 +95,10 @@ def _many_keys(testbed: Testbed, keys: int, tell: Callable[[str], None]) -> list
     for what, share, value in _PHASES:
         end = int(len(numbers) * share)
         title = f"to {keys * share / 1e6:g} M keys, {what}"
-        tell(f"{title}: sending {end - sent:,}")
+        report(f"{title}: sending {end - sent:,}")
         sender.send(numbers[sent:end], value)
         sent = end
-        tell(title)
+        report(title)
         runs.append(_run(testbed, testbed.scratch / target, source, target, title))
     testbed.delete_topics(source, target)
     return runs

@@ -19,8 +19,6 @@ from benchmarks.harness.processes import BenchmarkFailed, Worker
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender, traffic
 
-GOAL_PER_SECOND: Final = 150_000
-
 _DEADLINE_SECONDS: Final = 600.0
 
 Kind = Literal["Tail", "Rebuild"]
@@ -65,7 +63,7 @@ class Reconcile(BaseModel):
 
 
 def measure_reconcile(
-    testbed: Testbed, *, records: int, rounds: int, tell: Callable[[str], None]
+    testbed: Testbed, *, records: int, rounds: int, report: Callable[[str], None]
 ) -> Reconcile:
     """Measure `rounds` starts of each kind. Raises BenchmarkFailed."""
     source, target = testbed.create_topic("reconcile"), testbed.create_topic("reconcile-clean")
@@ -75,14 +73,14 @@ def measure_reconcile(
         worker.wait_until_ready()
     state, as_new = worker.state_dir, home / "as-new"
     shutil.copytree(state, as_new)
-    tell(f"sending {records:,} messages and deduplicating them")
+    report(f"sending {records:,} messages and deduplicating them")
     Sender(servers, source).send(traffic(records, repeat_rate=0.0).numbers)
     with Worker(home, servers, source, target) as worker:
         worker.wait_until_committed(records, _DEADLINE_SECONDS)
     runs = []
     for number in range(1, rounds + 1):
         for kind in KINDS:
-            tell(f"round {number}: {kind.lower()}")
+            report(f"round {number}: {kind.lower()}")
             shutil.rmtree(state)
             if kind == "Tail":
                 shutil.copytree(as_new, state)

@@ -23,7 +23,6 @@ from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import VALUE_BYTES, Sender, traffic
 from dedupe_worker.allocator import find_jemalloc, with_jemalloc
 
-GOAL_SHARE: Final = 0.85
 ENOUGH_MESSAGES: Final = 500_000
 SIZES_BYTES: Final = (VALUE_BYTES, 128, 4096)
 
@@ -43,11 +42,6 @@ class Pair(BaseModel):
     def cpu_share(self) -> float:
         """The worker's messages a CPU second, as a share of the bare loop's."""
         return self.worker.per_cpu_second / self.bare.per_cpu_second
-
-    @property
-    def speed_share(self) -> float:
-        """The worker's messages a second, as a share of the bare loop's."""
-        return self.worker.per_second / self.bare.per_second
 
 
 class Size(BaseModel):
@@ -85,6 +79,11 @@ class Size(BaseModel):
         return median(shares) if shares else None
 
     @property
+    def is_short(self) -> bool:
+        """True if there are too few messages for a fair share, see above."""
+        return self.messages < ENOUGH_MESSAGES
+
+    @property
     def stages(self) -> dict[str, float]:
         """The median of each of the worker's stages, and of what is between them."""
         runs = [pair.worker for pair in self.rounds]
@@ -99,6 +98,11 @@ class Throughput(BaseModel):
     sizes: list[Size]
 
     @property
+    def by_bytes(self) -> list[Size]:
+        """All sizes, from the smallest values on."""
+        return sorted(self.sizes, key=lambda size: size.value_bytes)
+
+    @property
     def usual(self) -> Size:
         """The size that the other benchmarks send, too."""
         return next((size for size in self.sizes if size.value_bytes == VALUE_BYTES), self.sizes[0])
@@ -109,31 +113,31 @@ def measure_throughput(
     *,
     messages: int,
     rounds: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     sizes_bytes: Sequence[int] = SIZES_BYTES,
 ) -> Throughput:
     """Measure `rounds` pairs for each size. Raises BenchmarkFailed, also if an output is not what it must be."""
     return Throughput(
-        sizes=[_measure(testbed, size, messages, rounds, tell) for size in sizes_bytes]
+        sizes=[_measure(testbed, size, messages, rounds, report) for size in sizes_bytes]
     )
 
 
 def _measure(
-    testbed: Testbed, size: int, messages: int, rounds: int, tell: Callable[[str], None]
+    testbed: Testbed, size: int, messages: int, rounds: int, report: Callable[[str], None]
 ) -> Size:
     count = min(messages, messages * _MOST_BYTES // size)
     what = f"values of {size} bytes"
-    tell(f"{what}: sending {count:,} messages")
+    report(f"{what}: sending {count:,} messages")
     backlog = send_backlog(testbed, count, value_bytes=size)
-    tell(f"{what}: warming up")
+    report(f"{what}: warming up")
     run_bare(backlog)
     jemalloc = with_jemalloc(os.environ, find_jemalloc())
     pairs = []
     for number in range(1, rounds + 1):
-        tell(f"{what}, round {number} of {rounds}: bare loop")
+        report(f"{what}, round {number} of {rounds}: bare loop")
         bare = run_bare(backlog)
         bare_jemalloc = run_bare(backlog, jemalloc) if jemalloc else None
-        tell(f"{what}, round {number} of {rounds}: worker")
+        report(f"{what}, round {number} of {rounds}: worker")
         worker = run_workers(backlog, with_stages=True)
         pairs.append(Pair(bare=bare, bare_jemalloc=bare_jemalloc, worker=worker))
     testbed.delete_topics(backlog.topic)

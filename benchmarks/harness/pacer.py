@@ -1,8 +1,8 @@
 """Sends messages at a steady rate. A process of its own.
 
 `python -m benchmarks.harness.pacer BOOTSTRAP TOPIC COUNT RATE RESULT`: COUNT messages of the usual kind to partition 0.
-Message i is due i / RATE seconds after the start; in steps of a millisecond all that are due are sent. It is an ordinary
-producer with the client's default linger, and its messages are made beforehand, so that high rates can be kept.
+Message i is due i / RATE seconds after the start; each millisecond, all messages that are due are sent. It is an
+ordinary producer with the client's default linger. Its messages are made beforehand, so that it keeps high rates.
 """
 
 import gc

@@ -1,8 +1,8 @@
 """Receives what the pacer sent, and notes when. A process of its own.
 
-`python -m benchmarks.harness.receiver BOOTSTRAP TOPIC COUNT RESULT`: reads the first COUNT committed records of partition
-0 (with `--from OFFSET` those from there on) and writes a numpy file of shape (COUNT,): when each was received, in
-nanoseconds of the monotonic clock; and its own CPU seconds beside it (RESULT.cpu).
+`python -m benchmarks.harness.receiver BOOTSTRAP TOPIC COUNT RESULT` reads the first COUNT committed records of
+partition 0, or with `--from OFFSET` those from that offset on. It writes a numpy file of shape (COUNT,): the time at
+which each was received, in nanoseconds of the monotonic clock; and its own CPU seconds to RESULT.cpu.
 """
 
 import time

@@ -27,7 +27,7 @@ from benchmarks.peers.turn import Settled, Written, follow, turn_of, work_until
 KILLS_AT: Final = (0.22, 0.45, 0.67)
 """Shares of the output after which a crash run kills."""
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 _T = TypeVar("_T")
 
 
@@ -38,17 +38,17 @@ def measure_peers(
     messages: int,
     rounds: int,
     crash: bool,
-    tell: Tell,
-    done: Tell,
+    report: Report,
+    done: Report,
 ) -> Peers:
     """Measure each peer in each round, and then its crashes. Raises BenchmarkFailed if none gets through.
 
     A peer that fails does not stop the others: the result says why it did. `tell` is told what goes on, `done` what
     came of it.
     """
-    tell(f"sending {messages:,} messages")
+    report(f"sending {messages:,} messages")
     source = send_input(testbed, messages)
-    attempts = _Attempts(tell, done)
+    attempts = _Attempts(report, done)
     attempts.make("warming up the broker", partial(_steady_run, testbed, BARE, source))
     runs: dict[str, list[SteadyRun]] = {peer.name: [] for peer in peers}
     for number in range(rounds):
@@ -81,13 +81,13 @@ def measure_peers(
 class _Attempts:
     """Carries on when one of several things fails, and remembers why it did."""
 
-    def __init__(self, tell: Tell, done: Tell) -> None:
-        self._tell, self._done = tell, done
+    def __init__(self, report: Report, done: Report) -> None:
+        self._report, self._done = report, done
         self.failures: list[str] = []
 
     def make(self, what: str, act: Callable[[], _T]) -> _T | None:
         """What `act` returns, or None if it fails."""
-        self._tell(what)
+        self._report(what)
         try:
             result = act()
         except (BenchmarkFailed, KafkaException, TimeoutError) as failed:

@@ -1,11 +1,14 @@
 """What was measured of each peer."""
 
 from statistics import median
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
 from benchmarks.harness.check import Verdict
 from benchmarks.harness.measure import Speed
+
+ENOUGH_MESSAGES: Final = 1_000_000
 
 
 class SteadyRun(Speed):
@@ -90,6 +93,29 @@ class Peers(BaseModel):
     java: str
     peers: list[PeerResult]
     failures: list[str]
+
+    @property
+    def ours(self) -> PeerResult | None:
+        """This project, if it was measured."""
+        return self.named("ours")
+
+    @property
+    def others(self) -> list[PeerResult]:
+        """Those that ours is compared with: they remove duplicates. None without ours."""
+        return [
+            peer
+            for peer in self.peers
+            if self.ours and peer.removes_duplicates and peer.name != "ours"
+        ]
+
+    @property
+    def is_short(self) -> bool:
+        """True if a run is too short for fair figures: Java still compiles."""
+        return self.messages < ENOUGH_MESSAGES
+
+    def best_of(self, peers: list[PeerResult]) -> list[PeerResult]:
+        """Return the fastest of some peers, alone in its list; an empty list if there are none."""
+        return sorted(peers, key=lambda peer: peer.per_cpu_second)[-1:]
 
     def named(self, name: str) -> PeerResult | None:
         """The peer of this name, if it was measured."""

@@ -83,9 +83,9 @@ class Written:
 class Settled:
     """True when all that must be in the output is there, and nothing more has come for a while.
 
-    Offsets alone cannot tell: marks of transactions, what was aborted and what came twice have theirs, too. So when it
-    is quiet the output is judged, and what is missing is only taken for lost when it stays quiet for long. `output` is
-    the last judgement.
+    Offsets alone do not show it: transaction markers, aborted records and duplicates take offsets, too. So the output
+    is judged when it is quiet, and missing records count as lost only when it stays quiet for long. `output` is the
+    last judgement.
     """
 
     def __init__(self, turn: Turn) -> None:

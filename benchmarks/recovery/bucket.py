@@ -25,10 +25,6 @@ from dedupe_crds.worker_status import UploadPhase, UploadStatus
 from dedupe_worker.s3.bucket import Folder
 from dedupe_worker.s3.manifest import Manifest
 
-GOAL_SHARE: Final = 0.01
-GOAL_FACTOR: Final = 2.0
-"""“In proportion to what changed”: of the bytes, at most so many times the share of new ids."""
-
 _THREADS: Final = 8  # as many files as a worker fetches at once
 _BLOCK_BYTES: Final = 8 << 20
 _DEADLINE_SECONDS: Final = 1800.0

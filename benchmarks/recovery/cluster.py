@@ -15,15 +15,20 @@ from typing import Any, Final, NamedTuple
 
 import click
 import numpy as np
-from rich.console import Console
 
-from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.s3_server import S3Server
 from benchmarks.harness.traffic import Sender
 from benchmarks.recovery.failover import Climb, Failover, Rung
-from benchmarks.report import show
-from benchmarks.reporting.render import PAGE, RECOVERY, Measured, save, write_page
+from benchmarks.reporting.command import (
+    Recorder,
+    console,
+    output_option,
+    page_option,
+    rounds_option,
+    update_pages,
+)
+from benchmarks.reporting.render import FAILOVER
 from dedupe_crds.snapshot import SnapshotPhase
 from dedupe_crds.status import RestoreSource
 from dedupe_crds.stream import GROUP
@@ -38,7 +43,6 @@ from tests.support.streams import stream_manifest
 
 SIZES: Final = (1_000_000, 10_000_000)
 
-_OUTPUT: Final = Path("build/bench")
 _SECRET: Final = "bucket"  # noqa: S105 # its name
 _POLL_SECONDS: Final = 0.2
 _DEADLINE_SECONDS: Final = 900.0
@@ -137,7 +141,7 @@ class Bench:
 
 @contextmanager
 def benches(
-    cluster: Environment, keys: int, rounds: int, tell: Callable[[str], None]
+    cluster: Environment, keys: int, rounds: int, report: Callable[[str], None]
 ) -> Iterator[Bench]:
     """A stream in a namespace of its own, not applied yet; both go, with their topics, when the block ends."""
     kubectl = Kubectl(cluster)
@@ -147,7 +151,7 @@ def benches(
     try:
         source = topics.create(namespace)
         target = topics.create(f"{namespace}-clean")
-        tell(f"{keys:,} ids: writing the output topic")
+        report(f"{keys:,} ids: writing the output topic")
         Sender(cluster.kafka_bootstrap, target).send(np.arange(keys))
         secret = {"credentials": S3Server.credentials}
         within.apply(
@@ -198,16 +202,16 @@ def measure_failover(
     *,
     sizes: tuple[int, ...],
     rounds: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Failover:
     """Measure all rungs with each size. Raises BenchmarkFailed, or AssertionError if something takes too long."""
     climbs = []
     for keys in sorted(sizes):
-        with benches(cluster, keys, rounds, tell) as bench:
-            tell(f"{keys:,} ids: waiting until the stream is ready")
+        with benches(cluster, keys, rounds, report) as bench:
+            report(f"{keys:,} ids: waiting until the stream is ready")
             bench.begin()
             for rung in Rung:
-                tell(f"{keys:,} ids: {rung}")
+                report(f"{keys:,} ids: {rung}")
                 if rung is Rung.CSI:
                     bench.keep_snapshots("csi", provider="CSI")
                 if rung is Rung.S3:
@@ -226,18 +230,12 @@ def measure_failover(
     default=SIZES,
     help="May be repeated.",
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=3, help="How often each is lost.")
-@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=_OUTPUT)
-@click.option(
-    "--page",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=PAGE,
-    show_default="docs/performance.md",
-)
+@rounds_option
+@output_option
+@page_option
 def main(sizes: tuple[int, ...], rounds: int, output: Path, page: Path) -> None:
     """Measure on the cluster at hand; updates docs/performance.md."""
-    console = Console(width=None if Console().is_terminal else 120)
-    machine = describe_machine()
+    recorder = Recorder(output)
     cluster = environment.current()
     host, _, _ = cluster.kafka_bootstrap_in_cluster.rpartition(":")
     output.mkdir(parents=True, exist_ok=True)
@@ -246,10 +244,9 @@ def main(sizes: tuple[int, ...], rounds: int, output: Path, page: Path) -> None:
         S3Server(Path(scratch).absolute(), host) as server,
         console.status("starting") as status,
     ):
-        result = measure_failover(cluster, server, sizes=sizes, rounds=rounds, tell=status.update)
-    save(Measured(machine=machine, result=result), output)
-    show(console, machine, result)
-    write_page(RECOVERY, output, page)
+        result = measure_failover(cluster, server, sizes=sizes, rounds=rounds, report=status.update)
+    recorder.save(result)
+    update_pages([FAILOVER], output, page)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,8 @@ The figures; `recovery_cluster.py` takes them.
 
 from enum import StrEnum
 from statistics import median
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict
-
-GOAL_REATTACH_SECONDS: Final = 15.0
-GOAL_CSI_SECONDS: Final = 30.0
 
 
 class Rung(StrEnum):
@@ -20,6 +16,13 @@ class Rung(StrEnum):
     REBUILD = "rebuild"
     CSI = "CSI snapshot"
     S3 = "S3 snapshot"
+
+    @property
+    def lost(self) -> str:
+        """What the partition loses before."""
+        if self is Rung.REATTACH:
+            return "the pod deleted by force"
+        return "claim, volume and pod deleted" + (", no snapshots" if self is Rung.REBUILD else "")
 
 
 class Climb(BaseModel):
@@ -47,6 +50,6 @@ class Failover(BaseModel):
     nodes: int
     climbs: list[Climb]
 
-    def of(self, rung: Rung) -> list[Climb]:
+    def of(self, rung: str) -> list[Climb]:
         """Those by one rung, from small to large."""
-        return [climb for climb in self.climbs if climb.rung is rung]
+        return [climb for climb in self.climbs if climb.rung == rung]

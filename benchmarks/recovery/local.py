@@ -23,13 +23,10 @@ from benchmarks.harness.processes import BenchmarkFailed, Worker
 from benchmarks.harness.s3_server import S3Server
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender
-from benchmarks.recovery.bucket import GOAL_SHARE, Restore, Upload, measure_restore, measure_uploads
+from benchmarks.recovery.bucket import Restore, Upload, measure_restore, measure_uploads
 from benchmarks.recovery.pause import Pause, measure_pause
 
-GOAL_REBUILD_PER_CORE: Final = 150_000
-GOAL_PAUSE_MS: Final = 100.0
-GOAL_RESTORE_BYTES: Final = 100_000_000
-SHARES: Final = (0.001, GOAL_SHARE, 0.1)
+SHARES: Final = (0.001, 0.01, 0.1)
 """Of the ids, what is added between one snapshot and the next."""
 SNAPSHOTS: Final = 5
 """Of each share: now and then one holds what RocksDB has compacted meanwhile."""
@@ -79,6 +76,11 @@ class Recovered(BaseModel):
         """The median, in seconds."""
         return median(self.reattach_seconds)
 
+    def uploads_after(self, share: float) -> list[Upload]:
+        """Return the snapshots that were made after such a share of new ids."""
+        added = int(self.uploads[0].added * share)
+        return [upload for upload in self.uploads[1:] if upload.added == added]
+
 
 class Recovery(BaseModel):
     """All sizes, from small to large."""
@@ -99,13 +101,15 @@ def measure_recovery(
     sizes: Sequence[int],
     rounds: int,
     checkpoints: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Recovery:
     """Measure each size, with so many starts and checkpoints. Raises BenchmarkFailed."""
     with S3Server(testbed.scratch / "s3") as server:
         return Recovery(
             sizes=[
-                _measure(testbed, server, size, rounds=rounds, checkpoints=checkpoints, tell=tell)
+                _measure(
+                    testbed, server, size, rounds=rounds, checkpoints=checkpoints, report=report
+                )
                 for size in sorted(sizes)
             ]
         )
@@ -118,7 +122,7 @@ def _measure(
     *,
     rounds: int,
     checkpoints: int,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Recovered:
     source, target = testbed.create_topic("recovery"), testbed.create_topic("recovery-clean")
     home = testbed.scratch / target
@@ -132,23 +136,23 @@ def _measure(
         )
 
     title = f"{size:,} ids"
-    tell(f"{title}: writing the output topic")
+    report(f"{title}: writing the output topic")
     sender = Sender(testbed.bootstrap_servers, target)
     sender.send(np.arange(_FIRST_NUMBER, _FIRST_NUMBER + size))
-    tell(f"{title}: rebuild")
+    report(f"{title}: rebuild")
     rebuild = _rebuild(start, size)
-    tell(f"{title}: reattach")
+    report(f"{title}: reattach")
     reattached = [_reattach(start) for _ in range(rounds)]
     with start() as worker:
         worker.wait_until_ready(_DEADLINE_SECONDS)
-        tell(f"{title}: {checkpoints} checkpoints under load")
+        report(f"{title}: {checkpoints} checkpoints under load")
         pause = measure_pause(testbed, worker, source, target, checkpoints)
-        tell(f"{title}: snapshots to a bucket")
+        report(f"{title}: snapshots to a bucket")
         unsent = _FIRST_NUMBER + size
         uploads = measure_uploads(
             testbed, worker, source, unsent=unsent, shares=SHARES, rounds=SNAPSHOTS
         )
-    tell(f"{title}: restore from a bucket")
+    report(f"{title}: restore from a bucket")
     shutil.rmtree(worker.state_dir)
     restore = measure_restore(server, start, uploads[-1], testbed.scratch)
     testbed.delete_topics(source, target)

@@ -60,14 +60,14 @@ def bytes_of(directory: Path) -> int:
     return sum(sizes)
 
 
-def fill(plan: FillPlan, tell: Callable[[Progress], None]) -> Filled:
+def fill(plan: FillPlan, report: Callable[[Progress], None]) -> Filled:
     """Do it. The store must have been opened by a worker before, whose positions it keeps.
 
     Raises StreamError, and ValueError if the store does not know what it was given.
     """
     bounds = Bounds(max_bytes=plan.max_bytes, max_age=_NEVER, generations=WindowSpec().generations)
     store = Store(plan.database, bounds, block_cache_bytes=_TUNING.block_cache_bytes)
-    return _Filling(plan, store).run(tell)
+    return _Filling(plan, store).run(report)
 
 
 class _Filling:
@@ -85,7 +85,7 @@ class _Filling:
         self._repeats = self._drops = self._peak_bytes = 0
         self._lookup = self._write = self._aside = self._longest_write = 0.0
 
-    def run(self, tell: Callable[[Progress], None]) -> Filled:
+    def run(self, report: Callable[[Progress], None]) -> Filled:
         """To its end."""
         self._age(int(time.time() * 1000))  # what is too much already is not this run's to pay for
         while self._store.refill(_REFILL_SECONDS):  # nor is what a crash has left to be read
@@ -104,7 +104,7 @@ class _Filling:
             self._commit()
             done += admitted
             if time.monotonic() >= due:
-                tell(Progress(done=done))
+                report(Progress(done=done))
                 due = time.monotonic() + _PROGRESS_SECONDS
         self._store.flush()
         generations = self._store.generations()

@@ -12,13 +12,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from benchmarks.harness.processes import BenchmarkFailed
+
 _ROOT: Final = Path("/sys/fs/cgroup")
 _PREFIX: Final = "dedupestream-scale-"
 _REMOVE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 
 
-class NoLimit(Exception):
+class NoLimit(BenchmarkFailed):
     """No control group can be made here."""
 
 

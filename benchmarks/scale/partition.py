@@ -48,7 +48,7 @@ class Partition:
         """Different ids that the store has been given, by fills and in messages."""
         return self._filled + self._sent
 
-    def fill(self, count: int, tell: Callable[[int], None]) -> Filled:
+    def fill(self, count: int, report: Callable[[int], None]) -> Filled:
         """Give the store so many ids, `tell` being told how many more it has got. Raises BenchmarkFailed."""
         self._fills += 1
         plan = FillPlan(
@@ -65,7 +65,7 @@ class Partition:
             *_, last = ("", *log.read_text().splitlines())
             if last.startswith('{"done"') and last.endswith("}"):
                 done = Progress.model_validate_json(last).done
-                tell(done - told)
+                report(done - told)
                 told = done
             return last.startswith('{"ids"')
 
@@ -80,7 +80,7 @@ class Partition:
             )
             process.wait(_DEADLINE_SECONDS)
         filled = Filled.model_validate_json(log.read_text().splitlines()[-1])
-        tell(count - told)
+        report(count - told)
         self._filled = filled.known
         return filled
 

@@ -10,13 +10,6 @@ from benchmarks.harness.measure import Speed
 ENTRY_BYTES: Final = 24
 """Of an id with its owner."""
 
-GOAL_SHARE: Final = 0.70
-GOAL_BYTES_PER_ID: Final = 30.0
-GOAL_START_SECONDS: Final = 5.0
-GOAL_AGEING: Final = 0.05
-GOAL_MEMORY_PER_ID: Final = 3.0
-"""Bytes: the filter takes two, and its tables are made ahead of the ids."""
-
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -149,6 +142,20 @@ class Scale(_Model):
     def share(self) -> float:
         """Messages a CPU second of the last rung, as a share of the first's."""
         return self.largest.run.per_cpu_second / self.smallest.run.per_cpu_second
+
+    @property
+    def peak(self) -> int:
+        """The most memory that a worker took, in bytes."""
+        return max(rung.run.peak for rung in self.rungs)
+
+    @property
+    def longest_start(self) -> float:
+        """The most seconds from the start of a process until it catches up."""
+        return max(
+            start.reconciling_seconds
+            for rung in self.rungs
+            for start in (rung.start, rung.restart, rung.tail)
+        )
 
     @property
     def write_amplification(self) -> float:

@@ -47,7 +47,7 @@ def measured(*, rounds: int, crash: bool = False) -> Peers:
     testbed: Any = SimpleNamespace()
     ignore: Callable[[str], None] = cast(Any, lambda _: None)
     return measure_peers(
-        testbed, THREE, messages=1, rounds=rounds, crash=crash, tell=ignore, done=ignore
+        testbed, THREE, messages=1, rounds=rounds, crash=crash, report=ignore, done=ignore
     )
 
 

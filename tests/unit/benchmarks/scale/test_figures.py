@@ -1,25 +1,13 @@
 """The constants that follow from results, and the page that shows what follows from those."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.machine import Machine
 from benchmarks.scale.figures import SCALE_PAGE, figures_of, with_outputs, write_figures
 from dedupe_local.measured import MEASURED, Measured, measured
+from tests.unit.benchmarks.runs import MACHINE
 from tests.unit.benchmarks.scale.results import MIB, scale
-
-MACHINE = Machine(
-    measured=datetime(2026, 11, 22, tzinfo=UTC),
-    cpu="a processor",
-    cores=2,
-    memory_bytes=1 << 34,
-    kernel="Linux",
-    python="CPython",
-    versions={},
-    load_before=0.0,
-)
 
 
 def test_the_constants_are_those_of_the_largest_rung() -> None:

@@ -29,7 +29,13 @@ _NAMESPACE: Final = "bench"
 
 
 class BenchmarkFailed(Exception):
-    """A benchmark could not be carried through."""
+    """A benchmark could not be completed."""
+
+
+def python_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with which a Python process finds this repository's packages."""
+    paths = filter(None, (str(_REPOSITORY), inherited.get("PYTHONPATH")))
+    return {**inherited, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Process:
@@ -50,7 +56,7 @@ class Process:
         command = [sys.executable, "-m", module, *map(str, arguments)]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
-            env = {**os.environ, "PYTHONPATH": str(_REPOSITORY), **(environment or {})}
+            env = {**python_environment(os.environ), **(environment or {})}
             self._process = tether.spawn(command, output=output, env=env)
         self.pid = self._process.pid
 

@@ -12,12 +12,12 @@ from typing import Final, Self
 import numpy as np
 import psutil
 
+from benchmarks.harness.processes import python_environment
 from benchmarks.harness.sampler import Sampler
 from benchmarks.peers.peer import Job, Peer
 from dedupe_local import tether
 from dedupe_worker.allocator import find_jemalloc, with_jemalloc
 
-_REPOSITORY: Final = Path(__file__).parents[2]
 _SAMPLE_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 20.0
@@ -35,7 +35,7 @@ class PeerProcesses:
         # Everyone has jemalloc, if anyone: a worker takes it by itself, Flink's own images have it, and Kafka
         # Streams' documentation recommends it with RocksDB.
         inherited = with_jemalloc(os.environ, find_jemalloc()) or os.environ
-        environment = {**inherited, "PYTHONPATH": str(_REPOSITORY), **peer.environment}
+        environment = {**python_environment(inherited), **peer.environment}
         with log.open("ab") as output:
             self._processes = [
                 tether.spawn(command, output=output, env=environment)

@@ -276,7 +276,7 @@ def _details(found: Mapping[str, Measured]) -> str:
     blocks = []
     for name, measured in found.items():
         blocks += [
-            f"### {name.replace('_', ' ').capitalize()}",
+            f"### {name.replace('_', ' ').capitalize()}" if len(found) > 1 else "",
             text_of(measured.result, "details"),
             f"Measured {machine_text(measured.machine)}.",
         ]

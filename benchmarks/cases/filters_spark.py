@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import psutil
@@ -99,7 +100,11 @@ def _spark_read(what: str, frame: DataFrame) -> SparkRead:
 
 
 def cpu_seconds_by_process() -> dict[int, float]:
-    """CPU seconds of this process and each below it."""
+    """Return the CPU seconds of this process and each of its descendants, by process id."""
     this = psutil.Process()
-    times = {p.pid: p.cpu_times() for p in (this, *this.children(recursive=True))}
-    return {pid: t.user + t.system for pid, t in times.items()}
+    seconds = {}
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            times = process.cpu_times()
+            seconds[process.pid] = times.user + times.system
+    return seconds

@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: measure on this machine, print, and save; docs/performance-method.md explains the figures."""
+"""Command `python -m benchmarks`: measure on this machine, print, and save.
+
+docs/performance-method.md explains the figures.
+"""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -39,14 +42,14 @@ Measure = Callable[..., Result]
 
 
 class Case(NamedTuple):
-    """A benchmark: the help of its command, and the benchmark with its sizes for the options of that command."""
+    """A benchmark: the help of its command, and how the options size it."""
 
     help: str
     sized: Callable[["Sizes"], Measure]
 
 
 class Sizes(NamedTuple):
-    """What the options ask for."""
+    """The values of the options."""
 
     messages: int
     rounds: int
@@ -133,7 +136,7 @@ def everything(messages: int, rounds: int, seconds: float, output: Path, page: P
 @output_option
 @page_option
 def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
-    """Measure chunk filters, Spark's data source, flights into PostgreSQL; updates docs/performance.md."""
+    """Measure chunk filters, Spark and PostgreSQL; updates docs/performance.md."""
     sizes = Sizes(messages, rounds, 0)
     _run((case.sized(sizes) for case in _PIPELINE.values()), output)
     update_pages([PIPELINE], output, page)
@@ -157,7 +160,7 @@ def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
 def recovery(
     sizes: tuple[int, ...], rounds: int, checkpoints: int, output: Path, page: Path
 ) -> None:
-    """Measure checkpoints, snapshots to a bucket, restore, rebuild; updates docs/performance.md."""
+    """Measure checkpoints, snapshots and restores; updates docs/performance.md."""
     measure = partial(measure_recovery, sizes=sizes, rounds=rounds, checkpoints=checkpoints)
     _run([measure], output)
     update_pages([RECOVERY], output, page)

@@ -1,1 +1,1 @@
-"""The benchmarks of `make bench` and `make bench-pipeline`, one module each."""
+"""The benchmarks of `make bench` and `make bench-pipeline`, a module each."""

@@ -1,7 +1,7 @@
-"""What it costs that a window ages all the time.
+"""The cost of a window that ages all the time.
 
-The same messages, once with a window that keeps every id, and once with one that gives up its oldest ids again and
-again. All repeats are near what they repeat, so that both put out the same.
+The same messages pass a window that keeps every id, and then a window that drops its oldest ids all the time. All
+duplicates come soon after their original, so both write the same output.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _SPEC: Final = {"store": {"window": {"maxAge": f"{MAX_AGE_SECONDS}s", "alertBelo
 
 
 class AgeingPair(BaseModel):
-    """A run that forgot nothing, and one that did."""
+    """A run that forgot nothing, and a run that did."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,7 +30,7 @@ class AgeingPair(BaseModel):
 
     @property
     def cost(self) -> float:
-        """The CPU time that ageing takes for a message, as a share of what a message takes without it."""
+        """The CPU time that ageing adds to a message, as a share."""
         return self.keeping.per_cpu_second / self.ageing.per_cpu_second - 1
 
 

@@ -1,4 +1,7 @@
-"""What job `aggregate` costs: real flights by carrier and hour into a real PostgreSQL, in batches of several sizes."""
+"""The cost of job `aggregate`, in batches of several sizes.
+
+Real flights are counted by carrier and hour in a real PostgreSQL.
+"""
 
 import time
 from collections.abc import Callable
@@ -34,7 +37,10 @@ _FLUSH_SECONDS: Final = 120.0
 
 
 class AggregateRun(BaseModel):
-    """One run from an empty database; CPU seconds of Spark's processes and of PostgreSQL's."""
+    """A run from an empty database.
+
+    CPU seconds are those of Spark's processes, and of PostgreSQL's.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -87,7 +93,7 @@ def measure_aggregate(
 
 
 class _Bench:
-    """Runs of the example's job over one topic, each with a database of its own."""
+    """Runs of the example's job over one topic, each with its own database."""
 
     def __init__(self, servers: str, topic: str, records: int) -> None:
         self._stream = _stream(servers, topic)
@@ -121,7 +127,10 @@ class _Bench:
 
 
 def _cpu_seconds() -> tuple[float, float]:
-    """CPU seconds so far: of this process and Spark's, and of PostgreSQL's, those that have ended included."""
+    """Return the CPU seconds so far of Spark, and of PostgreSQL.
+
+    Spark's include this process; PostgreSQL's include processes that have ended.
+    """
     servers = [one for one in psutil.Process().children() if one.name() == "postgres"]
     below = {each.pid for one in servers for each in one.children(recursive=True)}
     ours = cpu_seconds_by_process()
@@ -144,7 +153,7 @@ def _send(servers: str, topic: str, records: int) -> None:
 
 
 def _stream(servers: str, topic: str) -> DedupeStream:
-    """One whose clean topic is there already."""
+    """Return a stream whose clean topic exists already."""
     spec = {
         "kafka": {"bootstrapServers": servers},
         "input": {"topic": f"{topic}-raw"},

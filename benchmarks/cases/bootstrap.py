@@ -1,8 +1,8 @@
-"""`python -m benchmarks.cases.bootstrap IDS`: how fast stores are filled with ids of the past, by one core.
+"""Speed at which one core fills stores with past ids.
 
-Generates that many ids (canonical UUIDs of version 4, over 20 days) once as CSV, as Parquet and as what
-`dedupe-pipeline bootstrap` writes, fills a store from each, and prints ids per second of CPU, which with one thread is
-per core, and of the clock.
+`python -m benchmarks.cases.bootstrap IDS` generates that many ids (canonical UUIDs of version 4, over 20 days) as CSV,
+as Parquet and in the format that `dedupe-pipeline bootstrap` writes. It fills a store from each, and prints ids per
+second of CPU, which with one thread is per core, and per second of the clock.
 """
 
 import json
@@ -31,7 +31,7 @@ _BOUNDS = Bounds(max_bytes=64 << 30, max_age=timedelta(days=28), generations=5)
 
 
 def main(count: int) -> None:
-    """Print one line of JSON for each kind of source."""
+    """Print a line of JSON for each kind of source."""
     # A core each: what Arrow's own threads do would count as this one's.
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)

@@ -1,8 +1,8 @@
-"""What a worker does with one core, and how much more two workers do on two partitions.
+"""Speed of a worker on one core, and of two workers on two partitions.
 
-One worker: all its threads are bound to one core, broker and benchmark to the others. Two workers: each is bound to a
-core of its own; broker and benchmark have the cores that are left, or, if none is, a share of all. So on a machine of
-two cores the two workers cannot be twice as fast: what they could be follows from the cores that were left for them.
+One worker: all its threads are bound to one core, broker and benchmark to the others. Two workers: each is bound to its
+own core; broker and benchmark use the remaining cores, or share all cores if none remains. So on a machine of two cores
+two workers cannot be twice as fast. The possible speed follows from the CPU time that was left for them.
 """
 
 import os
@@ -22,7 +22,7 @@ _WORKERS: Final = 2
 
 
 class CoresPair(BaseModel):
-    """One worker on a core, and then two on two."""
+    """One worker on one core, and then two on two."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,12 +33,12 @@ class CoresPair(BaseModel):
 
     @property
     def speedup(self) -> float:
-        """How many times as much the two did in a second."""
+        """The messages per second of two workers, divided by those of one."""
         return self.two.per_second / self.one.per_second
 
     @property
     def possible_speedup(self) -> float:
-        """How many times the CPU time of the one was left for the two, at most twice."""
+        """The CPU time left for two workers, divided by that of one; at most 2."""
         taken = (self.two.broker_cpu_seconds + self.two.other_cpu_seconds) / self.two.seconds
         return min(_WORKERS, (self.cores - taken) / (self.one.cpu_seconds / self.one.seconds))
 
@@ -53,7 +53,7 @@ class CoreUse(BaseModel):
 
     @property
     def per_minute(self) -> float:
-        """Messages a minute of one worker on one core, the median."""
+        """Messages per minute of one worker on one core, the median."""
         return median(pair.one.per_second for pair in self.rounds) * 60
 
     @property
@@ -70,7 +70,7 @@ class CoreUse(BaseModel):
 def measure_cores(
     testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
 ) -> CoreUse:
-    """Measure `rounds` pairs. Raises BenchmarkFailed, also on a machine of a single core."""
+    """Measure `rounds` pairs. Raises BenchmarkFailed, also on a single core."""
     report(f"sending {messages:,} messages to each of {_WORKERS} partitions")
     if len(available_cores()) < _WORKERS:
         raise BenchmarkFailed(f"to bind workers to cores takes at least {_WORKERS} of them")

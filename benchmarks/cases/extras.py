@@ -1,4 +1,4 @@
-"""What a message costs a worker that also routes duplicates, notes owners, writes filters, or has no transactions.
+"""The cost of optional features: side topics, owner log, filters, delivery.
 
 Each kind of stream takes its turn at the same backlog, which has few duplicates or many.
 """
@@ -31,19 +31,19 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
 
 
 class ExtraRound(BaseModel):
-    """A run of each kind, one after another."""
+    """A run of each kind."""
 
     model_config = ConfigDict(frozen=True)
 
     runs: dict[str, LoopRun]
 
     def cost(self, kind: str) -> float:
-        """The CPU time that a message takes more than in a plain stream, as a share of that."""
+        """Return the CPU time that a message takes more, as a share of the plain stream's."""
         return self.runs[PLAIN].per_cpu_second / self.runs[kind].per_cpu_second - 1
 
 
 class ExtraRate(BaseModel):
-    """All rounds with one share of duplicates."""
+    """All rounds with the same share of duplicates."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,12 +51,12 @@ class ExtraRate(BaseModel):
     rounds: list[ExtraRound]
 
     def cost(self, kind: str) -> float:
-        """The median."""
+        """Return the median of all rounds."""
         return median(each.cost(kind) for each in self.rounds)
 
 
 class Extras(BaseModel):
-    """What was measured."""
+    """All measurements."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -67,7 +67,7 @@ class Extras(BaseModel):
 def measure_extras(
     testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
 ) -> Extras:
-    """Measure `rounds` of all kinds for each share of duplicates. Raises BenchmarkFailed."""
+    """Measure all kinds for each share of duplicates. Raises BenchmarkFailed."""
     rates = []
     for repeat_rate in REPEAT_RATES:
         report(f"sending {messages:,} messages, of which {repeat_rate:.1%} are repeats")

@@ -1,12 +1,12 @@
-"""What chunk filters save readers, and what reading through Spark's data source costs.
+"""Savings of readers by chunk filters, and the cost of Spark's data source.
 
-A topic is written as a worker writes it, each chunk (transaction) with a filter, records of 512 bytes with one of 10
-values each: all of a chunk have the same, so that one chunk in ten matches a value. Chunks come in several sizes. Then
-it is read
-  - by the plain reader: all of it, filtered as it comes, and with the filters;
-  - by Spark: all of it by the data source and by Spark's own Kafka source, and filtered by the data source both ways.
-Every read is checked to give as many records as there are. Besides: how often filters match what they do not hold, and
-from how many offsets on a gap between two spans is cheaper to skip than to fetch.
+A topic is written as a worker writes it: each chunk (transaction) has a filter, and records of 512 bytes with one of 10
+values. All records of a chunk have the same value, so one chunk in ten matches a value. Chunks have several sizes. Then
+the topic is read
+  - by the plain reader: everything, filtered as it arrives, and with the filters;
+  - by Spark: everything by the data source and by Spark's own Kafka source, and filtered by the data source both ways.
+Every read must return as many records as there are. Measured as well: the rate of false matches, and the number of
+offsets from which a gap between two ranges is cheaper to skip than to fetch.
 """
 
 import random
@@ -53,7 +53,7 @@ _SECONDS: Final = 120.0
 
 
 class Rate(BaseModel):
-    """How often a filter of so many values matches one that it does not hold."""
+    """The rate at which a filter of so many values matches a value it does not hold."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,7 +65,7 @@ class Rate(BaseModel):
 
 
 class Read(BaseModel):
-    """One read: so many records were wanted and came, in so many seconds, of so many bytes from the broker."""
+    """A read: records found, seconds, and bytes received from the broker."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,7 +75,7 @@ class Read(BaseModel):
 
 
 class Skipping(BaseModel):
-    """The plain reader on chunks of one size, round by round."""
+    """The plain reader's rounds on chunks of the same size."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -93,7 +93,7 @@ class Skipping(BaseModel):
 
     @property
     def speedup(self) -> float:
-        """How many times as fast it was, of medians."""
+        """The speed of skipping divided by that of reading everything, of medians."""
         return median(r.seconds for r in self.everything) / median(r.seconds for r in self.skipping)
 
 
@@ -125,7 +125,7 @@ class Filters(BaseModel):
         return {what: [run for run in self.spark if run.what == what] for what in reads}
 
     def cpu_seconds(self, what: str) -> float:
-        """The median of one of Spark's reads."""
+        """Return the median of a read of Spark's."""
         return median(run.cpu_seconds for run in self.spark if run.what == what)
 
 
@@ -187,7 +187,10 @@ def _create(testbed: Testbed) -> str:
 
 @contextmanager
 def _writer(servers: str, topic: str) -> Iterator[Callable[[int, int, bytes], None]]:
-    """A function that writes one chunk: the number of its first record, how many there are, and their value."""
+    """Provide a function that writes a chunk.
+
+    Its arguments are the number of the first record, the number of records, and their value.
+    """
     collector = Collector(FilterSource.header(_HEADER), 16, Cluster(servers).topic_state(topic).id)
     producer = Producer(
         {
@@ -239,7 +242,7 @@ def _skipping(servers: str, topic: str, messages: int, chunk: int, rounds: int) 
 
 
 def _matching(messages: int, chunk: int) -> int:
-    """How many records have the wanted value."""
+    """Return the number of records that have the wanted value."""
     return sum(
         min(chunk, messages - start)
         for number, start in enumerate(range(0, messages, chunk))

@@ -1,4 +1,7 @@
-"""Spark's reads in the benchmark of chunk filters: its own Kafka source, and the data source."""
+"""Reads of Spark in the benchmark of chunk filters, by two sources.
+
+These are Spark's own Kafka source and the data source of this project.
+"""
 
 import time
 from collections.abc import Callable
@@ -21,7 +24,7 @@ OURS_ALL_FILTERED: Final = "data source, everything, filtered by Spark"
 
 
 class Wanted(NamedTuple):
-    """A value and the header that it is in; how many records there are, and how many of them have it."""
+    """A value and its header; the number of all records, and of those that have it."""
 
     header: str
     value: bytes
@@ -30,7 +33,7 @@ class Wanted(NamedTuple):
 
 
 class SparkRead(BaseModel):
-    """One of Spark's reads, with the CPU seconds of its JVM and its Python workers."""
+    """A read of Spark's, with the CPU seconds of its JVM and its Python workers."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -100,7 +103,7 @@ def _spark_read(what: str, frame: DataFrame) -> SparkRead:
 
 
 def cpu_seconds_by_process() -> dict[int, float]:
-    """Return the CPU seconds of this process and each of its descendants, by process id."""
+    """Return CPU seconds of this process and its descendants, by process id."""
     this = psutil.Process()
     seconds = {}
     for process in (this, *this.children(recursive=True)):

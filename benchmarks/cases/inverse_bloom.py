@@ -1,6 +1,6 @@
-"""How many ids a table of fixed size takes, and how many it retains beside the formula.
+"""Speed of tables of fixed size, and the share of ids that they retain.
 
-Batches of ids go through the worker's window into the store, which writes to disk as in a worker; no broker is asked.
+Batches of ids go through the worker's window into the store, which writes to disk as in a worker. No broker is needed.
 """
 
 import time
@@ -34,7 +34,10 @@ _BOUNDS: Final = Bounds(max_bytes=8 << 30, max_age=timedelta(days=28), generatio
 
 
 class Taken(BaseModel):
-    """A table of so many slots: ids a second, of all the CPU time that this process took and of the clock."""
+    """Speed of a table with so many slots: ids per CPU second and per second.
+
+    CPU time is that of this whole process.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,7 +57,7 @@ class Taken(BaseModel):
 
 
 class Retained(BaseModel):
-    """The share of ids that is left after so many later ones."""
+    """The share of ids that is left after so many later ids."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,7 +67,7 @@ class Retained(BaseModel):
 
 
 class FixedTables(BaseModel):
-    """What was measured."""
+    """All measurements."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -82,7 +85,7 @@ class FixedTables(BaseModel):
 def measure_inverse_bloom(
     testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
 ) -> FixedTables:
-    """Measure `rounds` of `messages` ids, after as many that nobody counts, and then what one table retains."""
+    """Measure `rounds` of `messages` ids after a warm-up, then the retained share."""
     taken = []
     for slots in SIZES:
         report(f"{slots:,} slots")

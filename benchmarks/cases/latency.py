@@ -1,12 +1,12 @@
-"""How long a message takes until its receipt, at a steady rate: for several commit intervals, and at half load.
+"""End-to-end latency at a steady rate: for commit intervals, and at half load.
 
-Half load is half of what a worker does a second with a backlog, which is measured first. Producer and receiver are
-processes of their own. What they and the broker take by themselves is measured too, as the setting without a worker:
-the receiver then reads the topic that the producer writes.
+Half load is half of the rate at which a worker processes a backlog, which is measured first. Producer and receiver are
+separate processes. Their own part and the broker's is measured as well, as the setting without a worker: the receiver
+then reads the topic that the producer writes.
 
-A message's time begins when it is due, so that a producer that is held up, or its linger, hides nothing. The n-th
-record received is the n-th message sent for the first time: that each comes once and in order is what the other
-benchmarks check. The first seconds are left out: the workers' first transaction, the broker's first segments.
+A message's time begins when it is due, so a delayed producer or its linger hides nothing. The n-th record received is
+the n-th message sent for the first time: other benchmarks check that each arrives once and in order. The first seconds
+are not counted: the workers' first transaction, the broker's first segments.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,10 @@ _GRACE_SECONDS: Final = 120.0
 
 
 class LatencyRun(BaseModel):
-    """One setting. `commit_interval_ms` is None without a worker; `quantiles_ms` belong to QUANTILES."""
+    """A setting and its quantiles.
+
+    `commit_interval_ms` is None without a worker; `quantiles_ms` belong to QUANTILES.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,12 +59,12 @@ class LatencyRun(BaseModel):
         return f"{self.commit_interval_ms} ms{default}"
 
     def quantile(self, percent: float) -> float:
-        """One of QUANTILES, in milliseconds."""
+        """Return a quantile of QUANTILES, in milliseconds."""
         return self.quantiles_ms[QUANTILES.index(percent)]
 
 
 class Latency(BaseModel):
-    """All settings at `rate` messages a second, and at half of `capacity`, also messages a second."""
+    """All settings at `rate`, and at half of `capacity`: messages per second."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,7 +94,10 @@ def measure_latency(
     report: Callable[[str], None],
     intervals_ms: Sequence[int] = COMMIT_INTERVALS_MS,
 ) -> Latency:
-    """Measure each setting for `seconds` after the warm-up, full load with `messages`. Raises BenchmarkFailed."""
+    """Measure each setting for `seconds` after the warm-up.
+
+    `messages` are those of the full load that is measured first. Raises BenchmarkFailed.
+    """
     report(f"full load: {messages:,} messages")
     backlog = send_backlog(testbed, messages)
     capacity = run_workers(backlog).per_second

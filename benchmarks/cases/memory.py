@@ -1,11 +1,11 @@
-"""How much memory a worker takes: as its ids become more, and with a short and a long backlog waiting.
+"""Memory of a worker: with ever more ids, and with short and long backlogs.
 
-Many keys: three workers one after the other on one store. The first takes it to a tenth of the keys with messages of
-the usual size; the second on to nine tenths with tiny ones, of which many fit into a queue that is bound in bytes; the
-third to all of them, with usual ones again. Each finds its messages waiting.
-Backlogs: a new worker on an empty store starts on a topic that holds all of it.
+Many keys: three workers run on one store, in turn. The first fills it to a tenth of the keys with messages of the
+usual size. The second fills it to nine tenths with tiny messages, of which many fit into a queue that is bounded in
+bytes. The third fills it with usual messages again. The messages wait in the topic when a worker starts. Backlogs:
+a new worker with an empty store starts on a topic that holds the whole backlog.
 
-Memory is VmRSS of /proc/PID/status (and RssAnon, which leaves out the files of libraries), sampled; the peak is VmHWM.
+Memory is VmRSS of /proc/PID/status (and RssAnon, which excludes the files of libraries), sampled; the peak is VmHWM.
 """
 
 import time
@@ -41,8 +41,11 @@ class Sample(BaseModel):
 
 
 class MemoryRun(BaseModel):
-    """One worker's life. Bytes; `working` is the highest sample while it worked through what was waiting, `idle` the
-    resident memory some seconds after, `peak` that since the start of the process. `keys` are those in the end."""
+    """A worker's memory from start to end, in bytes.
+
+    `working` is the highest sample while it processed the waiting messages, `idle` the resident memory some seconds
+    later, `peak` that since the start of the process. `keys` are those at the end.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -58,7 +61,7 @@ class MemoryRun(BaseModel):
 
 
 class MemoryUse(BaseModel):
-    """The workers with ever more keys, in order, and those with a backlog, from short to long."""
+    """Workers with ever more keys, in order, and with backlogs, short and long."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,7 +77,10 @@ class MemoryUse(BaseModel):
 def measure_memory(
     testbed: Testbed, *, keys: int, backlogs: tuple[int, int], report: Callable[[str], None]
 ) -> MemoryUse:
-    """Measure with `keys` ids in the store, and with `backlogs` of messages. Raises BenchmarkFailed."""
+    """Measure with `keys` ids in the store, and with `backlogs` of messages.
+
+    Raises BenchmarkFailed.
+    """
     growing = _many_keys(testbed, keys, report)
     waiting = []
     for messages in backlogs:
@@ -105,7 +111,7 @@ def _many_keys(testbed: Testbed, keys: int, report: Callable[[str], None]) -> li
 
 
 def _run(testbed: Testbed, home: Path, source: str, target: str, what: str) -> MemoryRun:
-    """Let a worker read all that is in `source`, taking samples; and look once more when it has rested."""
+    """Let a worker read all of `source`, and sample its memory until it is idle."""
     end = testbed.end_offset(source)
     taken: list[tuple[int, Memory]] = []
     with Worker(home, testbed.bootstrap_servers, source, target) as worker:

@@ -1,6 +1,6 @@
-"""How fast a worker learns the ids of the output topic when it starts: a tail, and everything after a lost store.
+"""Speed at which a starting worker reads ids from its output topic.
 
-A worker passes on a topic without repeats. Then it is started again, several times each,
+A worker processes a topic without duplicates. Then it is started again, several times each:
   - on the store it had when it was new, so that the whole output is the tail to read ("Tail");
   - without a store, which is rebuilt from the output ("Rebuild").
 """
@@ -27,8 +27,11 @@ KINDS: Final[tuple[Kind, ...]] = ("Tail", "Rebuild")
 
 
 class ReconcileRun(BaseModel):
-    """One start. `seconds` are those of the reconcile itself, `ready_seconds` from the start of the process until
-    it was ready, `cpu_seconds` all it had used by then."""
+    """A start.
+
+    `seconds` are those of the read of the output, `ready_seconds` from the start of the process until it was ready,
+    `cpu_seconds` all it had used by then.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,11 +57,11 @@ class Reconcile(BaseModel):
     runs: list[ReconcileRun]
 
     def of(self, kind: Kind) -> list[ReconcileRun]:
-        """The starts of one kind."""
+        """Return the starts of a kind."""
         return [run for run in self.runs if run.kind == kind]
 
     def per_second(self, kind: Kind) -> float:
-        """The median of one kind."""
+        """Return the median of a kind."""
         return median(run.per_second for run in self.of(kind))
 
 

@@ -1,14 +1,15 @@
-"""How much one worker does beside a bare loop: 1 partition, a backlog, exactly once, the broker on the same machine.
+"""Throughput of one worker compared with a bare loop.
 
-The bare loop is as Python starts it. A worker has jemalloc where the machine has it (see the worker's allocator.py),
-and the bare loop is measured with that, too. They take turns on the same input topic, each time with a new output topic
-and an empty store, for values of several sizes. For what is measured see steady.py. The first bare run of a size only
-warms up the broker and is thrown away.
+One partition, a backlog, exactly once, the broker on the same machine. The bare loop is as Python starts it. A
+worker uses jemalloc where the machine has it (see the worker's allocator.py), so the bare loop is measured with
+that, too. They take turns on the same input topic, each time with a new output topic and an empty store, for values
+of several sizes. steady.py defines what is measured. The first bare run of a size only warms up the broker and is
+not counted.
 
-A worker's 10 % fall on the end of its first transaction and its 95 % into the middle of the last, so nine writes to
-the store are held against the messages of eight and a half transactions. With far fewer messages than a million it is
-the other way round: what a transaction costs in its end is left out, and the share flatters the worker. Half a million
-of 4 KiB will do: with those a transaction ends for its time, before it has its full number of records.
+A worker's 10 % fall on the end of its first transaction and its 95 % into the middle of the last, so nine writes to the
+store are compared with the messages of eight and a half transactions. With far fewer messages than a million it is the
+other way round: the cost at a transaction's end is not counted, and the share flatters the worker. Half a million
+messages of 4 KiB are enough: their transactions end by time, before they have their full number of records.
 """
 
 import os
@@ -30,7 +31,7 @@ _MOST_BYTES: Final = 2048  # of values for each of `messages`: of larger ones th
 
 
 class Pair(BaseModel):
-    """A bare run, one with the memory allocator that the worker has if there is such, and the worker's run."""
+    """A bare run, a bare run with the worker's allocator, and a worker's run."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,7 +46,7 @@ class Pair(BaseModel):
 
 
 class Size(BaseModel):
-    """All rounds with values of one size."""
+    """All rounds with values of the same size."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -70,7 +71,7 @@ class Size(BaseModel):
 
     @property
     def jemalloc_share(self) -> float | None:
-        """The worker's messages a CPU second, as a share of the bare loop's with jemalloc: the median."""
+        """The share of the bare loop's messages per CPU second with jemalloc, the median."""
         shares = [
             pair.worker.per_cpu_second / pair.bare_jemalloc.per_cpu_second
             for pair in self.rounds
@@ -116,7 +117,10 @@ def measure_throughput(
     report: Callable[[str], None],
     sizes_bytes: Sequence[int] = SIZES_BYTES,
 ) -> Throughput:
-    """Measure `rounds` pairs for each size. Raises BenchmarkFailed, also if an output is not what it must be."""
+    """Measure `rounds` pairs for each size. Raises BenchmarkFailed.
+
+    It also raises that if an output is wrong.
+    """
     return Throughput(
         sizes=[_measure(testbed, size, messages, rounds, report) for size in sizes_bytes]
     )

@@ -1,1 +1,1 @@
-"""What every benchmark runs on: a broker, processes, messages, and what measures and checks them."""
+"""The base of every benchmark: broker, processes, messages, meters, checks."""

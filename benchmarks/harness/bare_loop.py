@@ -1,7 +1,7 @@
-"""What the worker is compared with: consume and produce in transactions, and nothing else.
+"""The loop that a worker is compared with: consume and produce, nothing else.
 
-It has the worker's own client settings, batches, transactions and setting of the garbage collector (see process.py of
-the worker; it is worth a sixth of this loop's CPU time); it passes on every record and remembers none. Run as a
+It uses the worker's client settings, batches, transactions and garbage collector settings (see process.py of the
+worker; these are worth a sixth of this loop's CPU time). It passes on every record and remembers none. Run as a
 process: `python -m benchmarks.harness.bare_loop BOOTSTRAP INPUT OUTPUT GROUP RECORDS [PARTITION]`.
 """
 
@@ -28,7 +28,10 @@ _INIT_SECONDS: Final = 30.0
 def main(
     *, servers: str, source: str, target: str, group: str, records: int, partition: int
 ) -> None:
-    """Copy the first RECORDS records of a partition of topic SOURCE to that of TARGET, offsets committed for GROUP."""
+    """Copy the first RECORDS records of a partition from SOURCE to TARGET.
+
+    Offsets are committed for GROUP.
+    """
     tuning = Tuning()
     consumer = Consumer(consumer_config(servers, {}, group=group, queue_bytes=tuning.queue_bytes))
     producer = Producer(

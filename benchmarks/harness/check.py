@@ -1,6 +1,7 @@
-"""The judge: is every message sent in the output exactly once, unchanged and in order? And when did each arrive?
+"""Check of an output: is every message there exactly once, unchanged, in order?
 
-The output is read once, in bounded memory but for two arrays; what must stand there follows from the traffic.
+The output is read once, in bounded memory but for two arrays. The expected content follows from the traffic. The check
+also returns when each record was appended.
 """
 
 import time
@@ -23,7 +24,10 @@ _CALL_SECONDS: Final = 0.5  # a call waits for as many as it asks for, even behi
 
 
 class Verdict(BaseModel):
-    """Messages: `expected` to be there, and of the `found` ones what is wrong. `altered` counts foreign ones too."""
+    """Messages `expected`, and the faults of those `found`.
+
+    `altered` includes foreign messages.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -41,7 +45,10 @@ class Verdict(BaseModel):
 
 
 class Output(NamedTuple):
-    """The verdict, and when the broker appended each record, in its order and in seconds since 1970."""
+    """The verdict, and when the broker appended each record.
+
+    Times are in order, in seconds since 1970.
+    """
 
     verdict: Verdict
     appended: NDArray[np.float64]
@@ -56,9 +63,9 @@ def check_deduplicated(
 
 
 def check_copied(bootstrap_servers: str, topic: str, sent: Traffic, partition: int = 0) -> Output:
-    """Judge the output of a loop that passes everything on: each message as often as it was sent.
+    """Judge the output of a loop that copies: each message as often as it was sent.
 
-    Order is not judged: it differs from that of the message's numbers by what is repeated.
+    Order is not judged: duplicates change the order of the message numbers.
     """
     times = np.bincount(sent.numbers)
     output = judge(_read(bootstrap_servers, topic, partition), times, sent.value)
@@ -68,9 +75,10 @@ def check_copied(bootstrap_servers: str, topic: str, sent: Traffic, partition: i
 def check_all_partitions(
     bootstrap_servers: str, topic: str, sent: Traffic, *, partitions: int, deduplicated: bool
 ) -> Output:
-    """Judge the partitions of a topic together: each message may be in any of them. Order is judged within each.
+    """Judge the partitions of a topic together; order is judged within each.
 
-    Without `deduplicated` each message must be there as often as it was sent, and order is not judged.
+    Each message may be in any partition. Without `deduplicated` each message must be there as often as it was sent, and
+    order is not judged.
     """
     records = chain.from_iterable(
         _read(bootstrap_servers, topic, each) for each in range(partitions)
@@ -118,7 +126,10 @@ def judge(records: Iterable[Message], times: NDArray[np.int64], value_of: MakeVa
 
 
 def _read(bootstrap_servers: str, topic: str, partition: int) -> Iterator[Message]:
-    """Every committed record of a partition. Raises KafkaException, or TimeoutError if it does not come to an end."""
+    """Yield every committed record of a partition.
+
+    Raises KafkaException, or TimeoutError if neither a record nor the end arrives.
+    """
     consumer = Consumer(
         {
             **client(bootstrap_servers),

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""Description of the machine that figures were measured on."""
 
 import os
 import platform

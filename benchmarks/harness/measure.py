@@ -1,4 +1,4 @@
-"""What processes cost, read from /proc: CPU time while they run, and memory."""
+"""Meters of processes, read from /proc: CPU time and memory."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ _CPU_SAMPLE_SECONDS: Final = 0.05
 
 
 class Speed(BaseModel):
-    """So many messages in so many seconds, for so many CPU seconds of what handles them."""
+    """Messages, the seconds they took, and the CPU seconds of their processing."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,10 +34,10 @@ class Speed(BaseModel):
 
 
 class CpuMeter(Sampler):
-    """CPU seconds (user and system, all threads) of processes and of the whole machine, over time.
+    """CPU seconds of processes and of the whole machine, over time.
 
-    `used` answers after the context. A process must have no children, as
-    is the case for the worker, the bare loop and the broker.
+    User and system time of all threads. `used` is valid after the context. A process must have no children, as is
+    the case for the worker, the bare loop and the broker.
     """
 
     def __init__(self, **pids: int) -> None:
@@ -47,7 +47,10 @@ class CpuMeter(Sampler):
         self._seconds: dict[str, list[float]] = {name: [] for name in (*pids, "machine")}
 
     def used(self, name: str, start: float, end: float) -> float:
-        """CPU seconds that a process (or "machine") used between two times (seconds since 1970)."""
+        """Return the CPU seconds that a process used between two times.
+
+        `name` may be "machine"; times are in seconds since 1970.
+        """
         at = np.interp([start, end], self._times, self._seconds[name])
         return float(at[1] - at[0])
 
@@ -75,7 +78,7 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 class Memory(NamedTuple):
-    """Memory of a process in bytes: resident in all, of it anonymous (heap), and the peak since its start."""
+    """Memory of a process in bytes: resident, anonymous (heap) part, and peak."""
 
     resident: int
     anonymous: int

@@ -1,4 +1,4 @@
-"""Sends messages at a steady rate. A process of its own.
+"""Producer process that sends messages at a steady rate.
 
 `python -m benchmarks.harness.pacer BOOTSTRAP TOPIC COUNT RATE RESULT`: COUNT messages of the usual kind to partition 0.
 Message i is due i / RATE seconds after the start; each millisecond, all messages that are due are sent. It is an
@@ -24,7 +24,7 @@ _FLUSH_SECONDS: Final = 30.0
 
 
 class Pace(BaseModel):
-    """What was due when, and how well that was kept: milliseconds by which messages were sent late."""
+    """The schedule, and the milliseconds by which messages were sent late."""
 
     model_config = ConfigDict(frozen=True)
 

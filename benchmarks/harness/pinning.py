@@ -1,4 +1,4 @@
-"""Which processor cores a process may run on."""
+"""Binding of processes to processor cores."""
 
 import os
 from collections.abc import Iterator
@@ -10,12 +10,15 @@ Cores = AbstractSet[int]
 
 
 def available_cores() -> list[int]:
-    """The cores that this process may run on, in order."""
+    """Return the cores that this process may run on, in order."""
     return sorted(os.sched_getaffinity(0))
 
 
 def pin(pid: int, cores: Cores) -> None:
-    """Bind all threads of a process to `cores`; those that it starts later inherit it. Raises OSError."""
+    """Bind all threads of a process to `cores`. Raises OSError.
+
+    Threads that it starts later inherit that.
+    """
     bound: set[int] = set()
     while new := {int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()} - bound:
         for thread in new:
@@ -28,7 +31,10 @@ def pin(pid: int, cores: Cores) -> None:
 
 @contextmanager
 def pinned(*pids: int, cores: Cores) -> Iterator[None]:
-    """Bind processes to `cores` for a while; afterwards they may run wherever this process could."""
+    """Bind processes to `cores` while the block lasts.
+
+    Afterwards they may run wherever this process could.
+    """
     before = set(available_cores())
     for pid in pids:
         pin(pid, cores)

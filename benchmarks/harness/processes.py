@@ -1,4 +1,4 @@
-"""The processes that are measured, and those that measure: each one of its own, dying with this one."""
+"""Processes that are measured or that measure; they end with this process."""
 
 import os
 import subprocess
@@ -39,9 +39,9 @@ def python_environment(inherited: Mapping[str, str]) -> dict[str, str]:
 
 
 class Process:
-    """A Python module run as a process, its output going to `log`. A context manager that ends it with SIGTERM.
+    """A Python module run as a process, ended with SIGTERM by its context manager.
 
-    `environment` are variables beside this process's own.
+    Its output goes to `log`. `environment` are variables in addition to this process's own.
     """
 
     def __init__(
@@ -92,7 +92,10 @@ class Process:
         deadline_seconds: float = 120.0,
         poll_seconds: float = _POLL_SECONDS,
     ) -> None:
-        """Wait for a condition. Raises BenchmarkFailed if the process ends before it holds, or it is late."""
+        """Wait for a condition.
+
+        Raises BenchmarkFailed if the process ends before it holds, or at the deadline.
+        """
         deadline = time.monotonic() + deadline_seconds
         while not condition():
             if (code := self._process.poll()) is not None:
@@ -109,10 +112,10 @@ class Process:
 
 
 class Worker(Process):
-    """A worker with the default tuning, but for what `tuning` sets, on the state directory `home`/state.
+    """A worker on the state directory `home`/state, with the default tuning.
 
-    `spec` are fields of the manifest's spec beside, `restore_from` is the snapshot that an empty state directory is
-    filled from.
+    `tuning` overrides some of it, `spec` are more fields of the manifest's spec, `restore_from` is the snapshot
+    that an empty state directory is restored from.
     """
 
     def __init__(
@@ -187,18 +190,18 @@ class Worker(Process):
         return answer.raise_for_status().content
 
     def status(self) -> WorkerStatus:
-        """What it says of itself."""
+        """Return its status."""
         return WorkerStatus.model_validate_json(self._get("/status").content)
 
     def reconciled(self) -> ReconcileStatus:
-        """How its start has reconciled. Raises BenchmarkFailed if it does not say."""
+        """Return the result of its catch-up. Raises BenchmarkFailed if it has none."""
         done = self.status().reconcile
         if done is None:
             raise BenchmarkFailed("the worker is ready without a reconcile")
         return done
 
     def stage_seconds(self) -> tuple[int, dict[str, float]]:
-        """The records it has consumed, and the seconds that each stage of the loop has taken."""
+        """Return the records it has consumed, and the seconds of each stage of its loop."""
         consumed, stages = 0, {}
         for family in text_string_to_metric_families(self._get("/metrics").text):
             for sample in family.samples:
@@ -224,7 +227,10 @@ class Worker(Process):
 def _manifest(
     bootstrap_servers: str, input_topic: str, output_topic: str, spec: dict[str, object]
 ) -> str:
-    """A stream named after its output topic; `spec` may have more fields of its output."""
+    """Return a stream named after its output topic.
+
+    `spec` may have more fields of its output.
+    """
     output = cast("dict[str, object]", spec.get("output", {}))
     document = {
         "apiVersion": "dedupestream.io/v1alpha1",

@@ -1,4 +1,4 @@
-"""Receives what the pacer sent, and notes when. A process of its own.
+"""Consumer process that records when the pacer's messages arrive.
 
 `python -m benchmarks.harness.receiver BOOTSTRAP TOPIC COUNT RESULT` reads the first COUNT committed records of
 partition 0, or with `--from OFFSET` those from that offset on. It writes a numpy file of shape (COUNT,): the time at
@@ -52,7 +52,10 @@ def main(bootstrap_servers: str, topic: str, count: int, result: Path, first: in
 
 
 def _arrived(consumer: Consumer, most: int) -> int:
-    """Wait for the next record and take those that have come with it; how many they are. Raises KafkaException."""
+    """Return the number of records that have arrived, at least one unless it is late.
+
+    Raises KafkaException.
+    """
     first = consumer.poll(_SILENCE_SECONDS)
     records = [] if first is None else [first, *consumer.consume(most - 1, 0)]
     for record in records:

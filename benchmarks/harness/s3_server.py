@@ -1,7 +1,7 @@
-"""A server that speaks S3 and is no slower than its disk: versitygw, built once from Go's module proxy.
+"""S3 server that is no slower than its disk: versitygw.
 
-A bucket is a directory of it, an object a file. Snapshots are measured against it; that they are right is what tests
-show, with servers that can be made to fail.
+It is built once from Go's module proxy. A bucket is a directory of it, an object a file. Snapshots are measured
+with it; tests prove their correctness, with servers that can be made to fail.
 """
 
 import os
@@ -36,13 +36,13 @@ _POLL_SECONDS: Final = 0.05
 
 
 class S3Server:
-    """Runs while its block lasts, with an empty bucket BUCKET; what it holds is below `directory`.
+    """A server with an empty bucket BUCKET; it runs while its block lasts.
 
-    `host` is this machine's address that it listens on.
+    Its data is below `directory`. `host` is the address of this machine that it listens on.
     """
 
     environment: Final = {"AWS_ACCESS_KEY_ID": _KEY, "AWS_SECRET_ACCESS_KEY": _KEY}
-    """What gives a process the rights to the bucket."""
+    """Variables that give a process access to the bucket."""
 
     credentials: Final = f"[default]\naws_access_key_id = {_KEY}\naws_secret_access_key = {_KEY}\n"
     """The same as a file."""
@@ -75,7 +75,7 @@ class S3Server:
         tether.stop([self._process], deadline_seconds=_STOP_SECONDS)
 
     def client(self) -> "S3Client":
-        """A client with all rights."""
+        """Return a client with all rights."""
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
@@ -85,7 +85,10 @@ class S3Server:
         )
 
     def snapshots(self, **s3: object) -> dict[str, Any]:
-        """`spec.snapshots` of a stream that keeps its copies here, at any speed; `s3` are fields beside."""
+        """Return `spec.snapshots` of a stream that uploads here, at any speed.
+
+        `s3` are more fields of it.
+        """
         bucket = {"bucket": BUCKET, "region": _REGION, "endpoint": self.endpoint}
         return {"provider": "S3", "s3": {**bucket, "bandwidth": "100Gi", **s3}}
 
@@ -104,7 +107,7 @@ class S3Server:
 
 
 def _program() -> Path:
-    """The program, built if it is not there yet. Raises BenchmarkFailed."""
+    """Return the program, built if it does not exist yet. Raises BenchmarkFailed."""
     program = cache_dir() / "tools" / f"versitygw-{VERSION}" / "versitygw"
     if program.exists():
         return program

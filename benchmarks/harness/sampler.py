@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Sampler(ABC):
-    """Takes a sample again and again, in a thread of its own, while this context manager is entered."""
+    """Takes samples in a separate thread while its context lasts."""
 
     def __init__(self, name: str, *, interval_seconds: float) -> None:
         self._interval_seconds = interval_seconds
@@ -23,7 +23,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def _sample(self) -> bool:
-        """Take one; False when there is no more to come."""
+        """Take a sample; return False when there are no more."""
 
     def _run(self) -> None:
         while self._sample() and not self._stop.wait(self._interval_seconds):

@@ -1,7 +1,7 @@
-"""One run of a loop, or of several side by side, through a backlog: what it does and takes in its steady state.
+"""Runs of one loop or several through a backlog, measured in steady state.
 
-That is the time between the moments at which the broker had appended 10 % and 95 % of the output (of several loops:
-of each output): start-up and the last commit are not in it. Every output is read and judged afterwards.
+Steady state is the time between the moments at which the broker had appended 10 % and 95 % of the output (of several
+loops: of each output). Start-up and the last commit are not part of it. Every output is read and judged afterwards.
 """
 
 import time
@@ -27,7 +27,10 @@ _SHOWN_SECONDS: Final = 1.5  # a worker says once a second what it remembers
 
 
 class LoopRun(Speed):
-    """One run, in its steady state. Messages are those read from the input; with several loops, all is their sum."""
+    """A run in its steady state; with several loops, figures are sums.
+
+    Messages are those read from the input.
+    """
 
     broker_cpu_seconds: float
     other_cpu_seconds: float
@@ -57,7 +60,10 @@ class _Lane(NamedTuple):
 
 
 def run_bare(backlog: Backlog, environment: Mapping[str, str] | None = None) -> LoopRun:
-    """The bare loop, see bare_loop.py, with variables beside this process's own. Raises BenchmarkFailed."""
+    """Run the bare loop of bare_loop.py. Raises BenchmarkFailed.
+
+    `environment` are variables in addition to this process's own.
+    """
     testbed, topic, sent = backlog
     target = testbed.create_topic("bare", log_append_time=True)
     group = f"bare-{uuid4().hex[:8]}"
@@ -80,9 +86,10 @@ def run_workers(
     spec: Mapping[str, object] | None = None,
     with_stages: bool = False,
 ) -> LoopRun:
-    """A worker for each of `cores`, on the partitions from 0 on, bound to those cores unless they are None.
+    """Run a worker for each of `cores`, on the partitions from 0 on.
 
-    `tuning` and `spec` are as in `Worker`. `with_stages` asks the first one for its stages. Raises BenchmarkFailed.
+    Each is bound to its cores unless they are None. `tuning` and `spec` are as in `Worker`. `with_stages` reads the
+    stages of the first worker. Raises BenchmarkFailed.
     """
     testbed, topic, sent = backlog
     target = testbed.create_topic("clean", partitions=len(cores), log_append_time=True)
@@ -109,7 +116,7 @@ def run_workers(
 
 
 class _Stages:
-    """Looks at a worker's stages twice: when the output has reached the begin of the steady state, and its end."""
+    """The stages of a worker at the begin and at the end of the steady state."""
 
     def __init__(self, worker: Worker, testbed: Testbed, target: str, expected: int) -> None:
         self._worker, self._testbed, self._target = worker, testbed, target
@@ -123,7 +130,10 @@ class _Stages:
             self._seen.append((time.monotonic(), *self._worker.stage_seconds()))
 
     def split(self) -> dict[str, float]:
-        """Microseconds a message in each stage, and between them. Raises BenchmarkFailed if it was too fast."""
+        """Return microseconds per message in each stage, and between stages.
+
+        Raises BenchmarkFailed if the worker was too fast to be sampled.
+        """
         if len(self._seen) < len(self._due):
             raise BenchmarkFailed(
                 "the worker was done before it could be looked at: more --messages"
@@ -137,7 +147,10 @@ class _Stages:
 def _follow(
     backlog: Backlog, lanes: Sequence[_Lane], look: Callable[[], None] | None = None
 ) -> tuple[CpuMeter, int]:
-    """Wait until all loops have committed everything; returns what they used, and their peak memory in bytes."""
+    """Wait until all loops have committed everything.
+
+    Returns the CPU meter, and the peak memory of the loops in bytes.
+    """
     testbed, topic, sent = backlog
     peaks: dict[int, int] = {}
     with ExitStack() as open_offsets:

@@ -1,4 +1,4 @@
-"""Where a benchmark runs: a broker of its own on this machine, topics, a scratch directory."""
+"""The environment of a benchmark: its own broker, topics, a scratch directory."""
 
 import time
 from pathlib import Path
@@ -35,12 +35,12 @@ _NOT_YET: Final = frozenset(
 
 
 def client(bootstrap_servers: str) -> dict[str, Any]:
-    """What every client of a benchmark has: its calls say what fails, so the library need not log it."""
+    """Return the settings of every client: errors are raised, so none are logged."""
     return {"bootstrap.servers": bootstrap_servers, "log_level": 0}
 
 
 class Testbed:
-    """A context manager: the broker runs inside of it. Everything bulky is below `scratch`."""
+    """A context manager in which the broker runs. All large files are below `scratch`."""
 
     def __init__(self, scratch: Path) -> None:
         self.scratch = scratch
@@ -90,7 +90,7 @@ class Testbed:
             deleted.result(_TIMEOUT_SECONDS)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """The offset after the last record of a partition, committed or not."""
+        """Return the offset after the last record of a partition, committed or not."""
         where = TopicPartition(topic, partition)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
         found = self._admin.list_offsets(
@@ -111,7 +111,7 @@ class GroupOffset:
         self._where = TopicPartition(topic, partition)
 
     def __call__(self) -> int:
-        """The committed offset; 0 before the first. Raises KafkaException."""
+        """Return the committed offset; 0 before the first. Raises KafkaException."""
         try:
             found = self._consumer.committed([self._where], timeout=_TIMEOUT_SECONDS)[0]
         except KafkaException as error:
@@ -121,5 +121,5 @@ class GroupOffset:
         return max(0, found.offset)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()

@@ -1,8 +1,8 @@
-"""What is sent: messages that are a function of a seed, so that the checker needs no second reading.
+"""Messages that are a function of a seed, so that the checker needs no copy.
 
-Message number n has a UUID text as its key, a JSON value that names n, of exactly 512 bytes or as many as are asked
-for, and one header. A share of what is sent repeats an earlier message byte for byte: half of the repeats one of the
-last 1,000 sent, half any earlier one.
+Message number n has a UUID text as its key, a JSON value that names n, of exactly 512 bytes or another size, and
+one header. A share of the messages are duplicates of an earlier message, byte for byte: half of them of one of the
+last 1,000 sent, half of any earlier one.
 """
 
 import random
@@ -42,13 +42,16 @@ _FLUSH_SECONDS: Final = 120.0
 
 
 def key_of(number: int) -> bytes:
-    """The UUID (version 4) of a message, as text."""
+    """Return the UUID (version 4) of a message, as text."""
     h = blake2b(b"%d:%d" % (_SEED, number), digest_size=16).hexdigest()
     return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-a{h[17:20]}-{h[20:]}".encode()
 
 
 def value_of(number: int, key: bytes, size: int = VALUE_BYTES) -> bytes:
-    """The value of a message: `size` bytes of JSON, at least 128, of which a quarter is random letters."""
+    """Return the value of a message: `size` bytes of JSON, at least 128.
+
+    A quarter of it is random letters.
+    """
     start = number * 7919 % (len(_POOL) - VALUE_BYTES)
     if size < VALUE_BYTES:
         head = b'{"number":"%012d","messageId":"%s","anonymousId":"' % (number, key)
@@ -79,18 +82,21 @@ def value_of(number: int, key: bytes, size: int = VALUE_BYTES) -> bytes:
 
 
 def number_in(value: bytes | None) -> int:
-    """The number that a value names; -1 if it names none."""
+    """Return the number that a value names; -1 if it names none."""
     digits = (value or b"")[_NUMBER_AT]
     return int(digits) if len(digits) == _NUMBER_DIGITS and digits.isdigit() else -1
 
 
 def tiny_value(_number: int, _key: bytes) -> bytes:
-    """A value for messages that are only sent for their ids."""
+    """Return a value for messages that are only sent for their ids."""
     return b"{}"
 
 
 class Traffic(NamedTuple):
-    """`numbers[i]` is the message sent at position i, `first_at[n]` the position at which message n is sent first."""
+    """The messages at each position, and the first position of each message.
+
+    `numbers[i]` is the message sent at position i, `first_at[n]` the position at which message n is sent first.
+    """
 
     numbers: NDArray[np.int64]
     first_at: NDArray[np.int64]
@@ -104,7 +110,10 @@ def traffic(
     near_share: float = NEAR_SHARE,
     value_bytes: int = VALUE_BYTES,
 ) -> Traffic:
-    """What is sent at each of `count` positions; `near_share` of the repeats are of the last 1,000 sent."""
+    """Return the traffic of `count` positions.
+
+    `near_share` of the duplicates are of one of the last 1,000 sent.
+    """
     rng = np.random.default_rng(_SEED)
     is_repeat = rng.random(count) < repeat_rate
     is_repeat[0] = False
@@ -123,7 +132,7 @@ class SendFailed(Exception):
 
 
 class Sender:
-    """Sends messages to a partition as an ordinary producer does: lz4, batches of 128 KiB."""
+    """A usual producer for one partition: lz4, batches of 128 KiB."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partition: int = 0) -> None:
         self._topic, self._partition = topic, partition

@@ -1,1 +1,1 @@
-"""How fast streams start on Kubernetes, and what the operator costs."""
+"""The start of streams on Kubernetes, and the cost of the operator."""

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.kubernetes.fleet`: measure how fast streams start on Kubernetes, and what the operator uses.
+"""Start times of streams on Kubernetes, and the cost of the operator.
 
-Needs a cluster with the chart; `make bench-operator` starts one. Everything is measured from outside: readiness through
-the API server, memory and requests from the operator's metrics.
+`python -m benchmarks.kubernetes.fleet` needs a cluster with the chart; `make bench-operator` starts one. Everything is
+measured from outside: readiness through the API server, memory and requests from the operator's metrics.
 """
 
 import json
@@ -46,7 +46,7 @@ _SMALL: Final = {
 
 
 class Scrape(NamedTuple):
-    """The operator's own word at one moment."""
+    """The operator's metrics at one moment."""
 
     time: float
     reads: float
@@ -55,7 +55,7 @@ class Scrape(NamedTuple):
 
 
 class Fleet:
-    """Streams in a namespace of their own."""
+    """Streams in a separate namespace."""
 
     def __init__(self, cluster: Environment, kubectl: Kubectl) -> None:
         self.namespace = f"bench-{uuid4().hex[:8]}"
@@ -86,7 +86,7 @@ class Fleet:
 
     @contextmanager
     def living(self) -> Iterator[None]:
-        """The namespace, for as long as it takes; its topics go with it."""
+        """Create the namespace; delete it and its topics when the block ends."""
         self._kubectl("create", "namespace", self.namespace)
         try:
             yield
@@ -115,7 +115,7 @@ class Fleet:
 def measure_readiness(
     cluster: Environment, kubectl: Kubectl, partitions: int, report: Callable[[str], None]
 ) -> Readiness:
-    """Apply one stream and wait for its workers."""
+    """Apply a stream and wait for its workers."""
     fleet = Fleet(cluster, kubectl)
     with fleet.living():
         report(f"{partitions} partitions: waiting until they are ready")
@@ -128,7 +128,7 @@ def measure_readiness(
 def measure_cost(
     cluster: Environment, kubectl: Kubectl, streams: int, report: Callable[[str], None]
 ) -> list[Cost]:
-    """Apply streams of one partition; what they cost at rest, and while all their workers are rolled."""
+    """Apply streams of one partition; measure at rest, and while workers restart."""
     fleet = Fleet(cluster, kubectl)
     names = [f"orders-{number}" for number in range(streams)]
     with fleet.living():
@@ -151,7 +151,7 @@ def measure_cost(
 
 
 def _at_rest(kubectl: Kubectl) -> Scrape:
-    """Wait until the operator has told all there is to tell of a start. Raises TimeoutError."""
+    """Wait until the operator stops writing after a start. Raises TimeoutError."""
     deadline = time.monotonic() + _READY_SECONDS
     before = _scrape(kubectl)
     while time.monotonic() < deadline:

@@ -13,7 +13,10 @@ class Readiness(BaseModel):
 
 
 class Cost(BaseModel):
-    """The operator's use over a time. Requests for its Lease and its watches are not counted."""
+    """The operator's use over a time.
+
+    Requests for its Lease and its watches are not counted.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -26,7 +29,7 @@ class Cost(BaseModel):
 
 
 class OperatorUse(BaseModel):
-    """All measurements, on a cluster of so many `nodes` on one machine."""
+    """All measurements, on a cluster of so many `nodes` on this machine."""
 
     model_config = ConfigDict(frozen=True)
 

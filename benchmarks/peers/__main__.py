@@ -1,4 +1,7 @@
-"""`python -m benchmarks.peers`: install the peers, measure each in turn, print, and save; see README.md."""
+"""Command `python -m benchmarks.peers`: install, measure in turn, print, save.
+
+README.md in this folder explains the comparison.
+"""
 
 from pathlib import Path
 
@@ -31,7 +34,7 @@ from dedupe_pipeline.errors import PipelineError
 @output_option
 @page_option
 def main(*, messages: int, rounds: int, peers: str, crash: bool, output: Path, page: Path) -> None:
-    """Compare this project with other systems on this machine. Nothing else should run meanwhile."""
+    """Compare with other systems on this machine. Nothing else should run meanwhile."""
     chosen = _choose(peers)
     recorder = Recorder(output)
     with failures_shown():

@@ -1,7 +1,7 @@
-"""Peers take turns on the same input, each time with a new output topic and no state.
+"""Runs of the peers in turn, each with a new output topic and no state.
 
-After each run all of the output is read and judged. In a crash run all processes of the peer are killed three times on
-the way, wherever in its cycle of commits it happens to be, and started again at once.
+All have the same input. After each run all of the output is read and judged. In a crash run all processes of the
+peer are killed three times on the way, wherever in its cycle of commits it is, and started again at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,10 +41,10 @@ def measure_peers(
     report: Report,
     done: Report,
 ) -> Peers:
-    """Measure each peer in each round, and then its crashes. Raises BenchmarkFailed if none gets through.
+    """Measure each peer in each round, and then its crashes.
 
-    A peer that fails does not stop the others: the result says why it did. `tell` is told what goes on, `done` what
-    came of it.
+    A peer that fails does not stop the others: the result has the reason. `report` takes the current step, `done`
+    the result of each step. Raises BenchmarkFailed if no peer completes a run.
     """
     report(f"sending {messages:,} messages")
     source = send_input(testbed, messages)
@@ -79,14 +79,14 @@ def measure_peers(
 
 
 class _Attempts:
-    """Carries on when one of several things fails, and remembers why it did."""
+    """Continues when an attempt fails, and keeps the reasons."""
 
     def __init__(self, report: Report, done: Report) -> None:
         self._report, self._done = report, done
         self.failures: list[str] = []
 
     def make(self, what: str, act: Callable[[], _T]) -> _T | None:
-        """What `act` returns, or None if it fails."""
+        """Return the result of `act`, or None if it fails."""
         self._report(what)
         try:
             result = act()
@@ -111,7 +111,7 @@ def _result(peer: Peer, runs: list[SteadyRun], crash: CrashRun | None) -> PeerRe
 
 
 def _steady_run(testbed: Testbed, peer: Peer, source: Input) -> SteadyRun:
-    """Raises BenchmarkFailed, also if a message is lost, twice or altered."""
+    """Measure a run. Raises BenchmarkFailed if a message is lost, twice or altered."""
     with turn_of(testbed, peer, source) as turn:
         settled = Settled(turn)
         with (
@@ -140,7 +140,10 @@ def _steady_run(testbed: Testbed, peer: Peer, source: Input) -> SteadyRun:
 
 
 def _crash_run(testbed: Testbed, peer: Peer, source: Input) -> CrashRun:
-    """What is wrong with the output is in the verdict. Raises BenchmarkFailed if it does not come to an end."""
+    """Kill a peer on the way. Faults of the output are in the verdict.
+
+    Raises BenchmarkFailed if it does not finish.
+    """
     with turn_of(testbed, peer, source) as turn:
         own_exits = sum(
             work_until(turn, Written(turn, share * turn.expected), then_kill=True)

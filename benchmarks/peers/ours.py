@@ -1,7 +1,8 @@
-"""This project, with the settings it has by itself, and the loop that no Python worker can be faster than.
+"""This project with default settings, and the bare loop as the limit.
 
-Two worker processes, as on Kubernetes. `dedupe run` would start the same two, but refuses an output topic whose
-messages do not keep their time stamps, and here these tell when the broker appended them.
+No Python worker can be faster than the bare loop. Two worker processes, as on Kubernetes. `dedupe run` would start the
+same two, but refuses an output topic whose messages do not keep their timestamps; here the timestamps show when the
+broker appended the messages.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""A peer's processes, with all that they start: together they are measured, and together they are killed."""
+"""Processes of a peer with all their descendants: measured and killed together."""
 
 import math
 import os
@@ -25,9 +25,9 @@ _GONE_SECONDS: Final = 10.0
 
 
 class PeerProcesses:
-    """A peer at work on a job, its output going to `log`. A context manager that ends it.
+    """A peer that works on a job, ended by its context manager; output goes to `log`.
 
-    None of its processes outlives this one: see `dedupe_local.tether`. (Spark's Java ends when its Python does.)
+    None of its processes outlives this process: see `dedupe_local.tether`. (Spark's Java ends when its Python does.)
     """
 
     def __init__(self, peer: Peer, job: Job, log: Path) -> None:
@@ -73,9 +73,9 @@ class PeerProcesses:
 class TreeMeter(Sampler):
     """CPU time over time, and peak memory, of processes and all their descendants.
 
-    CPU seconds are of user and system. Memory is resident memory: a page that processes share counts for each of them.
-    `used` answers after the context. Descendants are looked for each
-    second, so that the look costs little; what lives for less than that is missed, as may be at the start.
+    CPU seconds are user and system time. Memory is resident memory: a page that processes share counts for each of
+    them. `used` is valid after the context. Descendants are searched once a second, to keep the cost low; a process
+    that lives for less than that may be missed.
     """
 
     def __init__(self, pids: Sequence[int]) -> None:
@@ -111,7 +111,7 @@ class TreeMeter(Sampler):
 
 
 def _tree(pids: Sequence[int]) -> Iterator[psutil.Process]:
-    """The processes that are there, and their descendants."""
+    """Yield the processes that exist, and their descendants."""
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
             root = psutil.Process(pid)

@@ -1,1 +1,4 @@
-"""How fast a partition recovers: from checkpoints, snapshots and the output topic, locally and on Kubernetes."""
+"""Recovery of a partition: from checkpoints, snapshots and the output topic.
+
+It is measured on this machine alone, and on Kubernetes.
+"""

@@ -1,8 +1,8 @@
-"""Snapshots in a bucket: what each costs beside the one before, and how fast a store comes back.
+"""Snapshots in a bucket: the cost of each, and the speed of a restore.
 
-Beside a restore stands what the machine does with the same bytes otherwise: written to the disk and synced, without a
-bucket; and the same objects fetched to files by as many threads, without any check. Server and worker share this
-machine, so what is fetched was read from memory or the disk by the server first.
+A restore is compared with what the machine does with the same bytes otherwise: written to the disk and synced,
+without a bucket; and the same objects downloaded to files by as many threads, without any check. Server and worker
+share this machine, so the server first reads from memory or the disk what the worker downloads.
 """
 
 import os
@@ -31,8 +31,11 @@ _DEADLINE_SECONDS: Final = 1800.0
 
 
 class Upload(BaseModel):
-    """A snapshot, its `manifest` a key of the bucket. `added` of its `keys` came since the one before; of its `bytes`,
-    `new_bytes` were uploaded, in `seconds` from the request until all was verified."""
+    """A snapshot; its `manifest` is a key of the bucket.
+
+    `added` of its `keys` came since the snapshot before. Of its `bytes`, `new_bytes` were uploaded, in `seconds`
+    from the request until all was verified.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,9 +59,12 @@ class Upload(BaseModel):
 
 
 class Restore(BaseModel):
-    """A start from a snapshot of `bytes`. `seconds` are from the first request until the files were in their place,
-    verified and synced; `ready_seconds` from the start of the process until it was ready. `write_seconds` and
-    `download_seconds` are what the same bytes take otherwise, see above."""
+    """A start from a snapshot of `bytes`.
+
+    `seconds` are from the first request until the files were in their place, verified and synced; `ready_seconds`
+    from the start of the process until it was ready. `write_seconds` and `download_seconds` are what the same bytes
+    take otherwise, see above.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -83,9 +89,9 @@ def measure_uploads(
     shares: Sequence[float],
     rounds: int,
 ) -> list[Upload]:
-    """A snapshot of all, then for each share `rounds` more, each after that many new ids.
+    """Measure a snapshot of all, then for each share `rounds` more.
 
-    Their messages are numbered from `unsent` on. Raises BenchmarkFailed.
+    Each is taken after that many new ids. Their messages are numbered from `unsent` on. Raises BenchmarkFailed.
     """
     keys = worker.status().window.keys
     made = [_snapshot(worker, "all", added=keys)]
@@ -124,7 +130,7 @@ def measure_restore(
 
 
 def _snapshot(worker: Worker, name: str, *, added: int) -> Upload:
-    """Make one, and wait until it is in the bucket."""
+    """Take a snapshot, and wait until it is in the bucket."""
     began = time.monotonic()
     worker.post("/snapshots", name=name)
 
@@ -156,7 +162,7 @@ def _snapshot(worker: Worker, name: str, *, added: int) -> Upload:
 
 
 def _timed(directory: Path, fill: Callable[[Path], None]) -> float:
-    """The seconds in which a directory is filled, which is removed then."""
+    """Return the seconds in which a directory is filled; it is removed then."""
     directory.mkdir()
     began = time.monotonic()
     fill(directory)

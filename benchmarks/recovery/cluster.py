@@ -1,8 +1,9 @@
-"""`python -m benchmarks.recovery.cluster`: how long a partition on Kubernetes is without a worker.
+"""Time that a partition on Kubernetes is without a worker.
 
-Needs a cluster with the chart, and volumes that have snapshots (`make bench-recovery` sees to it). For each size of the
-store, one stream of one partition without traffic loses its pod, then its pod and its volume: first without snapshots,
-then with one of the storage driver, then with one in a bucket on this machine.
+`python -m benchmarks.recovery.cluster` needs a cluster with the chart and volumes that have snapshots; `make
+bench-recovery` starts one. For each size of the store, one stream of one partition without traffic loses its pod, and
+then its pod and its volume: first without snapshots, then with a CSI snapshot, then with a snapshot in a bucket on this
+machine.
 """
 
 import tempfile
@@ -59,14 +60,14 @@ _SOURCES: Final = {
 
 
 class Outage(NamedTuple):
-    """Seconds from the loss until a pod is ready again, and those from the start of its container on."""
+    """Seconds from the loss, and from the new container's start, until a pod is ready."""
 
     whole: float
     in_container: float
 
 
 class Bench:
-    """One stream with so many ids in its output topic, all on a cluster."""
+    """A stream with so many ids in its output topic, all on a cluster."""
 
     def __init__(self, stream: ClusterStream, keys: int, rounds: int) -> None:
         self._stream = stream
@@ -80,14 +81,17 @@ class Bench:
         self._settle()
 
     def keep_snapshots(self, name: str, **snapshots: object) -> None:
-        """Give it `spec.snapshots`, and make one."""
+        """Give it `spec.snapshots`, and take a snapshot."""
         self._stream.patch(snapshots=snapshots)
         self._settle()
         self._snapshots.ask(name)
         self._snapshots.wait(name, SnapshotPhase.COMPLETED, deadline_seconds=_DEADLINE_SECONDS)
 
     def climb(self, rung: Rung) -> Climb:
-        """Lose what the rung is for, several times. Raises BenchmarkFailed if another rung was taken."""
+        """Lose the pod, or pod and volume, several times.
+
+        Raises BenchmarkFailed if the store comes back from another source.
+        """
         outages = []
         for _ in range(self._rounds):
             outages.append(self._outage(with_volume=rung is not Rung.REATTACH))
@@ -116,7 +120,7 @@ class Bench:
         return Outage(now - began, now - started)
 
     def _ready_since(self, pod: str, lost: str) -> float | None:
-        """When the container was started of a pod that is ready and not the one that was lost; None if it is not."""
+        """Return when the container of a new ready pod was started; else None."""
         found = self._stream.kubectl.find("pod", pod)
         if found is None or found["metadata"]["uid"] == lost:
             return None
@@ -143,7 +147,10 @@ class Bench:
 def benches(
     cluster: Environment, keys: int, rounds: int, report: Callable[[str], None]
 ) -> Iterator[Bench]:
-    """A stream in a namespace of its own, not applied yet; both go, with their topics, when the block ends."""
+    """Provide a stream in its own namespace, not applied yet.
+
+    Both are deleted with their topics when the block ends.
+    """
     kubectl = Kubectl(cluster)
     topics = Topics(cluster.kafka_bootstrap)
     namespace = make_namespace(kubectl, "recovery")
@@ -204,7 +211,10 @@ def measure_failover(
     rounds: int,
     report: Callable[[str], None],
 ) -> Failover:
-    """Measure all rungs with each size. Raises BenchmarkFailed, or AssertionError if something takes too long."""
+    """Measure all sources with each size.
+
+    Raises BenchmarkFailed, or AssertionError if something takes too long.
+    """
     climbs = []
     for keys in sorted(sizes):
         with benches(cluster, keys, rounds, report) as bench:

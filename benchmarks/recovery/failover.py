@@ -1,6 +1,6 @@
-"""How long a partition on Kubernetes is without a worker, by what was lost and how it came back.
+"""Results of failover on Kubernetes, by loss and source of the restore.
 
-The figures; `recovery_cluster.py` takes them.
+`cluster.py` measures them.
 """
 
 from enum import StrEnum
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Rung(StrEnum):
-    """A step of the restore ladder, in the order in which they can be tried on one stream."""
+    """A source that a store comes back from, in the order of their tests on a stream."""
 
     REATTACH = "reattach"
     REBUILD = "rebuild"
@@ -19,15 +19,18 @@ class Rung(StrEnum):
 
     @property
     def lost(self) -> str:
-        """What the partition loses before."""
+        """The loss before."""
         if self is Rung.REATTACH:
             return "the pod deleted by force"
         return "claim, volume and pod deleted" + (", no snapshots" if self is Rung.REBUILD else "")
 
 
 class Climb(BaseModel):
-    """A partition with `keys` ids came back by a rung. `seconds` are from its loss until its pod was ready, one for
-    each time it was lost; `start_seconds` those of them from the start of the new container on."""
+    """The recoveries of a partition with `keys` ids from a source.
+
+    `seconds` are from the loss until the pod was ready, one number for each loss; `start_seconds` the part of them
+    after the start of the new container.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -43,7 +46,7 @@ class Climb(BaseModel):
 
 
 class Failover(BaseModel):
-    """All sizes and rungs, on a cluster of so many `nodes` on one machine."""
+    """All sizes and sources, on a cluster of so many `nodes` on this machine."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -51,5 +54,5 @@ class Failover(BaseModel):
     climbs: list[Climb]
 
     def of(self, rung: str) -> list[Climb]:
-        """Those by one rung, from small to large."""
+        """Return the recoveries from a source, from small to large."""
         return [climb for climb in self.climbs if climb.rung == rung]

@@ -1,10 +1,10 @@
-"""What losing a worker costs, and what being ready for it costs, without Kubernetes.
+"""The cost of losing a worker, and of being prepared for it, without Kubernetes.
 
 For each size of the store, all on one stream:
 
   - its output topic is written, and a worker without a store rebuilds its ids from there;
   - that worker is killed and started again on its store, several times;
-  - checkpoints are made while messages come at a steady rate: how long does the output stand still around each?
+  - checkpoints are taken while messages arrive at a steady rate: how long does the output pause around each?
   - a snapshot goes to a bucket, a share of new ids is added, the next snapshot goes there, and so on;
   - a worker without a store starts from the last of them.
 """
@@ -27,9 +27,9 @@ from benchmarks.recovery.bucket import Restore, Upload, measure_restore, measure
 from benchmarks.recovery.pause import Pause, measure_pause
 
 SHARES: Final = (0.001, 0.01, 0.1)
-"""Of the ids, what is added between one snapshot and the next."""
+"""Shares of the ids that are added between two snapshots."""
 SNAPSHOTS: Final = 5
-"""Of each share: now and then one holds what RocksDB has compacted meanwhile."""
+"""Snapshots of each share: some of them hold what RocksDB has compacted meanwhile."""
 
 _FIRST_NUMBER: Final = 10**9  # of messages that are in the store: the pacer sends those from 0 on
 _BYTES_PER_ID: Final = 96  # of the window: an id takes some 36, and about as many are added
@@ -37,8 +37,11 @@ _DEADLINE_SECONDS: Final = 1800.0
 
 
 class Rebuild(BaseModel):
-    """A start without a store. `seconds` are those of the reconcile, `ready_seconds` from the start of the process
-    until it was ready, `cpu_seconds` all it had used by then."""
+    """A start without a store.
+
+    `seconds` are those of the read of the output, `ready_seconds` from the start of the process until it was ready,
+    `cpu_seconds` all it had used by then.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,8 +62,10 @@ class Rebuild(BaseModel):
 
 
 class Recovered(BaseModel):
-    """All that was measured with one size of the store. `reattach_seconds` are from the start of a process until it
-    is ready, each after a SIGKILL."""
+    """All measurements with a store of one size.
+
+    `reattach_seconds` are from the start of a process until it is ready, each after a SIGKILL.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -91,7 +96,7 @@ class Recovery(BaseModel):
 
     @property
     def largest(self) -> Recovered:
-        """That with the most ids."""
+        """The size with the most ids."""
         return self.sizes[-1]
 
 
@@ -168,7 +173,10 @@ def _measure(
 
 
 def _room(size: int) -> dict[str, object]:
-    """A window that so many ids spread over as in a stream that has run for long: over several generations."""
+    """Return a window over which so many ids spread in several generations.
+
+    So they do in a stream that has run for long.
+    """
     largest = size * _BYTES_PER_ID
     return {"store": {"window": {"maxBytes": largest}}, "storage": {"size": 3 * largest}}
 

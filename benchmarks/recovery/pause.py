@@ -1,8 +1,8 @@
-"""How long the output stands still around a checkpoint, messages coming at a steady rate.
+"""The pause of the output around a checkpoint, at a steady rate of messages.
 
-Seen from outside: a receiver notes when each record of the output arrives, and the longest time between two of them
-around a checkpoint is its pause. The same is taken halfway between two checkpoints, where none is made: records become
-visible by whole transactions, so that there is some time between two arrivals always.
+It is measured from outside: a receiver records when each record of the output arrives, and the longest time between
+two of them around a checkpoint is its pause. The same is measured halfway between two checkpoints: records become
+visible by whole transactions, so there is always some time between two arrivals.
 """
 
 import time
@@ -26,9 +26,11 @@ _GRACE_SECONDS: Final = 120.0
 
 
 class Pause(BaseModel):
-    """Milliseconds, one for each checkpoint: the longest time without a record around it, the same without a
-    checkpoint, how long the worker's loop did nothing else, and how long the request took. `bytes` is the size of the
-    last checkpoint."""
+    """Milliseconds for each checkpoint; `bytes` is the size of the last checkpoint.
+
+    The longest time without a record around it, the same without a checkpoint, the time in which the worker's loop did
+    nothing else, and the time of the request.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,7 +50,7 @@ class Span(NamedTuple):
 
 
 class _Made(NamedTuple):
-    """A checkpoint: its request, and the milliseconds for which the loop did nothing else."""
+    """A checkpoint: its request, and the milliseconds of the loop's pause."""
 
     span: Span
     loop_ms: float
@@ -101,7 +103,10 @@ def measure_pause(
 
 
 def longest_gap_ms(arrivals: NDArray[np.int64], span: Span) -> float:
-    """The longest time between two arrivals of which any part is near a span; `arrivals` in nanoseconds, in order."""
+    """Return the longest time between two arrivals of which any part is near a span.
+
+    `arrivals` are in nanoseconds, in order.
+    """
     around = int(_AROUND_SECONDS * 1e9)
     first = max(0, int(np.searchsorted(arrivals, span.start - around, "right")) - 1)
     last = int(np.searchsorted(arrivals, span.end + around, "left"))
@@ -109,7 +114,7 @@ def longest_gap_ms(arrivals: NDArray[np.int64], span: Span) -> float:
 
 
 def _checkpoint(worker: Worker) -> _Made:
-    """Make one, a period after the one before."""
+    """Take a checkpoint, a period after the last one."""
     _wait_until(time.monotonic() + _PERIOD_SECONDS)
     before = worker.stage_seconds()[1].get(_STAGE, 0.0)
     start = time.monotonic_ns()

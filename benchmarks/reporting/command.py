@@ -1,4 +1,4 @@
-"""The frame of every benchmark's command: its options, its broker, and what it does with its result."""
+"""Frame of every benchmark's command: options, broker, and use of the result."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ def failures_shown() -> Iterator[None]:
 
 @contextmanager
 def scratch_testbed(output: Path) -> Iterator[Testbed]:
-    """Provide a new broker and a directory below `output`; both are removed when the block ends."""
+    """Provide a new broker and a directory below `output`; remove both afterwards."""
     output.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=output, prefix="scratch-") as scratch,
@@ -76,7 +76,7 @@ class Recorder:
         self._output = output
 
     def save(self, result: Result, *, shown: bool = True) -> None:
-        """Write a result to the output directory as JSON and as a plot, and print it if `shown`."""
+        """Write a result as JSON and as a plot, and print it if `shown`."""
         measured = Measured(machine=self._machine, result=result)
         name = save(measured, self._output)
         plot(result, self._output / f"{name}.svg")
@@ -85,7 +85,7 @@ class Recorder:
 
 
 def update_pages(parts: Iterable[Part], output: Path, page: Path) -> None:
-    """Replace parts of both pages, and the plots they show, by the results in `output`."""
+    """Replace parts of both pages, and their plots, by the results in `output`."""
     for part in parts:
         for name, measured in write_pages(part, output, page).items():
             if name in SHOWN:

@@ -1,4 +1,4 @@
-"""The plots: one figure for each result, with the bounds of goals.yaml as dotted lines."""
+"""The plots: a figure for each result, goals as dotted lines."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

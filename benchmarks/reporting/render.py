@@ -1,7 +1,7 @@
-"""Results as JSON, as text in the terminal, and as the generated parts of both performance pages.
+"""Results as JSON, in the terminal, and in both performance pages.
 
 Each command saves its results and calls `write_pages`. All text comes from page.md.j2, all goals from goals.yaml. Only
-results that are there are rendered: without them a part of a page stays as it is.
+results that exist are rendered: without them a part of a page stays as it is.
 """
 
 import json
@@ -62,7 +62,7 @@ _MIB: Final = 1 << 20
 
 
 class Part(NamedTuple):
-    """A part of both pages: the command that makes it, and the models of its results by their names."""
+    """A part of both pages: its command, and the models of its results by name."""
 
     made_by: str
     models: dict[str, type[Result]]
@@ -179,7 +179,7 @@ def goals_of(result: Result) -> list[Goal]:
 
 
 def bound_of(name: str, goal: str) -> float | None:
-    """Return the bound of a goal in goals.yaml; None if there is no such goal. For plots."""
+    """Return the bound of a goal in goals.yaml, for plots; None without such a goal."""
     found = _goals()[name].get(goal)
     return None if found is None else float(found.bound[1])
 

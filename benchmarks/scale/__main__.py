@@ -1,4 +1,7 @@
-"""`python -m benchmarks.scale`: one partition's store from 1 M to 100 M ids; see docs/performance.md."""
+"""Command `python -m benchmarks.scale`: a store from 1 M to 100 M ids.
+
+docs/performance-method.md explains the figures.
+"""
 
 import signal
 from collections.abc import Iterator
@@ -76,7 +79,10 @@ def main(
     output: Path,
     page: Path,
 ) -> None:
-    """Fill one partition's store step by step, and measure a worker at each. Nothing else should run meanwhile."""
+    """Fill a partition's store step by step, and measure a worker at each.
+
+    Nothing else should run meanwhile.
+    """
     # What ends it also ends the processes below it, and removes their control group.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not write_only:

@@ -1,4 +1,7 @@
-"""What `dedupe size` reckons from, and docs/scale.md, which shows it: both follow from the results."""
+"""Figures of `dedupe size`, and docs/scale.md, which shows its output.
+
+Both follow from the results.
+"""
 
 import re
 import shlex
@@ -26,7 +29,7 @@ _ROW: Final = re.compile(r"^(\S.*?)  +(\S.*?)  +.*$", re.MULTILINE)
 
 
 def figures_of(result: Scale, machine: Machine) -> Measured:
-    """The constants, from a complete result."""
+    """Return the constants of a complete result."""
     if result.rebuild is None:
         raise ValueError("a rebuild was not measured")
     large = result.largest
@@ -74,14 +77,14 @@ def commands_of(text: str) -> list[str]:
 
 
 def _columns(text: str) -> dict[str, str]:
-    """The commands of the table by the names of their columns."""
+    """Return the commands of the table by the names of their columns."""
     common = _COMMON.search(text)
     options = f" {common['options']}" if common else ""
     return {item["name"]: f"{_PROMPT}{item['command']}{options}" for item in _ITEM.finditer(text)}
 
 
 def _table(text: str) -> str:
-    """A row for each figure that a command prints, a column for each command."""
+    """Return a row for each figure that a command prints, a column for each command."""
     columns = {
         name: dict(_ROW.findall(_output(command).partition("\n\n")[0]))
         for name, command in _columns(text).items()

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.scale.fill PLAN`: gives a store ids by the calls of the worker's loop, and says what they cost.
+"""Process that gives a store ids by the calls of the worker's loop.
 
-In a process of its own, so that its memory is limited and what it uses is its own. It prints lines of JSON: `Progress`
-now and then, `Filled` in the end.
+`python -m benchmarks.scale.fill PLAN` is a separate process, so that its memory can be limited and its CPU time
+measured. It prints lines of JSON: `Progress` now and then, `Filled` at the end.
 """
 
 import sys
@@ -31,7 +31,7 @@ _REFILL_SECONDS: Final = 1.0
 
 
 class FillPlan(BaseModel):
-    """`count` ids for the store in `database`, which has had those of the numbers below `known`."""
+    """`count` ids for the store in `database`, which has the numbers below `known`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,7 +42,7 @@ class FillPlan(BaseModel):
 
 
 class Progress(BaseModel):
-    """How many ids there are so far."""
+    """The number of ids so far."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,7 +50,7 @@ class Progress(BaseModel):
 
 
 def bytes_of(directory: Path) -> int:
-    """The size of a directory's files."""
+    """Return the size of a directory's files."""
     sizes = []
     for file in directory.iterdir():
         try:
@@ -61,9 +61,9 @@ def bytes_of(directory: Path) -> int:
 
 
 def fill(plan: FillPlan, report: Callable[[Progress], None]) -> Filled:
-    """Do it. The store must have been opened by a worker before, whose positions it keeps.
+    """Fill the store of a plan. A worker must have opened it before.
 
-    Raises StreamError, and ValueError if the store does not know what it was given.
+    The store keeps that worker's positions. Raises StreamError, and ValueError if the store does not know its ids.
     """
     bounds = Bounds(max_bytes=plan.max_bytes, max_age=_NEVER, generations=WindowSpec().generations)
     store = Store(plan.database, bounds, block_cache_bytes=_TUNING.block_cache_bytes)
@@ -71,7 +71,10 @@ def fill(plan: FillPlan, report: Callable[[Progress], None]) -> Filled:
 
 
 class _Filling:
-    """One run. `_aside` are CPU seconds that are not the store's: of the ids, and of looking at the directory."""
+    """A run. `_aside` are CPU seconds of other work than the store's.
+
+    These are making the ids and measuring the directory.
+    """
 
     def __init__(self, plan: FillPlan, store: Store) -> None:
         self._plan = plan
@@ -128,7 +131,7 @@ class _Filling:
         )
 
     def _admit(self, count: int) -> None:
-        """One transaction's ids, in batches as the loop reads them."""
+        """Admit a transaction's ids, in batches as the loop reads them."""
         for start in range(0, count, _TUNING.max_batch_records):
             rows = min(_TUNING.max_batch_records, count - start)
             began = time.thread_time()

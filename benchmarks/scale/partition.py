@@ -1,4 +1,7 @@
-"""One partition with its store, and the processes that work on it, under the limit. The broker is not."""
+"""A partition with its store, and its processes under the memory limit.
+
+The broker is not limited.
+"""
 
 import os
 import shutil
@@ -49,7 +52,10 @@ class Partition:
         return self._filled + self._sent
 
     def fill(self, count: int, report: Callable[[int], None]) -> Filled:
-        """Give the store so many ids, `tell` being told how many more it has got. Raises BenchmarkFailed."""
+        """Give the store so many ids. Raises BenchmarkFailed.
+
+        `report` is called with the number of ids added since its last call.
+        """
         self._fills += 1
         plan = FillPlan(
             database=self._state / "db",
@@ -85,14 +91,20 @@ class Partition:
         return filled
 
     def send(self, messages: int) -> int:
-        """Send messages for the next worker; returns how many of them are no repeats. Raises SendFailed."""
+        """Send messages for the next worker; return how many of them are new.
+
+        Raises SendFailed.
+        """
         numbers, new = message_numbers(self._sent, messages, np.random.default_rng(self._sent))
         self._sender.send(numbers)
         self._sent += new
         return new
 
     def run(self, messages: int, new: int) -> tuple[Start, Run]:
-        """Start a worker on what was sent, and kill it when it is through. Raises BenchmarkFailed."""
+        """Start a worker on the sent messages, and kill it when it has processed them.
+
+        Raises BenchmarkFailed.
+        """
         first = self._testbed.end_offset(self._target)
         began = time.monotonic()
         with self._worker() as worker:
@@ -115,7 +127,7 @@ class Partition:
         shutil.copytree(self._state, self._kept, copy_function=_link_or_copy)
 
     def learn_tail(self) -> Start:
-        """Start a worker on the store that was kept: it learns what has come since from the output topic."""
+        """Start a worker on the kept store: it reads the newer ids from the output topic."""
         aside = self._home / "aside"
         self._state.rename(aside)
         self._kept.rename(self._state)
@@ -125,7 +137,10 @@ class Partition:
         return start
 
     def rebuild(self) -> Start:
-        """Start a worker without a store: it learns the ids of all messages. Raises BenchmarkFailed."""
+        """Start a worker without a store: it reads the ids of all messages.
+
+        Raises BenchmarkFailed.
+        """
         self._state.rename(self._kept)
         start = self.restart()
         if start.records != self._sent:
@@ -133,7 +148,7 @@ class Partition:
         return start
 
     def _follow(self, worker: Worker, first: int, new: int) -> Run:
-        """Measure between the moments at which 10 % and 95 % of the output are there, until all of it is."""
+        """Measure the steady state: between 10 % and 95 % of the output."""
         due = [first + int(new * share) for share in _STEADY]
         looks: list[tuple[float, float, int, dict[str, float]]] = []
         memory: list[Memory] = []
@@ -176,7 +191,7 @@ class Partition:
             )
 
     def _limited(self) -> AbstractContextManager[None]:
-        """Processes that are started inside of it are under the limit."""
+        """Return a context; processes started inside of it are under the limit."""
         return self._limit.entered() if self._limit else nullcontext()
 
 

@@ -1,7 +1,7 @@
-"""Passes each key on once: one of several equal processes of one Quix Streams application.
+"""Pass each key on once: one of several equal processes of a Quix application.
 
 Arguments: SERVERS INPUT OUTPUT STATE_DIR INSTANCE COMMIT_SECONDS (stock | bloom), then client properties of the
-producer, each as name=value. It runs in a virtual environment of its own, with Quix Streams in it.
+producer, each as name=value. It runs in a separate virtual environment, with Quix Streams in it.
 """
 
 import sys
@@ -16,8 +16,9 @@ _BLOCK_CACHE_BYTES = 512 << 20  # no block that was read has to be read again
 class PointLookup(RocksDBOptions):  # type: ignore[misc] # of an untyped import
     """The stock options, and OptimizeForPointLookup.
 
-    The Bloom filter of the stock options is set by rocksdict's BlockBasedOptions.set_bloom_filter, which writes it
-    into the tables but lets no lookup use it (rocksdict 0.3.29; `bloom.filter.useful` stays 0). This one is used.
+    The stock options set a Bloom filter by rocksdict's BlockBasedOptions.set_bloom_filter, which writes it into the
+    tables but lets no lookup use it (rocksdict 0.3.29; `bloom.filter.useful` stays 0). With these options the
+    filter is used.
     """
 
     def to_options(self) -> Options:
@@ -28,7 +29,10 @@ class PointLookup(RocksDBOptions):  # type: ignore[misc] # of an untyped import
 
 
 def first(_value: bytes, state: State) -> bool:
-    """Whether the key is new; `state` is that of the message's key. Bytes spare it a JSON codec."""
+    """Return True if the key is new; `state` is that of the key.
+
+    Bytes avoid a JSON codec.
+    """
     if state.get_bytes("seen") is not None:
         return False
     state.set_bytes("seen", b"1")

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
+from benchmarks.harness.model import Model
 from benchmarks.harness.steady import Backlog, LoopRun, run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender, traffic
@@ -20,10 +19,8 @@ MAX_AGE_SECONDS: Final = 5
 _SPEC: Final = {"store": {"window": {"maxAge": f"{MAX_AGE_SECONDS}s", "alertBelow": "0s"}}}
 
 
-class AgeingPair(BaseModel):
+class AgeingPair(Model):
     """A run that forgot nothing, and a run that did."""
-
-    model_config = ConfigDict(frozen=True)
 
     keeping: LoopRun
     ageing: LoopRun
@@ -34,10 +31,8 @@ class AgeingPair(BaseModel):
         return self.keeping.per_cpu_second / self.ageing.per_cpu_second - 1
 
 
-class Ageing(BaseModel):
+class Ageing(Model):
     """All rounds."""
-
-    model_config = ConfigDict(frozen=True)
 
     messages: int
     rounds: list[AgeingPair]

@@ -14,10 +14,10 @@ from typing import Final
 import psutil
 import psycopg
 from confluent_kafka import Producer
-from pydantic import BaseModel, ConfigDict
 from pyspark.sql import SparkSession
 
 from benchmarks.cases.filters_spark import cpu_seconds_by_process
+from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed, client
 from dedupe_crds.manifest import parse_manifest
@@ -36,13 +36,11 @@ _CORES: Final = 2
 _FLUSH_SECONDS: Final = 120.0
 
 
-class AggregateRun(BaseModel):
+class AggregateRun(Model):
     """A run from an empty database.
 
     CPU seconds are those of Spark's processes, and of PostgreSQL's.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     batch: int
     rows: int
@@ -51,10 +49,8 @@ class AggregateRun(BaseModel):
     postgres_cpu_seconds: float
 
 
-class Aggregated(BaseModel):
+class Aggregated(Model):
     """Everything measured."""
-
-    model_config = ConfigDict(frozen=True)
 
     records: int
     runs: list[AggregateRun]

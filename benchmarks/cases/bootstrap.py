@@ -32,7 +32,7 @@ _BOUNDS = Bounds(max_bytes=64 << 30, max_age=timedelta(days=28), generations=5)
 
 def main(count: int) -> None:
     """Print a line of JSON for each kind of source."""
-    # A core each: what Arrow's own threads do would count as this one's.
+    # One core: the work of Arrow's own threads would count as this thread's.
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     with TemporaryDirectory(dir=Path.cwd()) as directory:

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from benchmarks.cases.throughput import send_backlog
+from benchmarks.harness.model import Model
 from benchmarks.harness.pinning import available_cores, pinned
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.steady import Backlog, LoopRun, run_workers
@@ -21,10 +20,8 @@ from benchmarks.harness.testbed import Testbed
 _WORKERS: Final = 2
 
 
-class CoresPair(BaseModel):
+class CoresPair(Model):
     """One worker on one core, and then two on two."""
-
-    model_config = ConfigDict(frozen=True)
 
     cores: int
     """Those that everything together may use."""
@@ -43,10 +40,8 @@ class CoresPair(BaseModel):
         return min(_WORKERS, (self.cores - taken) / (self.one.cpu_seconds / self.one.seconds))
 
 
-class CoreUse(BaseModel):
+class CoreUse(Model):
     """All rounds, with so many messages in each partition."""
-
-    model_config = ConfigDict(frozen=True)
 
     messages: int
     rounds: list[CoresPair]

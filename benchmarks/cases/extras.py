@@ -7,8 +7,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
-
+from benchmarks.harness.model import Model
 from benchmarks.harness.steady import Backlog, LoopRun, run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import HEADERS, Sender, traffic
@@ -30,10 +29,8 @@ _KINDS: Final[dict[str, dict[str, Any]]] = {
 """Fields of the spec."""
 
 
-class ExtraRound(BaseModel):
+class ExtraRound(Model):
     """A run of each kind."""
-
-    model_config = ConfigDict(frozen=True)
 
     runs: dict[str, LoopRun]
 
@@ -42,10 +39,8 @@ class ExtraRound(BaseModel):
         return self.runs[PLAIN].per_cpu_second / self.runs[kind].per_cpu_second - 1
 
 
-class ExtraRate(BaseModel):
+class ExtraRate(Model):
     """All rounds with the same share of duplicates."""
-
-    model_config = ConfigDict(frozen=True)
 
     repeat_rate: float
     rounds: list[ExtraRound]
@@ -55,10 +50,8 @@ class ExtraRate(BaseModel):
         return median(each.cost(kind) for each in self.rounds)
 
 
-class Extras(BaseModel):
+class Extras(Model):
     """All measurements."""
-
-    model_config = ConfigDict(frozen=True)
 
     messages: int
     rates: list[ExtraRate]

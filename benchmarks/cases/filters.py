@@ -19,9 +19,9 @@ from uuid import uuid4
 
 import numpy as np
 from confluent_kafka import Message, Producer
-from pydantic import BaseModel, ConfigDict
 
 from benchmarks.cases.filters_spark import SparkRead, Wanted, spark_reads
+from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed, client
 from benchmarks.harness.traffic import key_of, value_of
@@ -52,10 +52,8 @@ _GAP_RECORDS: Final = 500  # between two gaps
 _SECONDS: Final = 120.0
 
 
-class Rate(BaseModel):
+class Rate(Model):
     """The rate at which a filter of so many values matches a value it does not hold."""
-
-    model_config = ConfigDict(frozen=True)
 
     values: int
     size_bytes: int
@@ -64,20 +62,16 @@ class Rate(BaseModel):
     measured: float
 
 
-class Read(BaseModel):
+class Read(Model):
     """A read: records found, seconds, and bytes received from the broker."""
-
-    model_config = ConfigDict(frozen=True)
 
     records: int
     seconds: float
     fetched_bytes: int
 
 
-class Skipping(BaseModel):
+class Skipping(Model):
     """The plain reader's rounds on chunks of the same size."""
-
-    model_config = ConfigDict(frozen=True)
 
     chunk_records: int
     everything: list[Read]
@@ -97,20 +91,16 @@ class Skipping(BaseModel):
         return median(r.seconds for r in self.everything) / median(r.seconds for r in self.skipping)
 
 
-class Gap(BaseModel):
+class Gap(Model):
     """Milliseconds for each gap of so many offsets: fetched, or skipped."""
-
-    model_config = ConfigDict(frozen=True)
 
     offsets: int
     fetched_ms: float
     skipped_ms: float
 
 
-class Filters(BaseModel):
+class Filters(Model):
     """Everything measured."""
-
-    model_config = ConfigDict(frozen=True)
 
     messages: int
     rates: list[Rate]

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 import psutil
-from pydantic import BaseModel, ConfigDict
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed
 from dedupe_pipeline.session import spark_session
 
@@ -32,10 +32,8 @@ class Wanted(NamedTuple):
     records: int
 
 
-class SparkRead(BaseModel):
+class SparkRead(Model):
     """A read of Spark's, with the CPU seconds of its JVM and its Python workers."""
-
-    model_config = ConfigDict(frozen=True)
 
     what: str
     records: int
@@ -97,7 +95,7 @@ def _spark_read(what: str, frame: DataFrame) -> SparkRead:
     before, began = cpu_seconds_by_process(), time.perf_counter()
     records = used.selectExpr("count(*)", "sum(used)").collect()[0][0]
     seconds = time.perf_counter() - began
-    # Of processes that are there afterwards: those that end meanwhile have planned an earlier read.
+    # Of processes that still exist: those that have ended have planned an earlier read.
     used_by = {pid: after - before.get(pid, 0.0) for pid, after in cpu_seconds_by_process().items()}
     return SparkRead(what=what, records=records, seconds=seconds, cpu_seconds=sum(used_by.values()))
 

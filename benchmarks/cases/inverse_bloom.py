@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from benchmarks.harness.model import Model
 from benchmarks.harness.testbed import Testbed
 from benchmarks.scale.ids import packed_ids
 from dedupe_worker.generations import Bounds
@@ -33,13 +33,11 @@ _BATCHES_A_COMMIT: Final = 5
 _BOUNDS: Final = Bounds(max_bytes=8 << 30, max_age=timedelta(days=28), generations=5)
 
 
-class Taken(BaseModel):
+class Taken(Model):
     """Speed of a table with so many slots: ids per CPU second and per second.
 
     CPU time is that of this whole process.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     slots: int
     per_cpu_second: list[float]
@@ -56,20 +54,16 @@ class Taken(BaseModel):
         return self.slots * slot_bytes(OWNER_BYTES)
 
 
-class Retained(BaseModel):
+class Retained(Model):
     """The share of ids that is left after so many later ids."""
-
-    model_config = ConfigDict(frozen=True)
 
     later: int
     expected: float
     measured: float
 
 
-class FixedTables(BaseModel):
+class FixedTables(Model):
     """All measurements."""
-
-    model_config = ConfigDict(frozen=True)
 
     ids: int
     taken: list[Taken]

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from benchmarks.cases.throughput import send_backlog
 from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.harness.model import Model
 from benchmarks.harness.pacer import Pace
 from benchmarks.harness.processes import Process, Worker
 from benchmarks.harness.steady import run_workers
@@ -31,13 +31,11 @@ _WARM_UP_SECONDS: Final = 3.0
 _GRACE_SECONDS: Final = 120.0
 
 
-class LatencyRun(BaseModel):
+class LatencyRun(Model):
     """A setting and its quantiles.
 
     `commit_interval_ms` is None without a worker; `quantiles_ms` belong to QUANTILES.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     commit_interval_ms: int | None
     rate: int
@@ -63,10 +61,8 @@ class LatencyRun(BaseModel):
         return self.quantiles_ms[QUANTILES.index(percent)]
 
 
-class Latency(BaseModel):
+class Latency(Model):
     """All settings at `rate`, and at half of `capacity`: messages per second."""
-
-    model_config = ConfigDict(frozen=True)
 
     rate: int
     seconds: float

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from benchmarks.harness.measure import Memory, memory_of
+from benchmarks.harness.model import Model
 from benchmarks.harness.processes import Worker
 from benchmarks.harness.testbed import GroupOffset, Testbed
 from benchmarks.harness.traffic import REPEAT_RATE, Sender, tiny_value, traffic, value_of
@@ -30,24 +29,20 @@ _REST_SECONDS: Final = 5.0
 _DEADLINE_SECONDS: Final = 1800.0
 
 
-class Sample(BaseModel):
+class Sample(Model):
     """Memory in bytes when the input was read up to `offset`."""
-
-    model_config = ConfigDict(frozen=True)
 
     offset: int
     resident: int
     anonymous: int
 
 
-class MemoryRun(BaseModel):
+class MemoryRun(Model):
     """A worker's memory from start to end, in bytes.
 
     `working` is the highest sample while it processed the waiting messages, `idle` the resident memory some seconds
     later, `peak` that since the start of the process. `keys` are those at the end.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     what: str
     messages: int
@@ -60,10 +55,8 @@ class MemoryRun(BaseModel):
     samples: list[Sample]
 
 
-class MemoryUse(BaseModel):
+class MemoryUse(Model):
     """Workers with ever more keys, in order, and with backlogs, short and long."""
-
-    model_config = ConfigDict(frozen=True)
 
     growing: list[MemoryRun]
     backlogs: list[MemoryRun]

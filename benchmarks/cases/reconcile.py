@@ -6,15 +6,12 @@ A worker processes a topic without duplicates. Then it is started again, several
 """
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed, Worker
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender, traffic
@@ -26,14 +23,12 @@ Kind = Literal["Tail", "Rebuild"]
 KINDS: Final[tuple[Kind, ...]] = ("Tail", "Rebuild")
 
 
-class ReconcileRun(BaseModel):
+class ReconcileRun(Model):
     """A start.
 
     `seconds` are those of the read of the output, `ready_seconds` from the start of the process until it was ready,
     `cpu_seconds` all it had used by then.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     kind: Kind
     reason: str
@@ -48,10 +43,8 @@ class ReconcileRun(BaseModel):
         return self.records / self.seconds
 
 
-class Reconcile(BaseModel):
+class Reconcile(Model):
     """All starts."""
-
-    model_config = ConfigDict(frozen=True)
 
     records: int
     runs: list[ReconcileRun]
@@ -95,12 +88,8 @@ def measure_reconcile(
 
 
 def _start(home: Path, testbed: Testbed, source: str, target: str, kind: Kind) -> ReconcileRun:
-    began = time.monotonic()
     with Worker(home, testbed.bootstrap_servers, source, target) as worker:
-        worker.wait_until_ready(_DEADLINE_SECONDS)
-        ready_seconds = time.monotonic() - began
-        cpu_seconds = cpu_seconds_of(worker.pid)
-        done = worker.reconciled()
+        ready_seconds, cpu_seconds, done = worker.wait_for_start(_DEADLINE_SECONDS)
     return ReconcileRun(
         kind=kind,
         reason=done.reason,

@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
+from benchmarks.harness.model import Model
 from benchmarks.harness.steady import Backlog, LoopRun, run_bare, run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import VALUE_BYTES, Sender, traffic
@@ -30,10 +29,8 @@ SIZES_BYTES: Final = (VALUE_BYTES, 128, 4096)
 _MOST_BYTES: Final = 2048  # of values for each of `messages`: of larger ones there are fewer
 
 
-class Pair(BaseModel):
+class Pair(Model):
     """A bare run, a bare run with the worker's allocator, and a worker's run."""
-
-    model_config = ConfigDict(frozen=True)
 
     bare: LoopRun
     bare_jemalloc: LoopRun | None = None
@@ -45,10 +42,8 @@ class Pair(BaseModel):
         return self.worker.per_cpu_second / self.bare.per_cpu_second
 
 
-class Size(BaseModel):
+class Size(Model):
     """All rounds with values of the same size."""
-
-    model_config = ConfigDict(frozen=True)
 
     value_bytes: int
     messages: int
@@ -91,10 +86,8 @@ class Size(BaseModel):
         return {name: median(run.stages[name] for run in runs) for name in runs[0].stages}
 
 
-class Throughput(BaseModel):
+class Throughput(Model):
     """All sizes."""
-
-    model_config = ConfigDict(frozen=True)
 
     sizes: list[Size]
 

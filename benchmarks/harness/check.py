@@ -13,8 +13,8 @@ from uuid import uuid4
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from benchmarks.harness.model import Model
 from benchmarks.harness.testbed import client
 from benchmarks.harness.traffic import HEADERS, MakeValue, Traffic, key_of, number_in
 
@@ -23,13 +23,11 @@ _SILENCE_SECONDS: Final = 30.0
 _CALL_SECONDS: Final = 0.5  # a call waits for as many as it asks for, even behind the last
 
 
-class Verdict(BaseModel):
+class Verdict(Model):
     """Messages `expected`, and the faults of those `found`.
 
     `altered` includes foreign messages.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     expected: int
     found: int
@@ -98,7 +96,7 @@ def judge(records: Iterable[Message], times: NDArray[np.int64], value_of: MakeVa
     newest = -1
     partition: int | None = None
     for record in records:
-        if record.partition() != partition:  # the next one: order is within a partition
+        if record.partition() != partition:  # order is judged within a partition
             partition, newest = record.partition(), -1
         appended.append(record.timestamp()[1])
         key, value = record.key(), record.value()

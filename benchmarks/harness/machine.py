@@ -9,18 +9,16 @@ from typing import Final
 
 import confluent_kafka
 import psutil
-from pydantic import BaseModel, ConfigDict
 
+from benchmarks.harness.model import Model
 from dedupe_pipeline.jars import KAFKA_BROKER
 from dedupe_worker.allocator import find_jemalloc
 
 _LIBRARIES: Final = ("confluent-kafka", "rocksdict", "numpy")
 
 
-class Machine(BaseModel):
+class Machine(Model):
     """A machine and what runs on it."""
-
-    model_config = ConfigDict(frozen=True)
 
     measured: datetime
     cpu: str

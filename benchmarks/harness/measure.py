@@ -6,17 +6,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import psutil
-from pydantic import BaseModel, ConfigDict
 
+from benchmarks.harness.model import Model
 from benchmarks.harness.sampler import Sampler
 
 _CPU_SAMPLE_SECONDS: Final = 0.05
 
 
-class Speed(BaseModel):
+class Speed(Model):
     """Messages, the seconds they took, and the CPU seconds of their processing."""
-
-    model_config = ConfigDict(frozen=True)
 
     messages: float
     seconds: float

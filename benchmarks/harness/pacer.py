@@ -14,8 +14,8 @@ import click
 import numpy as np
 from confluent_kafka import Producer
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from benchmarks.harness.model import Model
 from benchmarks.harness.testbed import client
 from benchmarks.harness.traffic import HEADERS, key_of, traffic, value_of
 
@@ -23,10 +23,8 @@ _STEP_SECONDS: Final = 0.001
 _FLUSH_SECONDS: Final = 30.0
 
 
-class Pace(BaseModel):
+class Pace(Model):
     """The schedule, and the milliseconds by which messages were sent late."""
-
-    model_config = ConfigDict(frozen=True)
 
     start_ns: int
     """When message 0 was due, on this machine's monotonic clock, which all its processes share."""
@@ -52,7 +50,7 @@ class Pace(BaseModel):
 def main(bootstrap_servers: str, topic: str, count: int, rate: float, result: Path) -> None:
     """Send, and write a Pace to RESULT."""
     messages = [(key_of(n), value_of(n, key_of(n))) for n in traffic(count).numbers.tolist()]
-    gc.freeze()  # or every look for cycles goes through all of them
+    gc.freeze()  # or each garbage collection scans all of them
     producer = Producer(
         {
             **client(bootstrap_servers),

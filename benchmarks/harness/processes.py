@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, Self, cast
+from typing import Final, NamedTuple, Self, cast
 
 import httpx
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.harness.measure import cpu_seconds_of
 from benchmarks.harness.testbed import GroupOffset
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.worker_status import ReconcileStatus, WorkerStatus
@@ -22,7 +23,7 @@ from dedupe_local import tether
 _REPOSITORY: Final = Path(__file__).parents[2]
 _POLL_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 30.0
-_COMMAND_SECONDS: Final = 70.0  # the worker itself gives a command 60 s
+_COMMAND_SECONDS: Final = 70.0  # the worker's own limit for a command is 60 s
 _TOKEN: Final = "bench"  # noqa: S105 # of workers on this machine's own address
 _LOG_LINES: Final = 15
 _NAMESPACE: Final = "bench"
@@ -111,6 +112,14 @@ class Process:
         return "\n".join([f"{self._module} {what}; the last of {self._log}:", *lines])
 
 
+class Started(NamedTuple):
+    """Seconds of a worker's start until it was ready, CPU seconds by then, and its catch-up."""
+
+    ready_seconds: float
+    cpu_seconds: float
+    done: ReconcileStatus
+
+
 class Worker(Process):
     """A worker on the state directory `home`/state, with the default tuning.
 
@@ -131,6 +140,7 @@ class Worker(Process):
         restore_from: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
+        self.began = time.monotonic()
         home.mkdir(parents=True, exist_ok=True)
         self.state_dir = home / "state"
         self.group = f"{_NAMESPACE}.{output_topic}"
@@ -143,7 +153,7 @@ class Worker(Process):
         token.write_text(_TOKEN)
         worker = {"worker": {"tuning": dict(tuning or {})}}
         manifest.write_text(
-            _manifest(bootstrap_servers, input_topic, output_topic, {**worker, **(spec or {})})
+            manifest_of(bootstrap_servers, input_topic, output_topic, {**worker, **(spec or {})})
         )
         stream = load_manifest(manifest)
         if notes_topics(stream.spec) or routed_topics(stream.spec):
@@ -178,6 +188,12 @@ class Worker(Process):
             )
         finally:
             committed.close()
+
+    def wait_for_start(self, deadline_seconds: float) -> Started:
+        """Wait until it is ready, and return the times of its start."""
+        self.wait_until_ready(deadline_seconds)
+        ready_seconds = time.monotonic() - self.began
+        return Started(ready_seconds, cpu_seconds_of(self.pid), self.reconciled())
 
     def post(self, path: str, **fields: object) -> bytes:
         """Ask it for something, as the operator does. Raises httpx.HTTPError."""
@@ -224,8 +240,8 @@ class Worker(Process):
         return f"http://{self._endpoint.read_text().strip()}{path}"
 
 
-def _manifest(
-    bootstrap_servers: str, input_topic: str, output_topic: str, spec: dict[str, object]
+def manifest_of(
+    bootstrap_servers: str, input_topic: str, output_topic: str, spec: Mapping[str, object]
 ) -> str:
     """Return a stream named after its output topic.
 

@@ -96,7 +96,7 @@ class S3Server:
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
-                httpx.get(self.endpoint)  # whatever it answers: without a key that is a refusal
+                httpx.get(self.endpoint)  # any answer will do: without a key it is a refusal
             except httpx.TransportError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     log = (self._directory / "s3.log").read_text()

@@ -23,7 +23,7 @@ from benchmarks.harness.traffic import Traffic
 
 _STEADY: Final = (0.10, 0.95)
 _DEADLINE_SECONDS: Final = 600.0
-_SHOWN_SECONDS: Final = 1.5  # a worker says once a second what it remembers
+_SHOWN_SECONDS: Final = 1.5  # a worker updates its window's status once a second
 
 
 class LoopRun(Speed):
@@ -136,7 +136,7 @@ class _Stages:
         """
         if len(self._seen) < len(self._due):
             raise BenchmarkFailed(
-                "the worker was done before it could be looked at: more --messages"
+                "the worker finished before its stages could be read: use more --messages"
             )
         (start, first, before), (end, last, after) = self._seen
         seconds = {name: spent - before.get(name, 0.0) for name, spent in after.items()}
@@ -168,7 +168,9 @@ def _follow(
                 if look:
                     look()
                 for each in lanes:
-                    with suppress(FileNotFoundError, KeyError):  # the bare loop ends by itself
+                    with suppress(
+                        FileNotFoundError, KeyError
+                    ):  # the bare loop ends when all is copied
                         peaks[each.partition] = memory_of(each.process.pid).peak
                 return committed() >= len(sent.numbers)
 
@@ -185,7 +187,7 @@ def _steady(
     """`positions[i]` is where in the input the i-th record of an output stands."""
     for output in outputs:
         if not output.verdict.is_clean:
-            raise BenchmarkFailed(f"the output is not what it must be: {output.verdict}")
+            raise BenchmarkFailed(f"the output is wrong: {output.verdict}")
     span = steady_span([output.appended for output in outputs])
     ends = [np.searchsorted(output.appended, span) for output in outputs]
     loops = [meter.used(f"loop {lane}", *span) for lane in range(len(outputs))]
@@ -212,6 +214,6 @@ def steady_span(appended: Sequence[NDArray[np.float64]]) -> tuple[float, float]:
     )
     if start >= end:
         raise BenchmarkFailed(
-            "the loops were never in their steady state together: more --messages"
+            "the loops were never in their steady state together: use more --messages"
         )
     return start, end

@@ -121,7 +121,7 @@ def traffic(
     positions = np.flatnonzero(is_repeat)
     lowest = np.where(rng.random(len(positions)) < near_share, np.maximum(0, positions - _NEAR), 0)
     sources = rng.integers(lowest, positions)
-    # In order, because what is repeated may be a repeat itself.
+    # In order, because a duplicate may be of a duplicate.
     for position, source in zip(positions.tolist(), sources.tolist(), strict=True):
         numbers[position] = numbers[source]
     return Traffic(numbers, np.flatnonzero(~is_repeat), partial(value_of, size=value_bytes))

@@ -32,7 +32,7 @@ FLEETS: Final = (1, 8, 32)
 STREAMS: Final = (1, 20)
 
 _REST_SECONDS: Final = 60.0
-_QUIET_SECONDS: Final = 45.0  # twice the time between two looks at a stream at rest
+_QUIET_SECONDS: Final = 45.0  # twice the time between two reconciles of a stream at rest
 _READY_SECONDS: Final = 900.0
 _POLL_SECONDS: Final = 0.25
 _OPERATOR: Final = "app.kubernetes.io/component=operator"
@@ -195,7 +195,7 @@ def _scrape(kubectl: Kubectl) -> Scrape:
         try:
             text = kubectl("get", "--raw", f"{path}/proxy/metrics")
         except KubectlFailed:
-            continue  # it goes, or comes: the one that leads answers
+            continue  # it stops or starts: the leader answers
         samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
         values = {one.name: one.value for one in samples if not one.labels}
         if values.get("dedupe_operator_leader") == 1:

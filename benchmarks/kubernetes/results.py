@@ -1,24 +1,20 @@
 """Results of the benchmark of the operator; `fleet.py` measures them."""
 
-from pydantic import BaseModel, ConfigDict
+from benchmarks.harness.model import Model
 
 
-class Readiness(BaseModel):
+class Readiness(Model):
     """Seconds from `kubectl apply` until the stream's condition Ready is true."""
-
-    model_config = ConfigDict(frozen=True)
 
     partitions: int
     seconds: float
 
 
-class Cost(BaseModel):
+class Cost(Model):
     """The operator's use over a time.
 
     Requests for its Lease and its watches are not counted.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     streams: int
     doing: str
@@ -28,10 +24,8 @@ class Cost(BaseModel):
     memory_bytes: float
 
 
-class OperatorUse(BaseModel):
+class OperatorUse(Model):
     """All measurements, on a cluster of so many `nodes` on this machine."""
-
-    model_config = ConfigDict(frozen=True)
 
     nodes: int
     readiness: list[Readiness]

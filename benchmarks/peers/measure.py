@@ -120,7 +120,7 @@ def _steady_run(testbed: Testbed, peer: Peer, source: Input) -> SteadyRun:
             CpuMeter(broker=testbed.broker_pid) as rest,
         ):
             if not follow(turn, processes, settled):
-                raise BenchmarkFailed(turn.explain("has ended by itself"))
+                raise BenchmarkFailed(turn.explain("has exited"))
         output = settled.output or turn.judge()
         verdict = output.verdict
         if verdict.lost or verdict.twice or verdict.altered:

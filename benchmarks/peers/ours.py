@@ -9,28 +9,13 @@ import sys
 from importlib.metadata import version
 from typing import Final
 
-import yaml
-
+from benchmarks.harness.processes import manifest_of
 from benchmarks.peers.peer import PARTITIONS, Command, Job, Peer
 
 
 def _workers(job: Job) -> list[Command]:
     manifest, token = job.state / "stream.yaml", job.state / "token"
-    manifest.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "dedupestream.io/v1alpha1",
-                "kind": "DedupeStream",
-                "metadata": {"name": job.target, "namespace": "peers"},
-                "spec": {
-                    "kafka": {"bootstrapServers": job.servers},
-                    "input": {"topic": job.source},
-                    "output": {"topic": job.target},
-                    "id": {"from": "Key"},
-                },
-            }
-        )
-    )
+    manifest.write_text(manifest_of(job.servers, job.source, job.target, {}))
     token.write_text("peers")
     return [
         [

@@ -32,8 +32,8 @@ class PeerProcesses:
 
     def __init__(self, peer: Peer, job: Job, log: Path) -> None:
         self.log = log
-        # Everyone has jemalloc, if anyone: a worker takes it by itself, Flink's own images have it, and Kafka
-        # Streams' documentation recommends it with RocksDB.
+        # All peers use jemalloc if the machine has it: a worker does so by default, Flink's own images have it, and
+        # Kafka Streams' documentation recommends it with RocksDB.
         inherited = with_jemalloc(os.environ, find_jemalloc()) or os.environ
         environment = {**python_environment(inherited), **peer.environment}
         with log.open("ab") as output:

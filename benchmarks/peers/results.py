@@ -3,10 +3,9 @@
 from statistics import median
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
-
 from benchmarks.harness.check import Verdict
 from benchmarks.harness.measure import Speed
+from benchmarks.harness.model import Model
 
 ENOUGH_MESSAGES: Final = 1_000_000
 
@@ -28,10 +27,8 @@ class SteadyRun(Speed):
         return f"{self.per_cpu_second:,.0f} messages a CPU second, {self.per_second:,.0f} a second"
 
 
-class CrashRun(BaseModel):
+class CrashRun(Model):
     """A run in which all processes were killed at once, several times."""
-
-    model_config = ConfigDict(frozen=True)
 
     kills: int
     own_exits: int
@@ -43,10 +40,8 @@ class CrashRun(BaseModel):
         return f"lost {v.lost:,}, twice {v.twice:,}, altered {v.altered:,}"
 
 
-class PeerResult(BaseModel):
+class PeerResult(Model):
     """A peer's runs: one in each round that it completed, and one with crashes."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     title: str
@@ -82,10 +77,8 @@ class PeerResult(BaseModel):
         return median(run.other_cpu_seconds / run.seconds for run in self.runs)
 
 
-class Peers(BaseModel):
+class Peers(Model):
     """All peers that completed a round, in the order of their runs, and all failures."""
-
-    model_config = ConfigDict(frozen=True)
 
     messages: int
     value_bytes: int

@@ -10,7 +10,7 @@ from benchmarks.harness.traffic import Sender, Traffic, key_of, traffic
 from benchmarks.peers.peer import PARTITIONS
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 
-_CHUNK: Final = 100_000  # messages sent to all partitions before the next ones are
+_CHUNK: Final = 100_000  # messages that are sent to all partitions in turn
 
 
 class Input(NamedTuple):

@@ -51,7 +51,7 @@ class Turn(NamedTuple):
         """Return a description of an event, with the end of the peer's log."""
         log = self.job.state / "log"
         lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join([f"{self.peer.title} {what}; it said last:", *lines])
+        return "\n".join([f"{self.peer.title} {what}; the end of its log:", *lines])
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def work_until(turn: Turn, reached: Callable[[], bool], *, then_kill: bool) -> i
                 processes.kill()
         if is_reached:
             return own_exits
-    raise BenchmarkFailed(turn.explain(f"has ended by itself {_MOST_EXITS} times"))
+    raise BenchmarkFailed(turn.explain(f"has exited {_MOST_EXITS} times"))
 
 
 def follow(turn: Turn, processes: PeerProcesses, reached: Callable[[], bool]) -> bool:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
+from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed, Worker
 from benchmarks.harness.s3_server import BUCKET, S3Server
 from benchmarks.harness.testbed import Testbed
@@ -30,14 +30,12 @@ _BLOCK_BYTES: Final = 8 << 20
 _DEADLINE_SECONDS: Final = 1800.0
 
 
-class Upload(BaseModel):
+class Upload(Model):
     """A snapshot; its `manifest` is a key of the bucket.
 
     `added` of its `keys` came since the snapshot before. Of its `bytes`, `new_bytes` were uploaded, in `seconds`
     from the request until all was verified.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     manifest: str
@@ -58,15 +56,13 @@ class Upload(BaseModel):
         return self.new_bytes / self.bytes
 
 
-class Restore(BaseModel):
+class Restore(Model):
     """A start from a snapshot of `bytes`.
 
     `seconds` are from the first request until the files were in their place, verified and synced; `ready_seconds`
     from the start of the process until it was ready. `write_seconds` and `download_seconds` are what the same bytes
     take otherwise, see above.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     bytes: int
     seconds: float
@@ -110,10 +106,9 @@ def measure_restore(
     server: S3Server, start: Callable[[str], Worker], snapshot: Upload, scratch: Path
 ) -> Restore:
     """Have a worker fill its empty state directory. Raises BenchmarkFailed."""
-    began = time.monotonic()
     with start(snapshot.name) as worker:
         worker.wait_until_ready(_DEADLINE_SECONDS)
-        ready_seconds = time.monotonic() - began
+        ready_seconds = time.monotonic() - worker.began
         done = worker.status().download
         state = worker.state_dir
     if done is None:

@@ -6,7 +6,7 @@
 from enum import StrEnum
 from statistics import median
 
-from pydantic import BaseModel, ConfigDict
+from benchmarks.harness.model import Model
 
 
 class Rung(StrEnum):
@@ -25,14 +25,12 @@ class Rung(StrEnum):
         return "claim, volume and pod deleted" + (", no snapshots" if self is Rung.REBUILD else "")
 
 
-class Climb(BaseModel):
+class Climb(Model):
     """The recoveries of a partition with `keys` ids from a source.
 
     `seconds` are from the loss until the pod was ready, one number for each loss; `start_seconds` the part of them
     after the start of the new container.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     keys: int
     rung: Rung
@@ -45,10 +43,8 @@ class Climb(BaseModel):
         return median(self.seconds)
 
 
-class Failover(BaseModel):
+class Failover(Model):
     """All sizes and sources, on a cluster of so many `nodes` on this machine."""
-
-    model_config = ConfigDict(frozen=True)
 
     nodes: int
     climbs: list[Climb]

@@ -10,15 +10,13 @@ For each size of the store, all on one stream:
 """
 
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed, Worker
 from benchmarks.harness.s3_server import S3Server
 from benchmarks.harness.testbed import Testbed
@@ -36,14 +34,12 @@ _BYTES_PER_ID: Final = 96  # of the window: an id takes some 36, and about as ma
 _DEADLINE_SECONDS: Final = 1800.0
 
 
-class Rebuild(BaseModel):
+class Rebuild(Model):
     """A start without a store.
 
     `seconds` are those of the read of the output, `ready_seconds` from the start of the process until it was ready,
     `cpu_seconds` all it had used by then.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     records: int
     seconds: float
@@ -61,13 +57,11 @@ class Rebuild(BaseModel):
         return self.records / self.cpu_seconds
 
 
-class Recovered(BaseModel):
+class Recovered(Model):
     """All measurements with a store of one size.
 
     `reattach_seconds` are from the start of a process until it is ready, each after a SIGKILL.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     keys: int
     rebuild: Rebuild
@@ -87,10 +81,8 @@ class Recovered(BaseModel):
         return [upload for upload in self.uploads[1:] if upload.added == added]
 
 
-class Recovery(BaseModel):
+class Recovery(Model):
     """All sizes, from small to large."""
-
-    model_config = ConfigDict(frozen=True)
 
     sizes: list[Recovered]
 
@@ -182,12 +174,8 @@ def _room(size: int) -> dict[str, object]:
 
 
 def _rebuild(start: Callable[[], Worker], size: int) -> Rebuild:
-    began = time.monotonic()
     with start() as worker:
-        worker.wait_until_ready(_DEADLINE_SECONDS)
-        ready_seconds = time.monotonic() - began
-        cpu_seconds = cpu_seconds_of(worker.pid)
-        done = worker.reconciled()
+        ready_seconds, cpu_seconds, done = worker.wait_for_start(_DEADLINE_SECONDS)
     if done.records != size:
         raise BenchmarkFailed(f"not {size} records were read: {done}")
     return Rebuild(
@@ -199,11 +187,8 @@ def _rebuild(start: Callable[[], Worker], size: int) -> Rebuild:
 
 
 def _reattach(start: Callable[[], Worker]) -> float:
-    began = time.monotonic()
     with start() as worker:
-        worker.wait_until_ready(_DEADLINE_SECONDS)
-        seconds = time.monotonic() - began
-        done = worker.reconciled()
+        seconds, _, done = worker.wait_for_start(_DEADLINE_SECONDS)
         worker.kill()
     if done.reason != "Tail":
         raise BenchmarkFailed(f"the store was not taken as it is: {done}")

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed, Process, Worker
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import traffic
@@ -21,18 +21,16 @@ RATE: Final = 10_000
 _STAGE: Final = "checkpoint"
 _WARM_UP_SECONDS: Final = 3.0
 _PERIOD_SECONDS: Final = 3.0  # from one checkpoint to the next
-_AROUND_SECONDS: Final = 0.1  # of what is looked at, before and after a request
+_AROUND_SECONDS: Final = 0.1  # before and after a request
 _GRACE_SECONDS: Final = 120.0
 
 
-class Pause(BaseModel):
+class Pause(Model):
     """Milliseconds for each checkpoint; `bytes` is the size of the last checkpoint.
 
     The longest time without a record around it, the same without a checkpoint, the time in which the worker's loop did
     nothing else, and the time of the request.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     rate: int
     bytes: int

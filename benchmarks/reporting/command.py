@@ -31,7 +31,7 @@ output_option = click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     default=_OUTPUT,
-    help="Directory of results and plots; meanwhile of the broker's data.",
+    help="Directory of results and plots; during the run also of the broker's data.",
 )
 messages_option = click.option(
     "--messages", type=click.IntRange(min=100_000), default=1_000_000, help="Size of a run."

@@ -136,7 +136,7 @@ def _inverse_bloom(figure: Figure, result: FixedTables) -> None:
     later = np.linspace(0, result.retained[-1].later * 1.1, 200)
     by_formula = [retained(result.slots, x) * 100 for x in later.tolist()]
     axes.plot(later / 1e6, by_formula, color=_GREY, label="(1 - 1/N)^x")
-    # Each id of the sample has fewer ids after it than the one before: where the formula has their mean.
+    # Each id of the sample has fewer later ids than its predecessor: placed where the formula has their mean.
     at = [messages_for(result.slots, each.expected) / 1e6 for each in result.retained]
     axes.plot(at, [each.measured * 100 for each in result.retained], "o", color=_BLUE)
     title = f"share of ids that a table of {result.slots / 1e6:g} M slots retains"

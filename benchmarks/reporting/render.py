@@ -29,6 +29,7 @@ from benchmarks.cases.reconcile import Reconcile
 from benchmarks.cases.throughput import Throughput
 from benchmarks.harness import s3_server, traffic
 from benchmarks.harness.machine import Machine
+from benchmarks.harness.model import Model
 from benchmarks.kubernetes.results import OperatorUse
 from benchmarks.peers.results import Peers
 from benchmarks.recovery import local
@@ -104,10 +105,8 @@ PARTS: Final = (PEERS, WORKER, SCALE, PIPELINE, RECOVERY, FAILOVER, OPERATOR)
 _MODELS: Final = {name: model for part in PARTS for name, model in part.models.items()}
 
 
-class Measured(BaseModel):
+class Measured(Model):
     """A result and the machine that it was measured on."""
-
-    model_config = ConfigDict(frozen=True)
 
     machine: Machine
     result: Result
@@ -135,8 +134,7 @@ class _Goal(BaseModel):
     at_most: float | str | None = None
     below: float | str | None = None
     equals: float | str | None = None
-    wanted: str
-    shown: str
+    text: tuple[str, str]
     also: str = "true"
     values: dict[str, str] = Field(default_factory=dict, alias="with")
     gap: bool = False
@@ -157,10 +155,10 @@ class _Goal(BaseModel):
         measured, bound = _value(self.measured, **names), _value(bound, **names)
         reached = holds(measured, bound) and _value(self.also, **names)
         names |= {name: _value(value, **names) for name, value in self.values.items()}
-        shown = self.shown.format(measured, **names)
+        wanted, shown = self.text[0].format(bound), self.text[1].format(measured, **names)
         if self.gap and not reached:
             shown += f", {abs(measured / bound - 1):.0%} off"
-        return Goal(self.what.format(**names), sign + self.wanted.format(bound), shown, reached)
+        return Goal(self.what.format(**names), sign + wanted, shown, reached)
 
 
 _BOUNDS: Final = {

@@ -45,13 +45,13 @@ _SPEED_SECONDS: Final = 120.0  # the time left is estimated from the speed over 
     "--keys",
     type=click.IntRange(min=1_000_000),
     default=_KEYS,
-    help="Ids at the last rung; those before it are 1, 2, 5, 10, 20, 40, 60 and 80 million.",
+    help="Ids at the last step; the steps before are 1, 2, 5, 10, 20, 40, 60 and 80 million.",
 )
 @click.option(
     "--messages",
     type=click.IntRange(min=100_000),
     default=1_000_000,
-    help="What the worker gets at each rung.",
+    help="Messages for the worker at each step.",
 )
 @click.option(
     "--no-limit", is_flag=True, help=f"Measure without the limit of {GIB >> 20} MiB of memory."
@@ -59,8 +59,8 @@ _SPEED_SECONDS: Final = 120.0  # the time left is estimated from the speed over 
 @click.option(
     "--write/--no-write",
     default=None,
-    show_default="if all rungs are measured",
-    help="Update docs/performance.md, docs/scale.md and what `dedupe size` reckons from.",
+    show_default="if all steps are measured",
+    help="Update docs/performance.md, docs/scale.md and the figures of `dedupe size`.",
 )
 @click.option(
     "--write-only",

@@ -15,7 +15,7 @@ AGED_SHARE: Final = 0.8
 _FIRST_BYTES_PER_ID: Final = 48  # of the window, until it is measured what an id takes
 _ROOM: Final = 1.15  # times that: all ids stay, in most of the window's generations
 _MESSAGE_WORK: Final = (
-    8  # as much as so many ids of a fill: to be sent, to pass a worker, to be learnt
+    8  # as much as so many ids of a fill: sending, the worker, and reading the output again
 )
 _STARTS_WORK: Final = 6_000_000
 

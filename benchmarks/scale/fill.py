@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 import psutil
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
+from benchmarks.harness.model import Model
 from benchmarks.scale.ids import fill_numbers, packed_ids
 from benchmarks.scale.result import Filled
 from dedupe_crds.store import Window as WindowSpec
@@ -30,10 +31,8 @@ _PROGRESS_SECONDS: Final = 0.25
 _REFILL_SECONDS: Final = 1.0
 
 
-class FillPlan(BaseModel):
+class FillPlan(Model):
     """`count` ids for the store in `database`, which has the numbers below `known`."""
-
-    model_config = ConfigDict(frozen=True)
 
     database: Path
     max_bytes: int
@@ -41,10 +40,8 @@ class FillPlan(BaseModel):
     count: int
 
 
-class Progress(BaseModel):
+class Progress(Model):
     """The number of ids so far."""
-
-    model_config = ConfigDict(frozen=True)
 
     done: int
 

@@ -31,7 +31,7 @@ def packed_ids(numbers: NDArray[np.int64]) -> bytes:
 
 
 def fill_numbers(known: int, count: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:
-    """Return `count` numbers for a store that has 0 to `known` - 1, and how many are new.
+    """Return `count` numbers for a store of 0 to `known` - 1, and how many are new.
 
     Some are duplicates of any earlier number. New numbers are `known` and the next, in order.
     """

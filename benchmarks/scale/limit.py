@@ -129,7 +129,7 @@ def _find(root: Path, own: str) -> tuple[Path, Path, _Files]:
         if parent == root:
             break
     raise NoLimit(
-        f"no control group above {home} hands on the memory controller. Run this on a machine where one does "
+        f"no control group above {home} delegates the memory controller. Run this on a machine where one does "
         "(systemd-run --scope does), or measure without the limit: --no-limit"
     )
 

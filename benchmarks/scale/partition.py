@@ -106,9 +106,8 @@ class Partition:
         Raises BenchmarkFailed.
         """
         first = self._testbed.end_offset(self._target)
-        began = time.monotonic()
         with self._worker() as worker:
-            start = _watch_start(worker, began)
+            start = _watch_start(worker)
             run = self._follow(worker, first, new)
             counts = worker.status().counts
             worker.kill()
@@ -118,9 +117,8 @@ class Partition:
 
     def restart(self) -> Start:
         """Start a worker on the store as it is. Raises BenchmarkFailed."""
-        began = time.monotonic()
         with self._worker() as worker:
-            return _watch_start(worker, began)
+            return _watch_start(worker)
 
     def remember(self) -> None:
         """Keep the store as it is now, for `learn_tail`."""
@@ -167,7 +165,9 @@ class Partition:
         finally:
             committed.close()
         if len(looks) < len(due):
-            raise BenchmarkFailed("it was done before it could be looked at: more --messages")
+            raise BenchmarkFailed(
+                "the worker finished before it could be measured: use more --messages"
+            )
         (since, cpu, consumed, before), (until, cpu_until, consumed_until, after) = looks
         messages = consumed_until - consumed
         stages = {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
@@ -195,9 +195,7 @@ class Partition:
         return self._limit.entered() if self._limit else nullcontext()
 
 
-def _watch_start(worker: Worker, began: float) -> Start:
-    """`began` is when its process was started, on the monotonic clock."""
-
+def _watch_start(worker: Worker) -> Start:
     def has_begun() -> bool:
         try:
             return worker.status().phase in _BEGUN
@@ -205,16 +203,13 @@ def _watch_start(worker: Worker, began: float) -> Start:
             return False
 
     worker.wait_until(
-        has_begun, "it reconciles", deadline_seconds=_DEADLINE_SECONDS, poll_seconds=_POLL_SECONDS
+        has_begun, "it catches up", deadline_seconds=_DEADLINE_SECONDS, poll_seconds=_POLL_SECONDS
     )
-    reconciling = time.monotonic() - began
-    worker.wait_until_ready(_DEADLINE_SECONDS)
-    ready = time.monotonic() - began
-    cpu_seconds = cpu_seconds_of(worker.pid)
-    done = worker.reconciled()
+    reconciling = time.monotonic() - worker.began
+    ready_seconds, cpu_seconds, done = worker.wait_for_start(_DEADLINE_SECONDS)
     return Start(
         reconciling_seconds=reconciling,
-        ready_seconds=ready,
+        ready_seconds=ready_seconds,
         cpu_seconds=cpu_seconds,
         reason=done.reason,
         records=done.records,

@@ -3,19 +3,15 @@
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from benchmarks.harness.measure import Speed
+from benchmarks.harness.model import Model
 
 ENTRY_BYTES: Final = 24
 """Of an id with its owner."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Filled(_Model):
+class Filled(Model):
     """Ids given to a store by the calls of the worker's loop, in a separate process.
 
     `known` is the number of different ids it has been given by then, in this and in earlier fills. CPU seconds:
@@ -60,7 +56,7 @@ class Filled(_Model):
         return self.written / (self.ids * ENTRY_BYTES)
 
 
-class Start(_Model):
+class Start(Model):
     """A start of a worker: seconds until it catches up, and until it is ready.
 
     Both are from the start of its process.
@@ -93,7 +89,7 @@ class Run(Speed):
     group_peak: int
 
 
-class Rung(_Model):
+class Rung(Model):
     """A size of the store; `keys` are those when the worker started.
 
     `filled` is the fill since the step before; `start` is on the store after the fill, `restart` after a SIGKILL at
@@ -114,7 +110,7 @@ class Rung(_Model):
         return self.filled.bytes / self.filled.keys
 
 
-class Ageing(_Model):
+class Ageing(Model):
     """More ids for a window that is full: `max_bytes` is its limit.
 
     `unaged` is the cost of the last ids before, which aged nothing.
@@ -130,7 +126,7 @@ class Ageing(_Model):
         return self.aged.cpu_micros / self.unaged.cpu_micros - 1
 
 
-class Scale(_Model):
+class Scale(Model):
     """All results so far. `limit_bytes` is None without a memory limit."""
 
     limit_bytes: int | None

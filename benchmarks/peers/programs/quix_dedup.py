@@ -56,8 +56,8 @@ def main() -> None:
         # After a SIGKILL the group waits for this long before it gives the partition away.
         consumer_extra_config={"session.timeout.ms": 10_000},
         producer_extra_config={
-            # The default is made up anew at each start: what a crash left open would then hold readers up until it
-            # times out, in place of being ended by the next start.
+            # The default changes with each start: a transaction left open by a crash would then block readers until it
+            # times out, instead of being aborted by the next start.
             "transactional.id": f"quix-{target}-{instance}",
             "partitioner": "murmur2_random",  # Java's, as the input was partitioned
             **dict(each.split("=", 1) for each in sys.argv[8:]),

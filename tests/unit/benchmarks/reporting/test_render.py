@@ -1,6 +1,7 @@
 """Both pages show what was measured, and nothing that was not."""
 
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,13 @@ from benchmarks.recovery.local import Rebuild, Recovered, Recovery
 from benchmarks.recovery.pause import Pause
 from benchmarks.reporting.plots import plot
 from benchmarks.reporting.render import (
+    PAGE,
     PARTS,
     SCALE,
     WORKER,
     Measured,
     Result,
+    View,
     load,
     name_of,
     save,
@@ -287,6 +290,21 @@ def test_a_run_that_was_interrupted_after_its_first_rung_is_shown(tmp_path: Path
     assert "Ageing" not in text
     assert "without a store" not in text
     plot(result, tmp_path / "scale.svg")
+
+
+@pytest.mark.parametrize("result", RESULTS, ids=NAMES)
+def test_the_committed_pages_have_the_tables_of_the_template(result: Result) -> None:
+    [part] = [part for part in PARTS if name_of(result) in part.models]
+    views: tuple[tuple[View, Path], ...] = (
+        ("results", PAGE),
+        ("details", PAGE.with_name("performance-method.md")),
+    )
+    for view, page in views:
+        text = page.read_text().partition(part.begin)[2].partition(part.end)[0]
+        assert text, f"{page} has no part of {part.made_by}"
+        lines = text_of(result, view).splitlines()
+        for header in (line for line, rule in pairwise(lines) if rule.startswith("| ---")):
+            assert header in text.splitlines()
 
 
 def test_both_pages_have_the_results_between_their_lines(tmp_path: Path) -> None:

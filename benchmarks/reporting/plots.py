@@ -24,7 +24,8 @@ from benchmarks.harness.measure import Speed
 from benchmarks.peers.results import Peers
 from benchmarks.recovery.failover import Failover, Rung
 from benchmarks.recovery.local import SHARES, Recovery
-from benchmarks.reporting.render import Result, bound_of, name_of
+from benchmarks.reporting.goals import bound_of
+from benchmarks.reporting.render import Result, name_of
 from benchmarks.scale.result import Rung as Step
 from benchmarks.scale.result import Scale
 from dedupe_worker.inverse_bloom.sizing import messages_for, retained

@@ -5,16 +5,11 @@ results that exist are rendered: without them a part of a page stays as it is.
 """
 
 import json
-import operator
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from statistics import mean, median
 from typing import Any, Final, Literal, NamedTuple
 
-import yaml
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.markdown import Markdown
 
@@ -34,6 +29,7 @@ from benchmarks.kubernetes.results import OperatorUse
 from benchmarks.peers.results import Peers
 from benchmarks.recovery import local
 from benchmarks.recovery.failover import Failover
+from benchmarks.reporting.goals import Goal, jinja, judge
 from benchmarks.scale import ids, result
 from benchmarks.scale.result import Scale
 
@@ -59,7 +55,6 @@ View = Literal["results", "details"]
 PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
 _NEW_PAGE: Final = "# Performance\n"
 _GIB: Final = 1 << 30
-_MIB: Final = 1 << 20
 
 
 class Part(NamedTuple):
@@ -112,74 +107,9 @@ class Measured(Model):
     result: Result
 
 
-class Goal(NamedTuple):
-    """A goal, and whether a result reaches it."""
-
-    what: str
-    wanted: str
-    measured: str
-    reached: bool
-
-
-class _Goal(BaseModel):
-    """A goal as goals.yaml states it; the fields are explained there."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: str
-    what: str
-    each: str = "[result]"
-    measured: str
-    at_least: float | str | None = None
-    at_most: float | str | None = None
-    below: float | str | None = None
-    equals: float | str | None = None
-    text: tuple[str, str]
-    also: str = "true"
-    values: dict[str, str] = Field(default_factory=dict, alias="with")
-    gap: bool = False
-
-    @property
-    def bound(self) -> tuple[str, Any]:
-        """The kind of the bound, and the bound."""
-        return next((kind, b) for kind in _BOUNDS if (b := getattr(self, kind)) is not None)
-
-    def judge(self, result: Result) -> list[Goal]:
-        """Hold each of its items against the bound."""
-        return [self._judge(result, item) for item in _value(self.each, result=result)]
-
-    def _judge(self, result: Result, item: object) -> Goal:
-        names = {"result": result, "it": item}
-        kind, bound = self.bound
-        sign, holds = _BOUNDS[kind]
-        measured, bound = _value(self.measured, **names), _value(bound, **names)
-        reached = holds(measured, bound) and _value(self.also, **names)
-        names |= {name: _value(value, **names) for name, value in self.values.items()}
-        wanted, shown = self.text[0].format(bound), self.text[1].format(measured, **names)
-        if self.gap and not reached:
-            shown += f", {abs(measured / bound - 1):.0%} off"
-        return Goal(self.what.format(**names), sign + wanted, shown, reached)
-
-
-_BOUNDS: Final = {
-    "at_least": ("≥ ", operator.ge),
-    "at_most": ("≤ ", operator.le),
-    "below": ("< ", operator.lt),
-    "equals": ("", operator.eq),
-}
-
-
 def goals_of(result: Result) -> list[Goal]:
     """Return the goals that a result speaks to."""
-    return [
-        each for goal in _goals().get(name_of(result), {}).values() for each in goal.judge(result)
-    ]
-
-
-def bound_of(name: str, goal: str) -> float | None:
-    """Return the bound of a goal in goals.yaml, for plots; None without such a goal."""
-    found = _goals()[name].get(goal)
-    return None if found is None else float(found.bound[1])
+    return judge(name_of(result), result)
 
 
 def name_of(result: Result) -> str:
@@ -281,23 +211,9 @@ def _details(found: Mapping[str, Measured]) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-# -- the template and the goals ------------------------------------------------------------------------
-
-
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        autoescape=False,  # noqa: S701 # Markdown
-    )
-    environment.filters |= {
-        "f": _formatted,
-        "mib": _mib,
-        "millions": _millions,
-        "median": median,
-        "mean": lambda numbers: mean([*numbers]),
-    }
+def _template() -> Any:  # noqa: ANN401 # a module of macros, made by Jinja
+    environment = jinja()
     environment.globals |= {
         "ageing_value_bytes": ageing.VALUE_BYTES,
         "ageing_seconds": ageing.MAX_AGE_SECONDS,
@@ -310,37 +226,4 @@ def _environment() -> Environment:
         "values": filters.VALUES,
         "versitygw": s3_server.VERSION,
     }
-    return environment
-
-
-def _formatted(number: float, spec: str = ",.0f") -> str:
-    return format(number, spec)
-
-
-def _mib(size: float, spec: str = "") -> str:
-    return format(size / _MIB, f"{spec}.0f")
-
-
-def _millions(count: float) -> str:
-    return f"{count / 1e6:.3g} M"
-
-
-@cache
-def _template() -> Any:  # noqa: ANN401 # a module of macros, made by Jinja
-    return _environment().get_template("page.md.j2").module
-
-
-@cache
-def _goals() -> dict[str, dict[str, _Goal]]:
-    document = yaml.safe_load(Path(__file__).with_name("goals.yaml").read_text())
-    return {
-        name: {goal.id: goal for goal in map(_Goal.model_validate, goals)}
-        for name, goals in document.items()
-    }
-
-
-def _value(expression: object, **names: object) -> Any:  # noqa: ANN401 # any value
-    """Evaluate a Jinja expression; a number stands for itself."""
-    if not isinstance(expression, str):
-        return expression
-    return _environment().compile_expression(expression, undefined_to_none=False)(**names)
+    return environment.get_template("page.md.j2").module

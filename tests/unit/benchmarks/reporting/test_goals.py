@@ -4,7 +4,8 @@ from benchmarks.cases.ageing import Ageing, AgeingPair
 from benchmarks.cases.cores import CoresPair, CoreUse
 from benchmarks.cases.throughput import Throughput
 from benchmarks.recovery.failover import Climb, Failover, Rung
-from benchmarks.reporting.render import Goal, Result, goals_of
+from benchmarks.reporting.goals import Goal
+from benchmarks.reporting.render import Result, goals_of
 from benchmarks.scale.result import Ageing as ScaleAgeing
 from benchmarks.scale.result import Scale
 from tests.unit.benchmarks.peers.runs import crash, peer, peers, run

@@ -139,7 +139,8 @@ def _inverse_bloom(figure: Figure, result: FixedTables) -> None:
     axes.plot(later / 1e6, by_formula, color=_GREY, label="(1 - 1/N)^x")
     # Each id of the sample has fewer later ids than its predecessor: placed where the formula has their mean.
     at = [messages_for(result.slots, each.expected) / 1e6 for each in result.retained]
-    axes.plot(at, [each.measured * 100 for each in result.retained], "o", color=_BLUE)
+    shares = [each.measured * 100 for each in result.retained]
+    axes.plot(at, shares, "o", color=_BLUE, label="measured")
     title = f"share of ids that a table of {result.slots / 1e6:g} M slots retains"
     axes.set(title=title, xlabel="million later ids", ylabel="%", ylim=(0, 102))
     axes.legend(fontsize="small")

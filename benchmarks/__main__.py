@@ -146,7 +146,7 @@ def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
 @click.option(
     "--ids",
     "sizes",
-    type=click.IntRange(min=100_000),
+    type=click.IntRange(min=200_000),
     multiple=True,
     default=_SIZES,
     help="Ids in a store; may be repeated.",

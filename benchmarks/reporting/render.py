@@ -5,6 +5,7 @@ results that exist are rendered: without them a part of a page stays as it is.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -54,6 +55,7 @@ View = Literal["results", "details"]
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "performance.md"
 _NEW_PAGE: Final = "# Performance\n"
+_IMAGE: Final = re.compile(r"!\[.*?\]\(.*?\)")
 _GIB: Final = 1 << 30
 
 
@@ -136,7 +138,7 @@ def machine_text(machine: Machine) -> str:
 def show(console: Console, measured: Measured) -> None:
     """Print a result, all of it."""
     for view in ("results", "details"):
-        console.print(Markdown(text_of(measured.result, view)))
+        console.print(Markdown(_IMAGE.sub("", text_of(measured.result, view))))
     for goal in goals_of(measured.result):
         word = "[green]reached[/]" if goal.reached else "[red]missed[/]"
         console.print(f"{goal.what}: {goal.measured}, wanted {goal.wanted}: {word}")

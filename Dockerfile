@@ -61,7 +61,7 @@ RUN --mount=type=bind,target=/build \
     /build/images/install.sh code pipeline
 # What would be downloaded at the first start, which has no place to put it.
 RUN DEDUPESTREAM_CACHE=/opt/dedupestream/cache /opt/dedupestream/bin/python -c \
-    'from dedupe_pipeline.jars import spark_kafka; spark_kafka()' && \
+    'from dedupe_pipeline.runtime.jars import spark_kafka; spark_kafka()' && \
     rm -rf /opt/dedupestream/cache/ivy && chmod -R a+rX /opt/dedupestream/cache
 
 FROM base AS worker

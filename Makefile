@@ -45,7 +45,7 @@ lint: setup ## Style, types, the direction of imports, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m dedupe_crds.generate --check
 
-pytest: setup check-java ## The tests alone: unit, integration, faults
+pytest: setup check-java ## The tests alone: unit, component, faults
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --ignore tests/e2e $(TESTS)
 
 # The second half runs whatever becomes of the first, so that one run shows all that fails.

@@ -10,8 +10,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 )
 from hypothesis import HealthCheck, settings
 
-from dedupe_local.broker import EmbeddedBroker
-from tests.support.processes import wait_for
+from dedupe_local.servers.kafka import EmbeddedBroker
+from tests.support.processes.processes import wait_for
 
 # The same examples in every run, so that one that fails does so because of what was changed; others by
 # `pytest --hypothesis-profile=explore`. How long an example takes is the machine's affair.

@@ -21,9 +21,9 @@ from benchmarks.harness.model import Model
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed, client
 from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.stream import DedupeStream
-from dedupe_local.postgres import EmbeddedPostgres
-from dedupe_pipeline.aggregate import AggregateJob, Postgres, aggregate, load_job
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_local.servers.postgres import EmbeddedPostgres
+from dedupe_pipeline.jobs.aggregate import AggregateJob, Postgres, aggregate, load_job
 from dedupe_pipeline.session import spark_session
 from examples.flights.data import ROWS, messages
 

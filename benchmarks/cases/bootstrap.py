@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from dedupe_crds.flow import IdSource
+from dedupe_crds.spec.topics import IdSource
 from dedupe_worker.bootstrap.files import FileSource
 from dedupe_worker.bootstrap.job import Job, Target
-from dedupe_worker.bootstrap.options import Columns
-from dedupe_worker.generations import Bounds
-from dedupe_worker.identity import Identity, StateDirectory
+from dedupe_worker.bootstrap.request import Columns
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.state_dir import Identity, StateDirectory
 
 _DAY_MS = 86_400_000
 _BATCH = 500_000

@@ -26,13 +26,13 @@ from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed, client
 from benchmarks.harness.traffic import key_of, value_of
 from dedupe_filters.bloom import build, false_matches, may_contain_any
-from dedupe_filters.collector import Collector
+from dedupe_filters.builder import Collector
 from dedupe_filters.planner import GAP_OFFSETS
 from dedupe_filters.reader import FilteredReader
-from dedupe_filters.record import Origin
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.beside import filters_topic
+from dedupe_filters.wire_format import Origin
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.side_topics import filters_topic
 
 CHUNKS: Final = (1_000, 10_000, 100_000)  # records in a chunk
 VALUES: Final = 10

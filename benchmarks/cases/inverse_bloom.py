@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from benchmarks.harness.model import Model
 from benchmarks.harness.testbed import Testbed
 from benchmarks.scale.ids import packed_ids
-from dedupe_worker.generations import Bounds
-from dedupe_worker.id_store import IdStore
-from dedupe_worker.inverse_bloom.sizing import messages_for, retained, slot_bytes
-from dedupe_worker.inverse_bloom.store import InverseBloomStore
-from dedupe_worker.owner import OWNER, OWNER_BYTES
-from dedupe_worker.window import Window
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.inverse_bloom.sizing import messages_for, retained, slot_bytes
+from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
+from dedupe_worker.values import OWNER, OWNER_BYTES
 
 SIZES: Final = (1_000_000, 34_168_399)
 """Slots: of the measured retention, and those that keep 90 % of ids for 3.6 million further messages."""

@@ -12,8 +12,8 @@ import click
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from benchmarks.harness.testbed import MAX_MESSAGE_BYTES
-from dedupe_crds.worker import Tuning
-from dedupe_worker.kafka_client import consumer_config, producer_config
+from dedupe_crds.spec.worker import Tuning
+from dedupe_kafka.client_config import consumer_config, producer_config
 
 _INIT_SECONDS: Final = 30.0
 

@@ -11,7 +11,7 @@ import confluent_kafka
 import psutil
 
 from benchmarks.harness.model import Model
-from dedupe_pipeline.jars import KAFKA_BROKER
+from dedupe_pipeline.runtime.jars import KAFKA_BROKER
 from dedupe_worker.allocator import find_jemalloc
 
 _LIBRARIES: Final = ("confluent-kafka", "rocksdict", "numpy")

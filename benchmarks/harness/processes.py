@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.harness.measure import cpu_seconds_of
 from benchmarks.harness.testbed import GroupOffset
 from dedupe_crds.manifest import load_manifest
-from dedupe_crds.worker_status import ReconcileStatus, WorkerStatus
-from dedupe_kafka.beside import notes_topics, routed_topics
+from dedupe_crds.status.worker import ReconcileStatus, WorkerStatus
 from dedupe_kafka.cluster import Cluster
-from dedupe_local import tether
+from dedupe_kafka.side_topics import notes_topics, routed_topics
+from dedupe_local.run import child_process as tether
 
 _REPOSITORY: Final = Path(__file__).parents[2]
 _POLL_SECONDS: Final = 0.05

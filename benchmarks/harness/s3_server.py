@@ -16,9 +16,9 @@ import boto3
 import httpx
 
 from benchmarks.harness.processes import BenchmarkFailed
-from dedupe_local import tether
-from dedupe_local.broker import HOST, free_ports
-from dedupe_pipeline.jars import cache_dir
+from dedupe_local.run import child_process as tether
+from dedupe_local.servers.kafka import HOST, free_ports
+from dedupe_pipeline.runtime.jars import cache_dir
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

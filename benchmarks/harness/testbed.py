@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     OffsetSpec,
 )
 
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 
 MAX_MESSAGE_BYTES: Final = 1_048_588  # of every topic; it is Kafka's default
 

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.kubernetes.results import Cost, OperatorUse, Readiness
 from benchmarks.reporting.command import Recorder, console, output_option, page_option, update_pages
 from benchmarks.reporting.render import OPERATOR
-from dedupe_crds.stream import API_VERSION, KIND
+from dedupe_crds.spec.stream import API_VERSION, KIND
 from tests.cluster import environment
 from tests.cluster.chart import NAMESPACE as OPERATOR_NAMESPACE
 from tests.cluster.environment import Environment

@@ -10,7 +10,7 @@ from typing import Final
 
 from benchmarks.peers.install import PROGRAMS, jars, java_classes, virtual_environment
 from benchmarks.peers.peer import JAVA_PRODUCER, PARTITIONS, Command, Job, Peer
-from dedupe_pipeline.java import find_java
+from dedupe_pipeline.runtime.java import find_java
 
 VERSION: Final = "2.2.1"
 

@@ -14,8 +14,8 @@ from typing import Final
 from rich.console import Console
 
 from benchmarks.harness.processes import BenchmarkFailed
-from dedupe_pipeline.jars import cache_dir, resolve
-from dedupe_pipeline.java import find_java
+from dedupe_pipeline.runtime.jars import cache_dir, resolve
+from dedupe_pipeline.runtime.java import find_java
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 

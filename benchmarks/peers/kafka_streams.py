@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.peers.install import PROGRAMS, jars, java_classes
 from benchmarks.peers.peer import COMMIT_SECONDS, JAVA_PRODUCER, PARTITIONS, Command, Job, Peer
-from dedupe_pipeline.java import find_java
+from dedupe_pipeline.runtime.java import find_java
 
 VERSION: Final = "4.3.1"
 

@@ -15,7 +15,7 @@ import psutil
 from benchmarks.harness.processes import python_environment
 from benchmarks.harness.sampler import Sampler
 from benchmarks.peers.peer import Job, Peer
-from dedupe_local import tether
+from dedupe_local.run import child_process as tether
 from dedupe_worker.allocator import find_jemalloc, with_jemalloc
 
 _SAMPLE_SECONDS: Final = 0.1
@@ -27,7 +27,7 @@ _GONE_SECONDS: Final = 10.0
 class PeerProcesses:
     """A peer that works on a job, ended by its context manager; output goes to `log`.
 
-    None of its processes outlives this process: see `dedupe_local.tether`. (Spark's Java ends when its Python does.)
+    None of its processes outlives this process: see `dedupe_local.run.child_process`. (Spark's Java ends when its Python does.)
     """
 
     def __init__(self, peer: Peer, job: Job, log: Path) -> None:

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from typing import Final
 
 from benchmarks.peers.peer import JAVA_PRODUCER, PARTITIONS, Command, Job, Peer
-from dedupe_pipeline.jars import spark_kafka
+from dedupe_pipeline.runtime.jars import spark_kafka
 
 
 def _commands(job: Job) -> list[Command]:

@@ -30,9 +30,9 @@ from benchmarks.reporting.command import (
     update_pages,
 )
 from benchmarks.reporting.render import FAILOVER
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import RestoreSource
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster import environment
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl
@@ -40,7 +40,7 @@ from tests.e2e.support.namespaces import make_namespace
 from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.topics import Topics
-from tests.support.streams import stream_manifest
+from tests.support.traffic.streams import stream_manifest
 
 SIZES: Final = (1_000_000, 10_000_000)
 

@@ -28,7 +28,7 @@ from benchmarks.reporting.goals import bound_of
 from benchmarks.reporting.render import Result, name_of
 from benchmarks.scale.result import Rung as Step
 from benchmarks.scale.result import Scale
-from dedupe_worker.inverse_bloom.sizing import messages_for, retained
+from dedupe_worker.store.inverse_bloom.sizing import messages_for, retained
 
 _MIB: Final = 1 << 20
 _GOAL: Final[dict[str, Any]] = {"color": "0.35", "linestyle": ":", "linewidth": 1.2}

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from benchmarks.harness.machine import Machine
 from benchmarks.scale.result import Scale
 from dedupe_local.cli import main as dedupe
-from dedupe_local.measured import MEASURED, Measured, measured
-from dedupe_local.size_table import count, size_text
+from dedupe_local.sizing.constants import MEASURED, Measured, measured
+from dedupe_local.sizing.report import count, size_text
 
 SCALE_PAGE: Final = Path(__file__).parents[2] / "docs" / "scale.md"
 

@@ -18,12 +18,12 @@ from pydantic import BaseModel
 from benchmarks.harness.model import Model
 from benchmarks.scale.ids import fill_numbers, packed_ids
 from benchmarks.scale.result import Filled
-from dedupe_crds.store import Window as WindowSpec
-from dedupe_crds.worker import Tuning
-from dedupe_worker.generations import Bounds
-from dedupe_worker.owner import encode_owners
-from dedupe_worker.store import Store
-from dedupe_worker.window import Window
+from dedupe_crds.spec.store import Window as WindowSpec
+from dedupe_crds.spec.worker import Tuning
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.rocksdb import Store
+from dedupe_worker.values import encode_owners
 
 _TUNING: Final = Tuning()
 _NEVER: Final = timedelta(days=3650)

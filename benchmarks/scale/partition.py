@@ -21,7 +21,7 @@ from benchmarks.scale.fill import FillPlan, Progress
 from benchmarks.scale.ids import message_numbers
 from benchmarks.scale.limit import MemoryLimit
 from benchmarks.scale.result import Filled, Run, Start
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 
 _STEADY: Final = (0.10, 0.95)
 _POLL_SECONDS: Final = 0.02

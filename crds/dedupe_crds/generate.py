@@ -14,7 +14,7 @@ import yaml
 
 from dedupe_crds.openapi import CUSTOM_RESOURCES
 from dedupe_crds.reference import reference_pages
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 
 ROOT = Path(__file__).parents[2]
 HEADER = "generated from crds/dedupe_crds by `make generate`, do not edit"

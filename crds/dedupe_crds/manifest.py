@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from dedupe_crds.errors import explain
 from dedupe_crds.rules import shown
-from dedupe_crds.stream import API_VERSION, KIND, DedupeStream
+from dedupe_crds.spec.stream import API_VERSION, KIND, DedupeStream
 
 
 class ManifestError(ValueError):

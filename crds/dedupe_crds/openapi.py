@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from dedupe_crds.rules import VALIDATIONS
-from dedupe_crds.snapshot import KIND as SNAPSHOT_KIND
-from dedupe_crds.snapshot import DedupeSnapshot, SnapshotStatus
-from dedupe_crds.status import StreamStatus
-from dedupe_crds.stream import GROUP, KIND, VERSION, DedupeStream
+from dedupe_crds.spec.stream import GROUP, KIND, VERSION, DedupeStream
+from dedupe_crds.status.snapshot import KIND as SNAPSHOT_KIND
+from dedupe_crds.status.snapshot import DedupeSnapshot, SnapshotStatus
+from dedupe_crds.status.stream import StreamStatus
 
 Schema = dict[str, Any]
 

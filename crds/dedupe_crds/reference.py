@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from dedupe_crds.openapi import CustomResource, Schema
 from dedupe_crds.rules import VALIDATIONS
-from dedupe_crds.stream import API_VERSION
+from dedupe_crds.spec.stream import API_VERSION
 
 INTRODUCTION = """\
 # Reference

@@ -2,7 +2,7 @@
 
 A rule has a CEL expression, which goes into the generated CustomResourceDefinition, a Python check
 that means the same, and one sentence that both show. They stand side by side so that they change
-together. `dedupe_crds.stream` declares the rules, `dedupe_crds.errors` tells of broken ones.
+together. `dedupe_crds.spec.stream` declares the rules, `dedupe_crds.errors` tells of broken ones.
 """
 
 import re

@@ -17,10 +17,10 @@ from rich.console import Console
 
 from dedupe_kafka.errors import StreamError
 from dedupe_local.errors import LocalError
-from dedupe_pipeline.audit import report
 from dedupe_pipeline.errors import PipelineError
-from dedupe_pipeline.jars import kafka_broker, spark_kafka
-from dedupe_pipeline.java import find_java
+from dedupe_pipeline.jobs.audit import report
+from dedupe_pipeline.runtime.jars import kafka_broker, spark_kafka
+from dedupe_pipeline.runtime.java import find_java
 from examples.flights import data
 from examples.flights.counting import NotCounted
 from examples.flights.demo import Options, run

@@ -21,10 +21,10 @@ import psycopg
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from dedupe_crds.stream import DedupeStream
-from dedupe_local import tether
-from dedupe_local.postgres import EmbeddedPostgres
-from dedupe_pipeline.aggregate import Postgres, aggregate, load_job
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_local.run import child_process as tether
+from dedupe_local.servers.postgres import EmbeddedPostgres
+from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from examples.flights.data import Message
 from examples.flights.outcome import CarrierDelays, Counting
 from examples.flights.screen import Step

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from dedupe_local.fleet import Fleet
-from dedupe_local.state import StateDir
+from dedupe_local.run.fleet import Fleet
+from dedupe_local.state_dir import StateDir
 from examples.flights.data import Message
 from examples.flights.outcome import Deduplicated, Recovery, Sent, Timeline
 from examples.flights.producer import FlakyProducer, Kind, Send

@@ -10,13 +10,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_crds.stream import DedupeStream
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.cluster import Cluster
-from dedupe_local.fleet import Fleet, with_bootstrap_servers
-from dedupe_local.state import StateDir
-from dedupe_pipeline.audit import AuditResult, audit
-from dedupe_pipeline.land import land
+from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
+from dedupe_local.servers.kafka import EmbeddedBroker
+from dedupe_local.state_dir import StateDir
+from dedupe_pipeline.jobs.audit import AuditResult, audit
+from dedupe_pipeline.jobs.land.job import land
 from dedupe_pipeline.session import spark_session
 from examples.flights import skipping
 from examples.flights.counting import Counter, database

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from dedupe_pipeline.audit import AuditResult
+from dedupe_pipeline.jobs.audit import AuditResult
 
 
 class Measured(BaseModel):

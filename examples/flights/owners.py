@@ -3,11 +3,11 @@
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.offsets import Offsets
 from dedupe_pipeline.source import read_range
-from dedupe_worker.judge import AGE_HEADER, ORIGINAL_HEADER
+from dedupe_worker.dedup.judge import AGE_HEADER, ORIGINAL_HEADER
 from examples.flights.outcome import Explained
 
 

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 from numpy.typing import NDArray
 
-from dedupe_pipeline.audit import plots
-from dedupe_pipeline.audit.result import Bin, Distribution
-from dedupe_pipeline.drawing import CLEAN, GRID, INK, RAW, REPEATS, plot, svg
+from dedupe_pipeline.jobs.audit import plots
+from dedupe_pipeline.jobs.audit.result import Bin, Distribution
+from dedupe_pipeline.plots import CLEAN, GRID, INK, RAW, REPEATS, plot, svg
 from examples.flights.outcome import Look, Recovery, Timeline
 
 _BINS_PER_DECADE = 5

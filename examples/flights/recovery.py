@@ -7,10 +7,10 @@ import time
 import httpx
 from confluent_kafka import Consumer, TopicPartition
 
-from dedupe_crds.worker_status import WorkerStatus
-from dedupe_local.fleet import Fleet
-from dedupe_local.state import StateDir
-from dedupe_local.worker_process import WorkerView
+from dedupe_crds.status.worker import WorkerStatus
+from dedupe_local.run.fleet import Fleet
+from dedupe_local.run.worker_process import WorkerView
+from dedupe_local.state_dir import StateDir
 from examples.flights.outcome import Recovery
 
 _ANSWER_SECONDS = 10.0

@@ -16,10 +16,10 @@ from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_filters.reader import FilteredReader
 from dedupe_kafka.cluster import Cluster
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_pipeline.source import read_clean
 from examples.flights import data
 from examples.flights.outcome import Read, Skipping

@@ -8,8 +8,8 @@ from threading import Event
 from types import TracebackType
 from typing import Self
 
-from dedupe_crds.worker_status import WorkerStatus
-from dedupe_local.fleet import Fleet
+from dedupe_crds.status.worker import WorkerStatus
+from dedupe_local.run.fleet import Fleet
 from examples.flights.outcome import Look, Timeline
 
 _LOOK_SECONDS = 0.1

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from dedupe_filters.fetch import BULK, RecordsExpired, SpanFetcher, consumer_config
-from dedupe_filters.index import FilterIndex, newest_sources
-from dedupe_filters.plan import Claims, Plan, Span, plan
+from dedupe_filters.filter_index import FilterIndex, newest_sources
+from dedupe_filters.range_consumer import BULK, RecordsExpired, SpanFetcher, consumer_config
+from dedupe_filters.range_plan import Claims, Plan, Span, plan
 from dedupe_filters.values import FilterSource, Wanted
-from dedupe_kafka.beside import filters_topic
 from dedupe_kafka.client import Properties
 from dedupe_kafka.cluster import Cluster, TopicState
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, TopicMissing, TopicUnusable
+from dedupe_kafka.side_topics import filters_topic
 
 GAP_OFFSETS: Final = 100
 """So few offsets between two spans are fetched rather than skipped: Kafka fetches whole batches, often larger ones."""

@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol, Self
 
 from confluent_kafka import Message
 
-from dedupe_filters.fetch import BULK, SPARSE, SpanFetcher, consumer_config
-from dedupe_filters.plan import Plan, Span
 from dedupe_filters.planner import GAP_OFFSETS, Place, Planner, Selection, offsets_at
+from dedupe_filters.range_consumer import BULK, SPARSE, SpanFetcher, consumer_config
+from dedupe_filters.range_plan import Plan, Span
 from dedupe_filters.values import FilterSource, ValueOf, Wanted
 from dedupe_kafka.client import Properties
 from dedupe_kafka.cluster import TopicState

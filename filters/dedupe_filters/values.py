@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from dedupe_crds.flow import FilterFrom, OutputFilter
+from dedupe_crds.spec.topics import FilterFrom, OutputFilter
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.json_path import SingularPath
 

@@ -23,8 +23,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     ResourceType,
 )
 
-from dedupe_crds.stream import DedupeStream, Spec
-from dedupe_kafka.beside import (
+from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
+from dedupe_kafka.side_topics import (
     check_notes,
     check_routed,
     notes_config,
@@ -32,8 +34,6 @@ from dedupe_kafka.beside import (
     routed_config,
     routed_topics,
 )
-from dedupe_kafka.client import client_config, kafka_error, made
-from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
 from dedupe_kafka.topic import Topic, TopicProblem, check, config_for
 
 _POLL_SECONDS = 0.1

@@ -7,7 +7,7 @@ other stays until what was asked for is changed. A worker process ends of it wit
 
 from typing import ClassVar
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 
 
 class StreamError(Exception):

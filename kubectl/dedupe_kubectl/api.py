@@ -14,8 +14,8 @@ from kubernetes.config.config_exception import ConfigException
 from pydantic import ValidationError
 
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
-from dedupe_crds.stream import API_VERSION
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound, PluginError, WorkerRefused
 from dedupe_kubectl.objects import STREAM_LABEL, Object
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from dedupe_kubectl import id_commands, recovery
 from dedupe_kubectl.api import Api
-from dedupe_kubectl.change import Change, carry_out, restart_change, suspend_change
+from dedupe_kubectl.commands import id_commands, recovery
+from dedupe_kubectl.commands.describe_problem import describe
+from dedupe_kubectl.commands.lifecycle import Change, carry_out, restart_change, suspend_change
+from dedupe_kubectl.commands.status import StatusOptions, show_status
 from dedupe_kubectl.options import OUTPUT, STREAM, TIMEOUT, WAIT, on_cluster, terminal
-from dedupe_kubectl.problems import describe
-from dedupe_kubectl.status import StatusOptions, show_status
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

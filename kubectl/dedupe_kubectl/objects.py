@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dedupe_crds.ranges import ranges
-from dedupe_crds.status import Condition, PartitionStatus, StreamStatus
-from dedupe_crds.stream import GROUP
+from dedupe_crds.formatting import ranges
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
 from dedupe_kubectl.errors import PluginError
 
 Object = dict[str, Any]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from dedupe_crds.status import ConditionStatus, PartitionStatus
-from dedupe_crds.worker_status import DownloadStatus, Phase, WorkerStatus
-from dedupe_kubectl.look import Look
+from dedupe_crds.status.stream import ConditionStatus, PartitionStatus
+from dedupe_crds.status.worker import DownloadStatus, Phase, WorkerStatus
 from dedupe_kubectl.objects import Object, Stream
+from dedupe_kubectl.stream_view import Look
 from dedupe_kubectl.words import duration, size
 
 _RATE_SECONDS: Final = 10.0

@@ -11,10 +11,10 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from dedupe_kubectl.look import Look
+from dedupe_kubectl.commands.snapshots import Snapshot
 from dedupe_kubectl.objects import Stream
 from dedupe_kubectl.rows import PartitionRow, seconds, stream_note, stream_state
-from dedupe_kubectl.snapshots import Snapshot
+from dedupe_kubectl.stream_view import Look
 from dedupe_kubectl.words import UNKNOWN, count, duration, share, size
 
 _GOOD: Final = {"Running", "True", "Completed"}

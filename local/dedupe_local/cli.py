@@ -12,14 +12,14 @@ from rich.console import Console
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
 from dedupe_kafka.errors import StreamError
-from dedupe_local.bootstrap import BootstrapOptions, bootstrap_stream
-from dedupe_local.checks import summary
+from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
+from dedupe_local.commands.index_filters import IndexOptions, index_filters
 from dedupe_local.errors import LocalError
-from dedupe_local.index_filters import IndexOptions, index_filters
-from dedupe_local.run import RunOptions, run_stream
-from dedupe_local.size import size_command
+from dedupe_local.run.preflight import summary
+from dedupe_local.run.runner import RunOptions, run_stream
+from dedupe_local.sizing.command import size_command
 from dedupe_pipeline.errors import PipelineError
-from dedupe_worker.bootstrap.options import RequestValues, make_request, request_options
+from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
 
 
 class _Duration(click.ParamType[timedelta]):

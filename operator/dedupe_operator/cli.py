@@ -9,10 +9,10 @@ from typing import Final
 import click
 import kopf
 
-from dedupe_operator.children.pod_template import WorkerRelease
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.process import run_operator
+from dedupe_operator.resources.pod_template import WorkerRelease
 
 _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dedupe_operator.children.pod_template import WorkerRelease
+from dedupe_operator.resources.pod_template import WorkerRelease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

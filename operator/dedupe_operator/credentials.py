@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import parse_properties
 from dedupe_kafka.errors import StreamError
-from dedupe_operator.children.pod_template import KAFKA_MOUNT, PROPERTIES_KEY
-from dedupe_operator.decide.trouble import Problem
-from dedupe_operator.labels import Object
+from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.resources.pod_template import KAFKA_MOUNT, PROPERTIES_KEY
 
 _FILES: Final = frozenset({"ssl.ca.location", "ssl.certificate.location", "ssl.key.location"})
 _TAKEN: Final = _FILES | {

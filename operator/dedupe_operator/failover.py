@@ -4,16 +4,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedupe_crds.status import Failover as Record
+from dedupe_crds.status.stream import Failover as Record
 from dedupe_operator import metrics
-from dedupe_operator.context import Findings, Look
+from dedupe_operator.controller.context import Findings, Look
+from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.decide import failover
+from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.failover import Detachment, Outage
-from dedupe_operator.decide.stream import Notice
-from dedupe_operator.decide.trouble import with_advice
+from dedupe_operator.decide.stream_status import Notice
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes_api import ATTACHMENTS, CLAIMS, NODES, PODS, KubernetesApi
-from dedupe_operator.work_queue import Key
+from dedupe_operator.kubernetes.api import ATTACHMENTS, CLAIMS, NODES, PODS, KubernetesApi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

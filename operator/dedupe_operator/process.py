@@ -10,18 +10,18 @@ from typing import Final
 import kopf
 
 from dedupe_crds.openapi import PLURAL
-from dedupe_crds.stream import API_VERSION
-from dedupe_operator import http_api
+from dedupe_crds.spec.stream import API_VERSION
+from dedupe_operator import health as http_api
 from dedupe_operator.config import OperatorConfig
-from dedupe_operator.controller import Controller
+from dedupe_operator.controller.controller import Controller
+from dedupe_operator.controller.reconciler import Reconciler
+from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.handlers import make_registry
-from dedupe_operator.kubernetes_api import STREAMS, KubernetesApi, load_client
-from dedupe_operator.leadership import Leadership
-from dedupe_operator.reconcile import Reconciler
-from dedupe_operator.rivals import Rivals
-from dedupe_operator.work_queue import Key
-from dedupe_operator.workers import Workers
+from dedupe_operator.kubernetes.api import STREAMS, KubernetesApi, load_client
+from dedupe_operator.kubernetes.leader_election import Leadership
+from dedupe_operator.kubernetes.watches import make_registry
+from dedupe_operator.output_conflicts import Rivals
+from dedupe_operator.worker_client import Workers
 
 _THREADS: Final = 8
 _POLL_SECONDS: Final = 0.5

@@ -12,13 +12,7 @@ import click
 from rich.console import Console
 
 from dedupe_kafka.partitioners import Partitioner
-from dedupe_pipeline.aggregate import Postgres, aggregate, load_job
-from dedupe_pipeline.audit import audit
-from dedupe_pipeline.audit.report import html_page, print_result
-from dedupe_pipeline.bootstrap import PastIds, bootstrap
-from dedupe_pipeline.connection import read_properties
-from dedupe_pipeline.land import land
-from dedupe_pipeline.options import (
+from dedupe_pipeline.cli_options import (
     DIRECTORY,
     FILE,
     Common,
@@ -28,6 +22,12 @@ from dedupe_pipeline.options import (
     target_of,
     told,
 )
+from dedupe_pipeline.connection import read_properties
+from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
+from dedupe_pipeline.jobs.audit import audit
+from dedupe_pipeline.jobs.audit.report import html_page, print_result
+from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
+from dedupe_pipeline.jobs.land.job import land
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

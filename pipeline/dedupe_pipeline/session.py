@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from dedupe_pipeline.jars import spark_kafka
-from dedupe_pipeline.java import find_java
+from dedupe_pipeline.runtime.jars import spark_kafka
+from dedupe_pipeline.runtime.java import find_java
 
-_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_LOG_SETTINGS = Path(__file__).parent / "runtime" / "log4j2.properties"
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # what spark-submit leaves to the Python that it starts
 _ALWAYS = {
     # Options of a source show in plans and error messages, logins among them.

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import click
 
-from dedupe_pipeline.jars import cache_dir, spark_kafka
+from dedupe_pipeline.runtime.jars import cache_dir, spark_kafka
 from images import locked
 from tests.cluster.errors import run
 from tests.cluster.paths import CLUSTER_SH, IMAGE_STEP_SH, REPOSITORY
@@ -36,7 +36,17 @@ _UNUSED_SECONDS = 7 * 86400
 _CODE = ("pyproject.toml", "README.md", "LICENSE")
 _TARGET = "opt/dedupestream"
 _JARS = f"{_TARGET}/cache"
-_PACKAGES = ("crds", "kafka", "filters", "worker", "operator", "kubectl", "pipeline", "local")
+_PACKAGES = (
+    "crds",
+    "kafka",
+    "ids",
+    "filters",
+    "worker",
+    "operator",
+    "kubectl",
+    "pipeline",
+    "local",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

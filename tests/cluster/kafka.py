@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from threading import Event
 
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.cluster.errors import ClusterError
 from tests.cluster.paths import REPOSITORY, STATE
 

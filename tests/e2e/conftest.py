@@ -16,7 +16,7 @@ from tests.e2e.support.s3_server import S3Server
 from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.stream import ClusterStream
 from tests.support.fixtures import HOLDS_ANYTHING
-from tests.support.streams import stream_manifest
+from tests.support.traffic.streams import stream_manifest
 
 CreateStream = Callable[..., ClusterStream]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dedupe_local.postgres import EmbeddedPostgres
+from dedupe_local.servers.postgres import EmbeddedPostgres
 from tests.cluster import environment
 from tests.cluster.environment import Environment
 from tests.cluster.errors import ClusterError
@@ -18,10 +18,10 @@ from tests.e2e.support.kubectl import Object
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.aggregate_truth import job, messages, truth
-from tests.support.aggregated import check, read_accounts
-from tests.support.postgres import TestDatabase, new_database, running_postgres
-from tests.support.processes import wait_for
+from tests.support.postgres.aggregate_truth import job, messages, truth
+from tests.support.postgres.aggregated import check, read_accounts
+from tests.support.postgres.server import TestDatabase, new_database, running_postgres
+from tests.support.processes.processes import wait_for
 
 EXAMPLE = REPOSITORY / "examples/kubernetes/aggregate/cronjob.yaml"
 NAME = "flights-hourly"

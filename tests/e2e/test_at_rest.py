@@ -8,14 +8,14 @@ from math import ceil
 
 import pytest
 
-from dedupe_crds.status import ConditionStatus
+from dedupe_crds.status.stream import ConditionStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.operators import LocalOperator, chart_at_rest
 from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import PacedProducer, retries
+from tests.support.traffic.traffic import PacedProducer, retries
 
 pytestmark = pytest.mark.alone
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import yaml
 
-from dedupe_crds.status import PartitionPhase
+from dedupe_crds.status.stream import PartitionPhase
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.stream import ClusterStream
-from tests.support.record import Message
-from tests.support.traffic import produce
+from tests.support.checker.record import Message
+from tests.support.traffic.traffic import produce
 
 CreateStream = Callable[..., ClusterStream]
 

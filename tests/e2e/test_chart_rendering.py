@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry
 
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.openapi import CUSTOM_RESOURCES
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator import metrics as operator_metrics
-from dedupe_worker.board import Board
-from dedupe_worker.metrics import make_registry
+from dedupe_worker.admin.metrics import make_registry
+from dedupe_worker.status import Board
 from tests.e2e.chart import CHART, NAMESPACE, Object, helm, of_kind, render, template
 from tests.unit.crds.manifests import MINIMAL
 

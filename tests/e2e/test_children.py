@@ -4,12 +4,12 @@ from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dedupe_crds.status import ConditionStatus, RestoreSource
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.stream import ConditionStatus, RestoreSource
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 

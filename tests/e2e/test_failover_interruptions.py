@@ -16,8 +16,8 @@ from tests.e2e.support.operators import LocalOperator, chart_at_rest
 from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.processes import wait_for
-from tests.support.traffic import retries
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 

@@ -15,7 +15,7 @@ from tests.e2e.support.pods import PodsWatched
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.zombie import Zombie
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 

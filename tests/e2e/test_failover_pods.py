@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dedupe_crds.status import Condition
+from dedupe_crds.status.stream import Condition
 from tests.cluster.environment import Environment
 from tests.e2e.support.faults import Before, evict, is_ready, pod_of, starts_of, use_up_memory
 from tests.e2e.support.kubectl import KubectlFailed

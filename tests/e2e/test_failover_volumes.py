@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dedupe_crds.requests import RECONCILE
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.annotations import RECONCILE
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster.environment import Environment
 from tests.e2e.support.faults import Before, fill_volume, pod_of
 from tests.e2e.support.live_load import LiveLoad

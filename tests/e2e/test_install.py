@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 PARTITIONS = 3
 

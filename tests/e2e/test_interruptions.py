@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.status import PartitionStatus, StreamStatus
+from dedupe_crds.status.stream import PartitionStatus, StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.operators import LocalOperator, chart_at_rest

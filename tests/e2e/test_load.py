@@ -9,7 +9,7 @@ from tests.cluster.chart import NAMESPACE
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import PacedProducer, retries
+from tests.support.traffic.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., ClusterStream]
 

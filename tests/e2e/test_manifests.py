@@ -10,7 +10,7 @@ import pytest
 
 from dedupe_crds.manifest import ManifestError, parse_manifest
 from dedupe_crds.openapi import SNAPSHOT_PLURAL, STREAMS
-from dedupe_crds.stream import API_VERSION, GROUP
+from dedupe_crds.spec.stream import API_VERSION, GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.api_server import Answer, ApiServer
 from tests.e2e.support.kubectl import Kubectl, Object

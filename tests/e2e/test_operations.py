@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster.environment import Environment
 from tests.cluster.paths import REPOSITORY
 from tests.e2e.support.copied import bucket_server, copied_stream
@@ -18,7 +18,7 @@ from tests.e2e.support.s3_server import S3Server
 from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.snapshots import SNAPSHOTS
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 MESSAGES = 400
 _SECTION = "## A region or a cluster is lost"

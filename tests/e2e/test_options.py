@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from dedupe_filters.reader import FilteredReader
 from tests.cluster.environment import Environment
 from tests.e2e.support.plugin import Plugin
@@ -15,12 +15,12 @@ from tests.e2e.support.snapshots import Snapshots
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import lose_volume
 from tests.faults.seed import SEED
-from tests.support.checker import judge
-from tests.support.id_sources import key_id
-from tests.support.record import Message
-from tests.support.routed import added, everything, judge_routes, routed, routes_of
-from tests.support.spark import spark
-from tests.support.traffic import ID_HEADER, retries
+from tests.support.checker.checker import judge
+from tests.support.checker.record import Message
+from tests.support.checker.routed import added, everything, judge_routes, routed, routes_of
+from tests.support.spark.session import spark
+from tests.support.traffic.id_sources import key_id
+from tests.support.traffic.traffic import ID_HEADER, retries
 
 __all__ = ["spark"]
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from dedupe_crds.status import LastSnapshot, PartitionPhase
+from dedupe_crds.status.stream import LastSnapshot, PartitionPhase
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.kubectl import Object
@@ -13,7 +13,7 @@ from tests.e2e.support.plugin import Plugin, kubeconfig_of
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 PARTITIONS = 2
 MESSAGES = 600

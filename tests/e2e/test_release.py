@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from dedupe_crds.openapi import PLURAL
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.api_server import ApiServer
 from tests.e2e.support.kubectl import Kubectl
@@ -19,8 +19,8 @@ from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.undisturbed import state_of
 from tests.faults.seed import SEED
-from tests.support.processes import wait_for
-from tests.support.traffic import retries
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.traffic import retries
 
 pytestmark = pytest.mark.alone
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import PROVIDERS, copied_stream
 from tests.e2e.support.live_load import LiveLoad

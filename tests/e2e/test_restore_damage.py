@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
 from tests.e2e.support.restores import (
@@ -21,10 +21,10 @@ from tests.e2e.support.snapshots import VOLUME_SNAPSHOTS, Snapshots, partition_s
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
-from tests.support.history import end_offsets
-from tests.support.meddling import create_topic, delete_records, delete_topic
-from tests.support.record import Message
-from tests.support.traffic import order
+from tests.support.checker.history import end_offsets
+from tests.support.checker.record import Message
+from tests.support.traffic.meddling import create_topic, delete_records, delete_topic
+from tests.support.traffic.traffic import order
 
 COUNT = 400
 MORE_THAN_ANY_NODE_HAS = {"requests": {"cpu": "500"}}

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 
-from dedupe_crds.status import ConditionStatus, PartitionPhase
+from dedupe_crds.status.stream import ConditionStatus, PartitionPhase
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.pods import PodsWatched
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import order, retries
+from tests.support.traffic.traffic import order, retries
 
 CreateStream = Callable[..., ClusterStream]
 

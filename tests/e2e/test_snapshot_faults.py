@@ -2,10 +2,10 @@
 
 import pytest
 
-from dedupe_crds.requests import RECONCILE, ReconcileRequest
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import RestoreSource
-from dedupe_crds.stream import GROUP
+from dedupe_crds.annotations import RECONCILE, ReconcileRequest
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import RestoreSource
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
@@ -17,7 +17,7 @@ from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import lose_volume
 from tests.faults.seed import SEED
-from tests.support.traffic import order
+from tests.support.traffic.traffic import order
 
 OBJECTS = "/objects/"
 HELD_SECONDS = 120.0

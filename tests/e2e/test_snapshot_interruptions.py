@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import RestoreSource, StreamStatus
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import RestoreSource, StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import PROVIDERS, copied_stream
 from tests.e2e.support.kubectl import Kubectl, Object
@@ -25,7 +25,7 @@ from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
-from tests.support.traffic import order
+from tests.support.traffic.traffic import order
 
 LANES = 3  # for each provider, side by side
 FEWEST_ACTS, MOST_ACTS = 8, 60

@@ -12,7 +12,7 @@ from tests.e2e.support.scene import scene
 from tests.e2e.support.snapshots import Snapshots, foreign_copy, uid_of
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 COUNT = 600
 EVERY_MINUTE = "* * * * *"

@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import ConditionStatus
-from dedupe_crds.store import SnapshotProvider
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import ConditionStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.plugin import Plugin
@@ -25,8 +25,8 @@ from tests.e2e.support.snapshots import (
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import claim_of
 from tests.faults.seed import SEED
-from tests.support.processes import wait_for
-from tests.support.traffic import retries
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.traffic import retries
 
 VOLUME_SNAPSHOT_CLASSES = "volumesnapshotclasses.snapshot.storage.k8s.io"
 VOLUME_SNAPSHOT_CONTENTS = "volumesnapshotcontents.snapshot.storage.k8s.io"

@@ -12,8 +12,8 @@ from functools import partial
 
 import pytest
 
-from dedupe_crds.status import Condition, ConditionStatus, StreamStatus
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.stream import Condition, ConditionStatus, StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed
 from tests.e2e.support.operator_pods import OperatorPods
@@ -31,9 +31,9 @@ from tests.e2e.support.troubles import (
 )
 from tests.e2e.support.undisturbed import state_of
 from tests.faults.seed import SEED
-from tests.support.processes import wait_for
-from tests.support.secured_broker import PASSWORD, Certificate, SecuredBroker
-from tests.support.traffic import PacedProducer, retries
+from tests.support.processes.processes import wait_for
+from tests.support.processes.secured_broker import PASSWORD, Certificate, SecuredBroker
+from tests.support.traffic.traffic import PacedProducer, retries
 
 TOLD_SECONDS = 180.0
 MENDED_SECONDS = 240.0

@@ -5,12 +5,12 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.status import ConditionStatus, RestoreSource
+from dedupe_crds.status.stream import ConditionStatus, RestoreSource
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.e2e.support.operators import chart_at_rest
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.faults.seed import SEED
-from tests.support.traffic import retries
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.seed import SEED
 from tests.support.fixtures import routing, streams
-from tests.support.inner_crashes import FaultWorkers
+from tests.support.processes.inner_crashes import FaultWorkers
 
 __all__ = ["routing", "streams", "workers"]
 

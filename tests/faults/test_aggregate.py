@@ -12,23 +12,23 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dedupe_pipeline.aggregate import AggregateJob
+from dedupe_pipeline.jobs.aggregate import AggregateJob
 from tests.faults.seed import SEED
-from tests.support.aggregate_truth import Truth, job, messages, truth
-from tests.support.aggregated import check, read_table
-from tests.support.aggregating import BATCH, STEPS
 from tests.support.fixtures import CreateStream
-from tests.support.postgres import (
+from tests.support.postgres.aggregate_truth import Truth, job, messages, truth
+from tests.support.postgres.aggregated import check, read_table
+from tests.support.postgres.aggregating import BATCH, STEPS
+from tests.support.postgres.server import (
     TestDatabase,
     database,
     new_database,
     postgres_server,
     running_postgres,
 )
-from tests.support.process_group import process_group
-from tests.support.processes import wait_for
-from tests.support.streams import TestStream
-from tests.support.traffic import produce_in_transaction
+from tests.support.processes.process_group import process_group
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import produce_in_transaction
 
 __all__ = ["database", "postgres_server"]
 
@@ -58,7 +58,13 @@ class Runs:
     @contextmanager
     def start(self, *step: str, batch: int = SMALL_BATCH) -> Iterator[subprocess.Popen[str]]:
         """One that has its session, and begins to count now; it dies at the step."""
-        command = [sys.executable, "-m", "tests.support.aggregating", *self._arguments, *step]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.support.postgres.aggregating",
+            *self._arguments,
+            *step,
+        ]
         env = {"TMPDIR": str(self._temporary), BATCH: str(batch)}
         with process_group(command, env) as started:
             assert started.stdout is not None

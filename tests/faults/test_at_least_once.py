@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.aftermath import finish, wait_until_killed
-from tests.support.checker import Verdict, judge
-from tests.support.crashes import Crash, Step
-from tests.support.id_sources import key_id
-from tests.support.inner_crashes import FaultWorkers
-from tests.support.routed import added, everything, repeats, routes_of
-from tests.support.streams import TestStream
-from tests.support.traffic import PacedProducer, retries
+from tests.support.checker.aftermath import finish, wait_until_killed
+from tests.support.checker.checker import Verdict, judge
+from tests.support.checker.routed import added, everything, repeats, routes_of
+from tests.support.processes.crashes import Crash, Step
+from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.traffic.id_sources import key_id
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 Routing = Callable[..., TestStream]

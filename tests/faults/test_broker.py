@@ -8,10 +8,10 @@ from http import HTTPStatus
 
 import pytest
 
-from dedupe_crds.worker_status import ExitCode
-from dedupe_local.broker import EmbeddedBroker
+from dedupe_crds.status.worker import ExitCode
+from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.faults.seed import SEED
-from tests.support.aftermath import (
+from tests.support.checker.aftermath import (
     fault_met,
     finish,
     judged,
@@ -19,11 +19,11 @@ from tests.support.aftermath import (
     wait_until_frozen,
     wait_until_passed,
 )
-from tests.support.forked import STOP_SECONDS
-from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.processes import WorkerProcess, wait_for
-from tests.support.streams import TestStream
-from tests.support.traffic import PacedProducer, retries
+from tests.support.processes.forked import STOP_SECONDS
+from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.processes.processes import WorkerProcess, wait_for
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.aftermath import judged, wait_until_passed
-from tests.support.inner_crashes import FaultWorkers
-from tests.support.processes import WorkerProcess
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
-from tests.support.volumes import Volume, small_volume
+from tests.support.checker.aftermath import judged, wait_until_passed
+from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.processes.processes import WorkerProcess
+from tests.support.snapshots.volumes import Volume, small_volume
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from tests.faults.seed import SEED
-from tests.support.aftermath import (
+from tests.support.checker.aftermath import (
     fault_met,
     judged,
     logged,
@@ -16,10 +16,10 @@ from tests.support.aftermath import (
     wait_until_open,
     wait_until_passed,
 )
-from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.processes import WorkerProcess
-from tests.support.streams import TestStream
-from tests.support.traffic import PacedProducer, retries
+from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.processes.processes import WorkerProcess
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 

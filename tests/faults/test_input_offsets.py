@@ -7,15 +7,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.faults.seed import SEED
-from tests.support.aftermath import finish, judged, passed_and_stopped
-from tests.support.checker import judge
-from tests.support.id_sources import key_id
-from tests.support.inner_crashes import FaultWorkers
-from tests.support.meddling import delete_group, delete_records, set_committed
-from tests.support.processes import WorkerProcess
-from tests.support.record import Message
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
+from tests.support.checker.aftermath import finish, judged, passed_and_stopped
+from tests.support.checker.checker import judge
+from tests.support.checker.record import Message
+from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.processes.processes import WorkerProcess
+from tests.support.traffic.id_sources import key_id
+from tests.support.traffic.meddling import delete_group, delete_records, set_committed
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 Meddle = Callable[[TestStream], None]

@@ -14,20 +14,20 @@ from signal import SIGKILL
 import httpx
 import pytest
 
-from dedupe_crds.worker_status import ExitCode, UploadPhase
+from dedupe_crds.status.worker import ExitCode, UploadPhase
 from tests.faults.seed import SEED
-from tests.support.aftermath import logged, reconciled, wait_until_killed, wait_until_passed
 from tests.support.asked import admin, reconcile
-from tests.support.bucket_fixtures import bucket, s3_server
-from tests.support.buckets import TestBucket
-from tests.support.crashes import Crash, Step
-from tests.support.damage import cut_off, files_of, flip_a_byte
-from tests.support.processes import WorkerProcess
-from tests.support.record import Message
-from tests.support.snapshots import admin_arguments, post, snapshot
-from tests.support.streams import TestStream
-from tests.support.tables import Act, TableCrash, TableWorkers, edit, judged_table, table
-from tests.support.traffic import retries
+from tests.support.checker.aftermath import logged, reconciled, wait_until_killed, wait_until_passed
+from tests.support.checker.record import Message
+from tests.support.postgres.tables import Act, TableCrash, TableWorkers, edit, judged_table, table
+from tests.support.processes.crashes import Crash, Step
+from tests.support.processes.processes import WorkerProcess
+from tests.support.snapshots.bucket_fixtures import bucket, s3_server
+from tests.support.snapshots.buckets import TestBucket
+from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
+from tests.support.snapshots.snapshots import admin_arguments, post, snapshot
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 __all__ = ["bucket", "s3_server"]
 

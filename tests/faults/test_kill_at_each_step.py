@@ -10,9 +10,9 @@ from signal import SIGKILL
 import httpx
 import pytest
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from tests.faults.seed import SEED
-from tests.support.aftermath import (
+from tests.support.checker.aftermath import (
     fault_met,
     finish,
     judged,
@@ -21,14 +21,14 @@ from tests.support.aftermath import (
     wait_until_open,
     wait_until_passed,
 )
-from tests.support.checker import judge
-from tests.support.crashes import Crash, Step
-from tests.support.id_sources import key_id
-from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.processes import WorkerProcess, wait_for
-from tests.support.record import Message
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
+from tests.support.checker.checker import judge
+from tests.support.checker.record import Message
+from tests.support.processes.crashes import Crash, Step
+from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.processes.processes import WorkerProcess, wait_for
+from tests.support.traffic.id_sources import key_id
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 AnyCrash = Crash | InnerCrash

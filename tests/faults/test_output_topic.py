@@ -4,21 +4,21 @@ import shutil
 from collections.abc import Callable, Sequence
 
 from tests.faults.seed import SEED
-from tests.support.aftermath import (
+from tests.support.checker.aftermath import (
     finish,
     logged,
     passed_and_stopped,
     reconciled,
     wait_until_passed,
 )
-from tests.support.checker import judge
-from tests.support.id_sources import key_id
-from tests.support.inner_crashes import FaultWorkers
-from tests.support.meddling import create_topic, delete_records, delete_topic
-from tests.support.processes import WorkerProcess
-from tests.support.record import Message
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
+from tests.support.checker.checker import judge
+from tests.support.checker.record import Message
+from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.processes.processes import WorkerProcess
+from tests.support.traffic.id_sources import key_id
+from tests.support.traffic.meddling import create_topic, delete_records, delete_topic
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.aftermath import finish, judged, logged
-from tests.support.inner_crashes import FaultWorkers
-from tests.support.processes import WorkerProcess
-from tests.support.streams import TestStream
-from tests.support.traffic import PacedProducer, retries
+from tests.support.checker.aftermath import finish, judged, logged
+from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.processes.processes import WorkerProcess
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 

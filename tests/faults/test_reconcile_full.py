@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.worker_status import CheckpointStatus, ComparisonStatus, ExitCode
-from dedupe_worker.ids import pack_id
+from dedupe_crds.status.worker import CheckpointStatus, ComparisonStatus, ExitCode
+from dedupe_ids.extract import pack_id
 from tests.faults.seed import SEED
-from tests.support.aftermath import (
+from tests.support.asked import admin, ask, opened_store, post, reconcile
+from tests.support.checker.aftermath import (
     fault_met,
     judged,
     logged,
@@ -17,15 +18,14 @@ from tests.support.aftermath import (
     wait_until_killed,
     wait_until_passed,
 )
-from tests.support.asked import admin, ask, opened_store, post, reconcile
-from tests.support.crashes import Crash, Step
-from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.meddling import delete_records
-from tests.support.processes import WorkerProcess
-from tests.support.record import Message
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
-from tests.support.volumes import small_volume
+from tests.support.checker.record import Message
+from tests.support.processes.crashes import Crash, Step
+from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.processes.processes import WorkerProcess
+from tests.support.snapshots.volumes import small_volume
+from tests.support.traffic.meddling import delete_records
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 

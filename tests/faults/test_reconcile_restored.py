@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.aftermath import (
+from tests.support.asked import admin, post
+from tests.support.checker.aftermath import (
     fault_met,
     finish,
     judged,
@@ -21,13 +22,12 @@ from tests.support.aftermath import (
     wait_until_killed,
     wait_until_passed,
 )
-from tests.support.asked import admin, post
-from tests.support.damage import cut_off, files_of, flip_a_byte
-from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.processes import WorkerProcess
-from tests.support.record import Message
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
+from tests.support.checker.record import Message
+from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.processes.processes import WorkerProcess
+from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 

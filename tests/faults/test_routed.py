@@ -6,20 +6,20 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.aftermath import (
+from tests.support.checker.aftermath import (
     finish,
     judged,
     passed_and_stopped,
     reconciled,
     wait_until_killed,
 )
-from tests.support.crashes import Crash, Step
-from tests.support.id_sources import key_id
-from tests.support.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.meddling import delete_records
-from tests.support.routed import added, judge_routes, routed, routes_of
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
+from tests.support.checker.routed import added, judge_routes, routed, routes_of
+from tests.support.processes.crashes import Crash, Step
+from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.traffic.id_sources import key_id
+from tests.support.traffic.meddling import delete_records
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 RECORDS = 10_000
 SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 300, "maxTransactionRecords": 600}}

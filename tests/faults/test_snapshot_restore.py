@@ -8,11 +8,15 @@ from threading import Event
 
 import pytest
 
-from dedupe_crds.worker_status import DownloadPhase, ExitCode, UploadPhase
+from dedupe_crds.status.worker import DownloadPhase, ExitCode, UploadPhase
 from tests.faults.seed import SEED
-from tests.support.aftermath import judged, logged, reconciled, wait_until_passed
-from tests.support.bucket_fixtures import bucket, s3_server
-from tests.support.buckets import (
+from tests.support.checker.aftermath import judged, logged, reconciled, wait_until_passed
+from tests.support.checker.record import Message
+from tests.support.processes.faulty_proxy import Answer, Fault, Forward, Request
+from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.processes.processes import WorkerProcess
+from tests.support.snapshots.bucket_fixtures import bucket, s3_server
+from tests.support.snapshots.buckets import (
     ACCESS_DENIED,
     ALWAYS,
     NO_SUCH_BUCKET,
@@ -21,13 +25,9 @@ from tests.support.buckets import (
     TestBucket,
     is_content,
 )
-from tests.support.faulty_proxy import Answer, Fault, Forward, Request
-from tests.support.inner_crashes import FaultWorkers
-from tests.support.processes import WorkerProcess
-from tests.support.record import Message
-from tests.support.snapshots import admin_arguments, begin_snapshot, download_of, snapshot
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
+from tests.support.snapshots.snapshots import admin_arguments, begin_snapshot, download_of, snapshot
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 __all__ = ["bucket", "s3_server"]
 

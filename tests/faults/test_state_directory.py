@@ -8,14 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dedupe_crds.worker_status import CheckpointStatus, ExitCode
+from dedupe_crds.status.worker import CheckpointStatus, ExitCode
 from tests.faults.seed import SEED
-from tests.support.aftermath import finish, judged, logged, reconciled, wait_until_passed
-from tests.support.inner_crashes import FaultWorkers
-from tests.support.processes import WorkerProcess
-from tests.support.record import Message
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
+from tests.support.checker.aftermath import finish, judged, logged, reconciled, wait_until_passed
+from tests.support.checker.record import Message
+from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.processes.processes import WorkerProcess
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.aftermath import finish, judged, logged, reconciled
-from tests.support.damage import cut_off, files_of, flip_a_byte
-from tests.support.inner_crashes import FaultWorkers
-from tests.support.processes import wait_for
-from tests.support.streams import TestStream
-from tests.support.traffic import retries
+from tests.support.checker.aftermath import finish, judged, logged, reconciled
+from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.processes.processes import wait_for
+from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import httpx
 
-from dedupe_crds.worker_status import ComparisonStatus
+from dedupe_crds.status.worker import ComparisonStatus
+from dedupe_worker.component_factory import Parts
 from dedupe_worker.config import load_config
-from dedupe_worker.id_store import IdStore
-from dedupe_worker.parts import Parts
-from tests.support.processes import WorkerProcess
-from tests.support.streams import TestStream
+from dedupe_worker.store.api import IdStore
+from tests.support.processes.processes import WorkerProcess
+from tests.support.traffic.streams import TestStream
 
 TOKEN = "a token for this test"  # noqa: S105 # it opens nothing else
 

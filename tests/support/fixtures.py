@@ -8,9 +8,9 @@ import pytest
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.cluster import Cluster
-from dedupe_local.broker import EmbeddedBroker
-from tests.support.processes import Workers
-from tests.support.streams import TestStream, stream_manifest
+from dedupe_local.servers.kafka import EmbeddedBroker
+from tests.support.processes.processes import Workers
+from tests.support.traffic.streams import TestStream, stream_manifest
 
 CreateStream = Callable[..., TestStream]
 

@@ -9,10 +9,10 @@ import click
 import structlog
 
 from dedupe_kafka.errors import InvalidConfig, StreamError
-from dedupe_worker.bootstrap.options import RequestValues, make_request, request_options
+from dedupe_worker.admin.http_api import read_token
+from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
+from dedupe_worker.component_factory import Parts
 from dedupe_worker.config import load_config
-from dedupe_worker.http_api import read_token
-from dedupe_worker.parts import Parts
 from dedupe_worker.process import configure_logs, run_worker
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -8,12 +8,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.names import ObjectName
-from dedupe_crds.store import S3Snapshots
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.generations import Bounds
-from dedupe_worker.identity import StateDirectory
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.state_dir import StateDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ other ends the process with its `exit_code`, for a person or a supervisor to dec
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import StreamError
 
 

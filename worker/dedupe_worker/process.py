@@ -15,13 +15,13 @@ from typing import Final
 import structlog
 from waitress.server import create_server
 
-from dedupe_crds.worker_status import ExitCode, Phase
-from dedupe_worker.board import Board
-from dedupe_worker.commands import CommandQueue
-from dedupe_worker.http_api import make_app
-from dedupe_worker.identity import write_atomically
-from dedupe_worker.metrics import make_registry
-from dedupe_worker.parts import Parts
+from dedupe_crds.status.worker import ExitCode, Phase
+from dedupe_worker.admin.commands import CommandQueue
+from dedupe_worker.admin.http_api import make_app
+from dedupe_worker.admin.metrics import make_registry
+from dedupe_worker.component_factory import Parts
+from dedupe_worker.status import Board
+from dedupe_worker.store.state_dir import write_atomically
 from dedupe_worker.supervisor import Supervisor
 
 _STOP_SECONDS: Final = 9.0

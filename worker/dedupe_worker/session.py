@@ -23,30 +23,27 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.worker_status import Phase
-from dedupe_kafka.beside import notes_owners, owners_topic, routed_topics
+from dedupe_crds.status.worker import Phase
+from dedupe_ids.extract import extractor_for
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
-from dedupe_worker.admission import Admission
-from dedupe_worker.answer import answer, show_reconcile
+from dedupe_kafka.side_topics import notes_owners, owners_topic, routed_topics
+from dedupe_worker.admin.commands import CommandQueue
+from dedupe_worker.admin.desk import Desk
 from dedupe_worker.bootstrap.progress import began_with_past_ids
-from dedupe_worker.checkpoint import remove_unfinished
-from dedupe_worker.chunk_log import logs_of
-from dedupe_worker.commands import CommandQueue
-from dedupe_worker.comparison import remove_comparison
-from dedupe_worker.desk import Desk
+from dedupe_worker.component_factory import Parts
+from dedupe_worker.dedup.classify import Admission
+from dedupe_worker.dedup.judge import policy_of
+from dedupe_worker.dedup.loop import Loop, LoopConfig
+from dedupe_worker.dedup.redelivery import InDoubt, ids_between, note_of, noted_position
+from dedupe_worker.dedup.window import Window, window_status
 from dedupe_worker.errors import OutputTopicReplaced, StoreCorrupt
-from dedupe_worker.fallback import fall_back, remove_copy
-from dedupe_worker.id_store import IdStore
-from dedupe_worker.identity import Identity, id_source_text
-from dedupe_worker.ids import extractor_for
-from dedupe_worker.in_doubt import InDoubt, ids_between, note_of, noted_position
-from dedupe_worker.input import Committed, PartitionReader
-from dedupe_worker.judge import policy_of
-from dedupe_worker.loop import Loop, LoopConfig
-from dedupe_worker.output import PartitionOutput
-from dedupe_worker.parts import Parts
-from dedupe_worker.recall import EARLIER, Notes, Recall
-from dedupe_worker.reconcile import (
+from dedupe_worker.kafka.admin import Range, Topic, Topics
+from dedupe_worker.kafka.consumer import Committed, PartitionReader
+from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.kafka.rights import needed_rights
+from dedupe_worker.recovery.full_reconcile import remove_comparison
+from dedupe_worker.recovery.on_demand import answer, show_reconcile
+from dedupe_worker.recovery.tail import (
     Progress,
     ReconcilePlan,
     Trust,
@@ -54,10 +51,13 @@ from dedupe_worker.reconcile import (
     plan_start,
     reconcile,
 )
-from dedupe_worker.rights import needed_rights
-from dedupe_worker.stamp import Stamp
-from dedupe_worker.topics import Range, Topic, Topics
-from dedupe_worker.window import Window, window_status
+from dedupe_worker.side_topics.owner_log import EARLIER, Notes, Recall
+from dedupe_worker.side_topics.writers import logs_of
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.checkpoint import remove_unfinished
+from dedupe_worker.store.fallback import fall_back, remove_copy
+from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.state_dir import Identity, id_source_text
 
 _HOUSEKEEPING_SECONDS: Final = 1.0
 _TOPIC_CHECK_SECONDS: Final = 10.0
@@ -164,7 +164,7 @@ class Session:
         """Fill an empty state directory. Before the take-over: an older worker may pass messages on for as long."""
         self._board.enter(Phase.RESTORING)
         # Here, because boto3 is a fifth of a worker's start, and most starts need none.
-        from dedupe_worker.s3.restore import Restore  # noqa: PLC0415
+        from dedupe_worker.snapshots.download import Restore  # noqa: PLC0415
 
         Restore(self._config, self._board, snapshot).run(self._stop)
 

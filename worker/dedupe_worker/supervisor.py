@@ -8,10 +8,10 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import Fenced, RecordRefused, StreamError
-from dedupe_worker.commands import CommandQueue
-from dedupe_worker.parts import Parts
+from dedupe_worker.admin.commands import CommandQueue
+from dedupe_worker.component_factory import Parts
 from dedupe_worker.session import Session
 
 _FIRST_WAIT_SECONDS: Final = 0.5

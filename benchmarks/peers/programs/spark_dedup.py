@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from dedupe_pipeline.jars import spark_kafka
+from dedupe_pipeline.runtime.jars import spark_kafka
 
 # A batch has a fixed cost, so larger batches are cheaper. Spark needs a second or two for these, so its output is about
 # as late as that of the other peers.

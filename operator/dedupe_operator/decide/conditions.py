@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dedupe_crds.ranges import ranges
-from dedupe_crds.status import Condition, ConditionStatus, PartitionStatus
-from dedupe_operator.decide.snapshots import Verdict
-from dedupe_operator.decide.trouble import Problem
+from dedupe_crds.formatting import ranges
+from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionStatus
+from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.snapshot_policy import Verdict
 
 _SHOWN_PROBLEMS: Final = 5
 _LONGEST_MESSAGE: Final = 4096

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from dedupe_operator.labels import WANTED_HASH, Object
+from dedupe_operator.kubernetes.names import WANTED_HASH, Object
 
 
 def stamped(wanted: Object) -> Object:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from dedupe_crds.worker_status import WorkerStatus
-from dedupe_operator.children.pod_template import CONTAINER
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.decide import rollout
-from dedupe_operator.decide.trouble import Problem
-from dedupe_operator.labels import Object
+from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.resources.pod_template import CONTAINER
 
 _PATIENCE: Final = timedelta(seconds=10)
 # Two that replace each other for ever, as those of two clusters, must not keep Kafka busy with it.

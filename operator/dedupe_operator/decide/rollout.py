@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dedupe_operator.decide.drift import is_as_wanted
-from dedupe_operator.labels import Object
+from dedupe_operator.kubernetes.names import Object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

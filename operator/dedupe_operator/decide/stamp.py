@@ -1,7 +1,7 @@
 """What a copy of a store says of itself wherever it is kept: annotations of an object, tags of a snapshot."""
 
-from dedupe_crds.snapshot import PartitionSnapshot
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import PartitionSnapshot
 
 
 def stamp_annotations(entry: PartitionSnapshot) -> dict[str, str]:

@@ -3,12 +3,12 @@
 from typing import Final
 
 from dedupe_crds.quantity import parse_size
-from dedupe_crds.snapshot import KIND
-from dedupe_crds.stream import API_VERSION
+from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.status.snapshot import KIND
 from dedupe_operator.decide.stamp import stamp_annotations
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes_api import VOLUME_SNAPSHOTS, KubernetesApi
-from dedupe_operator.labels import Object, partition_labels
+from dedupe_operator.kubernetes.api import VOLUME_SNAPSHOTS, KubernetesApi
+from dedupe_operator.kubernetes.names import Object, partition_labels
 from dedupe_operator.snapshots.provider import Copy, Job, ProviderError, Source
 
 SNAPSHOT_UID: Final = "dedupestream.io/snapshot-uid"

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dedupe_crds.snapshot import PartitionSnapshot
-from dedupe_crds.stream import DedupeStream
-from dedupe_operator.labels import Object
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.snapshot import PartitionSnapshot
+from dedupe_operator.kubernetes.names import Object
 
 
 class ProviderError(Exception):

@@ -4,23 +4,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from dedupe_crds.requests import OUTPUT_TOPIC
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import PartitionStatus, RestoreSource
-from dedupe_crds.store import SnapshotProvider
-from dedupe_crds.worker_status import ExitCode
+from dedupe_crds.annotations import OUTPUT_TOPIC
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import PartitionStatus, RestoreSource
+from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import StreamError
-from dedupe_operator.context import Look
+from dedupe_operator.controller.context import Look
 from dedupe_operator.credentials import CredentialsUnusable
-from dedupe_operator.decide import claims, trouble
-from dedupe_operator.decide.claims import ClaimChoice, Trouble, Vacancy
-from dedupe_operator.decide.ladder import Candidate, Rung, climb
-from dedupe_operator.decide.snapshots import Snapshot
-from dedupe_operator.kubernetes_api import CLAIMS
+from dedupe_operator.decide import diagnosis as trouble
+from dedupe_operator.decide import volume_claims as claims
+from dedupe_operator.decide.restore_source import Candidate, Rung, climb
+from dedupe_operator.decide.snapshot_policy import Snapshot
+from dedupe_operator.decide.volume_claims import ClaimChoice, Trouble, Vacancy
+from dedupe_operator.kubernetes.api import CLAIMS
 from dedupe_operator.snapshots.provider import Provider, ProviderError, Source
+from dedupe_operator.snapshots.runner import job_for
 from dedupe_operator.snapshots.s3 import failed_restore
-from dedupe_operator.snapshots.taking import job_for
-from dedupe_operator.topics import partition_state
+from dedupe_operator.topic_watch import partition_state
 
 _NOT_OURS: Final = "holds the store of another stream or partition, as its worker found"
 

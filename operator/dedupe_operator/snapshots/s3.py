@@ -2,10 +2,10 @@
 
 from pydantic import ValidationError
 
-from dedupe_crds.worker_status import DownloadPhase, UploadPhase, UploadStatus, WorkerStatus
+from dedupe_crds.status.worker import DownloadPhase, UploadPhase, UploadStatus, WorkerStatus
+from dedupe_operator.snapshots.metadata import stamped
 from dedupe_operator.snapshots.provider import Copy, Job, ProviderError, Source
-from dedupe_operator.snapshots.stamps import stamped
-from dedupe_operator.workers import WorkerRefused, Workers
+from dedupe_operator.worker_client import WorkerRefused, Workers
 
 
 class S3Provider:

@@ -13,12 +13,12 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from dedupe_filters.plan import Span
 from dedupe_filters.planner import Place, Planner, offsets_at
+from dedupe_filters.range_plan import Span
 from dedupe_filters.values import Wanted
 from dedupe_kafka.cluster import TopicState
+from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
 from dedupe_pipeline.datasource.options import ReadOptions
-from dedupe_pipeline.datasource.share import read_share, shares, source_of
 
 
 class BatchReader(DataSourceReader):

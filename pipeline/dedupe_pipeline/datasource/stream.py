@@ -17,13 +17,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from dedupe_filters.plan import Plan, Span
 from dedupe_filters.planner import Planner, offsets_at
+from dedupe_filters.range_plan import Plan, Span
 from dedupe_kafka.cluster import TopicState
 from dedupe_kafka.errors import TopicUnusable
+from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
 from dedupe_pipeline.datasource.options import ReadOptions
-from dedupe_pipeline.datasource.share import read_share, shares, source_of
-from dedupe_pipeline.datasource.shares import ends_within
+from dedupe_pipeline.datasource.split import ends_within
 
 
 @dataclass

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from kubernetes import client, config
 
 from dedupe_crds.openapi import PLURAL
-from dedupe_crds.stream import API_VERSION
+from dedupe_crds.spec.stream import API_VERSION
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Object
 

@@ -6,10 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from dedupe_crds.requests import OUTPUT_TOPIC, RECONCILE, RESTORE, ReconcileRequest, RestoreRequest
-from dedupe_crds.snapshot import SnapshotPhase
-from dedupe_crds.status import Restore
-from dedupe_crds.stream import GROUP
+from dedupe_crds.annotations import (
+    OUTPUT_TOPIC,
+    RECONCILE,
+    RESTORE,
+    ReconcileRequest,
+    RestoreRequest,
+)
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import Restore
 from tests.cluster.chart import NAMESPACE
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed
 from tests.e2e.support.nodes import Nodes

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.e2e.support.stream import ClusterStream
-from tests.support.checker import Verdict
-from tests.support.processes import wait_for
-from tests.support.record import Message
-from tests.support.traffic import START_MS, PacedProducer, order
+from tests.support.checker.checker import Verdict
+from tests.support.checker.record import Message
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.traffic import START_MS, PacedProducer, order
 
 REPEAT_RATE: Final = 0.4
 

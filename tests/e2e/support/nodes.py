@@ -12,7 +12,7 @@ from tests.cluster.chart import NAMESPACE
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.operator_pods import OperatorPods
-from tests.support.processes import wait_for
+from tests.support.processes.processes import wait_for
 
 READY_SECONDS = 90.0
 NOT_READY_SECONDS = 90.0

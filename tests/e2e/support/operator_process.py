@@ -8,7 +8,7 @@ from kubernetes.config import kube_config
 
 from dedupe_operator.cli import main
 from tests.e2e.support import stopping_operator
-from tests.support.forked import become_own
+from tests.support.processes.forked import become_own
 
 
 def run(

@@ -9,7 +9,7 @@ from typing import Self
 
 import httpx
 
-from dedupe_local.broker import free_ports
+from dedupe_local.servers.kafka import free_ports
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.environment import Environment
 from tests.e2e.support import operator_process

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from threading import Thread
 from typing import Self
 
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 from tests.cluster.environment import Environment
 from tests.e2e.support.stream import ClusterStream
-from tests.support.processes import wait_for
+from tests.support.processes.processes import wait_for
 
 _STOP_SECONDS = 10.0
 _BETWEEN = "|"  # kubectl makes columns of tabs

@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from dedupe_crds.openapi import PLURAL
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 from tests.cluster.chart import NAMESPACE, RELEASE
 from tests.cluster.environment import Environment
 from tests.cluster.errors import run

@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dedupe_crds.requests import RESTORE, RestoreRequest
-from dedupe_crds.status import PartitionStatus, Restore
-from dedupe_crds.stream import GROUP
+from dedupe_crds.annotations import RESTORE, RestoreRequest
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.stream import PartitionStatus, Restore
 from tests.e2e.support.snapshots import partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import CLAIMS

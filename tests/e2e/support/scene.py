@@ -9,14 +9,14 @@ from uuid import uuid4
 
 import pytest
 
-from dedupe_crds.status import StreamStatus
+from dedupe_crds.status.stream import StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.dump import directory_of, dump
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.namespaces import SMALL, make_namespace
 from tests.e2e.support.stream import KIND, ClusterStream
 from tests.e2e.support.topics import Topics
-from tests.support.streams import stream_manifest
+from tests.support.traffic.streams import stream_manifest
 
 _DELETE_SECONDS = 180.0
 

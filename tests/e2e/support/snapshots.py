@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from dedupe_crds.snapshot import KIND as SNAPSHOT_KIND
-from dedupe_crds.snapshot import SnapshotPhase, SnapshotStatus
-from dedupe_crds.status import PartitionStatus
-from dedupe_crds.stream import API_VERSION, GROUP
+from dedupe_crds.spec.stream import API_VERSION, GROUP
+from dedupe_crds.status.snapshot import KIND as SNAPSHOT_KIND
+from dedupe_crds.status.snapshot import SnapshotPhase, SnapshotStatus
+from dedupe_crds.status.stream import PartitionStatus
 from tests.e2e.support.kubectl import Object
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import claim_of

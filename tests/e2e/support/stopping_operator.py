@@ -10,9 +10,9 @@ from threading import RLock
 from typing import Final
 
 from dedupe_operator import process
-from dedupe_operator.kubernetes_api import KubernetesApi, Resource
-from dedupe_operator.labels import Object
-from dedupe_operator.workers import Workers
+from dedupe_operator.kubernetes.api import KubernetesApi, Resource
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.worker_client import Workers
 
 STOPPED: Final = 86
 """The exit code of an operator that stopped where it was to."""

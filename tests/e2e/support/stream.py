@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import yaml
 
-from dedupe_crds.status import Condition, ConditionStatus, PartitionPhase, StreamStatus
-from dedupe_crds.stream import GROUP
-from dedupe_crds.worker_status import WorkerStatus
+from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionPhase, StreamStatus
+from dedupe_crds.status.worker import WorkerStatus
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
-from tests.support import aftermath
-from tests.support.checker import Verdict
-from tests.support.processes import wait_for
-from tests.support.streams import TestStream
+from tests.support.checker import aftermath
+from tests.support.checker.checker import Verdict
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.streams import TestStream
 
 READY_SECONDS = 120.0
 """How long a stream may take until all its partitions are ready."""

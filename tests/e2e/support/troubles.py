@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from dedupe_crds.stream import GROUP
+from dedupe_crds.spec.stream import GROUP
 from tests.e2e.support.forwarder import Forwarder
 from tests.e2e.support.kubectl import KubectlFailed, Object
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.topics import Topics
-from tests.support.processes import wait_for
-from tests.support.secured_broker import PASSWORD, Certificate, SecuredBroker
+from tests.support.processes.processes import wait_for
+from tests.support.processes.secured_broker import PASSWORD, Certificate, SecuredBroker
 
 WRONG_PASSWORD = "not-the-password-of-anyone"  # noqa: S105 # of nobody
 MOUNT = "/etc/dedupestream/kafka"

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.e2e.support.stream import ClusterStream
-from tests.support.processes import wait_for
+from tests.support.processes.processes import wait_for
 
 CLAIMS: Final = "persistentvolumeclaims"
 

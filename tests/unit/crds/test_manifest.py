@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from dedupe_crds.errors import SENTENCES, fields_of, model_in
-from dedupe_crds.flow import IdFrom, Mode
 from dedupe_crds.manifest import ManifestError, load_manifest, parse_manifest
 from dedupe_crds.quantity import GIB, MIB
-from dedupe_crds.store import ReclaimPolicy, StoreType
-from dedupe_crds.stream import DedupeStream, Spec
+from dedupe_crds.spec.store import ReclaimPolicy, StoreType
+from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_crds.spec.topics import IdFrom, Mode
 from tests.unit.crds.manifests import (
     BAD_MANIFESTS,
     GOOD_CHANGES,

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_operator.children import config_map, pod_template
-from dedupe_operator.labels import claim_name
-from dedupe_pipeline.aggregate import AggregateJob, load_job
+from dedupe_operator.kubernetes.names import claim_name
+from dedupe_operator.resources import config_map, pod_template
 from dedupe_pipeline.cli import main
+from dedupe_pipeline.jobs.aggregate import AggregateJob, load_job
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples/kubernetes"

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_operator.children import config_map, pod_template
-from dedupe_operator.labels import claim_name
+from dedupe_operator.kubernetes.names import claim_name
+from dedupe_operator.resources import config_map, pod_template
 from dedupe_worker.cli import main
 
 EXAMPLES = Path(__file__).parents[3] / "examples/kubernetes"

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from dedupe_crds.manifest import load_manifest, parse_manifest
-from dedupe_crds.snapshot import KIND, SnapshotSpec
-from dedupe_crds.store import SnapshotProvider
-from dedupe_crds.stream import API_VERSION
-from dedupe_crds.stream import KIND as STREAM_KIND
-from dedupe_pipeline.aggregate.job_file import AggregateJob, load_job
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.spec.stream import KIND as STREAM_KIND
+from dedupe_crds.status.snapshot import KIND, SnapshotSpec
+from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob, load_job
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "examples").rglob("*.yaml"))

@@ -6,11 +6,11 @@ import pytest
 from falcon import inspect
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_worker import http_api
-from dedupe_worker.board import Board
-from dedupe_worker.commands import CommandQueue
-from dedupe_worker.metrics import make_registry
-from dedupe_worker.requests import ReconcileRequests
+from dedupe_worker.admin import http_api
+from dedupe_worker.admin.commands import CommandQueue
+from dedupe_worker.admin.metrics import make_registry
+from dedupe_worker.admin.reconcile_requests import ReconcileRequests
+from dedupe_worker.status import Board
 from tests.unit.crds.manifests import MINIMAL
 
 PAGE = (Path(__file__).parents[3] / "docs/operations.md").read_text()

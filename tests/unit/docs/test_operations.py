@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.status import RestoreSource
+from dedupe_crds.status.stream import RestoreSource
 from dedupe_kafka.errors import StreamError
 from dedupe_operator import process  # noqa: F401 # so that all of the operator's errors are known
 from dedupe_worker import cli  # noqa: F401 # so that all of the worker's errors are known

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dedupe_pipeline.audit.result import AuditResult, Distribution, PartitionAudit
+from dedupe_pipeline.jobs.audit.result import AuditResult, Distribution, PartitionAudit
 from examples.flights.outcome import (
     Answer,
     CarrierDelays,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_crds.worker_status import (
+from dedupe_crds.status.worker import (
     Counts,
     InputStatus,
     OutputStatus,

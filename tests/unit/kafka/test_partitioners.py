@@ -1,5 +1,5 @@
 """Keys go to the partitions that Kafka's clients send them to. Against the clients themselves: see
-tests/integration/test_bootstrap.py."""
+tests/component/local/test_bootstrap.py."""
 
 from collections.abc import Sequence
 from zlib import crc32

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dedupe_crds.worker_status import (
+from dedupe_crds.status.worker import (
     Counts,
     InputStatus,
     OutputStatus,
@@ -12,8 +12,8 @@ from dedupe_crds.worker_status import (
     WindowStatus,
     WorkerStatus,
 )
-from dedupe_kubectl.look import Look
 from dedupe_kubectl.objects import Object, by_partition, read_stream
+from dedupe_kubectl.stream_view import Look
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=2)

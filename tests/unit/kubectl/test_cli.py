@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from dedupe_crds.worker_status import Phase, WorkerStatus
-from dedupe_kubectl import status, waiting
+from dedupe_crds.status.worker import Phase, WorkerStatus
+from dedupe_kubectl import waiting
 from dedupe_kubectl.cli import main
+from dedupe_kubectl.commands import status
 from tests.unit.kubectl.api_server import (
     PODS,
     STREAMS,

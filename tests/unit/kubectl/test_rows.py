@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dedupe_crds.worker_status import DownloadPhase, DownloadStatus, Phase
+from dedupe_crds.status.worker import DownloadPhase, DownloadStatus, Phase
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import read_stream
 from dedupe_kubectl.rows import Rates, partition_rows, stream_note, stream_state

@@ -13,7 +13,7 @@ from tests.unit.operator.scene import Scene
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """A stream of two partitions that nobody has looked at yet."""
     kafka = FakeKafka()
-    monkeypatch.setattr("dedupe_operator.topics.Cluster", kafka)
+    monkeypatch.setattr("dedupe_operator.topic_watch.Cluster", kafka)
     made = Scene(kafka)
     made.cluster.add_stream()
     yield made

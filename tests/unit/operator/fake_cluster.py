@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes_api import (
+from dedupe_operator.kubernetes.api import (
     CLAIMS,
     EVENTS,
     PODS,
@@ -18,7 +18,7 @@ from dedupe_operator.kubernetes_api import (
     Resource,
     resource_of,
 )
-from dedupe_operator.labels import Object
+from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import NAMESPACE, NODE, NOW, STREAM, node, raw_stream
 
 Address = tuple[str, str]

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import PartitionState, StreamTopics
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.topic import TopicProblem
-from dedupe_operator.topics import TopicsWatch
+from dedupe_operator.topic_watch import TopicsWatch
 
 _STATE = PartitionState(input_topic_id="in", output_topic_id="out", low=0, end=1000)
 

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.status import (
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.stream import (
     Condition,
     ConditionStatus,
     PartitionPhase,
@@ -12,8 +13,7 @@ from dedupe_crds.status import (
     Restore,
     RestoreSource,
 )
-from dedupe_crds.stream import DedupeStream
-from dedupe_crds.worker_status import (
+from dedupe_crds.status.worker import (
     Counts,
     InputStatus,
     OutputStatus,
@@ -21,8 +21,8 @@ from dedupe_crds.worker_status import (
     WindowStatus,
     WorkerStatus,
 )
-from dedupe_operator.children.pod_template import WorkerRelease
-from dedupe_operator.labels import Object, partition_labels, partition_name
+from dedupe_operator.kubernetes.names import Object, partition_labels, partition_name
+from dedupe_operator.resources.pod_template import WorkerRelease
 from tests.unit.crds.manifests import changed
 
 NAMESPACE: Final = "shop"

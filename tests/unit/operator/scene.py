@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
-from dedupe_crds.stream import API_VERSION
-from dedupe_crds.worker_status import WorkerStatus
-from dedupe_operator.labels import Object, partition_of
-from dedupe_operator.reconcile import Reconciler
-from dedupe_operator.rivals import Rivals
-from dedupe_operator.work_queue import Key
-from dedupe_operator.workers import WorkerRefused, Workers
+from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.status.worker import WorkerStatus
+from dedupe_operator.controller.reconciler import Reconciler
+from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.kubernetes.names import Object, partition_of
+from dedupe_operator.output_conflicts import Rivals
+from dedupe_operator.worker_client import WorkerRefused, Workers
 from tests.unit.operator.fake_cluster import FakeCluster
 from tests.unit.operator.fake_kafka import FakeClock, FakeKafka
 from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, worker_status

@@ -8,7 +8,7 @@ import pytest
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_operator.credentials import CredentialsUnusable, client_properties, secret_data
-from dedupe_operator.labels import Object
+from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import stream
 
 SECURED = stream({"spec.kafka.configSecretRef": {"name": "orders-kafka"}})

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from tests.support.id_sources import key_id
-from tests.support.record import Record, TimestampType
+from tests.support.checker.record import Record, TimestampType
+from tests.support.traffic.id_sources import key_id
 
 
 def record(

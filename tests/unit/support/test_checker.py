@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tests.support.checker import Verdict, judge
-from tests.support.id_sources import content_id, key_id
-from tests.support.record import Record
+from tests.support.checker.checker import Verdict, judge
+from tests.support.checker.record import Record
+from tests.support.traffic.id_sources import content_id, key_id
 from tests.unit.support.histories import deduplicated, raw_histories, record, renumbered
 
 

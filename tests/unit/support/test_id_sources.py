@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.support.hostile import VALUES
-from tests.support.id_sources import content_id, header_id, json_id, key_id
+from tests.support.traffic.hostile import VALUES
+from tests.support.traffic.id_sources import content_id, header_id, json_id, key_id
 from tests.unit.support.histories import record
 
 

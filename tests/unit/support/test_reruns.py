@@ -6,9 +6,9 @@ import pytest
 
 from tests.e2e.support.leaders import LeadersWatched
 from tests.e2e.support.operator_pods import OperatorPods
-from tests.support.checker import judge
-from tests.support.id_sources import key_id
-from tests.support.processes import wait_for
+from tests.support.checker.checker import judge
+from tests.support.processes.processes import wait_for
+from tests.support.traffic.id_sources import key_id
 from tests.unit.support.histories import record
 
 

@@ -1,8 +1,8 @@
 """Traffic is a function of its seed, and holds what it promises."""
 
-from tests.support.hostile import hostile
-from tests.support.id_sources import content_id, header_id, json_id, key_id
-from tests.support.traffic import ID_HEADER, ID_STEPS, retries
+from tests.support.traffic.hostile import hostile
+from tests.support.traffic.id_sources import content_id, header_id, json_id, key_id
+from tests.support.traffic.traffic import ID_HEADER, ID_STEPS, retries
 
 
 def test_the_same_seed_sends_the_same_and_another_does_not() -> None:

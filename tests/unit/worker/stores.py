@@ -4,11 +4,11 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-from dedupe_worker.generations import Bounds
-from dedupe_worker.id_store import IdStore
-from dedupe_worker.ids import ID_BYTES
-from dedupe_worker.store import Store
-from dedupe_worker.window import Window
+from dedupe_ids.extract import ID_BYTES
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.rocksdb import Store
 
 MIB = 1 << 20
 OWNER = b"\0" * 8

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 from hypothesis import strategies as st
 
-from tests.support.hostile import KEYS
+from tests.support.traffic.hostile import KEYS
 
 raw_ids = st.one_of(
     st.uuids().map(lambda each: str(each).encode()),

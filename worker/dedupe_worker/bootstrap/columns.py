@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
 
-from dedupe_crds.flow import IdFrom, IdSource
+from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_ids.extract import ID_BYTES
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.bootstrap.options import Columns
-from dedupe_worker.ids import ID_BYTES
+from dedupe_worker.bootstrap.request import Columns
 
 READY_ID: Final = "id16"
 READY_TIME: Final = "seen_ms"

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dedupe_crds.flow import IdFrom, IdSource
+from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.columns import READY_ID, raw_ids_for, ready_ids, tables, times_of
-from dedupe_worker.bootstrap.options import Columns
+from dedupe_worker.bootstrap.request import Columns
 from dedupe_worker.bootstrap.rows import make_rows
 from dedupe_worker.bootstrap.source import Batch, Json
-from dedupe_worker.ids import pack_ids
 
 _MADE_FOR: Final = "bootstrap-of.json"
 _IN_PATH: Final = regex(r"partition=(\d+)")

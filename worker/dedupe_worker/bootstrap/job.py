@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.bootstrap.cuts import Cuts, TimeHistogram, TooManyAtOnce, plan_cuts
-from dedupe_worker.bootstrap.intake import Intake
+from dedupe_worker.bootstrap.generation_cutoffs import Cuts, TimeHistogram, TooManyAtOnce, plan_cuts
 from dedupe_worker.bootstrap.progress import (
     BootstrapRecord,
     PartitionProgress,
@@ -27,6 +26,7 @@ from dedupe_worker.bootstrap.progress import (
     read_record,
     write_record,
 )
+from dedupe_worker.bootstrap.run_buffer import Intake
 from dedupe_worker.bootstrap.runs import (
     RANGE_ROWS,
     bounds_of_ranges,
@@ -36,10 +36,10 @@ from dedupe_worker.bootstrap.runs import (
     run_path,
 )
 from dedupe_worker.bootstrap.source import Json, Source
-from dedupe_worker.bootstrap.tables import build_store, write_tables
+from dedupe_worker.bootstrap.sst_writer import build_store, write_tables
 from dedupe_worker.errors import IdentityRefused
-from dedupe_worker.generations import Bounds
-from dedupe_worker.identity import Identity, StateDirectory
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.state_dir import Identity, StateDirectory
 
 RUN_ROWS: Final = 2_000_000  # held until they are written: some 150 MB with the sorting
 

@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 
 from dedupe_worker.bootstrap.job import Step
-from dedupe_worker.bootstrap.options import Request
+from dedupe_worker.bootstrap.request import Request
 from dedupe_worker.bootstrap.setup import bootstrap, describe
 from dedupe_worker.config import WorkerConfig
 

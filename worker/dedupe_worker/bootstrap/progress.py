@@ -8,8 +8,8 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
-from dedupe_worker.bootstrap.tables import Table
-from dedupe_worker.identity import StateDirectory, write_atomically
+from dedupe_worker.bootstrap.sst_writer import Table
+from dedupe_worker.store.state_dir import StateDirectory, write_atomically
 
 _FORMAT: Final = 1
 _RECORD: Final = "bootstrap.json"

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_worker.ids import ID_BYTES
+from dedupe_ids.extract import ID_BYTES
 
 Rows = NDArray[np.uint64]
 

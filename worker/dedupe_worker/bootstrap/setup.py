@@ -10,23 +10,23 @@ from typing import Final
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from dedupe_crds.store import StoreType
-from dedupe_crds.stream import DedupeStream
+from dedupe_crds.spec.store import StoreType
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_ids.extract import extractor_for
 from dedupe_kafka.client import client_config, made
+from dedupe_kafka.client_config import consumer_config
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.files import FileSource
 from dedupe_worker.bootstrap.job import Job, OnProgress, Summary, Target
-from dedupe_worker.bootstrap.options import Request
+from dedupe_worker.bootstrap.request import Request
 from dedupe_worker.bootstrap.source import Source
 from dedupe_worker.bootstrap.topic import TopicSource
 from dedupe_worker.errors import Unsupported, store_errors
-from dedupe_worker.generations import Bounds
-from dedupe_worker.identity import Identity, StateDirectory, id_source_text
-from dedupe_worker.ids import extractor_for
-from dedupe_worker.input import PartitionReader
-from dedupe_worker.kafka_client import consumer_config
-from dedupe_worker.topics import Topics
+from dedupe_worker.kafka.admin import Topics
+from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.state_dir import Identity, StateDirectory, id_source_text
 
 _TOPIC: Final = "topic:"
 

@@ -7,13 +7,13 @@ import numpy as np
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
+from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.rows import make_rows
 from dedupe_worker.bootstrap.source import Batch, Json
-from dedupe_worker.ids import Extractor
-from dedupe_worker.input import PartitionReader
-from dedupe_worker.topics import Range
+from dedupe_worker.kafka.admin import Range
+from dedupe_worker.kafka.consumer import PartitionReader
 
 _BATCH_RECORDS: Final = 20_000
 _WAIT_SECONDS: Final = 0.5

@@ -11,7 +11,7 @@ from benchmarks.scale.figures import (
     with_outputs,
     write_figures,
 )
-from dedupe_local.measured import MEASURED, Measured, measured
+from dedupe_local.sizing.constants import MEASURED, Measured, measured
 from tests.unit.benchmarks.runs import MACHINE
 from tests.unit.benchmarks.scale.results import MIB, scale
 

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.scale.fill import FillPlan, Progress, fill
 from benchmarks.scale.result import Filled
-from dedupe_worker.generations import Bounds
-from dedupe_worker.store import Store
-from dedupe_worker.window import Window
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.rocksdb import Store
 
 MIB = 1 << 20
 CACHE_BYTES = 8 * MIB

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds.status import Condition
+from dedupe_crds.status.stream import Condition
 from dedupe_operator.decide import conditions
 from dedupe_operator.decide.conditions import Health
-from dedupe_operator.decide.snapshots import Verdict
-from dedupe_operator.decide.trouble import Problem
+from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.snapshot_policy import Verdict
 from tests.unit.operator.objects import EARLIER, NOW, condition, partition_status
 
 READY = [partition_status(0), partition_status(1)]

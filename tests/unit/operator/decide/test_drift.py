@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_operator.decide.drift import is_as_wanted, is_stamped, stamped
-from dedupe_operator.labels import WANTED_HASH, Object
+from dedupe_operator.kubernetes.names import WANTED_HASH, Object
 
 WANTED: Object = stamped(
     {

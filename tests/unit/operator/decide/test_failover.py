@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_crds.worker_status import Phase
+from dedupe_crds.status.worker import Phase
 from dedupe_operator.decide.failover import (
     Outage,
     detachments,
@@ -18,7 +18,7 @@ from dedupe_operator.decide.failover import (
     waits_for_its_volume,
     was_fenced,
 )
-from dedupe_operator.labels import Object
+from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import (
     NODE,
     NOW,

@@ -11,7 +11,7 @@ from dedupe_operator.decide.rollout import (
     may_change,
     worker_state,
 )
-from dedupe_operator.labels import Object
+from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import pod, stateful_set
 
 RUNNING = WorkerState(current=True, settled=True, idle=False)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tests.support.faulty_proxy import proxying
+from tests.support.processes.faulty_proxy import proxying
 from tests.unit.operator.snapshots.ebs.scene import AwsScene, ClientTokens
 
 

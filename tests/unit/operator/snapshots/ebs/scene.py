@@ -9,11 +9,11 @@ import boto3
 import pytest
 from moto.backends import get_backend
 
-from dedupe_crds.snapshot import PartitionSnapshot, SnapshotPhase
-from dedupe_operator.labels import Object
-from dedupe_operator.snapshots.ebs import EbsProvider
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.snapshots.ebs.provider import EbsProvider
 from dedupe_operator.snapshots.provider import Job, ProviderError
-from tests.support.faulty_proxy import Answer, FaultyProxy, Forward, Matches, Request
+from tests.support.processes.faulty_proxy import Answer, FaultyProxy, Forward, Matches, Request
 from tests.unit.operator.fake_cluster import FakeCluster
 from tests.unit.operator.objects import claim, stream
 

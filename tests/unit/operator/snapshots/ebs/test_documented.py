@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds.snapshot import DedupeSnapshot, PartitionSnapshot, SnapshotPhase, SnapshotStatus
+from dedupe_crds.status.snapshot import (
+    DedupeSnapshot,
+    PartitionSnapshot,
+    SnapshotPhase,
+    SnapshotStatus,
+)
 from tests.unit.operator.snapshots.ebs.scene import AwsScene
 
 DOCUMENT = Path(__file__).parents[5] / "docs" / "aws.md"

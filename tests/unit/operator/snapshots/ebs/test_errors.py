@@ -9,7 +9,7 @@ import pytest
 
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.snapshots.provider import ProviderError
-from tests.support.faulty_proxy import Fault, Forward, Request, answering, cut
+from tests.support.processes.faulty_proxy import Fault, Forward, Request, answering, cut
 from tests.unit.operator.snapshots.ebs.scene import AwsScene, calls, error, refusal
 from tests.unit.operator.waits import until
 

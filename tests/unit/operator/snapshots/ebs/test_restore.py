@@ -7,10 +7,10 @@ import pytest
 
 from dedupe_crds.quantity import GIB
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.labels import Object
-from dedupe_operator.snapshots.ebs_tags import as_list
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.snapshots.ebs.tags import as_list
 from dedupe_operator.snapshots.provider import ProviderError, Source
-from tests.support.faulty_proxy import Fault, answering, changing, cut, cut_after_the_act
+from tests.support.processes.faulty_proxy import Fault, answering, changing, cut, cut_after_the_act
 from tests.unit.operator.snapshots.ebs.scene import (
     SNAPSHOT_UID,
     ZONE,
@@ -169,7 +169,7 @@ def test_a_request_whose_answers_were_lost_is_repeated_as_the_same(aws: AwsScene
 def test_an_operator_killed_at_any_call_of_a_restore_goes_on(
     aws: AwsScene, monkeypatch: pytest.MonkeyPatch, number: int, *, after_the_act: bool
 ) -> None:
-    monkeypatch.setattr("dedupe_operator.snapshots.ec2._ATTEMPTS", 1)
+    monkeypatch.setattr("dedupe_operator.snapshots.ebs.client._ATTEMPTS", 1)
     job = aws.taken()
     aws.restarted()
     aws.kill_from(number, after_the_act=after_the_act)

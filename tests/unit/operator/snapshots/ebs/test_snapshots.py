@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dedupe_crds.quantity import GIB
-from dedupe_operator.labels import Object
-from dedupe_operator.snapshots.ebs_tags import as_list
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.snapshots.ebs.tags import as_list
 from dedupe_operator.snapshots.provider import Copy, Job, Provider, ProviderError
-from tests.support.faulty_proxy import answering, changing, cut_after_the_act
+from tests.support.processes.faulty_proxy import answering, changing, cut_after_the_act
 from tests.unit.operator.snapshots.ebs.scene import (
     SNAPSHOT_UID,
     AwsScene,
@@ -276,7 +276,7 @@ def test_snapshots_of_others_are_never_listed_for(aws: AwsScene) -> None:
 def test_an_operator_killed_at_any_call_of_a_snapshot_goes_on(
     aws: AwsScene, monkeypatch: pytest.MonkeyPatch, number: int, *, after_the_act: bool
 ) -> None:
-    monkeypatch.setattr("dedupe_operator.snapshots.ec2._ATTEMPTS", 1)
+    monkeypatch.setattr("dedupe_operator.snapshots.ebs.client._ATTEMPTS", 1)
     aws.restarted()
     aws.kill_from(number, after_the_act=after_the_act)
     handles: list[str] = []

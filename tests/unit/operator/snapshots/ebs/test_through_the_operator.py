@@ -2,7 +2,7 @@
 
 import pytest
 
-from dedupe_operator.labels import Object
+from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.scene import Scene
 from tests.unit.operator.snapshots.ebs.scene import ZONE, AwsScene, node, persistent_volume, tags_of
 
@@ -12,7 +12,7 @@ CLAIM = "PersistentVolumeClaim"
 @pytest.fixture
 def stream(scene: Scene, aws: AwsScene, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A stream whose two partitions are on the account's volumes."""
-    monkeypatch.setattr("dedupe_operator.snapshots.ec2._ATTEMPTS", 1)
+    monkeypatch.setattr("dedupe_operator.snapshots.ebs.client._ATTEMPTS", 1)
     scene.cluster.add_stream({"spec.snapshots": {"provider": "EBS"}})
     scene.rest()
     for partition, volume_id in enumerate(aws.volumes):

@@ -1,0 +1,1 @@
+"""The fields of a DedupeStream's spec."""

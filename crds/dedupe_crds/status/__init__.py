@@ -1,0 +1,1 @@
+"""The fields that operator and worker report."""

@@ -1,0 +1,74 @@
+"""Gathers what a filter says of the records of one range, as they come."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from dedupe_filters.bloom import build, full
+from dedupe_filters.values import FilterSource, Record
+from dedupe_filters.wire_format import ChunkFilter, Origin, encode
+
+_NOW: Final = 0  # what librdkafka takes for the time of sending
+
+
+class FilterRecord(NamedTuple):
+    """What is to be produced to the filters topic, to the same partition: value and timestamp; there is no key."""
+
+    value: bytes
+    timestamp_ms: int
+
+
+class Collector:
+    """`add` records, then `finish` the range, and so on. Not to be shared between threads.
+
+    `source` is where a record's value is, `size_bytes` the size of a filter, `topic_id` the output topic's UUID.
+    """
+
+    def __init__(self, source: FilterSource, size_bytes: int, topic_id: str) -> None:
+        self._source = source
+        self._size_bytes = size_bytes
+        self._topic_id = topic_id
+        self._value_of = source.extractor()
+        self._full = full(size_bytes)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget the open range, as when its transaction is aborted."""
+        self.records = 0
+        self._latest_ms = 1
+        self._values: set[bytes | None] = set()
+
+    @property
+    def distinct(self) -> int:
+        """How many values the open range has, that of none included; not exact where a filter is full."""
+        return len(self._values)
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add records to the open range. About 0.3 us each for a header's value."""
+        value_of, values = self._value_of, self._values
+        latest = self._latest_ms
+        for record in records:
+            self.records += 1
+            latest = max(latest, record.timestamp()[1])
+            value = value_of(record)
+            if value is None or len(values) <= self._full:
+                values.add(value)
+        self._latest_ms = latest
+
+    def finish(self, first_offset: int, last_offset: int, origin: Origin) -> FilterRecord:
+        """Return the filter of the records added, which are those from `first_offset` to `last_offset`, and begin anew.
+
+        `last_offset` is included.
+        """
+        chunk = ChunkFilter(
+            topic_id=self._topic_id,
+            source=self._source,
+            origin=origin,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            records=self.records,
+            unfiltered=None in self._values,
+            bloom=build((v for v in self._values if v is not None), self._size_bytes),
+        )
+        timestamp_ms = self._latest_ms if self.records else _NOW
+        self.clear()
+        return FilterRecord(encode(chunk), timestamp_ms)

@@ -1,0 +1,1 @@
+"""The commands of `kubectl dedupe`, a module each."""

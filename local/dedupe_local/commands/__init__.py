@@ -1,0 +1,1 @@
+"""Commands of `dedupe` that need a broker or files."""

@@ -1,0 +1,98 @@
+"""`dedupe bootstrap`: the stores that `dedupe run` is to begin with."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_kafka.client import read_properties
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import TopicUnusable
+from dedupe_local.cluster import Cluster as OwnCluster
+from dedupe_local.errors import Refused
+from dedupe_local.run.bar import progress_bar
+from dedupe_local.run.fleet import with_bootstrap_servers
+from dedupe_local.run.preflight import embedded_port, refuse_unsupported
+from dedupe_local.servers.kafka import EmbeddedBroker
+from dedupe_local.state_dir import StateDir
+from dedupe_worker.bootstrap.job import OnProgress, Step
+from dedupe_worker.bootstrap.request import Request
+from dedupe_worker.bootstrap.setup import bootstrap, describe
+from dedupe_worker.store.state_dir import StateDirectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapOptions:
+    """Where the stream runs: as for `RunOptions`. `only` are the partitions to fill, all of them if empty."""
+
+    bootstrap_servers: str | None = None
+    state_dir: Path | None = None
+    kafka_properties: Path | None = None
+    partitions: int | None = None
+    only: tuple[int, ...] = ()
+
+
+def bootstrap_stream(
+    stream: DedupeStream, request: Request, options: BootstrapOptions, console: Console
+) -> None:
+    """Fill the stores in the state directory, and say what came of it.
+
+    Raises:
+        LocalError, StreamError, PipelineError: with what happened and what to do.
+    """
+    refuse_unsupported(
+        stream,
+        has_properties=options.kafka_properties is not None,
+        embedded=options.bootstrap_servers is None,
+    )
+    properties = read_properties(options.kafka_properties)
+    with ExitStack() as running:
+        path = options.state_dir or StateDir.default_path(stream)
+        state = running.enter_context(StateDir(path))
+        servers = options.bootstrap_servers
+        if servers is None:
+            port = embedded_port(stream.spec.kafka.bootstrap_servers)
+            broker = running.enter_context(EmbeddedBroker(state.broker, port))
+            servers = broker.bootstrap_servers
+            OwnCluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
+        stream = with_bootstrap_servers(stream, servers)
+        topics = Cluster(servers, properties).ensure_output(stream)
+        if fatal := [problem.message for problem in topics.problems if problem.fatal]:
+            raise TopicUnusable("\n".join(fatal))
+        if beyond := [number for number in options.only if number >= topics.partitions]:
+            raise Refused(
+                f"--partition {beyond[0]}: input topic {stream.spec.input.topic} has "
+                f"{topics.partitions} partitions, numbered from 0."
+            )
+        numbers = options.only or range(topics.partitions)
+        on_progress = running.enter_context(_bar(console))
+        summary = bootstrap(
+            stream,
+            properties,
+            request,
+            {number: StateDirectory(state.partition(number)) for number in numbers},
+            work=state.root / "bootstrap",
+            on_progress=on_progress,
+        )
+    for line in describe(summary):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[OnProgress]:
+    """A progress bar for each step, on a terminal only."""
+    with progress_bar(console) as progress:
+        task = progress.add_task("starting", total=None)
+        action = ""
+
+        def show(step: Step) -> None:
+            nonlocal action
+            if step.action != action:
+                progress.reset(task, description=step.action)
+                action = step.action
+            progress.update(task, completed=step.done, total=step.total)
+
+        yield show

@@ -1,0 +1,1 @@
+"""`dedupe run`: workers as child processes, and their live table."""

@@ -1,0 +1,82 @@
+"""Whether a fleet has read its input up to where the input ended when it was asked."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dedupe_crds.status.worker import Phase, WorkerStatus
+
+
+class Drain:
+    """Follows workers to the end offsets in `targets` (by partition).
+
+    A partition has stalled when it made no progress for `stall_seconds`: neither a higher offset
+    nor less to reconcile than ever before, so that a worker that fails over and over is noticed.
+    """
+
+    def __init__(self, targets: Mapping[int, int], stall_seconds: float, now: float) -> None:
+        self._stall_seconds = stall_seconds
+        self._partitions = [
+            _Partition(number, target, now) for number, target in sorted(targets.items())
+        ]
+
+    def observe(self, statuses: Sequence[WorkerStatus | None], now: float) -> None:
+        """Take note of what the workers say, by partition; None says nothing."""
+        for partition in self._partitions:
+            partition.observe(statuses[partition.number], now)
+
+    @property
+    def done(self) -> bool:
+        """Whether every partition is at its end."""
+        return all(partition.done for partition in self._partitions)
+
+    def stalled(self, now: float) -> list[str]:
+        """Return a sentence for each partition that makes no progress."""
+        return [
+            partition.describe()
+            for partition in self._partitions
+            if not partition.done and now - partition.moved_at >= self._stall_seconds
+        ]
+
+    def missing(self) -> list[str]:
+        """Return a sentence for each partition that is not at its end."""
+        return [partition.describe() for partition in self._partitions if not partition.done]
+
+
+class _Partition:
+    def __init__(self, number: int, target: int, now: float) -> None:
+        self.number = number
+        self.moved_at = now
+        self.done = False
+        self._target = target
+        self._furthest = -1
+        self._least_to_reconcile = math.inf
+        self._why: str | None = None
+
+    def observe(self, status: WorkerStatus | None, now: float) -> None:
+        # A worker that is gone may have been in a transaction: it must come back to be done.
+        self.done = status is not None and status.ready and self._at_end(status)
+        if status is None:
+            return
+        self._why = status.message or self._why
+        if self.done or status.input.next_offset > self._furthest:
+            self._furthest = max(self._furthest, status.input.next_offset)
+            self.moved_at = now
+        to_reconcile = _to_reconcile(status)
+        if to_reconcile < self._least_to_reconcile:
+            self._least_to_reconcile = to_reconcile
+            self.moved_at = now
+
+    def describe(self) -> str:
+        reached = max(self._furthest, 0)
+        why = f": {self._why}" if self._why else ""
+        return f"partition {self.number} is at offset {reached} of {self._target}{why}"
+
+    def _at_end(self, status: WorkerStatus) -> bool:
+        return status.input.next_offset >= self._target
+
+
+def _to_reconcile(status: WorkerStatus) -> float:
+    """How much a worker that reconciles has still to read."""
+    if status.phase is Phase.RECONCILING and status.reconcile is not None:
+        return status.reconcile.remaining
+    return math.inf

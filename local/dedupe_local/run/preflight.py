@@ -1,0 +1,86 @@
+"""What a local run makes of a manifest: what it refuses, and what it says it leaves out."""
+
+from dedupe_crds.quantity import format_duration, format_size
+from dedupe_crds.spec.store import Store
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_local.errors import Refused
+
+_KUBERNETES_ONLY = (
+    "kafka.config_secret_ref",
+    "storage",
+    "snapshots",
+    "failover",
+    "worker.image",
+    "worker.resources",
+)
+
+
+def refuse_unsupported(stream: DedupeStream, *, has_properties: bool, embedded: bool) -> None:
+    """Refuse, before anything starts, what would fail or be ignored later.
+
+    `has_properties`: the user gave Kafka client properties. `embedded`: the broker is ours.
+
+    Raises:
+        Refused: with the field and the way out.
+    """
+    if stream.spec.kafka.config_secret_ref and not has_properties and not embedded:
+        raise Refused(
+            "spec.kafka.configSecretRef names a Kubernetes Secret, which a local run cannot read: "
+            "write its properties to a file and give it with --kafka-properties."
+        )
+    if has_properties and embedded:
+        raise Refused(
+            "--kafka-properties needs --bootstrap-servers: the embedded broker is open to this "
+            "machine and takes no credentials."
+        )
+
+
+def unused_fields(stream: DedupeStream) -> list[str]:
+    """Return the paths of the fields that the user set and only Kubernetes makes use of."""
+    return [_yaml_path(path) for path in _KUBERNETES_ONLY if _is_set(stream, path)]
+
+
+def summary(stream: DedupeStream) -> str:
+    """Return one line about a stream."""
+    spec = stream.spec
+    where = spec.id.name or spec.id.path
+    return (
+        f"{stream.metadata.namespace}/{stream.metadata.name}: {spec.input.topic} → "
+        f"{spec.output.topic}, id from {spec.id.from_}{f' {where}' if where else ''}, "
+        f"{_remembered(spec.store)}, mode {spec.mode}"
+    )
+
+
+def _remembered(store: Store) -> str:
+    table = store.inverse_bloom
+    if table is None:
+        return f"window {format_duration(store.window.max_age)} or {format_size(store.window.max_bytes)}"
+    if table.slots is not None:
+        return f"table of {table.slots:,} slots"
+    if table.memory is not None:
+        return f"table of {format_size(table.memory)}"
+    return f"table that retains {table.retain:g} for {table.messages:,} messages"
+
+
+def embedded_port(bootstrap_servers: str) -> int | None:
+    """Return the port an embedded broker should take: the manifest's, if it is on this machine.
+
+    >>> embedded_port("localhost:9092"), embedded_port("kafka:9092")
+    (9092, None)
+    """
+    host, _, port = bootstrap_servers.rpartition(":")
+    return int(port) if host in {"localhost", "127.0.0.1"} else None
+
+
+def _is_set(stream: DedupeStream, path: str) -> bool:
+    part: object = stream.spec
+    for name in path.split("."):
+        if part is None or name not in getattr(part, "model_fields_set", ()):
+            return False
+        part = getattr(part, name)
+    return part is not None
+
+
+def _yaml_path(path: str) -> str:
+    words = [name.split("_") for name in path.split(".")]
+    return "spec." + ".".join(w[0] + "".join(map(str.capitalize, w[1:])) for w in words)

@@ -1,0 +1,153 @@
+"""`dedupe run`: everything a stream needs on this machine, from start to end."""
+
+import signal
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+from rich.console import Console
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_local.cluster import Cluster
+from dedupe_local.errors import NotDrained, Refused
+from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
+from dedupe_local.run.live_table import screen
+from dedupe_local.run.preflight import embedded_port, refuse_unsupported, unused_fields
+from dedupe_local.run.table_rows import share
+from dedupe_local.servers.kafka import EmbeddedBroker
+from dedupe_local.state_dir import StateDir
+
+_SHOW_SECONDS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What the user says beside the manifest.
+
+    Without `bootstrap_servers` an embedded broker is started, and the input topic created with
+    `partitions` if it is absent. With `drain_stall_seconds` the run ends when the input is read to
+    its present end, or fails when a partition makes no progress for so long.
+    """
+
+    bootstrap_servers: str | None = None
+    state_dir: Path | None = None
+    drain_stall_seconds: float | None = None
+    kafka_properties: Path | None = None
+    partitions: int | None = None
+
+
+def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> None:
+    """Run a stream until it is drained, or a signal says to stop.
+
+    Raises:
+        LocalError, StreamError, PipelineError: with what happened and what to do.
+    """
+    refuse_unsupported(
+        stream,
+        has_properties=options.kafka_properties is not None,
+        embedded=options.bootstrap_servers is None,
+    )
+    if options.partitions is not None and options.bootstrap_servers is not None:
+        raise Refused(
+            "--partitions is for the embedded broker: with --bootstrap-servers, the partitions of "
+            "the input topic are as they are."
+        )
+    if stream.spec.suspend:
+        _say(console, "spec.suspend is true: nothing is started.")
+        return
+    if unused := unused_fields(stream):
+        _say(console, f"Used by Kubernetes only, and not here: {', '.join(unused)}.")
+    with _StopSignals() as stop, ExitStack() as running:
+        path = options.state_dir or StateDir.default_path(stream)
+        state = running.enter_context(StateDir(path))
+        _say(console, f"State directory: {state.root}")
+        broker = None
+        if options.bootstrap_servers is not None:
+            servers = options.bootstrap_servers
+        else:
+            broker = _embedded_broker(stream, state)
+            running.enter_context(broker)
+            servers = broker.bootstrap_servers
+            Cluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
+            _say(console, f"Embedded broker: {servers}, with input topic {stream.spec.input.topic}")
+        stream = with_bootstrap_servers(stream, servers)
+        fleet = Fleet(stream, state, kafka_properties=options.kafka_properties)
+        running.enter_context(fleet)
+        for warning in fleet.warnings:
+            _say(console, f"Warning: {warning}")
+        stop.let_finish()
+        _watch(fleet, broker, options.drain_stall_seconds, stop, console)
+
+
+def _watch(
+    fleet: Fleet,
+    broker: EmbeddedBroker | None,
+    stall_seconds: float | None,
+    stop: "_StopSignals",
+    console: Console,
+) -> None:
+    """Show the fleet until it is drained or told to stop."""
+    drain = None if stall_seconds is None else fleet.drain(stall_seconds)
+    drained = False
+    with screen(console, fleet.stream) as shown:
+        while not (drained or stop.requested):
+            if broker and not broker.running:
+                _say(console, f"The embedded broker has ended (see {broker.log_path}): restarting.")
+                broker.start()
+            fleet.wait(_SHOW_SECONDS)
+            drained = drain is not None and fleet.advance(drain)
+            shown.show(fleet.views())
+    stopped_well = fleet.stop()
+    _say(console, _totals(fleet))
+    if drain and not drained:
+        raise NotDrained(f"Stopped before the input was drained: {'; '.join(drain.missing())}.")
+    if drain and not stopped_well:
+        raise NotDrained(
+            "A worker failed while it stopped, so its last transaction may be open: run it again."
+        )
+
+
+def _embedded_broker(stream: DedupeStream, state: StateDir) -> EmbeddedBroker:
+    return EmbeddedBroker(state.broker, embedded_port(stream.spec.kafka.bootstrap_servers))
+
+
+def _totals(fleet: Fleet) -> str:
+    views = fleet.views()
+    consumed = sum(view.consumed for view in views)
+    duplicates = sum(view.duplicates for view in views)
+    return f"Read {consumed:,} records, duplicates: {share(duplicates, consumed)}."
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class _StopSignals:
+    """SIGINT and SIGTERM: an interrupt while things start, a polite request once they run."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._starting = True
+
+    def let_finish(self) -> None:
+        """From now on only take note of a signal."""
+        self._starting = False
+
+    def __enter__(self) -> Self:
+        self._previous = {
+            number: signal.signal(number, self._handle)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        self.requested = True
+        if self._starting:
+            self._starting = False
+            raise KeyboardInterrupt

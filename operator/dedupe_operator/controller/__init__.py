@@ -1,0 +1,1 @@
+"""Reconcile streams: queue, observe, decide, apply, write status."""

@@ -1,0 +1,156 @@
+"""What there is of a stream in the cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.stream import StreamStatus
+from dedupe_operator.decide.drift import is_stamped
+from dedupe_operator.decide.snapshot_policy import Snapshot
+from dedupe_operator.kubernetes.api import (
+    BUDGETS,
+    CLAIMS,
+    CONFIG_MAPS,
+    EVENTS,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    SNAPSHOTS,
+    STATEFUL_SETS,
+    KubernetesApi,
+    Resource,
+)
+from dedupe_operator.kubernetes.names import (
+    FIELD_MANAGER,
+    MANAGED_BY,
+    STREAM,
+    Object,
+    partition_name,
+    partition_of,
+)
+from dedupe_operator.resources import admin_secret
+from dedupe_operator.snapshots.resource import read_snapshots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A stream's objects as the API server has them; those of partitions by their number.
+
+    `children` has everything but pods by (kind, name), for comparison with what is wanted. `strays`
+    are pods that keep a partition's own pod away.
+    """
+
+    children: Mapping[tuple[str, str], Object] = field(repr=False)  # with Secrets
+    stateful_sets: Mapping[int, Object]
+    pods: Mapping[int, Object]
+    strays: Mapping[int, Object]
+    claims: Mapping[int, list[Object]]
+    admin_secret: Object | None = field(repr=False)
+    kafka_secret: Object | None = field(repr=False)
+    snapshots: Sequence[Snapshot]
+
+
+def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) -> Observed:
+    """Read all objects of a stream. Raises KubernetesError."""
+    namespace, name = stream.metadata.namespace, stream.metadata.name
+    selector = f"{MANAGED_BY}={FIELD_MANAGER},{STREAM}={name}"
+    listed: list[tuple[Resource, list[Object]]] = [
+        (resource, api.find(resource, namespace, labels=selector))
+        for resource in (
+            SERVICE_ACCOUNTS,
+            CONFIG_MAPS,
+            BUDGETS,
+            CLAIMS,
+            SERVICES,
+            STATEFUL_SETS,
+            PODS,
+        )
+    ]
+    found = dict(listed)
+    # Secrets are asked for by name: the operator has no right to list those of a namespace.
+    admin = api.get(SECRETS, namespace, admin_secret.name(name))
+    reference = stream.spec.kafka.config_secret_ref
+    children = {
+        (resource.kind, item["metadata"]["name"]): item
+        for resource, items in listed
+        if resource is not PODS
+        for item in items
+    }
+    if admin is not None:
+        children[SECRETS.kind, admin["metadata"]["name"]] = admin
+    claims = _claims(api, namespace, found[CLAIMS], recorded)
+    children |= {
+        (CLAIMS.kind, claim["metadata"]["name"]): claim
+        for of_partition in claims.values()
+        for claim in of_partition
+    }
+    stateful_sets = _by_partition(found[STATEFUL_SETS], name)
+    pods = _by_partition(found[PODS], name, suffix="-0")
+    return Observed(
+        children=children,
+        stateful_sets=stateful_sets,
+        pods=pods,
+        strays=_strays(api, stateful_sets, pods),
+        claims=claims,
+        admin_secret=admin,
+        kafka_secret=api.get(SECRETS, namespace, reference.name) if reference else None,
+        # All of the namespace: those that users make carry no labels.
+        snapshots=read_snapshots(api.find(SNAPSHOTS, namespace)),
+    )
+
+
+def _claims(
+    api: KubernetesApi, namespace: str, listed: list[Object], recorded: StreamStatus
+) -> dict[int, list[Object]]:
+    """The claims of each partition: those on record, whatever their labels say by now, and those with its labels."""
+    recorded_for = {
+        one.persistent_volume_claim: one.partition
+        for one in recorded.partitions
+        if one.persistent_volume_claim
+    }
+    claims: dict[int, list[Object]] = {}
+    for claim in listed:
+        partition = recorded_for.pop(claim["metadata"]["name"], partition_of(claim))
+        if partition is not None:
+            claims.setdefault(partition, []).append(claim)
+    for name, partition in recorded_for.items():
+        if (found := api.get(CLAIMS, namespace, name)) and is_stamped(found):
+            claims.setdefault(partition, []).append(found)
+    return claims
+
+
+def _strays(
+    api: KubernetesApi, stateful_sets: Mapping[int, Object], pods: Mapping[int, Object]
+) -> dict[int, Object]:
+    """Pods that keep a worker's away: they have its name, and not its labels."""
+    strays: dict[int, Object] = {}
+    for partition, stateful_set in stateful_sets.items():
+        if partition in pods or not stateful_set["spec"].get("replicas"):
+            continue
+        metadata, template = stateful_set["metadata"], stateful_set["spec"]["template"]
+        pod = api.get(PODS, metadata["namespace"], f"{metadata['name']}-0")
+        wanted = template["metadata"]["labels"]
+        if pod and not wanted.items() <= (pod["metadata"].get("labels") or {}).items():
+            strays[partition] = pod
+    return strays
+
+
+def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
+    """The events about an object. Asked for in trouble only. Raises KubernetesError."""
+    if subject is None:
+        return []
+    metadata = subject["metadata"]
+    fields = f"involvedObject.uid={metadata['uid']}"
+    return api.find(EVENTS, metadata["namespace"], fields=fields)
+
+
+def _by_partition(items: list[Object], stream: str, *, suffix: str = "") -> dict[int, Object]:
+    """A kind's objects by partition. A label alone may have been edited: the name must agree with it."""
+    numbered = ((partition_of(item), item) for item in items)
+    return {
+        partition: item
+        for partition, item in numbered
+        if partition is not None
+        and item["metadata"]["name"] == partition_name(stream, partition) + suffix
+    }

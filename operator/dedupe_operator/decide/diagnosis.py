@@ -1,0 +1,187 @@
+"""What keeps a partition's worker from its work, from what Kubernetes says of its pod and its volume."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from dedupe_crds.status.worker import ExitCode, Phase, WorkerStatus
+from dedupe_operator.errors import refusal_reason
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.resources.pod_template import CONTAINER, STATE_VOLUME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something a person may have to mend: one stable CamelCase word, and a sentence about it."""
+
+    reason: str
+    message: str
+
+
+_PATIENCE: Final = timedelta(seconds=15)
+_IMAGE_REASONS: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+    }
+)
+_WHAT_TO_DO: Final = {
+    "ImagePullFailed": "correct spec.worker.image, or make the image available to the node",
+    "QuotaExceeded": "raise the namespace's ResourceQuota, or lower spec.worker.resources or spec.storage.size",
+    "PodSecurityViolated": "an admission plugin or a mutated pod stands in the way; see the namespace's labels",
+    "AdmissionDenied": "change what the policy denies, or the policy",
+    "Unschedulable": "add nodes, or lower spec.worker.resources",
+    "DiskFull": "raise spec.storage.size",
+}
+
+
+def with_advice(reason: str, message: str) -> Problem:
+    """A problem, with what to do about it where that is known."""
+    advice = _WHAT_TO_DO.get(reason)
+    return Problem(reason=reason, message=f"{message}; {advice}" if advice else message)
+
+
+def of_worker(status: WorkerStatus | None) -> Problem | None:
+    """What the worker itself says it can't do."""
+    if status is None or status.ready or not status.reason:
+        return None
+    if status.phase in {Phase.STARTING, Phase.RECONCILING, Phase.STOPPING} and not status.message:
+        return None
+    return with_advice(status.reason, status.message or status.reason)
+
+
+def of_claim(claim: Object | None, events: Sequence[Object]) -> Problem | None:
+    """Why a volume is not there yet."""
+    if claim is None or (claim.get("status") or {}).get("phase") != "Pending":
+        return None
+    for event in _newest_first(events):
+        if event.get("reason") in {"ProvisioningFailed", "FailedBinding"}:
+            return _failed_provisioning(claim, str(event.get("message", "")))
+    return None
+
+
+def of_pod(
+    pod: Object | None, stateful_set: Object | None, events: Sequence[Object], now: datetime
+) -> Problem | None:
+    """Why a worker does not run. `events` are its pod's, or its StatefulSet's if it has none."""
+    if pod is None:
+        return _not_created(stateful_set, events)
+    if pod["metadata"].get("deletionTimestamp"):
+        return None
+    status = pod.get("status") or {}
+    # A node that is still to be found, a volume still to be let go by another: that takes a while.
+    late = now - datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) > _PATIENCE
+    for condition in status.get("conditions") or []:
+        if condition["type"] == "PodScheduled" and condition["status"] == "False" and late:
+            return with_advice("Unschedulable", condition.get("message", "no node takes the pod"))
+    for container in status.get("containerStatuses") or []:
+        if container["name"] == CONTAINER and (problem := _of_container(container)):
+            return problem
+    return _of_volume(events) if late else None
+
+
+def exit_code(pod: Object | None) -> int | None:
+    """The code a worker that is not ready last ended with; None if it did not end, or is not there."""
+    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or []
+    container = next((one for one in statuses if one["name"] == CONTAINER), None)
+    if container is None or container.get("ready"):
+        return None
+    ended = (container.get("state") or {}).get("terminated")
+    ended = ended or (container.get("lastState") or {}).get("terminated")
+    return int(ended["exitCode"]) if ended else None
+
+
+def mounted_claim(pod: Object | None) -> str | None:
+    """The claim whose volume a worker's pod has its store on."""
+    volumes = ((pod or {}).get("spec") or {}).get("volumes") or []
+    claims = [one["persistentVolumeClaim"] for one in volumes if one["name"] == STATE_VOLUME]
+    return str(claims[0]["claimName"]) if claims else None
+
+
+def _of_container(container: Object) -> Problem | None:
+    state = container.get("state") or {}
+    waiting = state.get("waiting") or {}
+    if waiting.get("reason") in _IMAGE_REASONS:
+        # Between two tries the kubelet puts words of its own ahead of the cause.
+        message = str(waiting.get("message") or waiting["reason"]).rpartition("ErrImagePull: ")[2]
+        return with_advice("ImagePullFailed", f"image {container.get('image')}: {message}")
+    if waiting.get("reason") in {"CreateContainerConfigError", "CreateContainerError"}:
+        return Problem(reason="WorkerNotStarted", message=str(waiting.get("message", "")))
+    ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
+    if ended and not container.get("ready") and ended.get("exitCode"):
+        return _ended(ended)
+    return None
+
+
+def _ended(ended: Object) -> Problem:
+    code = ended["exitCode"]
+    if ended.get("reason") == "OOMKilled":
+        return Problem(
+            reason="OutOfMemory",
+            message="the worker was killed for its memory; raise spec.worker.resources.limits.memory, or "
+            "lower spec.worker.tuning.queueBytes and blockCacheBytes",
+        )
+    said = _last_error(str(ended.get("message", "")))
+    name = ExitCode(code).name if code in list(ExitCode) else "unknown"
+    return Problem(
+        reason=said.reason if said else "WorkerFailed",
+        message=f"the worker ended with exit code {code} ({name})"
+        + (f": {said.message}" if said else "; see its log"),
+    )
+
+
+def _last_error(log: str) -> Problem | None:
+    """The last error in a worker's JSON log lines."""
+    for line in reversed(log.splitlines()):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and entry.get("reason") and entry.get("error"):
+            return Problem(reason=str(entry["reason"]), message=str(entry["error"]))
+    return None
+
+
+def _not_created(stateful_set: Object | None, events: Sequence[Object]) -> Problem | None:
+    """Why there is no pod: the StatefulSet's controller says it in events only."""
+    if stateful_set is None or stateful_set["spec"].get("replicas") == 0:
+        return None
+    for event in _newest_first(events):
+        if event.get("reason") == "FailedCreate":
+            message = str(event.get("message", ""))
+            return with_advice(refusal_reason(403, message), message)
+    return None
+
+
+def _of_volume(events: Sequence[Object]) -> Problem | None:
+    for event in _newest_first(events):
+        if event.get("reason") in {"FailedMount", "FailedAttachVolume"}:
+            return Problem(reason="VolumeNotMounted", message=str(event.get("message", "")))
+    return None
+
+
+def _failed_provisioning(claim: Object, message: str) -> Problem:
+    class_name = claim["spec"].get("storageClassName")
+    if "not found" in message and class_name:
+        return Problem(
+            reason="StorageClassMissing",
+            message=f"there is no StorageClass {class_name}: create it, or name another in "
+            "spec.storage.storageClassName",
+        )
+    if not class_name and "no storage class is set" in message:
+        return Problem(
+            reason="StorageClassMissing",
+            message="the cluster has no default StorageClass: name one in spec.storage.storageClassName",
+        )
+    return with_advice(
+        "QuotaExceeded" if "exceeded quota" in message else "VolumeNotProvisioned", message
+    )
+
+
+def _newest_first(events: Sequence[Object]) -> list[Object]:
+    return sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""), reverse=True)

@@ -1,0 +1,96 @@
+"""What a partition's store is made from when its volume is gone: the best source that is left, and why."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
+from dedupe_crds.status.stream import RestoreSource
+from dedupe_kafka.cluster import PartitionState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One partition's copy in one DedupeSnapshot. `gone` says why it can't be restored from, as its provider found;
+    `failed` that it was tried for this volume, and why that came to nothing."""
+
+    name: str
+    stream: str
+    provider: SnapshotProvider
+    entry: PartitionSnapshot | None
+    gone: str | None = None
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """The source that was chosen. `refused` are the better ones, each with the reason."""
+
+    source: RestoreSource
+    name: str | None = None
+    provider: SnapshotProvider | None = None
+    entry: PartitionSnapshot | None = None
+    refused: tuple[str, ...] = ()
+
+
+def climb(candidates: Sequence[Candidate], *, stream: str, now: PartitionState) -> Rung:
+    """Choose the newest copy that may be used, else the output topic."""
+    refused: list[str] = []
+    for candidate in sorted(candidates, key=_taken, reverse=True):
+        if reason := refusal(candidate, stream=stream, now=now):
+            refused.append(f"{candidate.name}: {reason}")
+            continue
+        source = (
+            RestoreSource.CHECKPOINT
+            if candidate.provider is SnapshotProvider.S3
+            else RestoreSource.SNAPSHOT
+        )
+        return Rung(
+            source=source,
+            name=candidate.name,
+            provider=candidate.provider,
+            entry=candidate.entry,
+            refused=tuple(refused),
+        )
+    return Rung(source=RestoreSource.OUTPUT_TOPIC, refused=tuple(refused))
+
+
+def refusal(candidate: Candidate, *, stream: str, now: PartitionState) -> str | None:
+    """Why a copy may not be used; None if it may."""
+    entry = candidate.entry
+    if candidate.stream != stream:
+        return f"it is of stream {candidate.stream}"
+    if entry is None:
+        return "it has no copy of this partition"
+    if entry.phase is not SnapshotPhase.COMPLETED:
+        return f"its copy of this partition is {entry.phase.value}, not Completed"
+    return _outdated(entry, now) or candidate.gone or candidate.failed
+
+
+def _outdated(entry: PartitionSnapshot, now: PartitionState) -> str | None:
+    """Why a copy does not go with the topics as they are."""
+    for topic, copied, current in (
+        ("output", entry.output_topic_id, now.output_topic_id),
+        ("input", entry.input_topic_id, now.input_topic_id),
+    ):
+        if copied != current:
+            return f"the {topic} topic was deleted and created again since"
+    position = entry.output_position
+    if position is None or position > now.end:
+        return f"it is ahead of the output topic, which ends at offset {now.end}"
+    if position < now.low:
+        return (
+            f"the output topic no longer has the records after its position {position}: "
+            f"it begins at offset {now.low}"
+        )
+    return None
+
+
+def _taken(candidate: Candidate) -> tuple[datetime, int]:
+    """Newest first: by when it was found usable, then by how far it reaches."""
+    entry = candidate.entry
+    never = datetime.fromtimestamp(0).astimezone()
+    if entry is None or entry.completed is None:
+        return never, 0
+    return entry.completed, entry.output_position or 0

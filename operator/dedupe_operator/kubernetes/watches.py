@@ -1,0 +1,60 @@
+"""What kopf watches, and what it does with it: a changed stream is due to be looked at, and nothing else."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import kopf
+
+from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
+from dedupe_crds.spec.stream import GROUP, VERSION
+from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY, STREAM
+from dedupe_operator.output_conflicts import Rivals
+
+# A watch that died without a word is opened anew after this long; until then streams are looked at by the clock.
+_WATCH_SECONDS: Final = 240
+_CONNECT_SECONDS: Final = 10.0
+
+
+def make_registry(due: Callable[[Key], None], rivals: Rivals) -> kopf.OperatorRegistry:
+    """kopf's handlers. They keep no state in the objects, so kopf itself writes nothing to the cluster."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.startup(registry=registry)
+    def configure(settings: kopf.OperatorSettings, **_: Any) -> None:  # noqa: ANN401 # kopf's
+        settings.posting.enabled = False
+        settings.scanning.disabled = True
+        settings.watching.server_timeout = _WATCH_SECONDS
+        settings.watching.client_timeout = _WATCH_SECONDS + _CONNECT_SECONDS
+        settings.watching.connect_timeout = _CONNECT_SECONDS
+        ours = f"{MANAGED_BY}={FIELD_MANAGER}"
+        settings.watching.label_selectors["apps", "v1", "statefulsets"] = ours
+
+    @kopf.on.login(registry=registry)
+    def log_in(**given: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 # kopf's
+        return kopf.login_via_client(**given)
+
+    @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+    def stream_changed(
+        namespace: str | None,
+        name: str | None,
+        body: kopf.Body,
+        type: str | None,  # noqa: A002 # kopf's name
+        **_: Any,  # noqa: ANN401
+    ) -> None:
+        key = Key(namespace or "", name or "")
+        if type == "DELETED":
+            rivals.forget(key)
+        else:
+            rivals.note(key, body)
+        due(key)
+
+    @kopf.on.event(GROUP, VERSION, SNAPSHOT_PLURAL, registry=registry)
+    def snapshot_changed(namespace: str | None, spec: kopf.Spec, **_: Any) -> None:  # noqa: ANN401
+        due(Key(namespace or "", spec["streamRef"]["name"]))
+
+    @kopf.on.event("apps", "v1", "statefulsets", labels={STREAM: kopf.PRESENT}, registry=registry)
+    def worker_changed(namespace: str | None, labels: kopf.Labels, **_: Any) -> None:  # noqa: ANN401
+        due(Key(namespace or "", labels[STREAM]))
+
+    return registry

@@ -1,0 +1,67 @@
+"""The workers' manifest, as a file in a ConfigMap."""
+
+from hashlib import sha256
+from typing import Any, Final
+
+import yaml
+
+from dedupe_crds.spec.store import SnapshotProvider
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.resources import metadata
+
+MANIFEST_KEY: Final = "stream.yaml"
+
+# What a worker reads of the spec: a change of any of it takes effect with the worker's next start.
+_READ_BY_WORKERS: Final = ("kafka", "input", "output", "id", "store", "duplicates", "mode")
+# Likewise, but not written while they are as they are by default: what was written before there were such fields stays
+# as it is, so that a new operator restarts no worker.
+_READ_BY_LATER_WORKERS: Final = ("conflicts", "late", "delivery")
+
+
+def name(stream: str) -> str:
+    """Name of the ConfigMap."""
+    return f"{stream}-worker"
+
+
+def build(stream: DedupeStream) -> Object:
+    """The ConfigMap that all workers of a stream mount."""
+    text = yaml.safe_dump(_manifest(stream), sort_keys=False, allow_unicode=True)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata.of_stream(stream, name(stream.metadata.name)),
+        "data": {MANIFEST_KEY: text},
+    }
+
+
+def config_hash(stream: DedupeStream) -> str:
+    """Changes with whatever a worker reads at its start, and with nothing else."""
+    spec = _manifest(stream)["spec"]
+    read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker", "snapshots")}
+    read |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in spec}
+    return sha256(yaml.safe_dump(read, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _manifest(stream: DedupeStream) -> dict[str, Any]:
+    spec = stream.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    written = {field: spec[field] for field in _READ_BY_WORKERS}
+    not_default = stream.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    written |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in not_default}
+    written["worker"] = {"tuning": spec["worker"]["tuning"]}
+    written["storage"] = {"size": spec["storage"]["size"]}  # a rule compares it with the window
+    snapshots = spec.get("snapshots") or {}
+    if "s3" in snapshots:
+        # Also beside another provider: what is in the bucket can still be restored from.
+        s3 = SnapshotProvider.S3.value
+        written["snapshots"] = {
+            **{name: snapshots[name] for name in ("deadline", "s3")},
+            "provider": s3,
+        }
+    metadata = {"name": stream.metadata.name, "namespace": stream.metadata.namespace}
+    return {
+        "apiVersion": stream.api_version,
+        "kind": stream.kind,
+        "metadata": metadata,
+        "spec": written,
+    }

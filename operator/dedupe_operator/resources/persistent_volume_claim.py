@@ -1,0 +1,54 @@
+"""The volume a partition's store is on."""
+
+from dedupe_crds.quantity import format_size
+from dedupe_crds.spec.store import ReclaimPolicy
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.stream import Restore, RestoreSource
+from dedupe_operator.kubernetes.names import Object, partition_labels
+from dedupe_operator.resources import metadata
+
+
+def build(
+    stream: DedupeStream,
+    partition: int,
+    *,
+    name: str,
+    live: Object | None,
+    size: int,
+    made_from: Object,
+) -> Object:
+    """The PersistentVolumeClaim of one partition. `made_from` are the fields of its spec that name its source.
+
+    It is owned by nothing, so that it outlives the stream; with `reclaimPolicy: Delete` the garbage
+    collector takes it along. What can't change in place is said as the live claim has it.
+    """
+    storage = stream.spec.storage
+    spec: Object = {
+        "accessModes": live["spec"]["accessModes"] if live else ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": format_size(size)}},
+    }
+    class_name = live["spec"].get("storageClassName") if live else storage.storage_class_name
+    if class_name is not None:
+        spec["storageClassName"] = class_name
+    spec |= made_from
+    described: Object = {
+        "name": name,
+        "namespace": stream.metadata.namespace,
+        "labels": partition_labels(stream.metadata.name, partition),
+    }
+    if storage.reclaim_policy is ReclaimPolicy.DELETE:
+        described["ownerReferences"] = [metadata.reference(stream)]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": described,
+        "spec": spec,
+    }
+
+
+def origin(live: Object, restore: Restore) -> Object:
+    """The fields of a live claim's spec that name what it was made from: they can't change, and are said again."""
+    if restore.source is not RestoreSource.SNAPSHOT:
+        return {}
+    fields = ("dataSource",) if "dataSource" in live["spec"] else ("volumeName",)
+    return {name: live["spec"][name] for name in fields if name in live["spec"]}

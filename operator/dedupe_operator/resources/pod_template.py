@@ -1,0 +1,195 @@
+"""A worker's pod: the restricted Pod Security Standard, one volume, no rights in the cluster."""
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from dedupe_crds.quantity import MIB
+from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_operator.kubernetes.names import (
+    CONFIG_HASH,
+    RESTART,
+    STREAM,
+    Object,
+    partition_labels,
+)
+from dedupe_operator.resources import admin_secret, config_map, service_account
+
+CONTAINER: Final = "worker"
+PORT: Final = 8080
+KAFKA_MOUNT: Final = "/etc/dedupestream/kafka"
+PROPERTIES_KEY: Final = "client.properties"
+CONFIG_MOUNT: Final = "/etc/dedupestream/config"
+ADMIN_MOUNT: Final = "/etc/dedupestream/admin"
+STATE_MOUNT: Final = "/var/lib/dedupestream"
+STATE_VOLUME: Final = "state"
+S3_MOUNT: Final = "/etc/dedupestream/s3"
+S3_KEY: Final = "credentials"
+_USER: Final = 65532
+_GRACE_SECONDS: Final = 30
+# What a worker takes with small stores.
+_CPU: Final = "50m"
+_MEMORY: Final = 256 * MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRelease:
+    """The worker that belongs to this operator."""
+
+    image: str
+    pull_policy: str
+
+
+def build(
+    stream: DedupeStream,
+    partition: int,
+    *,
+    claim: str,
+    release: WorkerRelease,
+    secrets_hash: str,
+    restore_from: str | None = None,
+) -> Object:
+    """The template of a worker's pod. What a worker reads once is hashed into it, to roll it.
+
+    With `restore_from`, an empty volume is filled from that snapshot in the stream's bucket.
+    """
+    name = stream.metadata.name
+    annotations = {CONFIG_HASH: f"{config_map.config_hash(stream)}-{secrets_hash}"}
+    if restart := stream.metadata.annotations.get(RESTART):
+        annotations[RESTART] = restart
+    return {
+        "metadata": {"labels": partition_labels(name, partition), "annotations": annotations},
+        "spec": {
+            "serviceAccountName": service_account.name(name),
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": _GRACE_SECONDS,
+            "securityContext": _pod_security(),
+            "topologySpreadConstraints": [_spread_over_nodes(name)],
+            "containers": [_container(stream, partition, release, restore_from)],
+            "volumes": _volumes(stream, claim),
+        },
+    }
+
+
+def _pod_security() -> Object:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": _USER,
+        "runAsGroup": _USER,
+        "fsGroup": _USER,
+        # A store has many files; their owner is right after the first start.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _spread_over_nodes(name: str) -> Object:
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {STREAM: name}},
+    }
+
+
+def _container(
+    stream: DedupeStream, partition: int, release: WorkerRelease, restore_from: str | None
+) -> Object:
+    worker = stream.spec.worker
+    resources = worker.resources.model_dump(mode="json", exclude_defaults=True)
+    return {
+        "name": CONTAINER,
+        "image": worker.image or release.image,
+        "imagePullPolicy": release.pull_policy,
+        "args": _arguments(stream, partition, restore_from),
+        **_s3_environment(stream),
+        "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
+        "resources": {"requests": _requests(stream.spec), **resources},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        # Its last words become the container's termination message.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "startupProbe": _probe("/healthz", period_seconds=1, failures=120),
+        "livenessProbe": _probe("/healthz", period_seconds=10, failures=6),
+        "readinessProbe": _probe("/readyz", period_seconds=2, failures=3),
+        "volumeMounts": [
+            {"name": STATE_VOLUME, "mountPath": STATE_MOUNT},
+            {"name": "config", "mountPath": CONFIG_MOUNT, "readOnly": True},
+            {"name": "admin", "mountPath": ADMIN_MOUNT, "readOnly": True},
+            *([{"name": "kafka", "mountPath": KAFKA_MOUNT, "readOnly": True}] * _secured(stream)),
+            *([{"name": "s3", "mountPath": S3_MOUNT, "readOnly": True}] * bool(_s3_secret(stream))),
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 # the container's own, in memory
+        ],
+    }
+
+
+def _requests(spec: Spec) -> Object:
+    """What a worker takes, and a table beside it; a user who names any request names all of them.
+
+    No more than a user's limit, or there would be no pod.
+    """
+    memory = f"{ceil((_MEMORY + spec.table_bytes) / MIB)}Mi"
+    limit = spec.worker.resources.memory_limit
+    if limit is not None and limit < _MEMORY + spec.table_bytes:
+        memory = spec.worker.resources.limits["memory"]
+    return {"cpu": _CPU, "memory": memory}
+
+
+def _s3_environment(stream: DedupeStream) -> Object:
+    """Where boto3 finds the credentials of the bucket, if they are not those of the pod itself."""
+    if not _s3_secret(stream):
+        return {}
+    return {"env": [{"name": "AWS_SHARED_CREDENTIALS_FILE", "value": f"{S3_MOUNT}/{S3_KEY}"}]}
+
+
+def _arguments(stream: DedupeStream, partition: int, restore_from: str | None) -> list[str]:
+    return [
+        f"--config={CONFIG_MOUNT}/{config_map.MANIFEST_KEY}",
+        f"--partition={partition}",
+        # Not the volume's root, where a file system may keep files of its own.
+        f"--state-dir={STATE_MOUNT}/state",
+        f"--http=0.0.0.0:{PORT}",
+        # Outlives the container, and not the pod: another pod has another right to take over.
+        "--fenced-file=/tmp/fenced",
+        f"--admin-token-file={ADMIN_MOUNT}/{admin_secret.TOKEN_KEY}",
+        *([f"--kafka-properties={KAFKA_MOUNT}/{PROPERTIES_KEY}"] * _secured(stream)),
+        *([f"--restore-from={restore_from}"] if restore_from else []),
+    ]
+
+
+def _volumes(stream: DedupeStream, claim: str) -> list[Object]:
+    name = stream.metadata.name
+    volumes: list[Object] = [
+        {"name": STATE_VOLUME, "persistentVolumeClaim": {"claimName": claim}},
+        {"name": "config", "configMap": {"name": config_map.name(name)}},
+        {"name": "admin", "secret": {"secretName": admin_secret.name(name)}},
+        {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+    ]
+    if reference := stream.spec.kafka.config_secret_ref:
+        volumes.append({"name": "kafka", "secret": {"secretName": reference.name}})
+    if secret := _s3_secret(stream):
+        # Optional: without it no snapshot is made, and that is said; messages pass all the same.
+        volumes.append({"name": "s3", "secret": {"secretName": secret, "optional": True}})
+    return volumes
+
+
+def _probe(path: str, *, period_seconds: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": period_seconds,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
+
+
+def _secured(stream: DedupeStream) -> bool:
+    return stream.spec.kafka.config_secret_ref is not None
+
+
+def _s3_secret(stream: DedupeStream) -> str | None:
+    s3 = stream.spec.snapshots.s3 if stream.spec.snapshots else None
+    return s3.credentials_secret_ref.name if s3 and s3.credentials_secret_ref else None

@@ -1,0 +1,38 @@
+"""One partition's worker: a StatefulSet of one replica."""
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_operator.kubernetes.names import PARTITION, STREAM, Object, partition_name
+from dedupe_operator.resources import metadata, pod_template
+from dedupe_operator.resources.pod_template import WorkerRelease
+
+
+def build(
+    stream: DedupeStream,
+    partition: int,
+    *,
+    claim: str,
+    release: WorkerRelease,
+    secrets_hash: str,
+    restore_from: str | None = None,
+) -> Object:
+    """The StatefulSet of one partition. Its volume is a claim of its own, not a template's."""
+    name = stream.metadata.name
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata.of_partition(stream, partition),
+        "spec": {
+            "replicas": 0 if stream.spec.suspend else 1,
+            "serviceName": partition_name(name, partition),
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": {STREAM: name, PARTITION: str(partition)}},
+            "template": pod_template.build(
+                stream,
+                partition,
+                claim=claim,
+                release=release,
+                secrets_hash=secrets_hash,
+                restore_from=restore_from,
+            ),
+        },
+    }

@@ -1,0 +1,1 @@
+"""Snapshots of EBS volumes, taken and restored through EC2."""

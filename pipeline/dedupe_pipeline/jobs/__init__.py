@@ -1,0 +1,1 @@
+"""The Spark jobs: land, bootstrap, aggregate, audit."""

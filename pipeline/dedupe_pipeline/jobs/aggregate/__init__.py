@@ -1,0 +1,11 @@
+"""Job `aggregate`: windowed counts and sums by keys, kept in PostgreSQL, each record once.
+
+The way from Spark to PostgreSQL, made idempotent by the owner of each record (its partition and
+offset), is Tapjoy's.
+"""
+
+from dedupe_pipeline.jobs.aggregate.job import AggregateResult, aggregate
+from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob, load_job
+from dedupe_pipeline.jobs.aggregate.postgres import Postgres
+
+__all__ = ["AggregateJob", "AggregateResult", "Postgres", "aggregate", "load_job"]

@@ -1,0 +1,138 @@
+"""What a job's expressions give, checked by Spark before it reads anything, and PostgreSQL's types for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from dedupe_pipeline.errors import JobRefused
+from dedupe_pipeline.jobs.aggregate.determinism import beyond_the_record
+from dedupe_pipeline.jobs.aggregate.increments import increments, parsed_fields
+from dedupe_pipeline.jobs.aggregate.job_file import RECORD, AggregateJob, Function
+from dedupe_pipeline.source import SCHEMA
+from dedupe_pipeline.streaming import first_line
+
+Answer = TypeVar("Answer")
+
+_TAKEN = {RECORD, "_partition", "_offset", "_readable", "_unreadable"}
+_TIMES = (TimestampType, TimestampNTZType)
+_KEYS = (StringType, IntegralType, BooleanType, DateType, DecimalType, *_TIMES)
+_NUMBERS = (IntegralType, DecimalType, FloatType, DoubleType)
+
+
+_EXTREME = ((*_NUMBERS, DateType, *_TIMES), "a number, a date or a timestamp")
+_TAKES: dict[Function, tuple[tuple[type[DataType], ...], str]] = {
+    Function.COUNT: ((DataType,), "anything"),
+    Function.SUM: (_NUMBERS, "a number"),
+    Function.MIN: _EXTREME,
+    Function.MAX: _EXTREME,
+}
+_IN_POSTGRES: dict[type[DataType], str] = {
+    IntegralType: "bigint",
+    DoubleType: "double precision",
+    FloatType: "double precision",
+    DecimalType: "numeric",
+    StringType: "text",
+    BooleanType: "boolean",
+    DateType: "date",
+    TimestampType: "timestamp with time zone",
+    TimestampNTZType: "timestamp with time zone",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A job as Spark understands it: the schema of the JSON value, and the table's column types.
+
+    `keys` and `measures` are PostgreSQL's types as its catalogue writes them, by column.
+    """
+
+    schema: StructType | None
+    keys: dict[str, str]
+    measures: dict[str, str]
+
+
+def shape_of(spark: SparkSession, job: AggregateJob) -> Shape:
+    """Check every expression of a job.
+
+    Raises:
+        JobRefused: an expression that Spark can't compute, or whose type can't be kept.
+    """
+    schema = _schema(job)
+    nothing = spark.createDataFrame([], SCHEMA)
+    fields = parsed_fields(nothing, schema)
+    _check(fields, "eventTime", job.event_time, (*_TIMES, DateType), "a timestamp")
+    if job.where is not None:
+        _check(fields, "where", job.where, (BooleanType,), "true or false")
+    for name, expression in job.keys.items():
+        _check(
+            fields, f"keys.{name}", expression, _KEYS,
+            "text, a whole number, a decimal, a date, a timestamp or true or false",
+        )  # fmt: skip
+    for name, measure in job.measures.items():
+        if measure.of != "*":
+            _check(fields, f"measures.{name}", measure.of, *_TAKES[measure.function])
+    kinds = {one.name: one.dataType for one in increments(nothing, job, schema, {}).schema}
+    return Shape(
+        schema=schema,
+        keys={name: _type(kinds[name]) for name in job.keys},
+        measures={name: _type(kinds[name]) for name in job.measures},
+    )
+
+
+def _schema(job: AggregateJob) -> StructType | None:
+    if job.schema_ is None:
+        return None
+    schema = _asked("schema", job.schema_, lambda: StructType.fromDDL(job.schema_ or ""))
+    if not isinstance(schema, StructType):  # of one type alone it makes that type
+        raise JobRefused(f"schema: {job.schema_!r} names no fields; write them as 'name TYPE, …'")
+    names = [field.name.lower() for field in schema.fields]
+    if taken := [name for name in names if name in _TAKEN or names.count(name) > 1]:
+        raise JobRefused(f"schema: the field {taken[0]} is there already; leave it out")
+    return schema
+
+
+def _check(
+    fields: DataFrame, where: str, expression: str, wanted: tuple[type[DataType], ...], says: str
+) -> None:
+    # In a struct, beside another column: Spark refuses there what makes rows of its own, or one of many.
+    row = _asked(
+        where,
+        expression,
+        lambda: fields.select(RECORD, F.struct(F.expr(expression).alias("one")).alias("row")),
+    )
+    found = row.select("row.one").schema[0].dataType
+    if not isinstance(found, wanted):
+        raise JobRefused(f"{where}: {expression!r} is {found.simpleString()}; it must be {says}")
+    if reason := next(beyond_the_record(fields, row, expression), None):
+        raise JobRefused(
+            f"{where}: {expression!r} {reason}, so what it gives would depend on when and in which batches "
+            "records are counted; take what is in the record itself, such as record.timestamp"
+        )
+
+
+def _asked(where: str, text: str, question: Callable[[], Answer]) -> Answer:
+    try:
+        return question()
+    except PySparkException as error:
+        raise JobRefused(f"{where}: Spark can't take {text!r}: {first_line(error)}") from error
+
+
+def _type(kind: DataType) -> str:
+    return next(name for one, name in _IN_POSTGRES.items() if isinstance(kind, one))

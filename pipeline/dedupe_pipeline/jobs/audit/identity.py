@@ -1,0 +1,170 @@
+"""What makes two records the same message, and what makes them the same byte for byte.
+
+Written from the manifest's definition, not from the worker: the two must agree, and only if they
+were made apart does their agreement prove anything.
+"""
+
+from collections.abc import Callable
+
+import jsonpath
+import orjson
+import pyarrow as pa
+from jsonpath.selectors import IndexSelector, NameSelector
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+from pyspark.sql.pandas.functions import arrow_udf
+
+from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_pipeline.errors import PipelineError
+
+
+def with_identity(records: DataFrame, source: IdSource) -> DataFrame:
+    """Replace key, value and headers by what they come to. One row per record, as it was.
+
+    Columns: `partition`, `offset`, `time_ms` (since 1970), `digest` (binary, 32 bytes, equal only
+    for records equal in key, value, headers in order, and timestamp), `has_id`, and `ident` (binary,
+    32 bytes: equal for records with the same id; of a record without id it is the digest).
+    """
+    identified = records.select(
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("time_ms"),
+        _digest_of_record().alias("digest"),
+        _id_bytes(source).alias("id"),
+    )
+    # "i" and the digits or "-" that a record's text begins with keep the two kinds of ident apart.
+    ident = F.when(F.col("id").isNotNull(), _sha256(F.concat(_bytes("i"), F.col("id"))))
+    return identified.select(
+        "partition",
+        "offset",
+        "time_ms",
+        "digest",
+        F.col("id").isNotNull().alias("has_id"),
+        F.coalesce(ident, F.col("digest")).alias("ident"),
+    )
+
+
+def json_id(path: str) -> Callable[[bytes | None], bytes | None]:
+    """A function from a JSON value to the id at an RFC 9535 singular path, None if there is none.
+
+    A non-empty string is an id, and an integer of 64 bits, never equal to a string; nothing else.
+
+    Raises:
+        PipelineError: the path is not valid or may select several values.
+    """
+    steps = _steps(path)
+
+    def extract(value: bytes | None) -> bytes | None:
+        try:
+            node = orjson.loads(value or b"")
+        except orjson.JSONDecodeError:
+            return None
+        for step in steps:
+            if isinstance(step, str) and isinstance(node, dict):
+                node = node.get(step)
+            elif isinstance(step, int) and isinstance(node, list):
+                node = node[step] if -len(node) <= step < len(node) else None
+            else:
+                return None
+        return _id_of(node)
+
+    return extract
+
+
+def _id_of(node: object) -> bytes | None:
+    match node:
+        case bool() | "":
+            return None
+        case str():
+            return b"s" + node.encode()
+        case int():
+            return b"n%d" % node
+        case _:
+            return None
+
+
+def _id_bytes(source: IdSource) -> Column:
+    key, value = F.col("key"), F.col("value")
+    match source.from_:
+        case IdFrom.KEY:
+            return _unless_empty(key)
+        case IdFrom.HEADER:
+            named = F.filter("headers", lambda header: header["key"].eqNullSafe(F.lit(source.name)))
+            return _unless_empty(F.try_element_at(named, F.lit(-1))["value"])
+        case IdFrom.JSON_PATH:
+            return _json_column(source.path or "")
+        case IdFrom.CONTENT:
+            some = key.isNotNull() | value.isNotNull()
+            return F.when(some, F.concat(_field(key), _field(value)))
+
+
+def _json_column(path: str) -> Column:
+    """In Python, since no built-in tells 1 from "1" and 1.0 and refuses what strict JSON refuses.
+
+    get_json_object gives text for all three; the variant type refuses a repeated name and takes an
+    integer of any size. As Arrow, a batch crosses to Python and back at once.
+    """
+    extract = json_id(path)
+
+    def ids(values: pa.Array) -> pa.Array:
+        return pa.array(map(extract, values.to_pylist()), type=pa.binary())
+
+    as_column = arrow_udf("binary")(ids)  # type: ignore[call-overload] # its kind is in ids' types
+    column: Column = as_column("value")
+    return column
+
+
+def _steps(path: str) -> list[str | int]:
+    try:
+        query = jsonpath.compile(path, strict=True)
+    except jsonpath.JSONPathError as error:
+        raise PipelineError(f"spec.id.path {path!r} is not a JSONPath: {error}") from error
+    steps: list[str | int] = []
+    if isinstance(query, jsonpath.JSONPath) and query.singular_query():
+        for segment in query.segments:
+            match segment.selectors[0]:
+                case NameSelector(name=name):
+                    steps.append(name)
+                case IndexSelector(index=index):
+                    steps.append(index)
+        return steps
+    raise PipelineError(f"spec.id.path {path!r} may select several values; use names and indices")
+
+
+def _digest_of_record() -> Column:
+    """SHA-256 of all that a record carries, each part with its length before it.
+
+    Spark's own hash functions of several columns skip nulls, so that (null, a) is as (a, null).
+    """
+    headers = F.coalesce("headers", F.array().cast("array<struct<key:string,value:binary>>"))
+    each = F.aggregate(
+        headers,
+        F.lit(b""),
+        lambda text, header: F.concat(
+            text, _field(header["key"].cast("binary")), _field(header["value"])
+        ),
+    )
+    count = _number(F.size(headers))
+    time = _number(F.unix_millis("timestamp"))
+    return _sha256(F.concat(_field(F.col("key")), _field(F.col("value")), time, count, each))
+
+
+def _field(content: Column) -> Column:
+    """A netstring, `5:hello`, or `-` for null: no two lists of fields have the same text."""
+    return F.coalesce(F.concat(_number(F.length(content)), content), F.lit(b"-"))
+
+
+def _number(number: Column) -> Column:
+    return F.concat(number.cast("string").cast("binary"), _bytes(":"))
+
+
+def _bytes(text: str) -> Column:
+    return F.lit(text.encode())
+
+
+def _sha256(content: Column) -> Column:
+    return F.unhex(F.sha2(content, 256))
+
+
+def _unless_empty(content: Column) -> Column:
+    return F.when(F.length(content) > 0, content)

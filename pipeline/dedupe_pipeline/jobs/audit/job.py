@@ -1,0 +1,177 @@
+"""Job `audit`: read both topics of a stream, judge, and sum up."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.storagelevel import StorageLevel
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.topics import Mode
+from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.jobs.audit import statistics
+from dedupe_pipeline.jobs.audit import verdicts as j
+from dedupe_pipeline.jobs.audit.identity import with_identity
+from dedupe_pipeline.jobs.audit.result import (
+    AuditResult,
+    Bin,
+    Defect,
+    Distribution,
+    PartitionAudit,
+    TimeSlice,
+)
+from dedupe_pipeline.offsets import Offsets, TopicRange
+from dedupe_pipeline.source import read_range
+
+_EXAMPLES = 20
+_BINS_PER_DECADE = 5
+_TIME_SLICES = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OLDEST_MS = -62_135_596_800_000  # year 1, the first that Python's datetime can hold
+_NEWEST_MS = 253_402_300_799_999
+
+
+def audit(
+    spark: SparkSession,
+    stream: DedupeStream,
+    *,
+    bootstrap_servers: str | None = None,
+    kafka_options: Mapping[str, str] | None = None,
+    up_to_committed: bool = False,
+) -> AuditResult:
+    """Compare the raw and the clean topic of a stream.
+
+    Expected is that the clean topic accounts for every raw record. With `up_to_committed` only for
+    those the stream's consumer group has committed, so that it can be judged while it runs; later
+    ones are pending.
+
+    Raises:
+        KafkaUnreachable, TopicMissing: nothing could be read.
+        PipelineError: a transaction hangs, or the id's JSONPath is not usable.
+    """
+    began = time.monotonic()
+    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
+    raw, clean, judged_before = _spans(Offsets(connection), stream, up_to_committed)
+    history = j.history_of(
+        with_identity(read_range(spark, connection, raw), stream.spec.id),
+        with_identity(read_range(spark, connection, clean), stream.spec.id),
+    )
+    removes = stream.spec.mode is Mode.ENFORCE
+    pairs = j.pair_copies(j.number_copies(history))
+    with _kept(j.find_reordered(j.judge(pairs, judged_before, removes=removes))) as judged:
+        counts = {row["partition"]: row.asDict() for row in j.summarise(judged).collect()}
+        partitions = tuple(
+            _partition(number, counts.get(number, {}))
+            for number in sorted({*raw.ends, *clean.ends, *counts})
+        )
+        extent = statistics.extent(judged).collect()[0]
+        return AuditResult(
+            stream=f"{stream.metadata.namespace}/{stream.metadata.name}",
+            raw_topic=raw.topic,
+            clean_topic=clean.topic,
+            judged_at=datetime.now(UTC),
+            partitions=partitions,
+            **_distributions(judged, extent),
+            timeline=_timeline(judged, extent["time_ms"]),
+            examples=_examples(judged) if any(p.defects for p in partitions) else (),
+            warnings=tuple(_warnings(raw, clean)),
+            seconds=time.monotonic() - began,
+        )
+
+
+def _spans(
+    offsets: Offsets, stream: DedupeStream, up_to_committed: bool
+) -> tuple[TopicRange, TopicRange, dict[int, int]]:
+    """What to read, in the order in which it must be asked while the stream runs.
+
+    First how far the input is processed, then the clean topic once it holds all of that (a commit
+    reaches the group's offsets and the topic's partitions one after the other), and last the raw
+    topic, so that it holds whatever the clean one was made from.
+    """
+    raw_topic, clean_topic = stream.spec.input.topic, stream.spec.output.topic
+    if up_to_committed:
+        group = f"{stream.metadata.namespace}.{stream.metadata.name}"
+        judged_before = offsets.committed(group, raw_topic)
+    else:
+        judged_before = offsets.final_range(raw_topic).ends
+    clean = offsets.settled_range(clean_topic)
+    raw = offsets.final_range(raw_topic)
+    return raw, clean, judged_before
+
+
+@contextmanager
+def _kept(table: DataFrame) -> Iterator[DataFrame]:
+    """Compute a table once for the questions asked of it, on disk where memory does not suffice."""
+    table.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield table
+    finally:
+        table.unpersist()
+
+
+def _partition(number: int, counts: Mapping[str, int]) -> PartitionAudit:
+    names = PartitionAudit.__dataclass_fields__
+    return PartitionAudit(**{name: counts.get(name, 0) for name in names} | {"partition": number})
+
+
+def _distributions(judged: DataFrame, extent: Row) -> dict[str, Distribution]:
+    binned = statistics.count_in_bins(judged, _BINS_PER_DECADE).collect()
+
+    def spread(measure: str, unit: str) -> Distribution:
+        found = [(row["bin"], row["records"]) for row in binned if row["measure"] == measure]
+        quantiles = extent[measure] or [None] * len(statistics.QUANTILES)
+        return Distribution(
+            unit=unit,
+            bins=tuple(sorted((_bin(*one) for one in found), key=attrgetter("low"))),
+            **dict(zip(("p50", "p90", "p99", "maximum"), quantiles, strict=True)),
+        )
+
+    return {"delay": spread("delay_ms", "ms"), "distance": spread("distance", "records")}
+
+
+def _bin(number: int | None, records: int) -> Bin:
+    if number is None:
+        return Bin(low=0, high=1, records=records)
+    low, high = (10 ** (edge / _BINS_PER_DECADE) for edge in (number, number + 1))
+    return Bin(low=low, high=high, records=records)
+
+
+def _timeline(judged: DataFrame, ends: list[int] | None) -> tuple[TimeSlice, ...]:
+    """About a hundred slices of the time in which nearly all records lie."""
+    if ends is None:
+        return ()
+    start, end = max(ends[0], _OLDEST_MS), min(ends[1], _NEWEST_MS)
+    width = max(1, math.ceil((end - start + 1) / _TIME_SLICES))
+    counted = statistics.count_over_time(judged, start, width).collect()
+    slices = {row["bucket"]: row.asDict() for row in counted}
+
+    def time_slice(bucket: int) -> TimeSlice:
+        counts = slices.get(bucket, {})
+        return TimeSlice(
+            start=_EPOCH + timedelta(milliseconds=start + bucket * width),
+            seconds=width / 1000,
+            **{name: counts.get(name, 0) for name in ("raw", "clean", "repeats")},
+        )
+
+    return tuple(map(time_slice, range((end - start) // width + 1)))
+
+
+def _examples(judged: DataFrame) -> tuple[Defect, ...]:
+    return tuple(Defect(**row.asDict()) for row in j.examples(judged, _EXAMPLES).collect())
+
+
+def _warnings(raw: TopicRange, clean: TopicRange) -> Iterator[str]:
+    for span, consequence in (
+        (raw, "records made from them look foreign or altered"),
+        (clean, "their originals look lost"),
+    ):
+        cut = [partition for partition, start in span.starts.items() if start > 0]
+        if cut:
+            yield (
+                f"Retention has deleted the oldest records of {span.topic!r} (partitions "
+                f"{', '.join(map(str, sorted(cut)))}): {consequence}."
+            )

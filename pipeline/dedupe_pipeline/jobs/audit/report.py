@@ -1,0 +1,121 @@
+"""An audit's result for people: a table for the terminal, and one page that needs nothing else."""
+
+from dataclasses import fields
+
+from jinja2 import PackageLoader
+from markupsafe import Markup
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from dedupe_pipeline.jobs.audit import plots
+from dedupe_pipeline.jobs.audit.result import AuditResult, Distribution, PartitionAudit
+from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
+from dedupe_pipeline.plots import templates
+
+_COLUMNS = [field.name for field in fields(PartitionAudit)]
+
+
+def print_result(result: AuditResult, console: Console) -> None:
+    """Show the verdict, the counts of each partition, and where to look for defects."""
+    console.print(Group(_verdict(result), _partition_table(result)))
+    total = result.total
+    console.print(
+        f"{total.judged_records:,} records in, {total.repeats:,} of them repeats "
+        f"({result.duplicate_rate:.2%}), {total.clean_records:,} out"
+        + (f"; {total.pending:,} more are pending" if total.pending else "")
+        + f"; judged in {result.seconds:.1f} s"
+    )
+    for name, spread in (("delay", result.delay), ("distance", result.distance)):
+        if spread.p50 is not None:
+            console.print(f"{name} of repeats: {quantiles(spread)}")
+    for warning in result.warnings:
+        console.print(Text(f"warning: {warning}", style="yellow"))
+    for one in result.examples:
+        console.print(
+            f"  {one.verdict}: partition {one.partition}, raw offset {_or_none(one.raw_offset)}, "
+            f"clean offset {_or_none(one.clean_offset)}"
+        )
+
+
+def html_page(result: AuditResult) -> str:
+    """One self-contained page, readable in light and dark."""
+    environment = templates(PackageLoader("dedupe_pipeline.jobs.audit", "."))
+    total = result.total
+    return environment.get_template("audit.html.j2").render(
+        result=result,
+        defects=DEFECTS,
+        columns=_COLUMNS,
+        rows=(*result.partitions, total),
+        headline=(
+            ("raw records", f"{total.raw_records:,}"),
+            ("clean records", f"{total.clean_records:,}"),
+            ("duplicates removed", f"{total.removed:,}"),
+            ("duplicate rate", f"{result.duplicate_rate:.2%}"),
+            ("without an id", f"{total.without_id:,}"),
+            ("pending", f"{total.pending:,}"),
+        ),
+        pictures=[(title, caption, Markup(svg)) for title, caption, svg in _pictures(result)],  # noqa: S704 (made in plots, from numbers)
+    )
+
+
+def quantiles(spread: Distribution) -> str:
+    """The quantiles of a distribution in one line."""
+    named = (("half", spread.p50), ("90 %", spread.p90), ("99 %", spread.p99))
+    within = ", ".join(f"{name} within {_amount(value, spread.unit)}" for name, value in named)
+    return f"{within}, all within {_amount(spread.maximum, spread.unit)}"
+
+
+def _pictures(result: AuditResult) -> list[tuple[str, str, str]]:
+    pictures = []
+    if result.timeline:
+        by_time = "By the records' own timestamps (UTC)."
+        pictures += [
+            ("Throughput", by_time, plots.throughput(result.timeline)),
+            ("Duplicate rate", by_time, plots.duplicate_rate(result.timeline)),
+        ]
+    for title, spread, label in (
+        ("Delay of repeats", result.delay, "time since the first copy"),
+        ("Distance of repeats", result.distance, "records since the first copy"),
+    ):
+        if spread.bins:
+            pictures.append((title, f"{quantiles(spread)}.", plots.histogram(spread, label)))
+    return pictures
+
+
+def _verdict(result: AuditResult) -> Text:
+    if result.is_clean:
+        return Text(f"{result.stream}: each message exactly once, in order", style="bold green")
+    return Text(f"{result.stream}: {result.total.defects:,} defects", style="bold red")
+
+
+def _partition_table(result: AuditResult) -> Table:
+    title = f"records of {result.raw_topic} → {result.clean_topic}"
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    # What fits 80 columns; the page and the JSON have all.
+    names = ["partition", "raw_records", "clean_records", "removed", *DEFECTS]
+    for name in names:
+        table.add_column(name.removesuffix("_records"), justify="right", no_wrap=True)
+    for one in (*result.partitions, result.total):
+        cells = []
+        for name in names:
+            count = getattr(one, name)
+            shown = "all" if name == "partition" and count < 0 else f"{count:,}"
+            cells.append(Text(shown, style="bold red" if name in DEFECTS and count else ""))
+        table.add_row(*cells, end_section=one is result.partitions[-1])
+    return table
+
+
+def _amount(value: float | None, unit: str) -> str:
+    if value is None:
+        return "unknown"
+    if unit != "ms":
+        return f"{value:,.0f} {unit}"
+    for factor, name in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {name}"
+    return f"{value:.0f} ms"
+
+
+def _or_none(offset: int | None) -> str:
+    return "none" if offset is None else str(offset)

@@ -1,0 +1,1 @@
+"""Extract past ids with Spark for `dedupe bootstrap`."""

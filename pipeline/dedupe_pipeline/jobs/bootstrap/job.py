@@ -1,0 +1,218 @@
+"""Job `bootstrap`: ids delivered in the past, made ready for the stores of a new stream.
+
+Writes below the output directory, for `dedupe bootstrap --from DIRECTORY` to take in without sorting again:
+
+    partition=3/part-….parquet    columns id16 (binary, the 16 bytes of the store's keys) and seen_ms
+                                  (when the id was seen last); each id once, in order over all files
+    bootstrap-of.json             whose ids these are
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_kafka.partitioners import Partitioner
+from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.jobs.bootstrap.id_encoding import packed, partition_by, record_id
+from dedupe_pipeline.offsets import Offsets
+from dedupe_pipeline.source import read_range
+from dedupe_pipeline.streaming import first_line
+
+_TOPIC = "topic:"
+_MARKER = "bootstrap-of.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastIds:
+    """Where the ids are: topic:NAME, or Parquet or CSV files with these columns.
+
+    The partition is the record's own, or in a column; where neither tells, `partition_by` says how
+    producers choose it by key.
+    """
+
+    source: str
+    id_column: str = "id"
+    time_column: str = "time"
+    partition_column: str = "partition"
+    partition_by: Partitioner | None = None
+    before: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapResult:
+    """Counts: `records` read, of them `without_id` and `too_old` (or too new), and `ids` written."""
+
+    records: int
+    without_id: int
+    out_of_time: int
+    ids: int
+
+
+def bootstrap(
+    spark: SparkSession,
+    stream: DedupeStream,
+    past: PastIds,
+    output: Path,
+    *,
+    bootstrap_servers: str | None = None,
+    kafka_options: Mapping[str, str] | None = None,
+) -> BootstrapResult:
+    """Write the ids that the stream's window would hold now. `output` must not exist.
+
+    Raises:
+        PipelineError: what is wrong with the source, or that Spark failed.
+    """
+    if output.exists():
+        raise PipelineError(f"{output} exists already: give a new directory, or remove it")
+    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
+    offsets = Offsets(connection)
+    count = len(offsets.partitions(stream.spec.input.topic))
+    now = datetime.now(UTC)
+    counted = Observation()
+    try:
+        if past.source.startswith(_TOPIC):
+            found = _from_topic(
+                spark, stream, past, connection=connection, offsets=offsets, count=count
+            )
+        else:
+            found = _from_files(spark, stream.spec.id, past, count)
+        newest = now if past.before is None else past.before
+        in_time = F.col("seen_ms").between(
+            _millis(now - stream.spec.store.window.max_age) + 1,
+            _millis(newest) - (0 if past.before is None else 1),
+        )
+        has_id = F.col("id16").isNotNull()
+        found = found.withColumn("seen_ms", F.least("seen_ms", F.lit(_millis(now)))).observe(
+            counted,
+            F.count(F.lit(1)).alias("records"),
+            F.count_if(~has_id).alias("without_id"),
+            F.count_if(has_id & ~in_time).alias("out_of_time"),
+        )
+        once = (
+            found.where(has_id & in_time)
+            .groupBy("partition", "id16")
+            .agg(F.max("seen_ms").alias("seen_ms"))
+        )
+        ordered = once.repartitionByRange("partition", "id16").sortWithinPartitions(
+            "partition", "id16"
+        )
+        ordered.write.partitionBy("partition").parquet(str(output))
+        written = spark.read.parquet(str(output)).count() if counted.get["records"] else 0
+    except (PySparkException, Py4JError) as error:
+        raise PipelineError(f"{past.source}: {first_line(error)}") from error
+    marker = {
+        "stream": f"{stream.metadata.namespace}/{stream.metadata.name}",
+        "inputTopic": stream.spec.input.topic,
+        "partitions": count,
+    }
+    (output / _MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
+    return BootstrapResult(ids=written, **counted.get)
+
+
+def _from_topic(
+    spark: SparkSession,
+    stream: DedupeStream,
+    past: PastIds,
+    *,
+    connection: KafkaConnection,
+    offsets: Offsets,
+    count: int,
+) -> DataFrame:
+    name = past.source.removeprefix(_TOPIC)
+    if name == stream.spec.input.topic and past.before is None:
+        raise PipelineError(
+            f"{name} is the stream's own input: all that is in it would count as delivered, and never "
+            "be. If it is up to some time, say so with --before TIME"
+        )
+    span = offsets.final_range(name)
+    if len(span.ends) != count and past.partition_by is None:
+        raise PipelineError(
+            f"topic {name} has {len(span.ends)} partitions and the input {count}: say how the "
+            "producers choose a key's partition, with --partition-by murmur2 (Java clients) or crc32 "
+            "(librdkafka)"
+        )
+    own = F.col("partition").cast("int")
+    return read_range(spark, connection, span).select(
+        (partition_by(past.partition_by, count, "key") if past.partition_by else own).alias(
+            "partition"
+        ),
+        record_id(stream.spec.id).alias("id16"),
+        F.unix_millis("timestamp").alias("seen_ms"),
+    )
+
+
+def _from_files(spark: SparkSession, id_source: IdSource, past: PastIds, count: int) -> DataFrame:
+    if id_source.from_ is IdFrom.CONTENT:
+        raise PipelineError(
+            "spec.id.from is Content: such ids are made of whole records, and can only be read "
+            "--from topic:NAME"
+        )
+    is_csv = past.source.endswith((".csv", ".csv.gz"))
+    rows = spark.read.csv(past.source, header=True) if is_csv else spark.read.parquet(past.source)
+    for column, option in ((past.id_column, "--id-column"), (past.time_column, "--time-column")):
+        if column not in rows.columns:
+            raise PipelineError(
+                f"{past.source} has no column {column!r}, it has {', '.join(rows.columns)}: name the "
+                f"right one with {option}"
+            )
+    kinds = dict(rows.dtypes)
+    whole = kinds[past.id_column] in {"tinyint", "smallint", "int", "bigint"}
+    text = F.col(past.id_column).cast("string") if whole else F.col(past.id_column)
+    raw = text.cast("binary")
+    key = raw
+    if whole and id_source.from_ is IdFrom.JSON_PATH:
+        raw = F.concat(F.lit(b"\xff"), raw)  # as the worker tells numbers from strings
+    return rows.select(raw.alias("raw"), key.alias("key"), *rows.columns).select(
+        _file_partition(rows, id_source, past, count).alias("partition"),
+        packed("raw").alias("id16"),
+        _seen_ms(past.time_column, kinds[past.time_column]).alias("seen_ms"),
+    )
+
+
+def _file_partition(rows: DataFrame, id_source: IdSource, past: PastIds, count: int) -> Column:
+    if past.partition_column in rows.columns:
+        given = F.col(past.partition_column).cast("int")
+        wrong = F.raise_error(
+            F.concat(
+                F.lit("partition "),
+                F.coalesce(given.cast("string"), F.lit("null")),
+                F.lit(f" is not in the input topic, which has {count}"),
+            )
+        )
+        return F.when(given.between(0, count - 1), given).otherwise(wrong.cast("int"))
+    if count == 1:
+        return F.lit(0)
+    if past.partition_by is None or id_source.from_ is not IdFrom.KEY:
+        raise PipelineError(
+            f"{past.source} has no column {past.partition_column!r}: name it with --partition-column, or "
+            "if ids are the records' keys, say how the producers choose partitions, with "
+            "--partition-by murmur2 (Java clients) or crc32 (librdkafka)"
+        )
+    return partition_by(past.partition_by, count, "key")
+
+
+def _seen_ms(column: str, kind: str) -> Column:
+    time = F.col(column)
+    if kind in {"int", "bigint"}:
+        return time.cast("bigint")
+    if kind != "string":
+        return F.unix_millis(time.cast("timestamp"))
+    number = time.rlike("^-?[0-9]+$")
+    # Each side gets only what it can parse: Spark may compute both.
+    return F.when(number, F.when(number, time).cast("bigint")).otherwise(
+        F.unix_millis(F.when(~number, time).cast("timestamp"))
+    )
+
+
+def _millis(time: datetime) -> int:
+    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

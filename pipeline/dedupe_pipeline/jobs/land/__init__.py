@@ -1,0 +1,1 @@
+"""Write the clean topic to Parquet, each record once."""

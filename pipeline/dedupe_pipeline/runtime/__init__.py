@@ -1,0 +1,1 @@
+"""Find Java and the jars that Spark and Kafka need."""

@@ -1,0 +1,215 @@
+"""The jars that Kafka and Spark need, resolved once from Maven Central and locked by their sums.
+
+They live outside the tree, in ${DEDUPESTREAM_CACHE:-~/.cache/dedupestream}/jars. The file
+`jars.json` beside this module names each jar of each set with its SHA-256, so a jar that differs
+is refused. After changing coordinates, `python -m dedupe_pipeline.runtime.jars` writes that file anew.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import distribution
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from rich.console import Console
+
+from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.runtime.java import find_java
+
+KAFKA_BROKER = ("org.apache.kafka:kafka_2.13:4.3.1", "org.slf4j:slf4j-reload4j:1.7.36")
+# Only what pyspark does not ship. The token provider was never published for 4.2.0; the one of
+# 4.0.0 has the same interface.
+SPARK_KAFKA = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.13.1",
+)
+
+_HERE = Path(__file__).parent
+_SUMS = _HERE / "jars.json"
+_DEADLINE_SECONDS = 900  # for all jars of a set on a slow line
+
+
+class JarsUnavailable(PipelineError):
+    """Jars could not be had from Maven Central, or are not the ones that are locked."""
+
+
+def kafka_broker() -> list[Path]:
+    """Return the class path of a Kafka broker."""
+    return resolve("kafka-broker", KAFKA_BROKER)
+
+
+def spark_kafka() -> list[Path]:
+    """Return the jars of Spark's Kafka connector, for `spark.jars`."""
+    return resolve("spark-kafka", SPARK_KAFKA, transitive=False)
+
+
+def resolve(
+    name: str, coordinates: Sequence[str], *, transitive: bool = True, locks: Path | None = None
+) -> list[Path]:
+    """Return the jars of Maven coordinates "group:artifact:version", downloaded if not yet here.
+
+    `name` is the set's name in `locks`, by default `jars.json`. `transitive` adds what they depend on.
+    Progress goes to stderr. Two processes at once are safe: the second waits for the first.
+
+    Raises:
+        JarsUnavailable: the download failed, or a jar is not the one that is locked.
+        JavaMissing: no Java runtime to download with.
+    """
+    locked = json.loads((locks or _SUMS).read_text()).get(name, {})
+    with _cached(name, coordinates) as (target, fresh):
+        if fresh is not None:
+            _download(name, coordinates, fresh, transitive=transitive)
+            _verify(name, fresh, locked)
+    return sorted(target.glob("*.jar"))
+
+
+def cache_dir() -> Path:
+    """Return the directory for everything that is downloaded once and kept outside the tree."""
+    return Path(os.environ.get("DEDUPESTREAM_CACHE") or Path.home() / ".cache" / "dedupestream")
+
+
+@contextmanager
+def _cached(name: str, coordinates: Sequence[str]) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the set's directory, and one to fill if it is not there yet.
+
+    What was filled takes the final name in one step when the block ends well, else it is removed.
+    """
+    digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:12]
+    target = cache_dir() / "jars" / f"{name}-{digest}"
+    if target.is_dir():
+        yield target, None
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # One lock for all sets, for they share Ivy's cache.
+    with (target.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.is_dir():  # another process filled it while this one waited
+            yield target, None
+            return
+        fresh = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
+        try:
+            yield target, fresh
+            fresh.rename(target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _download(name: str, coordinates: Sequence[str], into: Path, *, transitive: bool) -> None:
+    module = into / "ivy.xml"
+    module.write_text(_ivy_module(name, coordinates))
+    command = [
+        find_java(),
+        f"-Ddedupestream.ivy.cache={cache_dir() / 'ivy'}",
+        *("-jar", _ivy_jar()),
+        *("-settings", _HERE / "ivysettings.xml"),
+        *("-ivy", module),
+        *("-confs", "default"),
+        *("-retrieve", into / "[artifact]-[revision].[ext]"),
+        *(() if transitive else ("-notransitive",)),
+    ]
+    with subprocess.Popen(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as ivy:
+        deadline = threading.Timer(_DEADLINE_SECONDS, ivy.kill)
+        deadline.start()
+        try:
+            said = _show_progress(name, ivy.stdout or ())
+        finally:
+            deadline.cancel()
+    module.unlink()
+    if ivy.returncode != 0:
+        raise JarsUnavailable(_why_ivy_failed(name, ivy.returncode, said))
+
+
+def _ivy_module(name: str, coordinates: Sequence[str]) -> str:
+    dependencies = "".join(
+        '<dependency org={} name={} rev={} conf="default"/>'.format(
+            *map(quoteattr, coordinate.split(":"))
+        )
+        for coordinate in coordinates
+    )
+    return (
+        f'<ivy-module version="2.0"><info organisation="dedupestream" module={quoteattr(name)}/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+
+
+def _ivy_jar() -> Path:
+    """Return Apache Ivy, which pyspark ships; found without importing it, for that is slow."""
+    for file in distribution("pyspark").files or ():
+        if file.match("pyspark/jars/ivy-*.jar"):
+            return Path(str(file.locate()))
+    raise JarsUnavailable("This pyspark ships no Ivy jar; install the pyspark that is locked.")
+
+
+def _show_progress(name: str, lines: Iterator[str] | Sequence[str]) -> list[str]:
+    """Show how far Ivy is, and return all it said."""
+    console = Console(stderr=True)
+    console.print(f"Fetching the jars of {name} (once, into {cache_dir()}) …", highlight=False)
+    said, found, downloaded = [], 0, 0
+    with console.status("asking Maven Central") as status:
+        for line in lines:
+            said.append(line.rstrip())
+            found += line.startswith("\tfound ")
+            downloaded += line.startswith("\t[SUCCESSFUL ]")
+            status.update(f"{found} jars found, {downloaded} downloaded")
+    return said
+
+
+def _why_ivy_failed(name: str, code: int, said: Sequence[str]) -> str:
+    marks = ("not found", "FAILED", "UNRESOLVED", "error", "Exception")
+    problems = [line.strip() for line in said if any(mark in line for mark in marks)][-5:]
+    return (
+        f"The jars of {name} could not be fetched from Maven Central (Ivy ended with {code}): "
+        f"{'; '.join(problems) or 'it ran out of time'}. Check the network and try again; "
+        "behind a proxy, put -Dhttps.proxyHost and -Dhttps.proxyPort into JAVA_TOOL_OPTIONS."
+    )
+
+
+def _verify(name: str, directory: Path, locked: Mapping[str, str]) -> None:
+    found = sums(directory)
+    if wrong := sorted({jar for jar, _ in found.items() ^ locked.items()}):
+        raise JarsUnavailable(
+            f"Not the locked jars of {name}: {', '.join(wrong)} differ from "
+            f"{_SUMS.name}. If their coordinates were changed on purpose, lock them with "
+            "`python -m dedupe_pipeline.runtime.jars`; otherwise do not trust this network."
+        )
+
+
+def sums(directory: Path) -> dict[str, str]:
+    """Return the SHA-256 of each jar of a directory, by file name."""
+    return {
+        jar.name: hashlib.sha256(jar.read_bytes()).hexdigest()
+        for jar in sorted(directory.glob("*.jar"))
+    }
+
+
+def _lock() -> None:
+    """Resolve every set anew and write its sums down."""
+    locked = {}
+    for name, coordinates, transitive in (
+        ("kafka-broker", KAFKA_BROKER, True),
+        ("spark-kafka", SPARK_KAFKA, False),
+    ):
+        with tempfile.TemporaryDirectory() as directory:
+            _download(name, coordinates, Path(directory), transitive=transitive)
+            locked[name] = sums(Path(directory))
+    _SUMS.write_text(json.dumps(locked, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    _lock()

@@ -1,0 +1,78 @@
+"""What the demo holds duplicates against, so that a wrong owner would be seen."""
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from dedupe_pipeline.source import SCHEMA
+from dedupe_worker.dedup.judge import AGE_HEADER, ORIGINAL_HEADER
+from examples.flights.owners import explain
+from tests.support.spark.session import spark
+
+__all__ = ["spark"]
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+Headers = list[tuple[str, bytes]]
+
+
+def records(spark: SparkSession, *rows: tuple[int, int, bytes, Headers]) -> DataFrame:
+    """Rows of partition, offset, key and headers as a reader gives them."""
+    return spark.createDataFrame(
+        [(partition, offset, NOW, key, b"{}", headers) for partition, offset, key, headers in rows],
+        SCHEMA,
+    )
+
+
+def names(original: str, age_ms: str | None = "5") -> Headers:
+    """The headers of a duplicate; those before the last are the message's own."""
+    headers = [(ORIGINAL_HEADER, b"9:9"), (ORIGINAL_HEADER, original.encode())]
+    return headers if age_ms is None else [*headers, (AGE_HEADER, age_ms.encode())]
+
+
+@pytest.fixture(scope="module")
+def raw(spark: SparkSession) -> DataFrame:
+    """`a` is there three times and `b` twice."""
+    return records(
+        spark,
+        (0, 3, b"a", []),
+        (0, 7, b"a", []),
+        (0, 10, b"a", []),
+        (1, 2, b"b", []),
+        (1, 4, b"b", []),
+    )
+
+
+def test_duplicates_that_name_the_first_of_their_key_are_right(
+    spark: SparkSession, raw: DataFrame
+) -> None:
+    duplicates = records(
+        spark,
+        (0, 0, b"a", names("0:3", "5")),
+        (0, 1, b"a", names("0:3", "0")),
+        (1, 0, b"b", names("1:2", "5")),
+    )
+
+    found = explain(raw, duplicates)
+
+    assert (found.records, found.misattributed, found.ages_ms) == (3, 0, {0: 1, 5: 2})
+
+
+@pytest.mark.parametrize(
+    ("key", "headers"),
+    [
+        (b"a", names("0:7")),
+        (b"a", names("1:3")),
+        (b"a", names("unknown", age_ms=None)),
+        (b"a", []),
+        (b"c", names("0:3")),
+    ],
+    ids=["a later copy", "another partition", "unknown", "no header", "a key that never was"],
+)
+def test_any_other_owner_is_counted_as_wrong(
+    spark: SparkSession, raw: DataFrame, key: bytes, headers: Headers
+) -> None:
+    found = explain(raw, records(spark, (0, 0, key, headers)))
+
+    assert (found.records, found.misattributed) == (1, 1)

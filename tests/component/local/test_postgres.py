@@ -1,0 +1,118 @@
+"""The PostgreSQL of this machine's own, as the demo starts it."""
+
+import socket
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dedupe_local.errors import PostgresFailed
+from dedupe_local.servers import postgres
+from dedupe_local.servers.postgres import EmbeddedPostgres
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """One that any user can get to: root's server runs as nobody."""
+    with tempfile.TemporaryDirectory(prefix="dedupe-postgres-") as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedPostgres]:
+    with (
+        tempfile.TemporaryDirectory(prefix="dedupe-postgres-") as path,
+        EmbeddedPostgres(Path(path)) as running,
+    ):
+        yield running
+
+
+class Taken:
+    """Ports that somebody listens on, and are taken for free nevertheless, as happens between looking and binding."""
+
+    def __init__(self, stack: ExitStack, count: int) -> None:
+        self._servers = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        self.asked: list[int] = []
+
+    def free_port(self, host: str) -> int:
+        if self._servers:
+            port = int(self._servers.pop(0).getsockname()[1])
+        else:
+            with socket.create_server((host, 0)) as free:
+                port = int(free.getsockname()[1])
+        self.asked.append(port)
+        return port
+
+
+def test_what_was_committed_is_there_after_it_went_without_a_word(directory: Path) -> None:
+    server = EmbeddedPostgres(directory)
+    urls = set()
+    for expected in (1, 2):
+        with server, psycopg.connect(server.url) as connection:
+            urls.add(server.url)
+            connection.execute("CREATE TABLE IF NOT EXISTS t (n int)")
+            connection.execute("INSERT INTO t VALUES (1)")
+            assert connection.execute("SELECT count(*) FROM t").fetchone() == (expected,)
+    assert len(urls) == 1
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(server.url, connect_timeout=5)
+
+
+def test_a_port_that_somebody_else_got_is_left_to_them(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        taken = Taken(stack, 2)
+        monkeypatch.setattr(postgres, "_free_port", taken.free_port)
+        with EmbeddedPostgres(directory) as server:
+            assert server.port == taken.asked[2]
+            psycopg.connect(server.url).close()
+
+
+def test_a_server_that_does_not_start_says_why_and_what_to_do(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        taken = Taken(stack, 3)
+        monkeypatch.setattr(postgres, "_free_port", taken.free_port)
+        server = EmbeddedPostgres(directory)
+        with pytest.raises(PostgresFailed) as failed:
+            server.start()
+
+    assert len(taken.asked) == 3
+    assert "Address already in use" in str(failed.value)
+    assert "use a PostgreSQL of your own" in str(failed.value)
+    assert server.password not in str(failed.value)
+
+
+@pytest.mark.parametrize("password", [None, "wrong"])
+def test_nobody_logs_in_without_the_password(
+    server: EmbeddedPostgres, password: str | None, tmp_path: Path
+) -> None:
+    host, port = server.host, server.port
+    nothing = str(tmp_path / "no-passwords")
+    with pytest.raises(psycopg.OperationalError, match="password"):
+        psycopg.connect(
+            host=host,
+            port=port,
+            user="test",
+            dbname="postgres",
+            password=password,
+            passfile=nothing,
+        )
+
+
+def test_the_password_is_in_one_file_that_others_can_not_read(server: EmbeddedPostgres) -> None:
+    directory = server.log_path.parent
+    files = [path for path in directory.iterdir() if path.is_file()]
+    holding = [path for path in files if server.password in path.read_text(errors="replace")]
+
+    assert [path.name for path in holding] == ["pgpass"]
+    assert stat.S_IMODE(holding[0].stat().st_mode) == 0o600
+    assert server.password not in server.url

@@ -1,0 +1,393 @@
+"""The audit against real topics: each seeded defect is told, and nothing else is."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Timer
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from dedupe_crds.manifest import load_manifest
+from dedupe_pipeline.errors import KafkaUnreachable, TopicMissing
+from dedupe_pipeline.jobs.audit import AuditResult, audit
+from dedupe_pipeline.jobs.audit.result import PartitionAudit
+from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
+from tests.support.checker.record import Message
+from tests.support.fixtures import CreateStream
+from tests.support.spark.session import spark
+from tests.support.traffic import hostile, id_sources
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import (
+    START_MS,
+    Sender,
+    order,
+    produce_in_transaction,
+    retries,
+)
+
+__all__ = ["spark"]
+
+PARTITIONS = 2
+SEED = 3
+
+
+def without_repeats(messages: Sequence[Message]) -> list[Message]:
+    """What the clean topic has to hold: the first message with each key, and those without one."""
+    seen: set[tuple[int, bytes]] = set()
+    passed = []
+    for message in messages:
+        identity = (message.partition, message.key or b"")
+        if not message.key or identity not in seen:
+            passed.append(message)
+        seen.add(identity)
+    return passed
+
+
+def without_key(number: int) -> Message:
+    return replace(order(SEED, number, partitions=PARTITIONS), key=None)
+
+
+# Messages 0 to 59 with repeats among them, then a pair without ids that is the same twice.
+RAW = [*retries(SEED, 60, partitions=PARTITIONS), without_key(2), without_key(1), without_key(2)]
+CLEAN = without_repeats(RAW)
+
+
+def filled(stream: TestStream, raw: Sequence[Message], clean: Sequence[Message]) -> TestStream:
+    """Fill both topics; the clean one as a worker does, with an aborted try before."""
+    stream.send(raw)
+    for commit in (False, True):
+        produce_in_transaction(stream.bootstrap_servers, stream.output_topic, clean, commit=commit)
+    return stream
+
+
+def judged(
+    spark: SparkSession, stream: TestStream, *, up_to_committed: bool = False
+) -> AuditResult:
+    return audit(spark, load_manifest(stream.manifest), up_to_committed=up_to_committed)
+
+
+def defects(*counts: PartitionAudit) -> dict[str, int]:
+    """The defects counted, those that are not 0."""
+    sums = {name: sum(getattr(one, name) for one in counts) for name in DEFECTS}
+    return {name: count for name, count in sums.items() if count}
+
+
+def lose_one(clean: list[Message]) -> list[Message]:
+    return clean[:7] + clean[8:]
+
+
+def send_one_twice(clean: list[Message]) -> list[Message]:
+    return [*clean, clean[4]]
+
+
+def alter_a_header(clean: list[Message]) -> list[Message]:
+    altered = replace(clean[5], headers=(*clean[5].headers[:-1], ("source", b"web ")))
+    return [*clean[:5], altered, *clean[6:]]
+
+
+def swap_two_headers(clean: list[Message]) -> list[Message]:
+    return [*clean[:5], replace(clean[5], headers=clean[5].headers[::-1]), *clean[6:]]
+
+
+def shift_the_time(clean: list[Message]) -> list[Message]:
+    shifted = replace(clean[5], timestamp_ms=(clean[5].timestamp_ms or 0) + 1)
+    return [*clean[:5], shifted, *clean[6:]]
+
+
+def empty_a_value(clean: list[Message]) -> list[Message]:
+    return [*clean[:5], replace(clean[5], value=None), *clean[6:]]
+
+
+def swap_a_pair(clean: list[Message]) -> list[Message]:
+    first, second = [i for i, message in enumerate(clean) if message.partition == 0][3:5]
+    clean[first], clean[second] = clean[second], clean[first]
+    return clean
+
+
+def shift_a_partition(clean: list[Message]) -> list[Message]:
+    shifted = replace(clean[5], partition=1 - clean[5].partition)
+    return [*clean[:5], shifted, *clean[6:]]
+
+
+def lose_one_without_id(clean: list[Message]) -> list[Message]:
+    return clean[:-1]
+
+
+def send_one_without_id_again(clean: list[Message]) -> list[Message]:
+    return [*clean, clean[-1]]
+
+
+def keep_the_later_copy(clean: list[Message]) -> list[Message]:
+    """A repeat with other content stands where it came, and its original is gone."""
+    kept = {message.key: message for message in clean if message.key}
+    later = next(m for m in RAW if m.key and m.value != kept[m.key].value and m.partition == 0)
+    position = RAW.index(later)
+    before = {id(m) for m in RAW[:position]}
+    passed = [m for m in clean if m.key != later.key]
+    at = sum(id(m) in before for m in passed)
+    return [*passed[:at], later, *passed[at:]]
+
+
+def invent_one(clean: list[Message]) -> list[Message]:
+    return [*clean, order(SEED, 10_000)]
+
+
+SPOILED: Sequence[tuple[Callable[[list[Message]], list[Message]], dict[str, int]]] = (
+    (list, {}),
+    (lose_one, {"lost": 1}),
+    (send_one_twice, {"duplicated": 1}),
+    (alter_a_header, {"altered": 1}),
+    (swap_two_headers, {"altered": 1}),
+    (shift_the_time, {"altered": 1}),
+    (empty_a_value, {"altered": 1}),
+    (swap_a_pair, {"reordered": 1}),
+    (shift_a_partition, {"lost": 1, "foreign": 1}),
+    (lose_one_without_id, {"lost": 1}),
+    (send_one_without_id_again, {"duplicated": 1}),
+    (keep_the_later_copy, {"altered": 1}),
+    (invent_one, {"foreign": 1}),
+)
+
+
+def test_a_seeded_defect_is_told_and_nothing_else(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    """One audit for all: each case has a pair of partitions of its own."""
+
+    def moved(messages: Sequence[Message], case: int) -> list[Message]:
+        return [replace(m, partition=m.partition + PARTITIONS * case) for m in messages]
+
+    cases = range(len(SPOILED))
+    stream = filled(
+        streams(partitions=PARTITIONS * len(SPOILED)),
+        [message for case in cases for message in moved(RAW, case)],
+        [message for case in cases for message in moved(SPOILED[case][0](list(CLEAN)), case)],
+    )
+
+    result = judged(spark, stream)
+
+    told = {
+        spoil.__name__: defects(*result.partitions[PARTITIONS * case : PARTITIONS * (case + 1)])
+        for case, (spoil, _) in enumerate(SPOILED)
+    }
+    assert told == {spoil.__name__: expected for spoil, expected in SPOILED}
+    assert not result.is_clean
+    assert len(result.examples) == result.total.defects
+
+
+def test_what_is_counted_are_records_not_offsets(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    stream = filled(streams(partitions=PARTITIONS), RAW, CLEAN)
+
+    result = judged(spark, stream)
+
+    with_id = [message for message in RAW if message.key]
+    unique = {(message.partition, message.key) for message in with_id}
+    repeats = len(with_id) - len(unique)
+    assert result.total.raw_records == len(RAW)
+    assert result.total.clean_records == len(CLEAN)
+    assert result.total.unique_ids == len(unique)
+    assert result.total.without_id == 3
+    assert result.total.removed == result.total.repeats == repeats > 0
+    assert result.duplicate_rate == repeats / len(RAW)
+    assert sum(one.records for one in result.delay.bins) == repeats
+    assert sum(one.raw for one in result.timeline) == len(RAW)
+    assert sum(one.clean for one in result.timeline) == len(CLEAN)
+
+
+def test_delay_and_distance_of_a_repeat_are_those_to_its_first_copy(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    first, other = order(SEED, 0), order(SEED, 1)
+    later = [replace(first, timestamp_ms=START_MS + after) for after in (5, 2_000)]
+    raw = [replace(first, timestamp_ms=START_MS), other, later[0], other, later[1]]
+    stream = filled(streams(), raw, without_repeats(raw))
+
+    result = judged(spark, stream)
+
+    assert (result.delay.p50, result.delay.maximum) == (5, 2_000)
+    assert (result.distance.p50, result.distance.maximum) == (2, 4)
+    assert [(one.low <= 2_000 < one.high) for one in result.delay.bins] == [False, False, True]
+
+
+def test_a_message_of_another_partition_is_another_message(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    raw = [order(SEED, 0), replace(order(SEED, 0), partition=1)]
+    stream = filled(streams(partitions=2), raw, raw)
+
+    assert judged(spark, stream).is_clean
+
+
+def test_an_open_transaction_in_the_clean_topic_is_waited_for(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    stream = streams(partitions=PARTITIONS)
+    stream.send(RAW)
+    sender = Sender(stream.bootstrap_servers, stream.output_topic, transactional_id=stream.name)
+    for message in CLEAN:
+        sender.send(message)
+    sender.flush()
+
+    closing = Timer(1.0, sender.end_transaction, kwargs={"commit": True})
+    closing.start()
+
+    result = judged(spark, stream)
+
+    closing.join()
+    assert defects(result.total) == {}
+    assert result.total.clean_records == len(CLEAN)
+
+
+def test_what_the_stream_has_not_reached_is_pending_and_not_lost(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    stream = streams()
+    raw = [order(SEED, number) for number in range(10)]
+    stream.send(raw)
+    producer = Producer(
+        {"bootstrap.servers": stream.bootstrap_servers, "transactional.id": stream.name}
+    )
+    commit_like_a_worker(producer, stream, raw[:6], next_offset=7)
+    # One that is ahead of what was committed when the audit looked, as in a running stream.
+    produce_in_transaction(stream.bootstrap_servers, stream.output_topic, raw[7:8], commit=True)
+
+    running, ended = judged(spark, stream, up_to_committed=True), judged(spark, stream)
+
+    assert running.total.pending == 3
+    assert defects(running.total) == {
+        "lost": 1
+    }  # number 6: committed as processed, and not in clean
+    assert [one.raw_offset for one in running.examples] == [6]
+    assert defects(ended.total) == {"lost": 3}
+
+
+def commit_like_a_worker(
+    producer: Producer, stream: TestStream, passed: Sequence[Message], next_offset: int
+) -> None:
+    consumer = Consumer({"bootstrap.servers": stream.bootstrap_servers, "group.id": stream.group})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for message in passed:
+        producer.produce(
+            stream.output_topic,
+            message.value,
+            message.key,
+            partition=message.partition,
+            headers=list(message.headers),
+            timestamp=message.timestamp_ms or 0,
+        )
+    producer.send_offsets_to_transaction(
+        [TopicPartition(stream.input_topic, 0, next_offset)], consumer.consumer_group_metadata()
+    )
+    producer.commit_transaction(30)
+    consumer.close()
+
+
+def test_with_nothing_in_the_topics_there_is_nothing_to_complain_of(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    result = judged(spark, streams(partitions=PARTITIONS))
+
+    assert result.is_clean
+    assert [one.partition for one in result.partitions] == [0, 1]
+    assert (result.total.raw_records, result.timeline, result.delay.p50) == (0, (), None)
+
+
+HOSTILE = list(hostile.hostile(SEED, 600, partitions=PARTITIONS))
+
+
+@pytest.mark.parametrize(
+    ("id_source", "id_of"),
+    [
+        ({"from": "Key"}, id_sources.key_id),
+        ({"from": "Header", "name": "message-id"}, id_sources.header_id("message-id")),
+        ({"from": "JsonPath", "path": "$.order.id"}, id_sources.json_id("order", "id")),
+        ({"from": "Content"}, id_sources.content_id),
+    ],
+    ids=lambda given: given["from"] if isinstance(given, dict) else "",
+)
+def test_hostile_records_are_told_apart_as_the_manifest_says(
+    spark: SparkSession,
+    streams: CreateStream,
+    id_source: dict[str, str],
+    id_of: id_sources.IdOf,
+) -> None:
+    seen = set()
+    clean = []
+    for message in HOSTILE:
+        identity = (message.partition, id_of(message))
+        if identity[1] is None or identity not in seen:
+            clean.append(message)
+        seen.add(identity)
+    without_id = sum(id_of(message) is None for message in HOSTILE)
+    stream = filled(streams(partitions=PARTITIONS, id=id_source), HOSTILE, clean)
+
+    result = judged(spark, stream)
+
+    assert defects(result.total) == {}
+    assert result.total.without_id == without_id
+    assert result.total.removed == len(HOSTILE) - len(clean)
+
+
+def test_a_stream_that_only_observes_has_to_pass_every_copy(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    lacking_one = RAW[:30] + RAW[31:]
+    stream = filled(streams(partitions=PARTITIONS, mode="Observe"), RAW, lacking_one)
+
+    result = judged(spark, stream)
+
+    # Of a message with copies, the later ones move up by one: the last is the one that lacks.
+    assert result.total.lost == 1
+    assert result.total.removed == result.total.duplicated == 0
+
+
+def test_a_broker_that_is_not_there_is_told_in_bounded_time(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    stream = load_manifest(streams().manifest)
+
+    with pytest.raises(KafkaUnreachable, match=r"127\.0\.0\.1:9 did not tell"):
+        audit(spark, stream, bootstrap_servers="127.0.0.1:9")
+
+
+def test_a_topic_that_is_not_there_is_named(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    given = streams()
+    text = given.manifest.read_text().replace(given.output_topic, "never-made")
+    (tmp_path / "broken.yaml").write_text(text)
+
+    with pytest.raises(TopicMissing, match="'never-made'"):
+        audit(spark, load_manifest(tmp_path / "broken.yaml"))
+
+
+def test_the_command_ends_with_1_and_writes_page_and_json(
+    streams: CreateStream, tmp_path: Path
+) -> None:
+    stream = filled(streams(partitions=PARTITIONS), RAW, lose_one(list(CLEAN)))
+    page, document = tmp_path / "audit.html", tmp_path / "audit.json"
+
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "dedupe_pipeline", "audit", str(stream.manifest)),
+            *("--html", str(page), "--json", str(document), "--master", "local[2]"),
+            *("--conf", "spark.sql.shuffle.partitions=2"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert ended.returncode == 1, ended.stderr
+    assert "1 defects" in ended.stdout or "1 defect" in ended.stdout
+    assert json.loads(document.read_text())["total"]["lost"] == 1
+    assert "<svg" in page.read_text()

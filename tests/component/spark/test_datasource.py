@@ -1,0 +1,414 @@
+"""Spark's data source `dedupestream`, on a real broker: rows are those of a read of everything, filtered."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.query import StreamingQuery
+
+from dedupe_crds.manifest import load_manifest
+from dedupe_local.servers.kafka import EmbeddedBroker
+from dedupe_pipeline.datasource.options import read_options
+from dedupe_pipeline.datasource.stream import StreamReader
+from dedupe_pipeline.source import COLUMNS, read_clean
+from tests.support.checker import history
+from tests.support.checker.record import Record
+from tests.support.spark.session import spark
+from tests.support.traffic.chunks import HEADER, ChunkWriter, chosen, filtered
+from tests.support.traffic.streams import stream_manifest
+
+__all__ = ["filtered", "spark"]
+
+CreateFiltered = Callable[..., str]
+
+DEADLINE_SECONDS = 120
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def load(spark: SparkSession, servers: str, topic: str, **options: str) -> DataFrame:
+    given = {"bootstrapServers": servers, "topic": topic, "header": HEADER, **options}
+    return spark.read.format("dedupestream").options(**given).load()
+
+
+def fill(servers: str, topic: str, chunks: int = 20, partitions: int = 2) -> list[Record]:
+    """Every third transaction has some of `a`, the others of `b` or none; some have no filter, some are aborted."""
+    for partition in range(partitions):
+        writer = ChunkWriter(servers, topic, partition)
+        for number in range(chunks):
+            rare = b"a" if number % 3 == 0 else b"b"
+            values = [rare, b"%d" % number, None if number % 5 == 0 else b"c"] * 10
+            writer.transaction(values, claimed=number % 7 != 6)
+            writer.transaction([b"a"] * 3, commit=False)
+        writer.settle()
+    return history.read_topic(servers, topic)
+
+
+def rows(frame: DataFrame) -> list[tuple[object, ...]]:
+    return sorted(_row(row) for row in frame.collect())
+
+
+def _row(row: Row) -> tuple[object, ...]:
+    headers = tuple((header["key"], bytes(header["value"])) for header in row["headers"] or ())
+    return (row["partition"], row["offset"], bytes(row["key"]), bytes(row["value"]), headers)
+
+
+def expected(records: list[Record]) -> list[tuple[object, ...]]:
+    return sorted((r.partition, r.offset, r.key, r.value, r.headers) for r in records)
+
+
+# -- batches -------------------------------------------------------------------------------------------
+
+
+def test_a_read_of_everything_is_that_of_sparks_own_source(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    fill(servers, topic)
+    stream = stream_manifest(tmp_path, servers, "raw", topic)
+
+    ours = load(spark, servers, topic)
+    theirs = read_clean(spark, load_manifest(stream.manifest))
+
+    assert tuple(ours.columns) == COLUMNS
+    assert [(f.name, f.dataType) for f in ours.schema] == [
+        (f.name, f.dataType) for f in theirs.schema
+    ]
+    assert sorted(ours.collect()) == sorted(theirs.collect())
+
+
+def test_a_filtered_read_is_that_of_everything_filtered(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    everything = fill(servers, topic)
+
+    for tasks in ("1", "7"):
+        some = {"minPartitions": tasks}
+        one = load(spark, servers, topic, filter="a", **some)
+        two = load(spark, servers, topic, filter='["3", "b"]', matchUnfiltered="true", **some)
+        none = load(spark, servers, topic, filter="[]", **some)
+        assert rows(one) == expected(chosen(everything, [b"a"]))
+        assert rows(two) == expected(chosen(everything, [b"3", b"b"], unfiltered=True))
+        assert rows(none) == []
+
+
+def test_without_being_told_it_takes_values_from_where_the_filters_have_them(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    everything = fill(servers, topic)
+    options = {"bootstrapServers": servers, "topic": topic, "filter": "a"}
+
+    frame = spark.read.format("dedupestream").options(**options).load()
+
+    assert rows(frame) == expected(chosen(everything, [b"a"]))
+
+
+def test_work_is_divided_among_tasks(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    fill(servers, topic)
+
+    assert load(spark, servers, topic).rdd.getNumPartitions() == 2
+    assert load(spark, servers, topic, minPartitions="8").rdd.getNumPartitions() in range(8, 11)
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    """The setting that Spark wants for conditions to be taken by a source."""
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+def fill_ten(servers: str, topic: str) -> list[Record]:
+    """Ten chunks, each with a value of its own and records without one."""
+    writer = ChunkWriter(servers, topic)
+    for number in range(10):
+        writer.transaction([b"%d" % number, None] * 10)
+    writer.settle()
+    return history.read_topic(servers, topic)
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_conditions_on_the_filter_column_are_right_however_the_frame_is_used(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered()
+    everything = fill_ten(servers, topic)
+    frame = load(spark, servers, topic, filterColumn="letter")
+
+    three, four = frame.where("letter = '3'"), frame.where("letter IN ('4')")
+
+    assert rows(three.union(four)) == expected(chosen(everything, [b"3", b"4"]))
+    assert {row.letter for row in frame.collect()} == {None, *map(str, range(10))}
+    assert frame.where("letter IS NULL").count() == 100
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_conditions_that_are_pushed_skip_as_the_option_does(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered()
+    everything = fill_ten(servers, topic)
+    pushing = {"filterColumn": "letter", "pushFilters": "true", "gapOffsets": "0"}
+    some = load(spark, servers, topic, **pushing).where(
+        "letter IN ('2', '7') AND length(value) > 0"
+    )
+
+    assert rows(some) == expected(chosen(everything, [b"2", b"7"]))
+    assert rows_read(some) == 20
+    assert (
+        rows_read(load(spark, servers, topic, filterColumn="letter").where("letter = '2'")) == 200
+    )
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_spark_still_keeps_what_was_pushed_so_that_it_has_to_be_asked_for(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    """When this fails, Spark was mended, and pushFilters can be on by itself."""
+    servers, topic = broker.bootstrap_servers, filtered()
+    fill_ten(servers, topic)
+    frame = load(spark, servers, topic, filterColumn="letter", pushFilters="true")
+
+    both = frame.where("letter = '3'").union(frame.where("letter = '4'"))
+
+    assert both.count() == 10
+
+
+def rows_read(frame: DataFrame) -> int:
+    """How many rows a source has given out, before Spark's own filter."""
+    frame.collect()
+    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()  # noqa: SLF001 (Spark has no public way)
+    scans = [leaves.apply(at) for at in range(leaves.size())]
+    return sum(int(scan.metrics().apply("numOutputRows").value()) for scan in scans)
+
+
+def test_parts_of_a_topic_can_be_read(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    everything = fill(servers, topic)
+    part = [r for r in everything if r.partition == 1 and 40 <= r.offset < 200]
+
+    frame = load(
+        spark, servers, topic, startingOffsets='{"1": 40}', endingOffsets='{"1": 200}', filter="a"
+    )
+
+    assert rows(frame) == expected(chosen(part, [b"a"]))
+
+
+def test_an_empty_topic_has_no_rows(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    assert load(spark, broker.bootstrap_servers, filtered(), filter="a").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"filterr": "a"}, "option filterr is unknown"),
+        ({"topic": "no-such-topic"}, "no-such-topic"),
+        ({"startingOffsets": '{"9": 0}'}, "has no partition 9"),
+        ({"kafka.no.such": "x"}, "No such configuration property"),
+    ],
+)
+def test_what_can_not_be_read_is_named(
+    spark: SparkSession,
+    broker: EmbeddedBroker,
+    filtered: CreateFiltered,
+    options: dict[str, str],
+    told: str,
+) -> None:
+    with pytest.raises(AnalysisException, match=told):
+        load(spark, broker.bootstrap_servers, **{"topic": filtered(), **options}).count()
+
+
+def test_client_properties_are_not_shown(
+    spark: SparkSession,
+    broker: EmbeddedBroker,
+    filtered: CreateFiltered,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    frame = load(
+        spark, broker.bootstrap_servers, filtered(), **{"kafka.sasl.password": "hidden-word"}
+    )
+    frame.explain(mode="extended")
+    frame.count()
+
+    assert "hidden-word" not in capfd.readouterr().out
+
+
+# -- streams -------------------------------------------------------------------------------------------
+
+
+class Collected:
+    """What a query's micro-batches have given, by the number of the batch."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[tuple[object, ...]]] = {}
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        self.batches[number] = rows(frame)
+
+    @property
+    def rows(self) -> list[tuple[object, ...]]:
+        return sorted(row for batch in self.batches.values() for row in batch)
+
+
+def run(  # noqa: PLR0917 (what and where, in the order of a sentence)
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    checkpoint: Path,
+    into: Collected,
+    options: dict[str, str],
+    *,
+    once: bool = True,
+) -> StreamingQuery:
+    """Start a query, and with `once` wait until it has read what is there."""
+    given = {"bootstrapServers": servers, "topic": topic, "header": HEADER, **options}
+    frame = spark.readStream.format("dedupestream").options(**given).load()
+    writer = frame.writeStream.foreachBatch(into).option("checkpointLocation", str(checkpoint))
+    writer = (
+        writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
+    )
+    query = writer.start()
+    if once:
+        assert query.awaitTermination(DEADLINE_SECONDS)
+    return query
+
+
+def test_a_stream_reads_what_is_there_once_and_goes_on_from_its_checkpoint(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    fill(servers, topic, chunks=8)
+    got, again = Collected(), Collected()
+
+    run(spark, servers, topic, tmp_path, got, {"filter": "a"})
+    first = got.rows
+    everything = fill(servers, topic, chunks=8)
+    run(spark, servers, topic, tmp_path, again, {"filter": "a"})
+
+    assert first
+    assert sorted(first + again.rows) == expected(chosen(everything, [b"a"]))
+    quiet = Collected()
+    run(spark, servers, topic, tmp_path, quiet, {"filter": "a"})
+    assert quiet.rows == []
+
+
+def test_a_micro_batch_reads_no_more_than_it_may(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    everything = fill(servers, topic)
+    all_of_it, some = Collected(), Collected()
+
+    limit = {"maxRecordsPerTrigger": "150"}
+    filtering = {**limit, "filter": "a", "gapOffsets": "0"}
+    run(spark, servers, topic, tmp_path / "all", all_of_it, limit)
+    run(spark, servers, topic, tmp_path / "some", some, filtering)
+
+    assert all_of_it.rows == expected(everything)
+    assert some.rows == expected(chosen(everything, [b"a"]))
+    assert max(map(len, all_of_it.batches.values())) <= 150
+    assert len(all_of_it.batches) >= len(everything) / 150
+    assert len(some.batches) < len(all_of_it.batches), "what is skipped does not count"
+
+
+def test_a_stream_follows_what_comes(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    got = Collected()
+    query = run(spark, servers, topic, tmp_path, got, {"filter": '["a", "b"]'}, once=False)
+    try:
+        for _ in range(3):
+            everything = fill(servers, topic, chunks=4)
+            query.processAllAvailable()
+        progress = query.lastProgress
+    finally:
+        query.stop()
+
+    assert got.rows == expected(chosen(everything, [b"a", b"b"]))
+    assert progress is not None
+    ends = json.loads(progress.sources[0].endOffset)["offsets"]
+    assert ends == {str(p): end for p, end in history.end_offsets(servers, topic).items()}
+
+
+def test_what_was_planned_and_not_done_is_read_again_after_a_restart(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
+) -> None:
+    """A batch that failed has its offsets in the checkpoint; filters that came since change nothing."""
+    servers, topic = broker.bootstrap_servers, filtered(partitions=2)
+    everything = fill(servers, topic)
+
+    class Failing(Collected):
+        def __call__(self, frame: DataFrame, number: int) -> None:
+            super().__call__(frame, number)
+            if number == 2:
+                raise RuntimeError("no more")
+
+    failing, rest = Failing(), Collected()
+    limit = {"maxRecordsPerTrigger": "100", "filter": "a"}
+    with pytest.raises(StreamingQueryException):
+        run(spark, servers, topic, tmp_path, failing, limit)
+    run(spark, servers, topic, tmp_path, rest, limit)
+
+    assert failing.batches[2] == rest.batches[2]
+    quiet = Collected()
+    run(spark, servers, topic, tmp_path, quiet, limit)
+    assert quiet.rows == []
+    done = [row for number in (0, 1) for row in failing.batches[number]]
+    assert sorted(done + rest.rows) == expected(chosen(everything, [b"a"]))
+
+
+def test_a_stream_that_begins_beyond_the_end_waits_for_what_comes_there(
+    broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    """As when offsets are given that are not committed yet; what comes before them is not asked for."""
+    servers, topic = broker.bootstrap_servers, filtered()
+    writer = ChunkWriter(servers, topic)
+    writer.transaction([b"a"] * 5)
+    writer.settle()
+    given = {"bootstrapServers": servers, "topic": topic, "header": HEADER}
+    reader = StreamReader(read_options({**given, "startingOffsets": '{"0": 8}'}))
+
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    assert list(reader.partitions(start, start)) == []
+    writer.transaction([b"a"] * 5)
+    writer.settle()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    [share] = reader.partitions(start, end)
+    batches = list(reader.read(share))
+    reader.stop()
+
+    assert [offset for each in batches for offset in each["offset"].to_pylist()] == [8, 9, 10]
+
+
+def test_a_stream_whose_records_are_gone_fails(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered()
+    writer = ChunkWriter(servers, topic)
+    writer.transaction([b"a"] * 10)
+    writer.settle()
+    run(spark, servers, topic, tmp_path, Collected(), {"filter": "a"})
+    writer.transaction([b"a"] * 10)
+    writer.settle()
+    where = TopicPartition(topic, 0, 15)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_records([where])[where].result(timeout=30)
+
+    with pytest.raises(StreamingQueryException, match="begins at 15; read from there"):
+        run(spark, servers, topic, tmp_path, Collected(), {"filter": "a"})

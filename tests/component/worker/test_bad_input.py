@@ -1,0 +1,161 @@
+"""Input at the edge of what can be: nothing is lost, nothing crashes, and it is said by name."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import httpx
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # all are public
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from dedupe_crds.status.worker import Phase
+from tests.support.checker.checker import judge
+from tests.support.checker.record import Message
+from tests.support.processes.processes import Workers
+from tests.support.traffic.id_sources import IdOf, content_id, json_id, key_id
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import ID_PATH, ID_STEPS, retries
+
+CreateStream = Callable[..., TestStream]
+
+SEED = 20261121
+MIB = 1 << 20
+
+
+def order_json(tail: str) -> bytes:
+    return ('{"order": {"id": "a"}' + tail).encode()
+
+
+@dataclass(frozen=True)
+class Case:
+    """Records, where their ids are, and how many of them must pass."""
+
+    source: dict[str, str]
+    id_of: IdOf
+    messages: list[Message]
+    passed: int
+
+
+def by_key(keys: list[bytes | None], passed: int) -> Case:
+    return Case({"from": "Key"}, key_id, [Message(0, key, b"v") for key in keys], passed)
+
+
+def by_json(values: list[bytes], passed: int) -> Case:
+    messages = [Message(0, None, value) for value in values]
+    return Case({"from": "JsonPath", "path": ID_PATH}, json_id(*ID_STEPS), messages, passed)
+
+
+def nested(depth: int) -> bytes:
+    return order_json(', "deep": ' + "[" * depth + "]" * depth + "}")
+
+
+CASES = {
+    "null key": by_key([None] * 3, 3),
+    "empty key": by_key([b""] * 3, 3),
+    "1-byte id": by_key([b"k", b"l", b"k"], 2),
+    "10 KiB ids that differ in the last byte": by_key(
+        [b"x" * 10_239 + end for end in (b"a", b"b", b"a", b"b")], 2
+    ),
+    "not UTF-8": by_key([b"\xff\xfe\x00"] * 3, 1),
+    "nothing at all": Case({"from": "Content"}, content_id, [Message(0, None, None)] * 3, 3),
+    "broken JSON": by_json([order_json(""), order_json(",,}"), order_json("")], 3),
+    "JSON that is not UTF-8": by_json(
+        [order_json(', "n": "\xe9"}').decode().encode("latin-1")] * 2, 2
+    ),
+    "deep JSON": by_json([nested(400)] * 2, 1),
+    "JSON deeper than is read": by_json([nested(300_000)] * 2, 2),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_it_passes_or_is_told_apart(streams: CreateStream, workers: Workers, case: Case) -> None:
+    stream = streams(id=case.source)
+    stream.send(case.messages)
+    worker = workers.start(stream)
+    worker.wait_until_caught_up()
+    raw, clean = stream.raw(), stream.clean()
+    judge(raw, clean, case.id_of).assert_exactly_once()
+    assert len(clean) == case.passed
+    without_id = sum(case.id_of(record) is None for record in raw)
+    worker.wait_until(
+        lambda: worker.status().counts.without_id == without_id, f"{without_id} without id"
+    )
+
+
+def test_a_million_repeats_of_one_id_leave_one(streams: CreateStream, workers: Workers) -> None:
+    stream = streams()
+    first, repeat = Message(0, b"one", b"first"), Message(0, b"one", b"again")
+    messages = (repeat if place else first for place in range(1_000_000))
+    stream.send(messages)
+    worker = workers.start(stream)
+    worker.wait_until_caught_up(deadline_seconds=120)
+    [record] = stream.clean()
+    assert (record.key, record.value) == (b"one", b"first")
+    worker.wait_until(
+        lambda: worker.status().counts.duplicates == 999_999, "it has counted the repeats"
+    )
+    assert worker.status().window.keys < 10
+
+
+@pytest.mark.timeout(600)  # the machine is busy with other tests
+def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
+    streams: CreateStream, workers: Workers
+) -> None:
+    """5 MiB that can't be compressed, against an output of 1 MiB."""
+    stream = streams(
+        input={"max.message.bytes": 10 * MIB},
+        output={"max.message.bytes": MIB},
+        # A transaction of its own for every few records, so that those before the large one pass.
+        worker={"tuning": {"maxBatchRecords": 100, "maxTransactionRecords": 100}},
+    )
+    large = Message(0, b"large", random.Random(SEED).randbytes(5 * MIB))
+    before, after = list(retries(SEED, 500)), list(retries(SEED, 50, start=10_000))
+    stream.send([*before, large, *after])
+    worker = workers.start(stream)
+
+    def refused() -> bool:
+        try:
+            readiness = worker.readiness()
+        except httpx.TransportError:
+            return False
+        return readiness.http_status == 503 and readiness.body["reason"] == "RecordTooLarge"
+
+    worker.wait_until(refused, "/readyz says RecordTooLarge", deadline_seconds=60)
+    worker.wait_until(
+        lambda: stream.progress().get(0, 0) == len(before),
+        "all that stands before the large record is passed on",
+        deadline_seconds=90,
+    )
+    stream.settle()
+    judge(stream.raw(), stream.clean(), key_id, up_to=stream.committed()).assert_exactly_once()
+    assert worker.is_running
+    assert worker.get("/healthz").status_code == 200
+
+    def names_both() -> bool:  # between two tries it may speak of what else is in the way
+        message = worker.readiness().body["message"] or ""
+        return "max.message.bytes" in message and f"at offset {len(before)} of" in message
+
+    worker.wait_until(
+        names_both, "the message names the record and what to raise", deadline_seconds=60
+    )
+
+    raise_max_message_bytes(stream, 10 * MIB)
+    worker.wait_until_caught_up()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
+    worker.wait_until_ready()
+    assert worker.status().phase is Phase.RUNNING
+
+
+def raise_max_message_bytes(stream: TestStream, max_bytes: int) -> None:
+    setting = ConfigEntry(
+        "max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET
+    )
+    topic = ConfigResource(ResourceType.TOPIC, stream.output_topic, incremental_configs=[setting])
+    admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})
+    admin.incremental_alter_configs([topic])[topic].result(30)

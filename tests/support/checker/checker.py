@@ -1,0 +1,216 @@
+"""The judge: was every message of the raw topic passed on exactly once, unchanged and in order?
+
+Pure: it is given two histories and knows neither Kafka nor the worker. What must stand in the clean
+topic follows from the raw one, partition by partition: the first record of each id, and every
+record without an id, byte for byte, in order. What differs is named.
+
+A record without an id is known by its content alone, so a changed one is both lost and foreign.
+"""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+
+from tests.support.checker.record import Record
+from tests.support.traffic.id_sources import Id, IdOf
+
+_EXAMPLES = 5
+_SHOWN_CHARS = 80
+_Content = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """One record that is not as it must be; its offset is None in a topic it is not in."""
+
+    partition: int
+    raw_offset: int | None
+    clean_offset: int | None
+    id: Id | None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        places = [
+            f"{topic} offset {offset}"
+            for topic, offset in (("raw", self.raw_offset), ("clean", self.clean_offset))
+            if offset is not None
+        ]
+        name = "without id" if self.id is None else f"id {_shortened(self.id)}"
+        detail = f": {self.detail}" if self.detail else ""
+        return f"partition {self.partition}, {', '.join(places)}, {name}{detail}"
+
+
+@dataclass(kw_only=True)
+class Verdict:
+    """What was found. `expected` and `found` count records; every list is empty if all is well."""
+
+    lost: list[Defect] = field(default_factory=list)
+    """Must be in the clean topic, and is not."""
+    duplicated: list[Defect] = field(default_factory=list)
+    """In the clean topic once more."""
+    altered: list[Defect] = field(default_factory=list)
+    """In the clean topic, and not as it first was in the raw one."""
+    reordered: list[Defect] = field(default_factory=list)
+    """In the clean topic after a record that it must precede."""
+    foreign: list[Defect] = field(default_factory=list)
+    """In the clean topic, and not in this partition of the raw one."""
+    ahead: list[Defect] = field(default_factory=list)
+    """In the clean topic, though the input offsets committed do not cover it."""
+    expected: int = 0
+    found: int = 0
+
+    @property
+    def defects(self) -> dict[str, list[Defect]]:
+        """The defects by kind; kinds without any are left out."""
+        kinds = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: found for name, found in kinds.items() if isinstance(found, list) and found}
+
+    def assert_exactly_once(self) -> None:
+        """Fail with examples of each defect."""
+        assert not self.defects, str(self)
+
+    def __str__(self) -> str:
+        totals = f"{self.expected} records expected, {self.found} found"
+        if not self.defects:
+            return f"exactly once: {totals}"
+        counts = ", ".join(f"{len(found)} {kind}" for kind, found in self.defects.items())
+        lines = [f"not exactly once: {counts}; {totals}"]
+        for kind, found in self.defects.items():
+            lines += [f"  {kind}: {defect}" for defect in found[:_EXAMPLES]]
+            if len(found) > _EXAMPLES:
+                lines.append(f"  {kind}: and {len(found) - _EXAMPLES} more")
+        return "\n".join(lines)
+
+
+def judge(
+    raw: Iterable[Record],
+    clean: Iterable[Record],
+    id_of: IdOf,
+    *,
+    up_to: Mapping[int, int] | None = None,
+    observe: bool = False,
+) -> Verdict:
+    """Compare two histories, each in order of offsets within a partition.
+
+    `up_to` has the committed input offset of each partition (an absent one is 0): only what stands
+    before it must be in the clean topic, and nothing else may. Without it everything must be.
+    With `observe` repeats must pass as well.
+    """
+    verdict = Verdict()
+    raw_partitions, clean_partitions = _by_partition(raw), _by_partition(clean)
+    for partition in sorted(raw_partitions.keys() | clean_partitions.keys()):
+        committed = None if up_to is None else up_to.get(partition, 0)
+        expectation = _Expectation(id_of, committed, observe=observe)
+        for record in raw_partitions[partition]:
+            expectation.add(record)
+        expectation.compare(clean_partitions[partition], verdict)
+    return verdict
+
+
+def _by_partition(records: Iterable[Record]) -> defaultdict[int, list[Record]]:
+    partitions = defaultdict(list)
+    for record in records:
+        partitions[record.partition].append(record)
+    return partitions
+
+
+class _Expectation:
+    """What must stand in one partition of the clean topic; a place is a position in that order."""
+
+    def __init__(self, id_of: IdOf, committed: int | None, *, observe: bool) -> None:
+        self._id_of = id_of
+        self._committed = committed
+        self._observe = observe
+        self._records: list[Record] = []
+        self._place_of_id: dict[Id, int] = {}
+        self._places_of_content: dict[_Content, list[int]] = {}
+        self._places_tried: dict[_Content, int] = {}
+
+    def add(self, raw: Record) -> None:
+        """The next record of the raw topic."""
+        identity = self._identity(raw)
+        if identity is None:
+            self._places_of_content.setdefault(_content(raw), []).append(len(self._records))
+        elif identity in self._place_of_id:
+            return
+        else:
+            self._place_of_id[identity] = len(self._records)
+        self._records.append(raw)
+
+    def compare(self, clean: Sequence[Record], verdict: Verdict) -> None:
+        """Name what differs in the clean partition."""
+        found = bytearray(len(self._records))
+        furthest = -1
+        for record in clean:
+            place = self._place(record, furthest, found)
+            if place is None:
+                verdict.foreign.append(self._defect(None, record))
+                continue
+            first = self._records[place]
+            if found[place]:
+                verdict.duplicated.append(self._defect(first, record))
+                continue
+            found[place] = True
+            if changed := _changed(first, record):
+                verdict.altered.append(self._defect(first, record, f"{changed} differ"))
+            if place < furthest:
+                after = f"it stands after raw offset {self._records[furthest].offset}"
+                verdict.reordered.append(self._defect(first, record, after))
+            if not self._is_due(first):
+                verdict.ahead.append(self._defect(first, record))
+            furthest = max(furthest, place)
+        due = [place for place, record in enumerate(self._records) if self._is_due(record)]
+        lost = [self._records[place] for place in due if not found[place]]
+        verdict.lost.extend(self._defect(record, None) for record in lost)
+        verdict.expected += len(due)
+        verdict.found += len(clean)
+
+    def _place(self, record: Record, furthest: int, found: bytearray) -> int | None:
+        """Where the record belongs: of equal places the next free one, a taken one if none is."""
+        identity = self._identity(record)
+        if identity is not None:
+            return self._place_of_id.get(identity)
+        content = _content(record)
+        places = self._places_of_content.get(content)
+        if places is None:
+            return None
+        following = bisect_right(places, furthest)  # nothing beyond the furthest is taken
+        if following < len(places):
+            return places[following]
+        tried = self._places_tried.get(content, 0)
+        while tried < len(places) - 1 and found[places[tried]]:
+            tried += 1
+        self._places_tried[content] = tried
+        return places[tried]
+
+    def _identity(self, record: Record) -> Id | None:
+        return None if self._observe else self._id_of(record)
+
+    def _is_due(self, raw: Record) -> bool:
+        return self._committed is None or raw.offset < self._committed
+
+    def _defect(self, raw: Record | None, clean: Record | None, detail: str = "") -> Defect:
+        record = raw or clean
+        assert record is not None
+        return Defect(
+            partition=record.partition,
+            raw_offset=raw.offset if raw else None,
+            clean_offset=clean.offset if clean else None,
+            id=self._id_of(record),
+            detail=detail,
+        )
+
+
+def _content(record: Record) -> _Content:
+    return (record.key, record.value, record.headers, record.timestamp_ms)
+
+
+def _changed(raw: Record, clean: Record) -> str:
+    names = ("key", "value", "headers", "timestamp_ms")
+    return ", ".join(name for name in names if getattr(raw, name) != getattr(clean, name))
+
+
+def _shortened(identity: Id) -> str:
+    text = repr(identity)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}… ({len(text)} characters)"

@@ -1,0 +1,229 @@
+"""Workers as processes of their own: started, watched and killed as a supervisor would."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import httpx
+
+from dedupe_crds.status.worker import WorkerStatus
+from tests.support.processes.crashes import Crash
+from tests.support.processes.forked import ForkedProcess
+from tests.support.traffic.streams import TestStream
+
+GRACE_SECONDS = 60.0
+"""How long a worker may take to stop after SIGTERM."""
+
+_POLL_SECONDS = 0.05
+_HTTP_SECONDS = 60.0
+_LOG_LINES = 20
+
+Held = TypeVar("Held")
+
+
+def wait_for(
+    condition: Callable[[], Held | None],
+    what: str,
+    *,
+    deadline_seconds: float = 180.0,
+    poll_seconds: float = _POLL_SECONDS,
+    explain: Callable[[], str] = str,
+) -> Held:
+    """Ask until the condition holds, and return what it gave.
+
+    Raises AssertionError, with what `explain` says, if it does not hold in time.
+    """
+    deadline = time.monotonic() + deadline_seconds
+    late = False  # one more look is taken after the deadline, for this process may have stood still
+    while not (held := condition()):
+        if late:
+            raise AssertionError(f"not within {deadline_seconds:.0f} s: {what}\n{explain()}")
+        time.sleep(poll_seconds)
+        late = time.monotonic() > deadline
+    return held
+
+
+class Readiness(NamedTuple):
+    """The answer of GET /readyz."""
+
+    http_status: int
+    body: dict[str, Any]
+
+
+class WorkerProcess:
+    """One run of one worker; a restart is another one on the same state directory.
+
+    It has a process group of its own and dies with this process. What it logs is kept beside its
+    state directory. `module` is what runs, with `environment` added to this process's.
+    """
+
+    def __init__(
+        self,
+        stream: TestStream,
+        partition: int,
+        state_dir: Path,
+        *,
+        arguments: Sequence[str | Path] = (),
+        module: str = "dedupe_worker",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.stream = stream
+        self.partition = partition
+        self.state_dir = state_dir
+        run = len(list(state_dir.parent.glob(f"{state_dir.name}.*.log")))
+        self.log_path = state_dir.parent / f"{state_dir.name}.{run}.log"
+        self._endpoint_file = self.log_path.with_suffix(".endpoint")
+        state_dir.mkdir(parents=True, exist_ok=True)
+        options: list[str | Path] = ["--config", stream.manifest, "--partition", str(partition)]
+        options += ["--state-dir", state_dir, "--http", "127.0.0.1:0"]
+        options += ["--endpoint-file", self._endpoint_file, *arguments]
+        self._process = ForkedProcess(module, options, self.log_path, environment or {})
+        self.pid = self._process.pid
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    def status(self) -> WorkerStatus:
+        """GET /status. Raises httpx.TransportError if nobody answers."""
+        return WorkerStatus.model_validate_json(self.get("/status").raise_for_status().content)
+
+    def readiness(self) -> Readiness:
+        """GET /readyz. Raises httpx.TransportError if nobody answers."""
+        answer = self.get("/readyz")
+        return Readiness(answer.status_code, answer.json())
+
+    def get(self, path: str) -> httpx.Response:
+        """GET any path of the worker."""
+        return httpx.get(f"http://{self.endpoint()}{path}", timeout=_HTTP_SECONDS)
+
+    def endpoint(self) -> str:
+        """HOST:PORT of its HTTP server, waiting until it has one."""
+        self.wait_until(self._endpoint_file.exists, "it has an HTTP endpoint")
+        return self._endpoint_file.read_text().strip()
+
+    def logs(self) -> list[dict[str, Any]]:
+        """What it has logged; a line that is not JSON stands under the key `unstructured`."""
+        return [_log_line(line) for line in self.log_path.read_text().splitlines()]
+
+    # -- waiting for it ----------------------------------------------------------------------------
+
+    def wait_until(
+        self, condition: Callable[[], Held | None], what: str, *, deadline_seconds: float = 180.0
+    ) -> Held:
+        """Wait for a condition. Raises AssertionError, with its log, if it ends first or is late."""
+
+        def holds() -> Held | None:
+            held = condition()
+            if not held and (code := self._process.poll()) is not None:
+                raise AssertionError(f"ended with {code} before: {what}\n{self._explain()}")
+            return held
+
+        return wait_for(holds, what, deadline_seconds=deadline_seconds, explain=self._explain)
+
+    def wait_until_ready(self, *, deadline_seconds: float = 120.0) -> None:
+        """Wait until it is reconciled and passes messages on."""
+        self.wait_until(
+            lambda: self.readiness().http_status == 200,
+            "it is ready",
+            deadline_seconds=deadline_seconds,
+        )
+
+    def wait_until_caught_up(self, *, deadline_seconds: float = 120.0) -> None:
+        """Wait until it has committed all that its input partition holds now."""
+        end = self.stream.ends()[self.partition]
+        self.wait_until(
+            lambda: self.stream.progress().get(self.partition, 0) >= end,
+            f"input offset {end} of partition {self.partition} is committed",
+            deadline_seconds=deadline_seconds,
+        )
+        self.stream.settle()
+
+    def wait_until_ended(self, *, deadline_seconds: float = 90.0) -> int:
+        """Wait for its end; returns the exit code, minus the signal if one ended it."""
+        wait_for(
+            lambda: self._process.poll() is not None,
+            "it has ended",
+            deadline_seconds=deadline_seconds,
+            explain=self._explain,
+        )
+        return self._process.wait()
+
+    # -- ending it ---------------------------------------------------------------------------------
+
+    def sigterm(self, *, deadline_seconds: float = GRACE_SECONDS) -> int:
+        """Ask it to stop; returns its exit code. Raises AssertionError if it takes longer."""
+        self._process.terminate()
+        return self.wait_until_ended(deadline_seconds=deadline_seconds)
+
+    def sigkill(self) -> None:
+        """End it without a warning."""
+        self._process.kill()
+        self._process.wait()
+
+    def pause(self) -> None:
+        """Stop it where it is (SIGSTOP), as if its node hung; `resume` lets it go on."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused worker go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
+    def _explain(self) -> str:
+        lines = self.log_path.read_text().splitlines()[-_LOG_LINES:]
+        return "\n".join([f"the last of {self.log_path}:", *lines])
+
+
+class Workers:
+    """Starts workers for a test, each on a state directory of its stream and partition."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._started: list[WorkerProcess] = []
+
+    def start(
+        self,
+        stream: TestStream,
+        partition: int = 0,
+        *,
+        state_dir: Path | None = None,
+        arguments: Sequence[str | Path] = (),
+        crash: Crash | None = None,
+    ) -> WorkerProcess:
+        """Start a worker, without a state directory on the one of its partition's last worker.
+
+        `arguments` are added to its command line. `crash` says where it is to kill itself.
+        """
+        worker = WorkerProcess(
+            stream,
+            partition,
+            state_dir or self.state_dir(stream, partition),
+            arguments=arguments,
+            module="tests.support.processes.crashing_worker" if crash else "dedupe_worker",
+            environment=crash.environment if crash else None,
+        )
+        self._started.append(worker)
+        return worker
+
+    def state_dir(self, stream: TestStream, partition: int = 0) -> Path:
+        """The directory that workers of this partition share by default."""
+        return self._directory / f"{stream.name}-{partition}"
+
+    def end_all(self) -> None:
+        """Kill those that still run."""
+        for worker in self._started:
+            worker.sigkill()
+
+
+def _log_line(line: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(line)
+    except json.JSONDecodeError:
+        return {"unstructured": line}
+    return parsed if isinstance(parsed, dict) else {"unstructured": line}

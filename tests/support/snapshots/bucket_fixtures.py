@@ -1,0 +1,28 @@
+"""Fixtures of tests that need a bucket; their modules or conftest.py take them from here."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.support.snapshots.buckets import TestBucket, bucket_server, credentials_file, new_bucket
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """One server for the whole run."""
+    with bucket_server() as address:
+        yield address
+
+
+@pytest.fixture
+def bucket(s3_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestBucket]:
+    """A bucket of the test's own; the environment names a file with its credentials, and no others."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials_file(tmp_path)))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with new_bucket(s3_server, f"snapshots-{uuid4().hex[:8]}") as made:
+        yield made

@@ -1,0 +1,74 @@
+"""Reading a topic with filters, indexing it, and judging its filters, as several tests do."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+from click.testing import CliRunner
+
+from dedupe_filters.bloom import may_contain
+from dedupe_filters.reader import FilteredReader, ReadStatistics
+from dedupe_filters.wire_format import decode
+from dedupe_local.cli import main
+from tests.support.checker.record import Record
+from tests.support.traffic.chunks import HEADER, as_records
+from tests.support.traffic.id_sources import header_id
+
+
+def read(
+    servers: str,
+    topic: str,
+    values: Sequence[bytes] | None,
+    *,
+    unfiltered: bool = False,
+    **more: object,
+) -> tuple[list[Record], ReadStatistics]:
+    with FilteredReader(
+        servers,
+        topic,
+        values=values,
+        match_unfiltered=unfiltered,
+        **{"header": HEADER, **more},  # type: ignore[arg-type] # of several kinds
+    ) as reader:
+        records = as_records(reader)
+        return records, reader.statistics
+
+
+def manifest(directory: Path, servers: str, topic: str, **filter_spec: object) -> Path:
+    """A manifest whose output is the topic."""
+    document = {
+        "apiVersion": "dedupestream.io/v1alpha1",
+        "kind": "DedupeStream",
+        "metadata": {"name": "indexed"},
+        "spec": {
+            "kafka": {"bootstrapServers": servers},
+            "input": {"topic": "raw"},
+            "output": {"topic": topic, "filter": filter_spec or {"from": "Header", "name": HEADER}},
+            "id": {"from": "Key"},
+        },
+    }
+    path = directory / f"{topic}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def index(directory: Path, servers: str, topic: str, **filter_spec: object) -> str:
+    """Run `dedupe index-filters`, and return what it says."""
+    arguments = ["index-filters", str(manifest(directory, servers, topic, **filter_spec))]
+    result = CliRunner().invoke(main, [*arguments, "--bootstrap-servers", servers])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def assert_true(filter_record: Record, everything: list[Record]) -> None:
+    """What a filter claims holds for every record in its range."""
+    chunk = decode(filter_record.value)
+    assert chunk is not None
+    values = [
+        header_id(HEADER)(one)
+        for one in everything
+        if chunk.first_offset <= one.offset <= chunk.last_offset
+    ]
+    assert chunk.records == len(values)
+    assert chunk.unfiltered == (None in values)
+    assert all(may_contain(chunk.bloom, value) for value in values if isinstance(value, bytes))

@@ -1,0 +1,153 @@
+"""What an index makes of filter records; the broker is a list."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from confluent_kafka import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_filters.bloom import build, may_contain
+from dedupe_filters.filter_index import FilterIndex, newest_sources
+from dedupe_filters.range_consumer import SpanFetcher
+from dedupe_filters.range_plan import Span
+from dedupe_filters.values import FilterSource, Wanted
+from dedupe_filters.wire_format import ChunkFilter, Origin, encode
+from dedupe_kafka.cluster import TopicState
+
+SOURCE = FilterSource.header("v")
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+class FiltersTopic:
+    """A filters topic of one partition, and the fetcher that reads it."""
+
+    def __init__(self) -> None:
+        self.records: list[bytes | None] = []
+        self.read_offsets: list[int] = []
+
+    @property
+    def state(self) -> TopicState:
+        return TopicState(id="filters", lows={0: 0}, ends={0: len(self.records)})
+
+    def read(self, spans: Mapping[int, Sequence[Span]]) -> Iterator[list[Message]]:
+        for span in spans.get(0, ()):
+            offsets = range(span.start, span.end)
+            self.read_offsets += offsets
+            for at in range(span.start, span.end, 3):
+                yield [
+                    Message(topic="f", partition=0, offset=offset, value=self.records[offset])
+                    for offset in offsets[at - span.start : at - span.start + 3]
+                ]
+
+    def index(self, wanted: Wanted) -> FilterIndex:
+        return FilterIndex(cast("SpanFetcher", self), TOPIC_ID, SOURCE, wanted)
+
+
+def chunk(first: int, values: Sequence[bytes] = (), **fields: object) -> ChunkFilter:
+    given = {
+        "topic_id": TOPIC_ID,
+        "source": SOURCE,
+        "origin": Origin.TRANSACTION,
+        "first_offset": first,
+        "last_offset": first + 9,
+        "records": 10,
+        "unfiltered": False,
+        "bloom": build(values, 16),
+        **fields,
+    }
+    return ChunkFilter(**given)  # type: ignore[arg-type] # of several fields
+
+
+VALUES = st.lists(st.sampled_from([b"a", b"b", b"c", b"d", b"e"]), max_size=3)
+CHUNKS = st.lists(
+    st.builds(
+        lambda first, values, size, unfiltered: chunk(
+            first, bloom=build(values, size), unfiltered=unfiltered
+        ),
+        st.integers(0, 1000),
+        VALUES,
+        st.sampled_from([16, 17, 255]),
+        st.booleans(),
+    ),
+    max_size=20,
+)
+
+
+@given(CHUNKS, VALUES, st.booleans(), st.integers(0, 20))
+def test_a_claim_says_what_its_filter_says(
+    chunks: list[ChunkFilter], values: list[bytes], unfiltered: bool, learnt_first: int
+) -> None:
+    """Filters of several sizes, learnt at once or in two goes."""
+    topic = FiltersTopic()
+    index = topic.index(Wanted.of(values, unfiltered=unfiltered))
+
+    for part in (chunks[:learnt_first], chunks[learnt_first:]):
+        topic.records += [encode(each) for each in part]
+        index.refresh(topic.state)
+
+    claims = index.claims(0)
+    assert claims.starts.tolist() == [c.first_offset for c in chunks]
+    assert claims.ends.tolist() == [c.last_offset + 1 for c in chunks]
+    assert claims.matches.tolist() == [
+        (c.unfiltered and unfiltered) or any(may_contain(c.bloom, value) for value in values)
+        for c in chunks
+    ]
+    assert topic.read_offsets == list(range(len(chunks)))
+
+
+def test_only_filters_that_can_be_relied_on_count() -> None:
+    topic = FiltersTopic()
+    topic.records = [
+        None,
+        b"something else",
+        encode(chunk(0, topic_id="another")),
+        encode(chunk(0, source=FilterSource.header("w"))),
+        encode(chunk(0, records=9)),
+        encode(chunk(50)),
+        encode(chunk(70, records=9, origin=Origin.READ)),
+    ]
+    index = topic.index(Wanted.of([b"a"]))
+
+    index.refresh(topic.state)
+
+    assert index.claims(0).starts.tolist() == [50, 70]
+    assert index.claims(0).transactions.tolist() == [True, False]
+    assert len(index.claims(1)) == 0
+
+
+def test_a_filters_topic_that_was_made_anew_is_read_from_its_start() -> None:
+    topic = FiltersTopic()
+    topic.records = [encode(chunk(0)), encode(chunk(20))]
+    index = topic.index(Wanted.of([b"a"]))
+    index.refresh(topic.state)
+    topic.records = [encode(chunk(40))]
+
+    index.refresh(TopicState(id="anew", lows={0: 0}, ends={0: 1}))
+
+    assert index.claims(0).starts.tolist() == [0, 20, 40]
+
+
+def test_what_is_behind_is_forgotten_but_for_what_tells_of_the_next_marker() -> None:
+    topic = FiltersTopic()
+    topic.records = [encode(chunk(first)) for first in (0, 11, 22)]
+    index = topic.index(Wanted.of([b"a"]))
+    index.refresh(topic.state)
+
+    index.forget({0: 21})
+
+    assert index.claims(0).starts.tolist() == [11, 22]
+
+
+def test_the_newest_filter_tells_where_values_are() -> None:
+    topic = FiltersTopic()
+    other = FilterSource.json_path("$.a")
+    topic.records = [
+        encode(chunk(0)),
+        encode(chunk(20, source=other)),
+        encode(chunk(40, topic_id="another")),
+        b"something else",
+    ]
+
+    assert newest_sources(cast("SpanFetcher", topic), TOPIC_ID, topic.state) == {other}
+    assert newest_sources(cast("SpanFetcher", topic), "none", topic.state) == set()

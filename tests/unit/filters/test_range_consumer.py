@@ -1,0 +1,77 @@
+"""Which of the records that come are wanted, and when to jump; played with what a client may hand out."""
+
+from confluent_kafka import Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_filters.range_consumer import Progress
+from dedupe_filters.range_plan import Span
+
+END = 60
+
+
+def record(offset: int) -> Message:
+    return Message(topic="t", partition=0, offset=offset)
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> list[Span]:
+    cuts = sorted(draw(st.sets(st.integers(0, END), min_size=2, max_size=10)))
+    return [Span(a, b) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
+
+
+@given(spans(), st.sets(st.integers(0, END - 1)), st.data())
+def test_what_is_read_is_what_is_in_the_spans(
+    wanted: list[Span], there: set[int], data: st.DataObject
+) -> None:
+    """Offsets have gaps; a fetch brings some of the next records and, at the end, says so."""
+    progress, log = Progress(wanted), sorted(there)
+    position, got = progress.next_offset, []
+
+    while not progress.is_done:
+        ahead = [offset for offset in log if offset >= position]
+        batch = ahead[: data.draw(st.integers(1, 20))]
+        got += [kept.offset() for kept in progress.take([record(offset) for offset in batch])]
+        position = batch[-1] + 1 if batch else END
+        if not batch:
+            progress.reach(END)
+        if not progress.is_done and (to := progress.jump()) is not None:
+            assert to >= position
+            position = to
+
+    assert got == [o for o in log if any(span.start <= o < span.end for span in wanted)]
+
+
+def test_what_comes_again_is_not_taken_again() -> None:
+    progress = Progress([Span(0, 4)])
+    progress.take([record(0), record(1)])
+
+    assert [kept.offset() for kept in progress.take([record(1), record(2)])] == [2]
+
+
+def test_a_span_that_ends_where_nothing_is_ends_with_the_partition() -> None:
+    progress = Progress([Span(0, 3)])
+    progress.take([record(0)])
+    assert (progress.is_done, progress.missing) == (False, 2)
+
+    progress.reach(3)
+
+    assert progress.is_done
+
+
+def test_a_span_that_has_come_with_the_last_is_not_jumped_to() -> None:
+    progress = Progress([Span(0, 2), Span(3, 6)])
+
+    kept = progress.take([record(offset) for offset in range(5)])
+
+    assert [one.offset() for one in kept] == [0, 1, 3, 4]
+    assert progress.jump() is None
+    assert progress.missing == 1
+
+
+def test_a_span_further_on_is_jumped_to_once() -> None:
+    progress = Progress([Span(0, 2), Span(30, 31)])
+    progress.take([record(0), record(1)])
+
+    assert progress.jump() == 30
+    assert progress.jump() is None

@@ -1,0 +1,190 @@
+"""What is to be read, against a partition that is played through: nothing that matches is ever skipped."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_filters.range_plan import Claims, Plan, Span, plan, uncovered
+
+WANTED = "wanted"
+MARKER = None
+
+
+@dataclass
+class Partition:
+    """A partition as its writers make it: what is at each offset, and what is claimed."""
+
+    log: list[str | None] = field(default_factory=list)
+    claims: list[tuple[int, int, bool, bool]] = field(default_factory=list)
+
+    def transaction(
+        self, values: list[str], foreign: Sequence[str] = (), *, claimed: bool, may_match: bool
+    ) -> None:
+        """Our worker's: its records, its marker, and a claim, which may match although nothing does.
+
+        `foreign` come between the last record and the marker.
+        """
+        start = len(self.log)
+        self.log += values
+        if values and claimed:
+            self.claims.append((start, len(self.log), True, may_match or WANTED in values))
+        if values:
+            self.log += [*foreign, MARKER]
+
+    def aborted(self, values: list[str]) -> None:
+        """A transaction of which nothing is visible."""
+        self.log += [MARKER for _ in values] + [MARKER]
+
+    def foreign(self, value: str) -> None:
+        """A record of a producer that knows nothing of us."""
+        self.log.append(value)
+
+    def read(self, start: int, end: int, *, may_match: bool) -> None:
+        """What `dedupe index-filters` claims of a range."""
+        values = self.log[start:end]
+        if values:
+            self.claims.append((start, start + len(values), False, may_match or WANTED in values))
+
+    @property
+    def matching(self) -> set[int]:
+        return {offset for offset, value in enumerate(self.log) if value == WANTED}
+
+
+VALUES = st.lists(st.sampled_from([WANTED, "b", "c", "d"]), max_size=4)
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> Partition:
+    one = Partition()
+    for _ in range(draw(st.integers(0, 8))):
+        match draw(st.sampled_from(["ours", "ours", "ours", "aborted", "foreign"])):
+            case "ours":
+                foreign = draw(st.lists(st.sampled_from([WANTED, "b"]), max_size=1))
+                one.transaction(
+                    draw(VALUES),
+                    foreign,
+                    claimed=draw(st.booleans()),
+                    may_match=draw(st.booleans()),
+                )
+            case "aborted":
+                one.aborted(draw(VALUES))
+            case _:
+                one.foreign(draw(st.sampled_from([WANTED, "b"])))
+    for _ in range(draw(st.integers(0, 3))):
+        start = draw(st.integers(0, len(one.log)))
+        end = draw(st.integers(start, len(one.log)))
+        one.read(start, end, may_match=draw(st.booleans()))
+    one.claims = draw(st.permutations(one.claims))
+    return one
+
+
+def planned(one: Partition, start: int, end: int, gap: int = 0) -> Plan:
+    return plan(Span(start, end), Claims.of(one.claims), stable_end=len(one.log), gap_offsets=gap)
+
+
+def offsets(spans: tuple[Span, ...]) -> set[int]:
+    return {offset for span in spans for offset in range(*span)}
+
+
+@given(partitions(), st.integers(0, 6), st.data())
+def test_what_matches_is_always_read(one: Partition, gap: int, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(one.log)))
+    end = data.draw(st.integers(0, len(one.log)))
+
+    spans = planned(one, start, end, gap).spans
+
+    assert one.matching & set(range(start, end)) <= offsets(spans)
+
+
+@given(partitions(), st.integers(0, 6), st.data())
+def test_spans_are_in_order_within_what_is_wanted_and_further_apart_than_the_gap(
+    one: Partition, gap: int, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(one.log)))
+    end = data.draw(st.integers(0, len(one.log)))
+
+    spans = planned(one, start, end, gap).spans
+
+    assert all(start <= span.start < span.end <= end for span in spans)
+    assert all(b.start - a.end > gap for a, b in pairwise(spans))
+
+
+@given(partitions())
+def test_what_a_claim_rules_out_and_no_other_claims_is_skipped(one: Partition) -> None:
+    spans = planned(one, 0, len(one.log)).spans
+
+    covered = [[c for c in one.claims if c[0] <= offset < c[1]] for offset in range(len(one.log))]
+    ruled_out = {o for o, claims in enumerate(covered) if claims and not any(c[3] for c in claims)}
+    assert not ruled_out & offsets(spans)
+
+
+@given(partitions())
+def test_what_no_claim_covers_is_left_to_be_indexed_but_for_markers(one: Partition) -> None:
+    spans = uncovered(Span(0, len(one.log)), Claims.of(one.claims), stable_end=len(one.log))
+
+    covered = {offset for start, end, *_ in one.claims for offset in range(start, end)}
+    left = offsets(spans)
+    assert not left & covered
+    assert all(one.log[offset] is MARKER for offset in set(range(len(one.log))) - covered - left)
+
+
+def test_a_marker_between_two_transactions_is_not_read() -> None:
+    one = Partition()
+    for values in (["b"], ["c", "c"], [WANTED], ["b"], ["c"]):
+        one.transaction(values, claimed=True, may_match=False)
+
+    assert planned(one, 0, len(one.log)).spans == (Span(5, 6),)
+    assert planned(one, 0, len(one.log)) == Plan((Span(5, 6),), chunks=5, chunks_skipped=4)
+
+
+def test_a_foreign_record_between_two_transactions_is_read() -> None:
+    one = Partition()
+    one.transaction(["b"], claimed=True, may_match=False)
+    one.foreign(WANTED)
+    one.transaction(["b"], claimed=True, may_match=False)
+
+    assert planned(one, 0, len(one.log)).spans == (Span(1, 3),)
+
+
+def test_one_offset_between_ranges_that_are_no_transactions_is_read() -> None:
+    claims = Claims.of([(0, 5, False, False), (6, 9, False, False)])
+
+    assert plan(Span(0, 9), claims, stable_end=9).spans == (Span(5, 6),)
+
+
+def test_one_offset_before_an_end_that_is_not_the_partitions_is_read() -> None:
+    claims = Claims.of([(0, 5, True, False)])
+
+    assert plan(Span(0, 6), claims, stable_end=6).spans == ()
+    assert plan(Span(0, 6), claims, stable_end=7).spans == (Span(5, 6),)
+
+
+def test_a_claim_that_may_match_is_heard_beside_one_that_rules_its_range_out() -> None:
+    claims = Claims.of([(0, 10, False, False), (4, 6, False, True)])
+
+    assert plan(Span(0, 10), claims, stable_end=10).spans == (Span(4, 6),)
+
+
+def test_a_claim_that_is_no_transaction_tells_nothing_of_the_offset_before_it() -> None:
+    """Of what was read from the marker on: the record before the marker is a stranger's."""
+    one = Partition()
+    one.transaction(["b"], [WANTED], claimed=True, may_match=False)
+    one.read(2, 3, may_match=False)
+
+    assert one.log == ["b", WANTED, MARKER]
+    assert planned(one, 0, 3).spans == (Span(1, 2),)
+
+
+def test_a_gap_as_long_as_it_may_be_is_read() -> None:
+    claims = Claims.of([(1, 3, False, False)])
+
+    assert plan(Span(0, 4), claims, stable_end=4, gap_offsets=2).spans == (Span(0, 4),)
+    assert plan(Span(0, 4), claims, stable_end=4, gap_offsets=1).spans == (Span(0, 1), Span(3, 4))
+
+
+def test_without_claims_everything_is_read() -> None:
+    assert plan(Span(3, 9), Claims.of([]), stable_end=9).spans == (Span(3, 9),)
+    assert plan(Span(9, 9), Claims.of([]), stable_end=9).spans == ()

@@ -1,0 +1,96 @@
+"""Children end with their parent, with a polite request first if there is time for one."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dedupe_local.run import child_process as tether
+
+LONG = [sys.executable, "-c", "import time; time.sleep(600)"]
+STUBBORN = [
+    sys.executable,
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+    "print('deaf', flush=True); time.sleep(600)",
+]
+
+
+def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return tether.spawn(command, output=output)
+
+
+def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    parent_code = f"""
+        import sys, time
+        from dedupe_local.run import child_process as tether
+        with open({str(tmp_path / "log")!r}, "ab") as log:
+            print(tether.spawn({LONG!r}, output=log).pid, flush=True)
+        time.sleep(60)
+    """
+    parent = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(parent_code)], stdout=subprocess.PIPE, text=True
+    )
+    with parent:
+        child = psutil.Process(int(parent.stdout.readline() if parent.stdout else 0))
+        assert child.is_running()
+
+        parent.kill()
+
+    child.wait(timeout=60)
+
+
+def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
+    children: list[subprocess.Popen[bytes]] = []
+    asking = threading.Thread(target=lambda: children.append(spawn(LONG, tmp_path / "log")))
+    asking.start()
+    asking.join()
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        children[0].wait(timeout=0.5)
+
+    tether.stop(children, deadline_seconds=5)
+
+
+def test_a_child_has_its_own_process_group_and_the_pid_of_its_command(tmp_path: Path) -> None:
+    child = spawn([sys.executable, "-c", "import os; print(os.getpid())"], tmp_path / "log")
+
+    child.wait(timeout=60)
+
+    assert int((tmp_path / "log").read_text()) == child.pid
+    long = spawn(LONG, tmp_path / "log")
+    assert os.getpgid(long.pid) == long.pid != os.getpgid(0)
+    tether.stop([long], deadline_seconds=5)
+
+
+def test_one_deadline_holds_for_all_that_do_not_listen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [tmp_path / str(number) for number in range(3)]
+    stubborn = [spawn(STUBBORN, log) for log in logs]
+    polite = spawn(LONG, tmp_path / "polite")
+    deadline = time.monotonic() + 60
+    while not all(log.read_text() for log in logs):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    waits: list[float] = []
+    wait = subprocess.Popen.wait
+
+    def noted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        waits.append(timeout or 0.0)  # how long it takes in fact is up to the machine
+        return wait(process, 60 if process is polite else timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", noted)
+    tether.stop([*stubborn, polite], deadline_seconds=1)
+
+    assert sum(waits) <= 1
+    assert [child.returncode for child in stubborn] == [-signal.SIGKILL] * 3
+    assert polite.returncode == -signal.SIGTERM

@@ -1,0 +1,116 @@
+"""Whole looks at a stream whose Kafka changes, refuses or is away."""
+
+from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.topic import TopicProblem
+from dedupe_operator.controller.reconciler import AT_REST_SECONDS, TROUBLED_SECONDS
+from dedupe_operator.controller.work_queue import Key
+from tests.unit.operator.objects import NAMESPACE, STREAM, raw_stream
+from tests.unit.operator.scene import Scene
+
+
+def test_kafka_out_of_reach_makes_no_workers_and_is_told(scene: Scene) -> None:
+    scene.kafka.fails = BrokerUnavailable("no answer from kafka:9092")
+    assert scene.look() == TROUBLED_SECONDS
+    assert scene.cluster.condition("Ready")["reason"] == "BrokerUnavailable"
+    assert "kafka:9092" in scene.cluster.condition("Ready")["message"]
+    assert scene.cluster.writes == [("apply", "DedupeStream", STREAM)]
+    scene.kafka.fails = None
+    assert scene.rest() == AT_REST_SECONDS
+
+
+def test_kafka_out_of_reach_leaves_running_workers_and_mends_their_children(scene: Scene) -> None:
+    scene.rest()
+    scene.kafka.fails = BrokerUnavailable("no answer from kafka:9092")
+    scene.cluster.remove("Service", "orders-1")
+    scene.look()
+    assert scene.cluster.one("Service", "orders-1")
+    assert scene.cluster.condition("Ready")["status"] == "True"
+    assert scene.cluster.condition("Degraded")["reason"] == "BrokerUnavailable"
+
+
+def test_an_output_topic_that_would_lose_messages_starts_no_worker(scene: Scene) -> None:
+    compacted = TopicProblem(reason="OutputTopicCompacted", message="set it", fatal=True)
+    scene.kafka.problems = (compacted,)
+    scene.look()
+    assert scene.cluster.names("StatefulSet") == []
+    assert scene.cluster.condition("Ready")["reason"] == "OutputTopicCompacted"
+
+
+def test_an_output_topic_that_is_merely_unwise_is_told_beside_the_workers(scene: Scene) -> None:
+    short = TopicProblem(reason="OutputRetentionTooShort", message="raise it", fatal=False)
+    scene.kafka.problems = (short,)
+    assert scene.rest() == TROUBLED_SECONDS
+    assert scene.cluster.condition("Ready")["status"] == "True"
+    assert scene.cluster.condition("Degraded")["reason"] == "OutputRetentionTooShort"
+
+
+def test_partitions_added_to_the_input_get_workers(scene: Scene) -> None:
+    scene.rest()
+    scene.kafka.partitions = 3
+    scene.rest()
+    assert scene.cluster.names("StatefulSet") == ["orders-0", "orders-1", "orders-2"]
+
+
+def test_partitions_that_were_there_stay_whatever_the_topic_says(scene: Scene) -> None:
+    scene.rest()
+    scene.kafka.partitions = 1
+    scene.look()
+    assert scene.cluster.writes == []
+    assert scene.cluster.names("StatefulSet") == ["orders-0", "orders-1"]
+
+
+def test_a_missing_kafka_secret_starts_no_worker_and_says_which(scene: Scene) -> None:
+    scene.cluster.add_stream({"spec.kafka.configSecretRef": {"name": "orders-kafka"}})
+    assert scene.look() == TROUBLED_SECONDS
+    assert scene.cluster.condition("Ready")["reason"] == "SecretMissing"
+    assert scene.cluster.names("StatefulSet") == []
+    assert scene.kafka.asked == []
+
+
+def test_a_kafka_secret_that_is_lost_changes_no_running_worker(scene: Scene) -> None:
+    secured = {"spec.kafka.configSecretRef": {"name": "orders-kafka"}}
+    scene.cluster.add_stream(secured)
+    metadata = {"name": "orders-kafka", "namespace": NAMESPACE}
+    data = {"client.properties": "c2FzbC51c2VybmFtZT1tZQ=="}
+    scene.cluster.add({"kind": "Secret", "metadata": metadata, "data": data})
+    scene.rest()
+    scene.cluster.remove("Secret", "orders-kafka")
+    scene.look()
+    assert [write for write in scene.cluster.writes if write[1] == "StatefulSet"] == []
+    assert scene.cluster.condition("Degraded")["reason"] == "SecretMissing"
+
+
+def test_workers_that_run_are_looked_after_though_their_record_is_lost(scene: Scene) -> None:
+    scene.rest()
+    scene.cluster.one("DedupeStream", STREAM).pop("status")
+    scene.kafka.fails = BrokerUnavailable("no answer")
+    scene.restart_operator()
+    scene.look()
+    assert scene.cluster.status["partitionsReady"] == "2/2"
+    assert {one["restore"]["source"] for one in scene.cluster.status["partitions"]} == {"Volume"}
+
+
+def test_new_kafka_credentials_roll_the_workers(scene: Scene) -> None:
+    scene.cluster.add_stream({"spec.kafka.configSecretRef": {"name": "orders-kafka"}})
+    metadata = {"name": "orders-kafka", "namespace": NAMESPACE}
+    data = {"client.properties": "c2FzbC51c2VybmFtZT1tZQ=="}
+    secret = scene.cluster.add({"kind": "Secret", "metadata": metadata, "data": data})
+    scene.rest()
+    assert scene.kafka.asked[-1][1] == {"sasl.username": "me"}
+    secret["data"]["ca.crt"] = "Y2E="
+    scene.look()
+    assert ("apply", "StatefulSet", "orders-0") in scene.cluster.writes
+    assert ("apply", "StatefulSet", "orders-1") not in scene.cluster.writes
+
+
+def test_an_output_topic_of_an_older_stream_starts_no_worker_until_that_is_gone(
+    scene: Scene,
+) -> None:
+    scene.cluster.one("DedupeStream", STREAM)["metadata"]["creationTimestamp"] = "2026-02-01"
+    older = raw_stream({"metadata.creationTimestamp": "2026-01-01"})
+    scene.rivals.note(Key(NAMESPACE, "older"), older)
+    assert scene.look() == TROUBLED_SECONDS
+    assert scene.cluster.names("StatefulSet") == []
+    assert scene.cluster.condition("Ready")["reason"] == "OutputTopicShared"
+    scene.rivals.forget(Key(NAMESPACE, "older"))
+    assert scene.rest() == AT_REST_SECONDS

@@ -1,0 +1,279 @@
+"""Whole looks at a stream whose volumes are lost: down the restore ladder, rung by rung."""
+
+from collections.abc import Callable
+
+import pytest
+
+from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
+from dedupe_kafka.cluster import PartitionState
+from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_operator.errors import LostLeadership
+from dedupe_operator.kubernetes.names import Object
+from tests.unit.operator.controller.test_reconcile_snapshots import CSI, S3, UPLOADED, stop_after
+from tests.unit.operator.objects import ended, worker_status
+from tests.unit.operator.scene import Scene
+
+CLAIM = "PersistentVolumeClaim"
+RESTORE = "dedupestream.io/restore"
+
+
+@pytest.fixture
+def copied(scene: Scene) -> Scene:
+    """A stream with two complete snapshots, `old` and `new`."""
+    scene.cluster.add_stream(CSI)
+    scene.rest()
+    for name in ("old", "new"):
+        scene.add_snapshot(name)
+        scene.rest()
+    _date(scene, "old", "2026-01-01T00:00:00Z")
+    return scene
+
+
+def _date(scene: Scene, name: str, completed: str) -> None:
+    for entry in scene.cluster.one("DedupeSnapshot", name)["status"]["partitions"]:
+        entry["completed"] = completed
+
+
+def partition(scene: Scene, number: int = 0) -> Object:
+    found: Object = scene.cluster.status["partitions"][number]
+    return found
+
+
+def restore(scene: Scene, number: int = 0) -> tuple[str, str | None]:
+    found = partition(scene, number)["restore"]
+    return found["source"], found.get("name")
+
+
+def lose(scene: Scene, name: str = "orders-0-1") -> None:
+    scene.cluster.remove(CLAIM, name)
+
+
+def test_a_lost_volume_comes_from_the_newest_snapshot_and_the_others_stay(copied: Scene) -> None:
+    lose(copied)
+    copied.rest()
+    claim = copied.cluster.one(CLAIM, "orders-0-2")
+    assert claim["spec"]["dataSource"] == {
+        "apiGroup": "snapshot.storage.k8s.io",
+        "kind": "VolumeSnapshot",
+        "name": "new-0",
+    }
+    assert restore(copied) == ("Snapshot", "new")
+    assert "orders-0-1 was deleted" in partition(copied)["restore"]["reason"]
+    assert copied.mounted_claim("orders-0") == "orders-0-2"
+    assert copied.mounted_claim("orders-1") == "orders-1-1"
+    assert "StoreFromSnapshot" in copied.cluster.told
+    copied.rest()
+    assert copied.cluster.writes == []
+
+
+def test_a_volume_that_kubernetes_calls_lost_is_replaced(copied: Scene) -> None:
+    copied.cluster.one(CLAIM, "orders-0-1")["status"] = {"phase": "Lost"}
+    copied.look()
+    assert restore(copied) == ("Snapshot", "new")
+    assert "lost its volume" in partition(copied)["restore"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda scene: scene.cluster.remove("VolumeSnapshot", "new-0"), "its copy new-0 is gone"),
+        (lambda scene: _position(scene, "new", 2000), "ahead of the output topic"),
+        (lambda scene: _topic(scene, "new"), "the output topic was deleted"),
+    ],
+)
+def test_an_older_snapshot_is_taken_where_the_newest_is_refused(
+    copied: Scene, spoil: Callable[[Scene], None], why: str
+) -> None:
+    spoil(copied)
+    lose(copied)
+    copied.rest()
+    assert restore(copied) == ("Snapshot", "old")
+    (refused,) = partition(copied)["restore"]["refused"]
+    assert refused.startswith("new: ")
+    assert why in refused
+    assert "SnapshotRefused" in copied.cluster.told
+
+
+def _position(scene: Scene, name: str, position: int) -> None:
+    scene.cluster.one("DedupeSnapshot", name)["status"]["partitions"][0]["outputPosition"] = (
+        position
+    )
+
+
+def _topic(scene: Scene, name: str) -> None:
+    scene.cluster.one("DedupeSnapshot", name)["status"]["partitions"][0]["outputTopicId"] = "other"
+
+
+def test_copies_behind_the_topics_retention_are_of_no_use(copied: Scene) -> None:
+    copied.kafka.state = PartitionState(
+        input_topic_id="in", output_topic_id="out", low=51, end=1000
+    )
+    lose(copied)
+    copied.rest()
+    assert restore(copied) == ("OutputTopic", None)
+    assert len(partition(copied)["restore"]["refused"]) == 2
+
+
+def test_a_source_that_vanishes_midway_is_followed_by_the_next(copied: Scene) -> None:
+    lose(copied)
+    copied.look()
+    assert restore(copied) == ("Snapshot", "new")
+    copied.cluster.remove("VolumeSnapshot", "new-0")
+    copied.rest()
+    assert restore(copied) == ("Snapshot", "old")
+    assert copied.cluster.one(CLAIM, "orders-0-3")["spec"]["dataSource"]["name"] == "old-0"
+    assert copied.mounted_claim("orders-0") == "orders-0-3"
+    assert "RestoreFailed" in copied.cluster.told
+
+
+def test_nothing_is_chosen_while_kafka_does_not_answer(copied: Scene) -> None:
+    lose(copied)
+    copied.kafka.fails = BrokerUnavailable("no answer")
+    copied.look()
+    assert copied.cluster.names(CLAIM) == ["orders-1-1"]
+    assert partition(copied)["persistentVolumeClaim"] == "orders-0-1"
+    copied.kafka.fails = None
+    copied.rest()
+    assert restore(copied) == ("Snapshot", "new")
+
+
+def test_a_volume_that_holds_anothers_store_is_left_and_replaced(copied: Scene) -> None:
+    pod = copied.cluster.one("Pod", "orders-0-0")
+    pod["status"]["conditions"][0]["status"] = "False"
+    container = pod["status"]["containerStatuses"][0]
+    container |= {**ended(65), "ready": False}
+    copied.rest()
+    assert copied.cluster.names(CLAIM) == ["orders-0-1", "orders-0-2", "orders-1-1"]
+    assert restore(copied) == ("Snapshot", "new")
+    assert "holds the store of another" in partition(copied)["restore"]["reason"]
+    assert "VolumeRefused" in copied.cluster.told
+
+
+def ask(scene: Scene, source: str, request: str = "1", number: int = 0) -> None:
+    text = f'{{"request": "{request}", "partition": {number}, "source": "{source}"}}'
+    scene.cluster.add_stream({**CSI, "metadata.annotations": {RESTORE: text}})
+
+
+def test_a_restore_that_was_asked_for_is_done_once(copied: Scene) -> None:
+    ask(copied, "old")
+    copied.rest()
+    assert restore(copied) == ("Snapshot", "old")
+    assert partition(copied)["restore"]["request"] == "1"
+    assert copied.cluster.names(CLAIM) == ["orders-0-1", "orders-0-2", "orders-1-1"]
+    lose(copied, "orders-0-2")
+    copied.rest()
+    assert (restore(copied), partition(copied)["persistentVolumeClaim"]) == (
+        ("Snapshot", "new"),
+        "orders-0-3",
+    )
+    copied.restart_operator()
+    copied.rest()
+    assert copied.mounted_claim("orders-0") == "orders-0-3"
+
+
+def test_a_rebuild_that_was_asked_for_begins_empty(copied: Scene) -> None:
+    ask(copied, "OutputTopic", number=1)
+    copied.rest()
+    assert restore(copied, 1) == ("OutputTopic", None)
+    assert "dataSource" not in copied.cluster.one(CLAIM, "orders-1-2")["spec"]
+
+
+@pytest.mark.parametrize(
+    ("source", "why"), [("nowhere", "no such DedupeSnapshot"), ("new", "is gone")]
+)
+def test_a_restore_that_can_not_be_is_refused_and_the_volume_kept(
+    copied: Scene, source: str, why: str
+) -> None:
+    copied.cluster.remove("VolumeSnapshot", "new-0")
+    ask(copied, source)
+    copied.rest()
+    assert partition(copied)["persistentVolumeClaim"] == "orders-0-1"
+    answer = partition(copied)["restore"]
+    assert (answer["request"], answer["source"]) == ("1", "Nothing")
+    assert why in answer["refused"][0]
+    assert copied.cluster.told.count("SnapshotRefused") == 1
+
+
+def test_an_operator_killed_after_any_write_of_a_restore_comes_to_the_same_end(
+    copied: Scene,
+) -> None:
+    stopped = 0
+    for lost, write in enumerate(range(1, 12), 1):
+        lose(copied, f"orders-0-{lost}")
+        with pytest.MonkeyPatch.context() as patch:
+            stop_after(patch, copied, write)
+            try:
+                copied.rest()
+            except LostLeadership:
+                stopped += 1
+        copied.restart_operator()
+        copied.rest()
+        assert partition(copied)["persistentVolumeClaim"] == f"orders-0-{lost + 1}"
+        assert copied.mounted_claim("orders-0") == f"orders-0-{lost + 1}"
+        assert restore(copied) == ("Snapshot", "new")
+    assert stopped >= 3
+
+
+@pytest.fixture
+def bucket(scene: Scene) -> Scene:
+    """A stream with two complete snapshots in a bucket, `old` and `new`."""
+    scene.cluster.add_stream(S3)
+    scene.rest()
+    for name in ("old", "new"):
+        scene.workers.answers["/snapshots"] = {**UPLOADED, "name": name}
+        scene.add_snapshot(name)
+        scene.rest()
+    _date(scene, "old", "2026-01-01T00:00:00Z")
+    return scene
+
+
+def arguments(scene: Scene) -> list[str]:
+    spec = scene.cluster.one("StatefulSet", "orders-0")["spec"]["template"]["spec"]
+    return [one for one in spec["containers"][0]["args"] if "restore" in one]
+
+
+def test_an_empty_volume_is_filled_from_the_bucket_by_its_worker(bucket: Scene) -> None:
+    lose(bucket)
+    bucket.rest()
+    assert restore(bucket) == ("Checkpoint", "new")
+    assert arguments(bucket) == ["--restore-from=new"]
+    assert "dataSource" not in bucket.cluster.one(CLAIM, "orders-0-2")["spec"]
+
+
+def test_a_worker_that_can_not_fill_it_is_told_the_next_source_on_the_same_volume(
+    bucket: Scene,
+) -> None:
+    lose(bucket)
+    bucket.rest()
+    for name, following in (("new", "old"), ("old", None)):
+        download = DownloadStatus(name=name, phase=DownloadPhase.FAILED, error="wrong checksum")
+        bucket.workers.say[0] = worker_status().model_copy(update={"download": download})
+        bucket.rest()
+        source = "Checkpoint" if following else "OutputTopic"
+        assert restore(bucket) == (source, following)
+        assert partition(bucket)["persistentVolumeClaim"] == "orders-0-2"
+        assert arguments(bucket) == ([f"--restore-from={following}"] if following else [])
+    assert partition(bucket)["restore"]["refused"] == ["new: wrong checksum", "old: wrong checksum"]
+
+
+def test_how_far_a_restore_is_shows_in_the_status(bucket: Scene) -> None:
+    lose(bucket)
+    bucket.rest()
+    download = DownloadStatus(
+        name="new", phase=DownloadPhase.RUNNING, bytes=250, total_bytes=1000, seconds=5.0
+    )
+    bucket.workers.say[0] = worker_status().model_copy(update={"download": download})
+    bucket.look()
+    shown = partition(bucket)["restoring"]
+    assert shown == {"name": "new", "bytes": "250", "totalBytes": "1k", "remaining": "15s"}
+
+
+def test_a_volume_is_no_smaller_than_what_it_is_made_from(copied: Scene) -> None:
+    entry = copied.cluster.one("DedupeSnapshot", "new")["status"]["partitions"][0]
+    entry["volumeSize"] = "40Gi"
+    lose(copied)
+    copied.rest()
+    requests = copied.cluster.one(CLAIM, "orders-0-2")["spec"]["resources"]["requests"]
+    assert requests["storage"] == "40Gi"
+    copied.rest()
+    assert copied.cluster.writes == []

@@ -1,0 +1,223 @@
+"""The data source, as far as it goes without Kafka and Spark: options, shares of the work, Arrow batches."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import pytest
+from confluent_kafka import Message
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.datasource import EqualTo, In, StringContains
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from dedupe_filters.range_plan import Span
+from dedupe_filters.values import FilterSource, Wanted
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_pipeline.datasource.arrow import spark_schema, to_arrow
+from dedupe_pipeline.datasource.batch import FilteringReader
+from dedupe_pipeline.datasource.options import ReadOptions, read_options
+from dedupe_pipeline.datasource.split import ends_within, split
+
+NEEDED = {"bootstrapServers": "localhost:1", "topic": "t"}
+
+
+def options(**given: str) -> ReadOptions:
+    return read_options({**NEEDED, **given})
+
+
+# -- options -------------------------------------------------------------------------------------------
+
+
+def test_options_have_defaults_and_any_case() -> None:
+    plain = read_options({"BOOTSTRAPSERVERS": "localhost:1", "Topic": "t"})
+
+    assert plain == options()
+    assert (plain.starting, plain.ending, plain.min_partitions) == ("earliest", "latest", 1)
+    assert (plain.selection.wanted, plain.selection.source) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("DE", ["DE"]), ('["DE", "a,b"]', ["DE", "a,b"]), ('["[x]"]', ["[x]"]), ("[]", [])],
+)
+def test_one_value_or_several_can_be_wanted(text: str, values: list[str]) -> None:
+    assert options(filter=text).selection.wanted == Wanted.of(values)
+
+
+def test_what_else_can_be_said() -> None:
+    said = options(
+        filter="DE",
+        matchUnfiltered="TRUE",
+        jsonPath="$.country",
+        filterColumn="country",
+        startingOffsets='{"0": 7, "1": 0}',
+        minPartitions="8",
+        maxRecordsPerTrigger="100",
+        gapOffsets="0",
+        **{"kafka.sasl.password": "secret"},
+    )
+
+    assert said.selection.wanted == Wanted.of(["DE"], unfiltered=True)
+    assert said.selection.source == FilterSource.json_path("$['country']")
+    assert said.starting == {0: 7, 1: 0}
+    assert said.selection.properties == {"sasl.password": "secret"}
+    assert "secret" not in repr(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"filterr": "DE"}, "option filterr is unknown; there are bootstrapServers"),
+        ({"topic": ""}, "option topic is missing"),
+        ({"filter": ""}, "is no value and no JSON array"),
+        ({"filter": '["DE", 1]'}, "is no value and no JSON array"),
+        ({"filter": '["DE"'}, "is no value and no JSON array"),
+        ({"matchUnfiltered": "true"}, "goes with filter"),
+        ({"matchUnfiltered": "yes", "filter": "DE"}, "neither true nor false"),
+        ({"header": "a", "jsonPath": "$.a"}, "leave one out"),
+        ({"jsonPath": "$..a"}, "option jsonPath: .* may select more than one"),
+        ({"pushFilters": "true"}, "name that, too"),
+        ({"filterColumn": "value"}, "is no name for a column beside partition"),
+        ({"startingOffsets": "first"}, "option startingOffsets: 'first' is neither"),
+        ({"startingOffsets": "{}"}, "neither earliest nor latest"),
+        ({"endingOffsets": '{"0": -1}'}, "neither earliest nor latest"),
+        ({"endingOffsets": '{"0": true}'}, "neither earliest nor latest"),
+        ({"minPartitions": "0"}, "no whole number from 1 on"),
+        ({"maxRecordsPerTrigger": "-5"}, "no whole number from 1 on"),
+    ],
+)
+def test_an_option_that_can_not_be_is_named(given: Mapping[str, str], told: str) -> None:
+    with pytest.raises(InvalidConfig, match=told):
+        options(**given)
+
+
+# -- conditions on the filter column -------------------------------------------------------------------
+
+
+def wanted_after(before: ReadOptions, *conditions: object) -> Wanted | None:
+    reader = FilteringReader(before)
+    left = list(reader.pushFilters(list(conditions)))  # type: ignore[arg-type] # filters all
+    assert left == list(conditions)  # Spark checks again
+    return reader._options.selection.wanted  # noqa: SLF001 (what the plan is made from)
+
+
+def test_conditions_on_the_filter_column_are_wanted_values() -> None:
+    plain = options(filterColumn="c", pushFilters="true")
+
+    assert plain.push_filters
+    assert wanted_after(plain) is None
+    assert wanted_after(plain, EqualTo(("c",), "DE")) == Wanted.of(["DE"])
+    assert wanted_after(plain, In(("c",), ("DE", "FR"))) == Wanted.of(["DE", "FR"])
+    assert wanted_after(plain, In(("c",), ("DE", "FR")), EqualTo(("c",), "FR")) == Wanted.of(["FR"])
+
+
+def test_other_conditions_are_left_to_spark() -> None:
+    plain = options(filterColumn="c")
+
+    assert wanted_after(plain, EqualTo(("value",), "DE"), StringContains(("c",), "D")) is None
+    assert wanted_after(plain, In(("c",), ("DE", None))) is None
+
+
+def test_a_condition_narrows_what_the_option_says() -> None:
+    said = options(filterColumn="c", filter='["DE", "FR"]', matchUnfiltered="true")
+
+    assert wanted_after(said, In(("c",), ("FR", "IT"))) == Wanted.of(["FR"])
+    assert wanted_after(said, EqualTo(("c",), "IT")) == Wanted.of([])
+
+
+# -- shares --------------------------------------------------------------------------------------------
+
+SPANS = st.lists(st.integers(0, 100), max_size=6, unique=True).map(
+    lambda cuts: [Span(a, b) for a, b in zip(sorted(cuts)[::2], sorted(cuts)[1::2], strict=False)]
+)
+WORK = st.dictionaries(st.integers(0, 3), SPANS, max_size=3)
+
+
+def offsets(spans: object) -> list[int]:
+    return [offset for span in spans for offset in range(*span)]  # type: ignore[attr-defined] # of spans
+
+
+@given(WORK, st.integers(1, 12))
+def test_shares_are_of_one_partition_each_and_together_all_there_is(
+    work: dict[int, list[Span]], tasks: int
+) -> None:
+    shares = split(work, tasks)
+
+    for partition, spans in work.items():
+        parts = [offsets(part) for of, part in shares if of == partition]
+        assert [offset for part in parts for offset in part] == offsets(spans)
+        assert all(parts)
+        assert len({len(part) for part in parts[:-1]}) <= 1
+    assert len(shares) <= tasks + len(work)
+
+
+@given(WORK, st.integers(1, 50))
+def test_a_micro_batch_is_within_its_limit_and_gets_on(
+    work: dict[int, list[Span]], limit: int
+) -> None:
+    starts = dict.fromkeys(work, 0)
+    todo = {partition: offsets(spans) for partition, spans in work.items()}
+    ends = dict.fromkeys(work, 120)
+
+    for _ in range(400):
+        now = ends_within(work, ends, starts, limit)
+        taken = {p: [o for o in todo[p] if o < now[p]] for p in work}
+        assert sum(map(len, taken.values())) <= limit
+        assert all(starts[p] <= now[p] <= ends[p] for p in work)
+        todo = {p: [o for o in todo[p] if o >= now[p]] for p in work}
+        work = {
+            p: [Span(max(s.start, now[p]), s.end) for s in spans if s.end > now[p]]
+            for p, spans in work.items()
+        }
+        starts = now
+        if now == ends:
+            break
+    assert starts == ends
+    assert not any(todo.values())
+
+
+# -- Arrow ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", [None, "country"])
+def test_batches_have_the_schema_that_spark_checks_for(column: str | None) -> None:
+    record = Message(topic="t", partition=3, offset=9, headers=[("h", b"x")], timestamp=(1, 5))
+
+    batch = to_arrow([record], [b"DE"], column)
+
+    assert to_arrow_schema(spark_schema(column), timezone="UTC").equals(batch.schema)
+
+
+def test_rows_are_the_records_as_they_are() -> None:
+    long_ago, now = -62_135_596_800_000, 1_700_000_000_123
+    records = [
+        Message(
+            topic="t",
+            partition=3,
+            offset=9,
+            key=b"k",
+            value=b"\xff",
+            headers=[("a", b"1"), ("a", None), ("b", b"")],
+            timestamp=(1, now),
+        ),
+        Message(topic="t", partition=3, offset=11, timestamp=(1, long_ago)),
+        Message(topic="t", partition=3, offset=12, value=b"", headers=[("c", b"2")]),
+    ]
+
+    rows = to_arrow(records, [b"DE", None, b"\xff"], "country").to_pylist()
+
+    assert [row["offset"] for row in rows] == [9, 11, 12]
+    assert {row["partition"] for row in rows} == {3}
+    assert rows[0]["timestamp"] == datetime.fromtimestamp(now / 1000, UTC)
+    assert rows[1]["timestamp"] == datetime(1, 1, 1, tzinfo=UTC)
+    assert [row["key"] for row in rows] == [b"k", None, None]
+    assert [row["value"] for row in rows] == [b"\xff", None, b""]
+    pairs = [row["headers"] and [(h["key"], h["value"]) for h in row["headers"]] for row in rows]
+    assert pairs == [[("a", b"1"), ("a", None), ("b", b"")], None, [("c", b"2")]]
+    assert [row["country"] for row in rows] == ["DE", None, None]
+
+
+def test_without_any_headers_the_column_is_null() -> None:
+    records = [Message(topic="t", partition=0, offset=offset) for offset in range(3)]
+
+    assert to_arrow(records, None, None).column("headers").null_count == 3

@@ -1,0 +1,64 @@
+"""What a run takes from Spark's log, and how it goes on after an answer that was lost."""
+
+from datetime import timedelta
+from pathlib import Path
+from threading import Event
+from typing import cast
+
+import pytest
+
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused, KafkaUnreachable
+from dedupe_pipeline.jobs.aggregate import job
+from dedupe_pipeline.jobs.aggregate.increments import Progress
+from dedupe_pipeline.jobs.aggregate.job import check_goes_on, check_same_topic, planned_ends
+from dedupe_pipeline.offsets import Offsets
+
+
+def progress(*next_offsets: int) -> dict[int, Progress]:
+    return {number: Progress(next_offset=one) for number, one in enumerate(next_offsets)}
+
+
+def test_the_ends_of_a_batch_are_those_that_spark_has_logged(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets/3").write_text('v1\n{"conf": {}}\n{"flights":{"0":7,"1":9}}')
+
+    assert planned_ends(tmp_path, 3) == {0: 7, 1: 9}
+
+
+@pytest.mark.parametrize("found", [progress(5, 10), progress(6, 10), progress(5, 10, 1)], ids=str)
+def test_a_database_may_have_counted_more_than_is_known(found: dict[int, Progress]) -> None:
+    check_goes_on("flights", progress(5, 10), found)
+
+
+@pytest.mark.parametrize("found", [progress(5, 9), progress(5), {}], ids=str)
+def test_a_database_that_has_counted_less_is_told(found: dict[int, Progress]) -> None:
+    with pytest.raises(DatabaseFailed, match="flights: the database went back"):
+        check_goes_on("flights", progress(5, 10), found)
+
+
+class Answers:
+    """Brokers that are not there at first, and then tell a topic's id."""
+
+    def __init__(self, topic_id: str, *, failures: int) -> None:
+        self._topic_id = topic_id
+        self._failures = failures
+
+    def topic_id(self, _: str) -> str:
+        self._failures -= 1
+        if self._failures >= 0:
+            raise KafkaUnreachable
+        return self._topic_id
+
+
+def check(answers: Answers, patience: timedelta) -> None:
+    check_same_topic(cast("Offsets", answers), "clean", "one", patience=patience, stop=Event())
+
+
+def test_a_topic_is_asked_for_until_somebody_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "_RETRY_SECONDS", 0)
+
+    check(Answers("one", failures=2), timedelta(minutes=1))
+    with pytest.raises(JobRefused, match="'clean' was deleted and created again while it"):
+        check(Answers("two", failures=2), timedelta(minutes=1))
+    with pytest.raises(KafkaUnreachable):
+        check(Answers("one", failures=2), timedelta(0))

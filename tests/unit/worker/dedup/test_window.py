@@ -1,0 +1,124 @@
+"""The batch decision against a reference that is a dictionary."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from dedupe_worker.dedup.window import Window, find_repeats
+from dedupe_worker.values import encode_owner
+from tests.unit.worker.stores import OWNER, count_known, open_store, random_ids
+from tests.unit.worker.strategies import packed_id
+
+batches = st.lists(packed_id, max_size=40)
+Known = dict[bytes, bytes]
+GENERATION_MS = 6 * 24 * 3600 * 1000  # over a fifth of the window's age, and four of them under it
+
+
+def reference(ids: Sequence[bytes], owners: Sequence[bytes], known: Known) -> dict[int, bytes]:
+    """One id after the other: a repeat of the first that had it. Adds the others to `known`."""
+    repeats = {}
+    for row, (one, owner) in enumerate(zip(ids, owners, strict=True)):
+        if one in known:
+            repeats[row] = known[one]
+        else:
+            known[one] = owner
+    return repeats
+
+
+@given(batches, batches, st.data())
+def test_repeats_are_found_as_one_by_one(
+    before: list[bytes], ids: list[bytes], data: st.DataObject
+) -> None:
+    known = {one: encode_owner(1, row) for row, one in enumerate(before)}
+    owners = [encode_owner(0, row) for row in range(len(ids))]
+    suspects = [
+        row
+        for row, one in enumerate(ids)
+        if one in known or ids.count(one) > 1 or data.draw(st.booleans())
+    ]
+    assert find_repeats(ids, owners, suspects, known) == reference(ids, owners, dict(known))
+
+
+class WindowAgainstReference(RuleBasedStateMachine):
+    """Random batches, commits, aborts, generations sealed, ids forgotten, and stores opened again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="window-"))
+        self.committed: Known = {}
+        self.known: Known = {}
+        self.offset = 0
+        self.now_ms = 0
+        self.store = open_store(self.directory)
+        self.window = Window(self.store)
+
+    @rule(ids=batches)
+    def admit(self, ids: list[bytes]) -> None:
+        owners = [encode_owner(0, self.offset + row) for row in range(len(ids))]
+        self.offset += len(ids)
+        expected = reference(ids, owners, self.known)
+        assert self.window.admit(b"".join(ids), owners) == expected
+
+    @rule()
+    def commit(self) -> None:
+        position = len(self.known)
+        self.window.commit(output_position=position, input_offset=self.offset, seen_ms=self.now_ms)
+        self.committed = dict(self.known)
+        stamp = self.store.stamp
+        assert stamp is not None
+        assert (stamp.output_position, stamp.input_offset) == (position, self.offset)
+
+    @rule()
+    def abort(self) -> None:
+        self.window.abort()
+        self.known = dict(self.committed)
+
+    @precondition(lambda self: self.now_ms < 3 * GENERATION_MS)
+    @rule()
+    def seal(self) -> None:
+        self.commit()
+        self.now_ms += GENERATION_MS
+        assert not self.store.age(self.now_ms)
+
+    @rule(ids=st.lists(packed_id, min_size=1, max_size=5, unique=True))
+    def forget(self, ids: list[bytes]) -> None:
+        self.commit()
+        known = [one for one in ids if self.known.pop(one, None)]
+        assert self.store.forget(ids) == len(known)
+        self.committed = dict(self.known)
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.known = dict(self.committed)
+        self.store = open_store(self.directory)
+        self.window = Window(self.store)
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.directory)
+
+
+TestWindow = WindowAgainstReference.TestCase
+TestWindow.settings = settings(max_examples=25, stateful_step_count=20)
+
+
+def test_what_was_aborted_is_new_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    window = Window(store)
+    window.admit(random_ids(1, 100), [OWNER] * 100)
+    window.abort()
+    assert window.admit(random_ids(1, 100), [OWNER] * 100) == {}
+    store.close()
+
+
+def test_ids_go_into_the_store_only_with_a_commit(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    Window(store).admit(random_ids(1, 100), [OWNER] * 100)
+    assert count_known(store, random_ids(1, 100)) == 0
+    store.close()

@@ -1,0 +1,199 @@
+"""Where a start goes on, from what the store, the group and the topics say."""
+
+import time
+from pathlib import Path
+from threading import Event
+
+import pytest
+from confluent_kafka import Message
+
+from dedupe_crds.spec.topics import IdSource
+from dedupe_ids.extract import extractor_for, pack_id
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.kafka.admin import Range
+from dedupe_worker.kafka.consumer import Batch
+from dedupe_worker.recovery.tail import (
+    InputTruncated,
+    ReconcilePlan,
+    StartPlan,
+    Trust,
+    plan_reconcile,
+    plan_start,
+    reconcile,
+)
+from dedupe_worker.side_topics.owner_log import Recall
+from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.state_dir import Identity
+from dedupe_worker.values import ValueLayout
+from tests.unit.worker.stores import count_known, open_store
+from tests.unit.worker.strategies import message
+
+RECORDED = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")
+
+
+def stamp(position: int = 50, input_offset: int = 70) -> Stamp:
+    return Stamp(
+        output_position=position,
+        input_offset=input_offset,
+        keys=1,
+        first_seen_ms=0,
+        last_seen_ms=0,
+        truncated=False,
+    )
+
+
+def plan(
+    has: Stamp | None,
+    *,
+    recorded: Identity | None = RECORDED,
+    output: Range,
+    window_start: int = 0,
+    output_topic_id: str = "out",
+    trust: Trust = Trust.WHOLE,
+    reach: int = 0,
+) -> ReconcilePlan:
+    return plan_reconcile(
+        has,
+        recorded=recorded,
+        output_topic_id=output_topic_id,
+        output=output,
+        window_start=window_start,
+        trust=trust,
+        reach=reach,
+    )
+
+
+@pytest.mark.parametrize("low", [0, 20, 50])
+@pytest.mark.parametrize("end", [50, 51, 90])
+def test_a_trusted_store_needs_the_tail_only(low: int, end: int) -> None:
+    found = plan(stamp(50), output=Range(low, end), window_start=end)
+    assert found == ReconcilePlan(start=50, rebuild=False, truncated=False, reason="Tail")
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ({"has": stamp(91)}, "StoreAheadOfOutput"),
+        ({"has": stamp(50), "reach": 91}, "StoreAheadOfOutput"),
+        ({"has": stamp(19)}, "TailRetainedAway"),
+        ({"has": None}, "NewStore"),
+        ({"has": None, "recorded": None}, "NewStore"),
+        ({"has": stamp(), "recorded": None}, "NewStore"),
+        ({"has": None, "trust": Trust.NONE}, "StoreCorrupt"),
+        ({"has": stamp(), "output_topic_id": "other"}, "OutputTopicReplaced"),
+        ({"has": None, "output_topic_id": "other", "trust": Trust.NONE}, "OutputTopicReplaced"),
+    ],
+)
+def test_any_other_is_rebuilt_from_what_the_output_topic_holds(
+    case: dict[str, object], reason: str
+) -> None:
+    found = plan(output=Range(20, 90), **case)  # type: ignore[arg-type] # of many types
+    assert (found.start, found.rebuild, found.reason) == (20, True, reason)
+    assert found.truncated, "what was before offset 20 is gone, and the window is shorter for it"
+
+
+@pytest.mark.parametrize(
+    ("low", "window_start", "truncated"),
+    [
+        (0, 0, False),
+        (0, 40, False),
+        (20, 0, True),  # retention has taken some of the window
+        (20, 20, True),  # perhaps it has
+        (20, 21, False),
+        (20, 90, False),  # nothing is young enough
+    ],
+)
+def test_a_rebuild_reads_all_there_is_and_tells_whether_that_is_the_window(
+    low: int, window_start: int, *, truncated: bool
+) -> None:
+    found = plan(None, output=Range(low, 90), window_start=window_start)
+    assert (found.start, found.truncated) == (low, truncated)
+
+
+def test_ids_that_were_retained_away_unread_shorten_the_window_whatever_the_timestamps_say() -> (
+    None
+):
+    assert plan(stamp(19), output=Range(20, 90), window_start=40).truncated
+
+
+def test_a_replaced_output_topic_shortens_the_window_though_it_is_read_whole() -> None:
+    assert plan(stamp(), output=Range(0, 0), output_topic_id="other").truncated
+
+
+@pytest.mark.parametrize(
+    ("committed", "stored", "same_input", "expected"),
+    [
+        (None, None, True, StartPlan(20, 0)),
+        (60, None, True, StartPlan(60, 0)),
+        (None, 70, True, StartPlan(70, 0)),  # the group's offsets have expired
+        (30, 70, True, StartPlan(70, 0)),  # somebody has set them back
+        (80, 70, True, StartPlan(80, 0)),  # the store has not been flushed since
+        (5, None, True, StartPlan(20, 15)),  # retention has taken what was not read
+        (5, 12, True, StartPlan(20, 8)),
+        (None, -1, True, StartPlan(20, 0)),  # learnt from the output, input offset not known
+        (90, None, True, StartPlan(90, 0)),
+        (0, None, True, StartPlan(20, 20)),
+        (80, 70, False, StartPlan(20, 0)),  # they are of a topic that is gone
+        (500, 500, False, StartPlan(20, 0)),
+    ],
+)
+def test_the_input_is_read_on_from_the_furthest_offset_that_is_known(
+    committed: int | None, stored: int | None, *, same_input: bool, expected: StartPlan
+) -> None:
+    has = None if stored is None else stamp(input_offset=stored)
+    found = plan_start(
+        committed=committed, stamp=has, same_input=same_input, available=Range(20, 90)
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize(("committed", "stored"), [(91, None), (None, 91), (10, 91)])
+def test_an_input_that_ends_before_what_was_read_is_refused(
+    committed: int | None, stored: int | None
+) -> None:
+    has = None if stored is None else stamp(input_offset=stored)
+    with pytest.raises(InputTruncated, match="ends at offset 90 but was read up to 91"):
+        plan_start(committed=committed, stamp=has, same_input=True, available=Range(20, 90))
+
+
+class OutputReader:
+    """A partition of one batch."""
+
+    topic = "clean"
+
+    def __init__(self, records: list[Message]) -> None:
+        self._records = records
+
+    def read(self, _max_records: int, _wait_seconds: float) -> Batch:
+        return Batch(self._records, len(self._records), 0)
+
+    def check(self, end: int) -> None:
+        assert end == len(self._records)
+
+
+@pytest.mark.parametrize(("first", "forgotten"), [("past", "past"), ("future", "now")])
+def test_what_a_rebuild_does_not_have_is_no_younger_than_now(
+    tmp_path: Path, first: str, forgotten: str
+) -> None:
+    """Else a producer whose clock is ahead would make everything late that is to come."""
+    before_ms = int(time.time() * 1000)
+    times = {"past": before_ms - 1_000_000, "now": before_ms, "future": before_ms + 10**9}
+    store = open_store(tmp_path)
+    window = Window(store)
+    window.commit(output_position=0, input_offset=0, seen_ms=before_ms, newest_ms=0)
+    records = [message(0, b"a", time_ms=times[first]), message(1, b"b", time_ms=times["past"])]
+    reconcile(
+        OutputReader(records),
+        window,
+        extractor_for(IdSource.model_validate({"from": "Key"})),
+        Recall(ValueLayout(), partition=0, notes=None),
+        start=0,
+        end=2,
+        forgets=True,
+        input_offset=0,
+        stop=Event(),
+        on_progress=lambda _: None,
+    )
+    assert times[forgotten] <= store.forgotten_ms <= int(time.time() * 1000)
+    assert count_known(store, pack_id(b"a") + pack_id(b"b")) == 2
+    store.close()

@@ -1,0 +1,90 @@
+"""Owners of output records, read from the notes in step with the output."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_worker.kafka.consumer import Batch
+from dedupe_worker.side_topics.owner_log import Notes, Recall
+from dedupe_worker.side_topics.owner_notes import encode_notes
+from dedupe_worker.values import OWNER_BYTES, ValueLayout, decode_owner, timestamp_of
+from tests.unit.worker.strategies import message
+
+TOPIC_ID = "the-output"
+
+
+@dataclass
+class NotesReader:
+    """A reader over notes that were written, one offset each, with a marker after each."""
+
+    topic = "clean-owners"
+    records: Sequence[tuple[bytes, bytes]]
+    position: int = 0
+
+    def read(self, max_records: int, _wait_seconds: float) -> Batch:
+        records = [message(0, *one) for one in self.records[self.position :][:max_records]]
+        self.position += len(records)
+        return Batch(records, 2 * self.position, 0)
+
+    def check(self, end: int) -> None:
+        assert end == 2 * len(self.records)
+
+    def rewind(self) -> None:
+        self.position = 0
+
+
+def notes(written: Sequence[tuple[bytes, bytes]], start: int = 0) -> Notes:
+    reader = NotesReader(written, start)
+    rewind = reader.rewind if start else None
+    return Notes(reader, 2 * len(written), TOPIC_ID, rewind=rewind)
+
+
+chunks = st.lists(
+    st.tuples(st.integers(0, 3), st.lists(st.integers(1, 5), min_size=1, max_size=9)), max_size=30
+)
+
+
+@given(chunks, st.integers(1, 7), st.data())
+def test_each_output_record_gets_the_input_offset_it_was_noted_with(
+    drawn: list[tuple[int, list[int]]], batch: int, data: st.DataObject
+) -> None:
+    """Chunks with gaps between them, and some without a note, read in batches of any size from anywhere."""
+    written, expected, output, source = [], {}, 0, 0
+    for gap, steps in drawn:
+        output += gap
+        offsets = source + np.cumsum(steps)
+        source = int(offsets[-1])
+        noted = data.draw(st.booleans())
+        if noted:
+            written += [
+                (TOPIC_ID.encode(), note)
+                for note in encode_notes(output, offsets.astype(np.uint64))
+            ]
+        for offset in offsets.tolist():
+            expected[output] = offset if noted else -1
+            output += 1
+    start = data.draw(st.integers(0, len(written)))
+    reading, outputs = notes(written, start), sorted(expected)
+    found: list[int] = []
+    for at in range(0, len(outputs), batch):
+        found += reading.inputs(np.array(outputs[at : at + batch])).tolist()
+    assert found == [expected[output] for output in outputs]
+
+
+def test_notes_about_another_topic_and_unreadable_ones_are_passed_over() -> None:
+    [right] = encode_notes(0, np.array([5], np.uint64))
+    [wrong] = encode_notes(0, np.array([77], np.uint64))
+    reading = notes([(b"before", wrong), (TOPIC_ID.encode(), b"?"), (TOPIC_ID.encode(), right)])
+    assert reading.inputs(np.array([0])).tolist() == [5]
+
+
+def test_what_is_remembered_of_an_output_record_is_what_the_loop_would_remember() -> None:
+    records = [message(3, b"a", b"1"), message(4, b"b", b"2")]
+    [note] = encode_notes(3, np.array([40], np.uint64))
+    recall = Recall(ValueLayout(timed=True), partition=9, notes=notes([(TOPIC_ID.encode(), note)]))
+    values = recall.values(records, np.arange(2), np.array([1000, -7]))
+    told = [(decode_owner(value[:OWNER_BYTES]), timestamp_of(value)) for value in values.tolist()]
+    assert told == [((9, 40), 1000), (None, -7)]

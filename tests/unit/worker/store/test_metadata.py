@@ -1,0 +1,62 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_worker.errors import StoreCorrupt
+from dedupe_worker.store.metadata import Stamp, decode_stamp, encode_stamp
+
+numbers = st.integers(-(2**63), 2**63 - 1)
+stamps = st.builds(
+    Stamp,
+    output_position=numbers,
+    input_offset=numbers,
+    keys=numbers,
+    first_seen_ms=numbers,
+    last_seen_ms=numbers,
+    truncated=st.booleans(),
+    newest_ms=numbers,
+    forgotten_ms=numbers,
+)
+
+
+@given(stamps)
+def test_a_stamp_survives_writing_and_reading(stamp: Stamp) -> None:
+    assert decode_stamp(encode_stamp(stamp)) == stamp
+
+
+@given(stamps, st.integers(0, 57).filter(lambda length: length != 42))
+def test_a_part_of_a_stamp_is_damage(stamp: Stamp, length: int) -> None:
+    with pytest.raises(StoreCorrupt, match="rebuilt"):
+        decode_stamp(encode_stamp(stamp)[:length])
+
+
+@given(stamps, st.integers(0, 255).filter(lambda number: number != 2))
+def test_another_format_is_refused(stamp: Stamp, number: int) -> None:
+    with pytest.raises(StoreCorrupt, match="format 2"):
+        decode_stamp(bytes([number]) + encode_stamp(stamp)[1:])
+
+
+def test_the_layout_is_the_one_that_is_written_down() -> None:
+    stamp = Stamp(
+        output_position=1,
+        input_offset=-1,
+        keys=3,
+        first_seen_ms=4,
+        last_seen_ms=5,
+        truncated=True,
+        newest_ms=6,
+        forgotten_ms=7,
+    )
+    assert encode_stamp(stamp).hex() == (
+        "0201" + "0000000000000001" + "ffffffffffffffff" + "0000000000000003"
+        "0000000000000004" + "0000000000000005" + "0000000000000006" + "0000000000000007"
+    )
+
+
+@given(stamps)
+def test_a_stamp_of_the_first_format_is_read(stamp: Stamp) -> None:
+    """It had no timestamps: what is in it was new at most when it was seen, and nothing else is known."""
+    older = b"\x01" + encode_stamp(stamp)[1:42]
+    assert decode_stamp(older) == replace(stamp, newest_ms=stamp.last_seen_ms, forgotten_ms=0)

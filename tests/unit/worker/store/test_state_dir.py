@@ -1,0 +1,107 @@
+"""A state directory is one partition's of one stream, and of one process at a time."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dedupe_crds.status.worker import ExitCode
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
+from dedupe_worker.store.state_dir import Identity, StateDirectory, write_atomically
+
+IDENTITY = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateDirectory:
+    directory = StateDirectory(tmp_path / "state")
+    directory.root.mkdir()
+    return directory
+
+
+def test_a_new_directory_is_nobodys(state: StateDirectory) -> None:
+    assert state.recorded("shop/orders", 3) is None
+
+
+def test_what_is_recorded_is_known_again(state: StateDirectory) -> None:
+    state.record(IDENTITY)
+    assert state.recorded("shop/orders", 3) == IDENTITY
+
+
+@pytest.mark.parametrize(("stream", "partition"), [("shop/orders", 2), ("other/orders", 3)])
+def test_another_ones_directory_is_refused_and_says_whose_it_is(
+    state: StateDirectory, stream: str, partition: int
+) -> None:
+    state.record(IDENTITY)
+    with pytest.raises(IdentityRefused, match=r"belongs to shop/orders partition 3") as refusal:
+        state.recorded(stream, partition)
+    assert f"not to {stream} partition {partition}" in str(refusal.value)
+    assert refusal.value.exit_code is ExitCode.IDENTITY_REFUSED
+    assert refusal.value.exit_code.is_final
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda _: "",
+        lambda _: "[]",
+        lambda text: json.dumps(json.loads(text) | {"format": 2}),
+        lambda text: json.dumps(json.loads(text) | {"unknown": 1}),
+    ],
+    ids=["cut off", "empty", "no object", "another format", "a field more"],
+)
+def test_an_identity_that_can_not_be_read_is_refused_and_left_as_it_is(
+    state: StateDirectory, change: Callable[[str], str]
+) -> None:
+    state.record(IDENTITY)
+    path = state.root / "identity.json"
+    path.write_text(change(path.read_text()))
+    before = path.read_bytes()
+    with pytest.raises(IdentityRefused, match=r"identity\.json"):
+        state.recorded("shop/orders", 3)
+    assert path.read_bytes() == before
+
+
+def test_ids_of_another_kind_are_refused_unless_the_output_topic_is_another(
+    state: StateDirectory,
+) -> None:
+    by_key = IDENTITY.model_copy(update={"id_source": '{"from":"Key"}'})
+    by_content = IDENTITY.model_copy(update={"id_source": '{"from":"Content"}'})
+    state.record(by_key)
+    recorded = state.recorded("shop/orders", 3)
+    with pytest.raises(InvalidConfig, match="dedupe bootstrap"):
+        state.check_id_source(recorded, by_content)
+    for allowed in (by_key, by_content.model_copy(update={"output_topic_id": "other"})):
+        state.check_id_source(recorded, allowed)
+    for unknown in (None, IDENTITY):  # a new directory, and one of before ids were recorded
+        state.check_id_source(unknown, by_content)
+
+
+def test_a_directory_is_of_one_process_at_a_time(state: StateDirectory) -> None:
+    with state.lock(), pytest.raises(StateLocked, match="in use by another worker"):
+        state.lock()
+    state.lock().close()
+
+
+def test_a_directory_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidConfig, match="state directory"):
+        StateDirectory(tmp_path / "file" / "state").lock()
+
+
+def test_a_write_that_fails_leaves_the_old_file(
+    state: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.record(IDENTITY)
+
+    def full(_: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskFull, match="free or add space"):
+        write_atomically(state.root / "identity.json", "{}")
+    assert state.recorded("shop/orders", 3) == IDENTITY

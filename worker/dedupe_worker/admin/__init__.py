@@ -1,0 +1,1 @@
+"""Serve status, metrics and admin commands over HTTP."""

@@ -1,0 +1,235 @@
+"""The worker over HTTP.
+
+    GET  /healthz      200 while the loop goes round (also while it waits to try again), else 503
+    GET  /readyz       200 when reconciled and at work, else 503 with the reason
+    GET  /metrics      Prometheus text
+    GET  /status       WorkerStatus as JSON
+    POST /checkpoint   write a checkpoint; answers with it
+    POST /snapshots    and below: see s3/http_api.py
+    POST /forget       {"ids": ["…"]}: forget ids, so that their next copy passes; answers {"forgotten": n}
+    POST /lookup       {"ids": ["…"]}: what is known of ids; answers {"ids": [IdStatus, …]}, in their order
+    POST /reconcile    {"request": "…", "full": false}: reconcile with the output topic now; answers 202 with
+                       ComparisonStatus, and so to the same request again, which is done once; 409 during another
+
+POSTs need `Authorization: Bearer <token>`; or, through a proxy that takes this header for itself, as Kubernetes' API
+server does, `X-Admin-Token: <token>`.
+"""
+
+import hmac
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import falcon
+from prometheus_client import CollectorRegistry, exposition
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+
+from dedupe_kafka.errors import StreamError
+from dedupe_worker.admin.commands import CommandQueue
+from dedupe_worker.admin.reconcile_requests import ReconcileRequests, ReconcileRunning
+from dedupe_worker.snapshots.http_api import add_routes as add_snapshots
+from dedupe_worker.status import Board
+
+if TYPE_CHECKING:
+    from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+
+_HEALTHY_SECONDS: Final = 180.0  # longer than any bounded call to Kafka
+_COMMAND_SECONDS: Final = 60.0
+_MAX_BODY_BYTES: Final = 1 << 20
+_MAX_IDS: Final = 1000
+
+
+def read_token(path: Path | None) -> str | None:
+    """The admin token from a mounted file; None without one. Raises OSError."""
+    return path.read_text().strip() or None if path else None
+
+
+def make_app(
+    board: Board,
+    commands: CommandQueue,
+    registry: CollectorRegistry,
+    token: str | None,
+    *,
+    requests: ReconcileRequests,
+    keeper: "SnapshotKeeper | None" = None,
+) -> "falcon.App[falcon.Request, falcon.Response]":
+    """The WSGI application."""
+    app = falcon.App(middleware=[_Authenticate(token)])
+    app.add_route("/healthz", _Health(board))
+    app.add_route("/readyz", _Ready(board))
+    app.add_route("/metrics", _Metrics(registry))
+    app.add_route("/status", _Status(board))
+    app.add_route("/checkpoint", _Checkpoint(commands))
+    app.add_route("/forget", _Forget(commands))
+    app.add_route("/lookup", _Lookup(commands))
+    app.add_route("/reconcile", _Reconcile(requests))
+    app.add_error_handler(TimeoutError, _busy)
+    app.add_error_handler(StreamError, _failed)
+    add_snapshots(app, commands, keeper)
+    return app
+
+
+class _Authenticate:
+    """Every POST is an admin call."""
+
+    def __init__(self, token: str | None) -> None:
+        self._expected = f"Bearer {token}".encode() if token else None
+
+    def process_request(self, request: falcon.Request, _response: falcon.Response) -> None:
+        if request.method != "POST":
+            return
+        if self._expected is None:
+            raise falcon.HTTPForbidden(
+                title="Admin calls are off", description="start the worker with --admin-token-file"
+            )
+        token = request.get_header("X-Admin-Token")
+        given = (f"Bearer {token}" if token else request.get_header("Authorization") or "").encode()
+        if not hmac.compare_digest(given, self._expected):
+            raise falcon.HTTPUnauthorized(
+                title="Admin token needed", description="send Authorization: Bearer <token>"
+            )
+
+
+class _Health:
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        age = self._board.heartbeat_age_seconds
+        response.status = falcon.HTTP_200 if age < _HEALTHY_SECONDS else falcon.HTTP_503
+        response.media = {"heartbeatAgeSeconds": round(age, 3)}
+
+
+class _Ready:
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        status = self._board.status()
+        response.status = falcon.HTTP_200 if status.ready else falcon.HTTP_503
+        response.media = status.model_dump(
+            mode="json", by_alias=True, include={"ready", "phase", "reason", "message"}
+        )
+
+
+class _Metrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        encode, content_type = exposition.choose_encoder(request.get_header("Accept") or "")
+        response.content_type = content_type
+        response.data = encode(self._registry)
+
+
+class _Status:
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.content_type = falcon.MEDIA_JSON
+        response.text = self._board.status().model_dump_json(by_alias=True)
+
+
+class _Checkpoint:
+    def __init__(self, commands: CommandQueue) -> None:
+        self._commands = commands
+
+    def on_post(self, _request: falcon.Request, response: falcon.Response) -> None:
+        made = self._commands.call(lambda store: store.checkpoint(), _COMMAND_SECONDS)
+        if made is None:
+            raise falcon.HTTPConflict(
+                title="NothingToCheckpoint", description="the store is still empty"
+            )
+        response.content_type = falcon.MEDIA_JSON
+        response.text = made.model_dump_json(by_alias=True)
+
+
+class _Forget:
+    def __init__(self, commands: CommandQueue) -> None:
+        self._commands = commands
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        raw_ids = _read_ids(request)
+        forgotten = self._commands.call(lambda store: store.forget(raw_ids), _COMMAND_SECONDS)
+        response.media = {"forgotten": forgotten}
+
+
+class _Lookup:
+    def __init__(self, commands: CommandQueue) -> None:
+        self._commands = commands
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        raw_ids = _read_ids(request)
+        found = self._commands.call(lambda store: store.lookup(raw_ids), _COMMAND_SECONDS)
+        response.media = {"ids": [one.model_dump(mode="json", by_alias=True) for one in found]}
+
+
+class _ReconcileBody(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    request: Annotated[str, Field(min_length=1, max_length=100)]
+    full: StrictBool = False
+
+
+class _Reconcile:
+    def __init__(self, requests: ReconcileRequests) -> None:
+        self._requests = requests
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        try:
+            body = _ReconcileBody.model_validate_json(_read_body(request))
+        except ValidationError as error:
+            raise falcon.HTTPBadRequest(
+                description='send JSON: {"request": "…", "full": false}'
+            ) from error
+        try:
+            status = self._requests.ask(body.request, full=body.full)
+        except ReconcileRunning as error:
+            raise falcon.HTTPConflict(
+                title="Busy", description=f"reconcile {error} is not done yet; see /status"
+            ) from error
+        response.status = falcon.HTTP_202
+        response.content_type = falcon.MEDIA_JSON
+        response.text = status.model_dump_json(by_alias=True)
+
+
+def _read_body(request: falcon.Request) -> bytes:
+    if (request.content_length or 0) > _MAX_BODY_BYTES:
+        raise falcon.HTTPContentTooLarge(description=f"at most {_MAX_BODY_BYTES} bytes")
+    return request.bounded_stream.read(_MAX_BODY_BYTES)
+
+
+def _read_ids(request: falcon.Request) -> list[bytes]:
+    try:
+        body = json.loads(_read_body(request))
+    except (ValueError, RecursionError) as error:
+        raise falcon.HTTPBadRequest(description='send JSON: {"ids": ["…"]}') from error
+    ids = body.get("ids") if isinstance(body, dict) else None
+    if (
+        not isinstance(ids, list)
+        or not 0 < len(ids) <= _MAX_IDS
+        or not all(isinstance(i, str) and i for i in ids)
+    ):
+        raise falcon.HTTPBadRequest(description=f'send {{"ids": [...]}} with 1 to {_MAX_IDS} texts')
+    try:
+        return [one.encode() for one in ids]
+    except UnicodeEncodeError as error:
+        raise falcon.HTTPBadRequest(description="an id holds half of a surrogate pair") from error
+
+
+def _busy(
+    _request: falcon.Request, _response: falcon.Response, _error: Exception, _params: object
+) -> None:
+    raise falcon.HTTPServiceUnavailable(
+        title="Busy",
+        description="the worker is not at rest between transactions; see /readyz",
+        retry_after=5,
+    )
+
+
+def _failed(
+    _request: falcon.Request, _response: falcon.Response, error: Exception, _params: object
+) -> None:
+    assert isinstance(error, StreamError)  # noqa: S101 (registered for that class)
+    raise falcon.HTTPInternalServerError(title=error.reason, description=str(error))

@@ -1,0 +1,141 @@
+"""RocksDB's own files out of sorted ids, and a store out of those files.
+
+A generation of the past is a column family named b00000001, b00000002, … in the order of age, which sorts before the
+worker's own g…; the first of these stands ready and empty, so that what the worker adds does not make ids of the past
+last longer.
+"""
+
+import os
+import shutil
+from collections import deque
+from collections.abc import Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+from rocksdict import IngestExternalFileOptions, Options, Rdict, SstFileWriter, WriteOptions
+
+from dedupe_worker.bootstrap.generation_cutoffs import Cuts
+from dedupe_worker.bootstrap.rows import Rows, ids_of
+from dedupe_worker.errors import store_errors
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.metadata import STAMP_KEY, Stamp, encode_stamp
+from dedupe_worker.store.rocksdb_options import TableOptions, table_options
+from dedupe_worker.values import UNKNOWN_OWNER
+
+FIRST_GENERATION: Final = "g00000001"
+
+_BLOCK_CACHE_BYTES: Final = 8 << 20  # of an option that files don't depend on
+
+
+class Table(BaseModel):
+    """One file: ids of one generation, and when the first and the last of them was seen."""
+
+    model_config = ConfigDict(frozen=True)
+
+    file: str
+    generation: int
+    ids: int
+    first_seen_ms: int
+    last_seen_ms: int
+
+
+def write_tables(
+    directory: Path, index: int, rows: Rows, cuts: Cuts, bounds: Bounds
+) -> list[Table]:
+    """Write the ids of one range, sorted, to a file for each generation that has some."""
+    generations = cuts.generations(rows)
+    tables = []
+    for generation in range(len(cuts.starts_ms)):
+        chosen = rows[:, generations == generation]
+        if not chosen.shape[1]:
+            continue
+        name = f"{generation:02d}-{index:06d}.sst"
+        with store_errors(f"writing {directory / name}"):
+            writer = SstFileWriter(_options(bounds))
+            writer.open(str(directory / name))
+            # A loop in C: 0.25 us an id.
+            deque(map(writer.__setitem__, ids_of(chosen), repeat(UNKNOWN_OWNER)), maxlen=0)
+            writer.finish()
+        tables.append(
+            Table(
+                file=name,
+                generation=generation,
+                ids=chosen.shape[1],
+                first_seen_ms=int(np.min(chosen[2])),
+                last_seen_ms=int(np.max(chosen[2])),
+            )
+        )
+    return tables
+
+
+def build_store(
+    path: Path,
+    tables: Sequence[Table],
+    directory: Path,
+    bounds: Bounds,
+    *,
+    output_position: int,
+    truncated: bool,
+) -> None:
+    """Make a store at `path`, in place of what is there, of the tables in `directory`, which stay as they are.
+
+    It claims to hold nothing of the output partition from `output_position` on. Raises DiskFull or StoreFailed.
+    """
+    shutil.rmtree(path, ignore_errors=True)
+    numbers = sorted({table.generation for table in tables})
+    with store_errors(f"building the store {path}"):
+        database = Rdict(str(path), _options(bounds))
+        try:
+            for number, generation in enumerate(numbers, start=1):
+                of_generation = [table for table in tables if table.generation == generation]
+                stamp = Stamp(
+                    output_position=output_position,
+                    input_offset=-1,
+                    keys=sum(table.ids for table in of_generation),
+                    first_seen_ms=min(table.first_seen_ms for table in of_generation),
+                    last_seen_ms=max(table.last_seen_ms for table in of_generation),
+                    truncated=truncated,
+                    newest_ms=max(table.last_seen_ms for table in of_generation),
+                )
+                files = [directory / table.file for table in of_generation]
+                _add_generation(database, f"b{number:08d}", files, stamp, bounds)
+            database.create_column_family(FIRST_GENERATION, _options(bounds)).close()
+        finally:
+            database.close()
+
+
+def _add_generation(
+    database: Rdict, name: str, files: Sequence[Path], stamp: Stamp, bounds: Bounds
+) -> None:
+    family = database.create_column_family(name, _options(bounds))
+    try:
+        moved = IngestExternalFileOptions()
+        moved.set_move_files(True)
+        family.ingest_external_file([str(_second_name(file)) for file in files], moved)
+        unlogged = WriteOptions()
+        unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # the stub calls the property a method
+        family.set_write_options(unlogged)
+        family[STAMP_KEY] = encode_stamp(stamp)
+        family.flush()
+    finally:
+        family.close()
+
+
+def _second_name(file: Path) -> Path:
+    """The same file for RocksDB to move: the first name is there for another attempt."""
+    second = file.with_suffix(".ingest")
+    second.unlink(missing_ok=True)
+    try:
+        os.link(file, second)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(file, second)
+    return second
+
+
+def _options(bounds: Bounds) -> Options:
+    return table_options(
+        TableOptions(generation_bytes=bounds.generation_bytes, block_cache_bytes=_BLOCK_CACHE_BYTES)
+    )

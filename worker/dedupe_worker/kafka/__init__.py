@@ -1,0 +1,1 @@
+"""Read the input, write the output, and ask Kafka about topics."""

@@ -1,0 +1,1 @@
+"""Bring a store up to date with the output topic."""

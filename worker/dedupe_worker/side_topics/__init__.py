@@ -1,0 +1,1 @@
+"""Read and write the topics next to the output."""

@@ -1,0 +1,1 @@
+"""The ids that a partition remembers, on disk."""

@@ -1,0 +1,90 @@
+"""Whether a table fits into the memory of this process and on its volume, before it is begun."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from dedupe_crds.quantity import MIB, format_size
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_worker.store.inverse_bloom.segments import SEGMENT_SLOTS, load_manifest
+from dedupe_worker.store.inverse_bloom.sizing import MOST_SLOTS, slot_bytes
+
+_BASE_BYTES: Final = 96 * MIB
+"""What a worker takes beside its store, at least."""
+
+_BESIDE_SHARE: Final = 0.1
+"""Of the table, for what is written anew beside what it replaces; one segment at least.
+
+Less than a manifest must ask for, 1.25 times the table: of a claim, its file system takes 5 % and more for itself.
+"""
+
+WORKERS_HERE: Final = "DEDUPE_WORKERS_HERE"
+"""Environment variable: how many workers share the memory and the disk of a machine; 1 if it is not set."""
+
+_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+
+def check_room(directory: Path, *, slots: int, value_bytes: int) -> None:
+    """Refuse a table that is too large for what there is, those in `directory` that it takes the place of counted in.
+
+    Raises InvalidConfig, StoreCorrupt or OSError.
+    """
+    wanted = slots * slot_bytes(value_bytes)
+    if slots > MOST_SLOTS:
+        raise InvalidConfig(
+            f"spec.store.inverseBloom asks for {slots:,} slots; a table has {MOST_SLOTS:,} at most: use more "
+            "partitions, or retain less"
+        )
+    record = load_manifest(directory)
+    before = [t for t in record.tables if t.puts] if record else []
+    if before and (before[-1].slots, before[-1].value_bytes) == (slots, value_bytes):
+        before.pop()
+    held = wanted + sum(each.slots * slot_bytes(each.value_bytes) for each in before)
+    beside = f", and {len(before)} that it takes the place of" if before else ""
+    workers = workers_here()
+    shared = f" as one of {workers} on this machine" if workers > 1 else ""
+    limit = memory_limit() // workers
+    if held + _BASE_BYTES > limit:
+        raise InvalidConfig(
+            f"a table of {slots:,} slots takes {size(wanted)}{beside}, {size(held)} with it, and this worker has "
+            f"{size(limit)} of memory{shared}: give it more (spec.worker.resources), or ask for less "
+            "(spec.store.inverseBloom)"
+        )
+    volume = shutil.disk_usage(directory).total // workers
+    segment = min(wanted, SEGMENT_SLOTS * slot_bytes(value_bytes))
+    needed = held + max(segment, round(held * _BESIDE_SHARE))
+    if needed > volume:
+        raise InvalidConfig(
+            f"a table of {slots:,} slots takes {size(wanted)}{beside}, which needs {size(needed)} of a volume, and "
+            f"there are {size(volume)}{shared}: give it more (spec.storage.size), or ask for less "
+            "(spec.store.inverseBloom)"
+        )
+
+
+def workers_here() -> int:
+    """How many workers share this machine, as a local run tells each; a container is a worker's own."""
+    return int(os.environ.get(WORKERS_HERE, "1"))
+
+
+def memory_limit() -> int:
+    """Bytes of memory that this process may take: the machine's, or less where its container is bound."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in _LIMITS:
+        try:
+            limits.append(int(path.read_text()))
+        except (OSError, ValueError):  # no such hierarchy, or "max"
+            continue
+    return min(limits)
+
+
+def size(amount: int) -> str:
+    """Bytes as people read them.
+
+    >>> size(1024), size(5 * MIB), size(3_000_000_000)
+    ('1Ki', '5Mi', '2862Mi')
+    """
+    return format_size(amount if amount < MIB else -(-amount // MIB) * MIB)

@@ -1,0 +1,192 @@
+"""Whose state directory this is: a volume of another stream or partition is refused, never opened.
+
+identity.json   see `Identity`
+lock            held while a worker has the directory
+db/             the store
+db.restoring/   one that is being downloaded, see s3/restore.py
+checkpoints/    copies of it, see checkpoint.py
+db.copied/      a checkpoint that is about to take the store's place, see fallback.py
+comparison/     files of a full reconcile, see comparison.py
+reconcile.json  the last reconcile that was asked for, see requests.py
+"""
+
+import fcntl
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from dedupe_crds.spec.topics import IdSource
+from dedupe_kafka.errors import InvalidConfig
+from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
+
+_FORMAT: Final = 1
+
+
+class Identity(BaseModel):
+    """What is recorded in identity.json.
+
+    `stream` is "namespace/name" rather than the UID of the Kubernetes object: a stream deleted with its volumes
+    retained and applied again is the same stream. What the ids stand for is told by the topics' UUIDs.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    format: int = _FORMAT
+    stream: str
+    partition: int
+    input_topic_id: str
+    output_topic_id: str
+    id_source: str = Field(default="", alias="id")
+    """What the ids were taken from, see `id_source_text`; empty where it was not recorded."""
+
+
+def id_source_text(source: IdSource) -> str:
+    """A stream's `spec.id` as it is recorded.
+
+    >>> id_source_text(IdSource.model_validate({"from": "Header", "name": "order"}))
+    '{"from":"Header","name":"order"}'
+    """
+    return source.model_dump_json(by_alias=True, exclude_defaults=True)
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    """The paths below one worker's state directory."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """RocksDB's directory."""
+        return self.root / "db"
+
+    @property
+    def restoring(self) -> Path:
+        """Where a store is downloaded to."""
+        return self.root / "db.restoring"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are."""
+        return self.root / "checkpoints"
+
+    @property
+    def copied(self) -> Path:
+        """Where a checkpoint is made ready to take the store's place."""
+        return self.root / "db.copied"
+
+    @property
+    def comparison(self) -> Path:
+        """Where a full reconcile has its files."""
+        return self.root / "comparison"
+
+    @property
+    def reconcile_answer(self) -> Path:
+        """The answer to the last reconcile that was asked for."""
+        return self.root / "reconcile.json"
+
+    @property
+    def _identity(self) -> Path:
+        return self.root / "identity.json"
+
+    def lock(self) -> IO[str]:
+        """Take the directory for this process, until the file returned is closed.
+
+        Raises StateLocked if another process has it, InvalidConfig if it can't be written to.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            file = (self.root / "lock").open("w")
+        except OSError as error:
+            raise InvalidConfig(f"state directory {self.root}: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            raise StateLocked(
+                f"state directory {self.root} is in use by another worker; stop that one first"
+            ) from error
+        return file
+
+    def recorded(self, stream: str, partition: int) -> Identity | None:
+        """The identity on record, None for a new directory. Raises IdentityRefused if it is another's."""
+        try:
+            text = self._identity.read_text()
+        except FileNotFoundError:
+            return None
+        try:
+            identity = Identity.model_validate_json(text)
+        except ValidationError as error:
+            raise IdentityRefused(
+                f"{self._identity} can't be read as a worker's identity: {error}"
+            ) from error
+        if identity.format != _FORMAT:
+            raise IdentityRefused(
+                f"{self._identity} has format {identity.format}; this version reads format {_FORMAT}"
+            )
+        if (identity.stream, identity.partition) != (stream, partition):
+            raise IdentityRefused(
+                f"state directory {self.root} belongs to {identity.stream} partition {identity.partition}, "
+                f"not to {stream} partition {partition}; give this worker its own directory or an empty one"
+            )
+        return identity
+
+    def check_id_source(self, recorded: Identity | None, identity: Identity) -> None:
+        """Compare what is on record with what the stream is now: ids of two kinds never meet in a store.
+
+        With another output topic the store begins anew, so its ids may be of another kind. Raises InvalidConfig.
+        """
+        if recorded is None or recorded.output_topic_id != identity.output_topic_id:
+            return
+        if recorded.id_source and recorded.id_source != identity.id_source:
+            raise InvalidConfig(
+                f"spec.id is {identity.id_source}, and the ids in {self.root} and in the output topic are of "
+                f"{recorded.id_source}: put that back; for other ids make another stream with an output topic of its "
+                "own, and bring past ids along by `dedupe bootstrap` (docs/bootstrap.md)"
+            )
+
+    def record(self, identity: Identity) -> None:
+        """Write the identity, all or nothing."""
+        write_atomically(self._identity, identity.model_dump_json(by_alias=True, indent=2) + "\n")
+
+    def discard_store(self) -> None:
+        """Remove the store, to be rebuilt."""
+        shutil.rmtree(self.database, ignore_errors=True)
+
+    def discard_restoring(self) -> None:
+        """Remove what a restore that was given up has left."""
+        shutil.rmtree(self.restoring, ignore_errors=True)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a small file so that a crash leaves the old or the new one. Raises DiskFull or OSError."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_to_disk(path.parent)
+    except OSError as error:
+        if error.errno in (28, 122):  # ENOSPC, EDQUOT
+            raise DiskFull(
+                f"writing {path}: {error.strerror}; free or add space on the volume"
+            ) from error
+        raise
+
+
+def sync_to_disk(path: Path) -> None:
+    """Have a file, or what a directory holds by name, outlast a power cut. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from dedupe_crds.annotations import OUTPUT_TOPIC, RECONCILE, RESTORE
+from dedupe_crds.annotations import OUTPUT_TOPIC, PAUSE, RECONCILE, RESTART, RESTORE
+from dedupe_crds.annotations import PARTITION as PARTITION_LABEL
+from dedupe_crds.annotations import STREAM as STREAM_LABEL
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.quantity import GIB
 from dedupe_crds.spec.snapshots import S3Snapshots
@@ -37,20 +39,16 @@ from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import filters_topic, notes_topics, owners_topic, routed_topics
 from dedupe_local.state_dir import StateDir
-from dedupe_operator.decide.drift import stamped
+from dedupe_operator.decide.drift import with_wanted_hash
 from dedupe_operator.kubernetes.names import (
     CONFIG_HASH,
     COPIES,
     FIELD_MANAGER,
     MANAGED_BY,
-    PAUSE,
-    RESTART,
     SCHEDULED,
     WANTED_HASH,
     Object,
 )
-from dedupe_operator.kubernetes.names import PARTITION as PARTITION_LABEL
-from dedupe_operator.kubernetes.names import STREAM as STREAM_LABEL
 from dedupe_operator.resources import (
     admin_secret,
     config_map,
@@ -64,7 +62,7 @@ from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.csi import CsiProvider
 from dedupe_operator.snapshots.ebs.tags import of_snapshot, of_volume
 from dedupe_operator.snapshots.provider import Job
-from dedupe_operator.snapshots.resource import SnapshotRecords
+from dedupe_operator.snapshots.resource import SnapshotWriter
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.sql import Layout
 from dedupe_worker.config import WorkerConfig
@@ -385,7 +383,7 @@ def children(name: str) -> list[Object]:
             restore_from="nightly" if name == "full" else None,
         ),
     ]
-    return [stamped(each) for each in (*shared, *partition)]
+    return [with_wanted_hash(each) for each in (*shared, *partition)]
 
 
 def snapshots() -> dict[str, Any]:
@@ -412,7 +410,7 @@ def snapshots() -> dict[str, Any]:
         claim={"metadata": {"name": "orders-7-1"}},
     )
     handle = CsiProvider(cluster).start(job)
-    SnapshotRecords(cluster, namespace).create_scheduled(job.stream, "nightly")
+    SnapshotWriter(cluster, namespace).create_scheduled(job.stream, "nightly")
     return {
         "volumeSnapshot": _as_created(cluster.one("VolumeSnapshot", handle)),
         "dedupeSnapshot": _as_created(cluster.one("DedupeSnapshot", "nightly")),

@@ -1,1 +1,1 @@
-"""The typed manifests: the single source of every schema, and the contracts between the parts."""
+"""The typed manifests: source of all schemas, and contracts between the parts."""

@@ -1,4 +1,7 @@
-"""What a user asks of a living stream, once: written into an annotation of it, answered in its status."""
+"""Labels and annotations of streams, and users' requests in annotations.
+
+The plugin writes a request into an annotation; the operator answers it once, in the stream's status.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, TypeVar
@@ -7,9 +10,10 @@ from pydantic import Field, StrictBool, StrictInt, ValidationError
 
 from dedupe_crds.base import Model
 from dedupe_crds.names import ObjectName
+from dedupe_crds.spec.stream import GROUP
 
-RECONCILE: Final = "dedupestream.io/reconcile"
-RESTORE: Final = "dedupestream.io/restore"
+RECONCILE: Final = f"{GROUP}/reconcile"
+RESTORE: Final = f"{GROUP}/restore"
 OUTPUT_TOPIC: Final = "OutputTopic"
 
 _Partition = Annotated[StrictInt, Field(ge=0, le=65535)]
@@ -18,36 +22,43 @@ _Request = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class ReconcileRequest(Model):
-    """Reconcile stores with the output topic; the answer is each partition's `status.comparison`."""
+    """Request to reconcile stores with the output topic.
+
+    The answer is the `comparison` in each partition's status.
+    """
 
     request: _Request = Field(
-        description="What tells it from the request before, such as the time."
+        description="Id of the request, such as the time; it must differ from that of the previous request."
     )
-    partitions: list[_Partition] = Field(default=[], description="Which; all of them if empty.")
+    partitions: list[_Partition] = Field(default=[], description="Partition numbers. Default: all.")
     full: StrictBool = Field(
-        default=False, description="Compare the whole store, both ways, rather than read the tail."
+        default=False,
+        description="Full reconcile: compare the whole store in both directions, not only the tail.",
     )
 
 
 class RestoreRequest(Model):
-    """Give a partition a new volume; the answer is its `status.restore`, with the same `request`."""
+    """Request to restore a partition to a new volume.
+
+    The answer is the `restore` in its status, with the same `request`.
+    """
 
     request: _Request = Field(
-        description="What tells it from the request before, such as the time."
+        description="Id of the request, such as the time; it must differ from that of the previous request."
     )
-    partition: _Partition = Field(description="Which.")
+    partition: _Partition = Field(description="Partition number.")
     source: ObjectName | Literal["OutputTopic"] = Field(
-        description="Name of the DedupeSnapshot, or OutputTopic to rebuild from what that holds."
+        description="Name of the DedupeSnapshot, or OutputTopic to rebuild the store from the output topic."
     )
 
 
 def reconcile_request(annotations: Mapping[str, str]) -> ReconcileRequest | None:
-    """The request in a stream's annotations; None if there is none that can be read."""
+    """Return the request in a stream's annotations; None if there is no valid one."""
     return _read(ReconcileRequest, annotations.get(RECONCILE))
 
 
 def restore_request(annotations: Mapping[str, str]) -> RestoreRequest | None:
-    """The request in a stream's annotations; None if there is none that can be read."""
+    """Return the request in a stream's annotations; None if there is no valid one."""
     return _read(RestoreRequest, annotations.get(RESTORE))
 
 
@@ -58,3 +69,11 @@ def _read(model: type[_Model], text: str | None) -> _Model | None:
         return model.model_validate_json(text)
     except ValidationError:
         return None
+
+
+STREAM: Final = f"{GROUP}/stream"
+"""Label of every object of a stream."""
+PARTITION: Final = f"{GROUP}/partition"
+"""Label of every object of one partition."""
+PAUSE: Final = f"{GROUP}/pause-reconciliation"
+RESTART: Final = f"{GROUP}/restart"

@@ -1,4 +1,4 @@
-"""The base of every manifest model: frozen, camelCase in YAML, and unknown fields refused."""
+"""Base class of the manifest models: frozen, camelCase in YAML, no unknown fields."""
 
 from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
@@ -21,7 +21,7 @@ class Model(BaseModel):
 
     @classmethod
     def rules(cls) -> list[ModelRule]:
-        """The rules between this model's own fields, in the order of their declaration."""
+        """Return the rules between this model's fields, in the order of declaration."""
         checks = cls.__pydantic_decorators__.field_validators.values()
         return [check.func.rule for check in checks if hasattr(check.func, "rule")]
 
@@ -29,7 +29,7 @@ class Model(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Add the rules, and the defaults as a manifest would write them."""
+        """Add the rules, and the defaults in the form of a manifest."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         defaults = cls.model_construct().model_dump(mode="json", by_alias=True, warnings=False)
         for name, field in schema.get("properties", {}).items():
@@ -37,7 +37,7 @@ class Model(BaseModel):
                 field["default"] = defaults[name]
         if rules := cls.rules():
             schema[VALIDATIONS] = [
-                {"rule": rule.cel, "message": rule.says, "fieldPath": "." + ".".join(rule.path)}
+                {"rule": rule.cel, "message": rule.message, "fieldPath": "." + ".".join(rule.path)}
                 for rule in rules
             ]
         return schema

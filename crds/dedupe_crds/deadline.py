@@ -54,11 +54,13 @@ class Deadline:
         return self._clock() >= self._end
 
     def remaining(self) -> float:
-        """Return the seconds that are left, at least 0: the timeout for a call that blocks."""
+        """Return the seconds left, at least 0: the timeout for a call that blocks."""
         return max(0.0, self._end - self._clock())
 
     def pause(self, seconds: float) -> bool:
-        """Wait before the next attempt, never past the deadline; return whether to make that attempt.
+        """Wait before the next attempt, never past the deadline.
+
+        Return whether to make that attempt.
 
         False means: the time was over before the pause, or the pause was interrupted. With 0 seconds it only checks.
         """

@@ -1,7 +1,7 @@
-"""From pydantic's errors to sentences for the person who wrote the manifest.
+"""Turns pydantic's errors into sentences for the author of a manifest.
 
-Each begins with the path of the field as YAML writes it, then says what is wrong with which value
-and what is allowed.
+`dedupe_crds.manifest` calls it. Invariant: each sentence begins with the path of the field in YAML, then names the
+value, the problem and what is allowed.
 """
 
 import re
@@ -20,12 +20,12 @@ Path = tuple[str, ...]
 
 
 def explain(error: ValidationError, document: object, model: type[BaseModel]) -> list[str]:
-    """One sentence for each error in the `document` that was validated against `model`."""
+    """Return a sentence for each error of a `document` validated against `model`."""
     return [_sentence(detail, document, model) for detail in error.errors(include_url=False)]
 
 
 def written(path: Path) -> str:
-    """Write the path of a field: dotted, with brackets around names that have dots themselves."""
+    """Write the path of a field: dotted, with brackets around names with dots."""
     if not path:
         return "the document"
     parts = (f"[{name}]" if "." in name or "/" in name else f".{name}" for name in path)
@@ -33,12 +33,12 @@ def written(path: Path) -> str:
 
 
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """A model's fields by their names in YAML."""
+    """Return a model's fields by their names in YAML."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def model_in(annotation: object) -> type[BaseModel] | None:
-    """The model a field holds, or None if it holds a value."""
+    """Return the model that a field holds, or None if it holds a value."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) in (Annotated, Union, UnionType):
@@ -58,7 +58,7 @@ def _sentence(detail: ErrorDetails, document: object, model: type[BaseModel]) ->
     if detail["type"] == "extra_forbidden":
         return f"{written(path)}: {_unknown(path, parent, model)}"
     field = fields_of(parent).get(path[-1]) if parent and path else None
-    return f"{written(path)}: {SENTENCES.get(detail['type'], _as_pydantic_says)(detail, field)}"
+    return f"{written(path)}: {SENTENCES.get(detail['type'], _as_pydantic_writes)(detail, field)}"
 
 
 def _broken(cause: BrokenRuleError, *, is_default: bool) -> str:
@@ -68,7 +68,7 @@ def _broken(cause: BrokenRuleError, *, is_default: bool) -> str:
 
 
 def _unknown(path: Path, parent: type[BaseModel] | None, root: type[BaseModel]) -> str:
-    """Name the field that was probably meant: beside this one, or of this name elsewhere."""
+    """Name the field that was probably meant: a near name, or this name elsewhere."""
     allowed = fields_of(parent) if parent else {}
     near = [written((*path[:-1], name)) for name in get_close_matches(path[-1], allowed, n=1)]
     near = near or [written(known) for known in _paths(root) if known[-1] == path[-1]]
@@ -103,7 +103,7 @@ def _got(detail: ErrorDetails) -> str:
     return "no value" if detail["input"] is None else shown(detail["input"])
 
 
-def _as_pydantic_says(detail: ErrorDetails, _: FieldInfo | None) -> str:
+def _as_pydantic_writes(detail: ErrorDetails, _: FieldInfo | None) -> str:
     return f"{_got(detail)}: {detail['msg']}"
 
 
@@ -113,7 +113,7 @@ def _missing(_: ErrorDetails, field: FieldInfo | None) -> str:
 
 def _not_text(detail: ErrorDetails, _: FieldInfo | None) -> str:
     is_scalar = not isinstance(detail["input"], list | dict | None)
-    return f"{_got(detail)} is not text{'; put it in quotes if it is meant so' * is_scalar}"
+    return f"{_got(detail)} is not text{'; put it in quotes if it is text' * is_scalar}"
 
 
 def _not_a_choice(detail: ErrorDetails, _: FieldInfo | None) -> str:
@@ -157,11 +157,11 @@ SENTENCES: dict[str, Callable[[ErrorDetails, FieldInfo | None], str]] = {
     "string_too_short": _too_short,
     "too_long": lambda detail, _: f"has more than {detail['ctx']['max_length']} entries",
     "string_type": _not_text,
-    "invalid_key": _is_not("a field name; put it in quotes if it is meant so"),
+    "invalid_key": _is_not("a field name; put it in quotes if it is a name"),
     "int_type": _is_not("a whole number"),
     "float_type": _is_not("a number with a point, such as 0.9"),
     "bool_type": _is_not("true or false"),
     "dict_type": _is_not("a mapping of names to values"),
     "model_type": _is_not("a mapping of fields"),
 }
-"""What to say for each type of error that these models can have."""
+"""The sentence for each type of error that these models can have."""

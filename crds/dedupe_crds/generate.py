@@ -1,4 +1,4 @@
-"""Writes what is made from the models: the CustomResourceDefinition, the chart's copy of it and the reference page.
+"""Generates the CustomResourceDefinitions, the chart's copies and the reference.
 
 `python -m dedupe_crds.generate` writes them into the source tree; with `--check` it only compares,
 prints what differs, and exits with 1 if anything does.
@@ -21,13 +21,13 @@ HEADER = "generated from crds/dedupe_crds by `make generate`, do not edit"
 
 
 def generated_files() -> dict[str, str]:
-    """Every generated file: its path in the source tree, and its text."""
+    """Return the text of each generated file by its path in the source tree."""
     files = {"docs/reference.md": f"<!-- {HEADER} -->\n{reference_pages(CUSTOM_RESOURCES)}"}
     for resource in CUSTOM_RESOURCES:
         definition = resource.definition()
         name = f"{resource.plural}.{GROUP}.yaml"
         files[f"crds/{name}"] = f"# {HEADER}\n{_yaml(definition)}"
-        # The chart writes the metadata itself, with the labels and annotations of its release.
+        # The chart adds the metadata, with the labels and annotations of its release.
         chart_part = {"spec": definition["spec"]}
         files[f"charts/dedupestream/files/crds/{name}"] = f"# {HEADER}\n{_yaml(chart_part)}"
     return files
@@ -38,7 +38,7 @@ def _yaml(document: dict[str, Any]) -> str:
 
 
 def differences(root: Path) -> list[str]:
-    """The lines of a unified diff from the files under `root` to what they should be."""
+    """Return the unified diff from the files under `root` to the generated ones."""
     diff: list[str] = []
     for name, text in generated_files().items():
         path = root / name

@@ -1,4 +1,4 @@
-"""Reading a manifest: a YAML file in, a `DedupeStream` or everything that is wrong with it out."""
+"""Reads a manifest: returns a `DedupeStream`, or an error with all its problems."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from dedupe_crds.spec.stream import API_VERSION, KIND, DedupeStream
 
 
 class ManifestError(ValueError):
-    """A manifest that cannot be used. `problems` says each thing that is wrong, in one line."""
+    """A manifest that cannot be used. `problems` has a line for each problem."""
 
     def __init__(self, source: str, problems: list[str]) -> None:
         super().__init__("\n".join(f"{source}: {problem}" for problem in problems))
@@ -21,7 +21,7 @@ class ManifestError(ValueError):
 
 
 def load_manifest(path: Path) -> DedupeStream:
-    """Read the one DedupeStream in a YAML file; other kinds beside it are left alone.
+    """Read the only DedupeStream in a YAML file, and ignore objects of other kinds.
 
     Raises:
         ManifestError: the file cannot be read, is not YAML, or holds no single valid DedupeStream.
@@ -31,7 +31,7 @@ def load_manifest(path: Path) -> DedupeStream:
 
 
 def read_yaml(path: Path) -> list[Any]:
-    """Read the documents of a YAML file; a field that is written twice is an error.
+    """Read the documents of a YAML file; a duplicate field is an error.
 
     Raises:
         ManifestError: the file cannot be read, or is not YAML.
@@ -46,12 +46,14 @@ def read_yaml(path: Path) -> list[Any]:
     try:
         return [document for document in yaml.load_all(text, _Loader) if document is not None]
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # The loader lets a date such as 2026-02-31 and a text nested too deep fail in Python's way.
+        # For a date such as 2026-02-31 or too deep nesting, the loader raises Python's errors.
         raise ManifestError(source, [_yaml_problem(error)]) from error
 
 
 def parse_manifest(document: object, source: str) -> DedupeStream:
-    """Check one document, such as an object from the API server; `source` names it in errors.
+    """Check a document, such as an object from the API server.
+
+    `source` names it in errors.
 
     Raises:
         ManifestError: it is not a valid DedupeStream.
@@ -59,14 +61,14 @@ def parse_manifest(document: object, source: str) -> DedupeStream:
     if problems := _wrong_kind(document):
         raise ManifestError(source, problems)
     try:
-        # A manifest has YAML names only, as the API server knows no others.
+        # Only YAML names are valid, as for the API server.
         return DedupeStream.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
         raise ManifestError(source, explain(error, document, DedupeStream)) from error
 
 
 def _wrong_kind(document: object) -> list[str]:
-    """Another kind of object is wrong as a whole: its fields need no errors of their own."""
+    """Return the problems of an object of another kind; its fields are not checked."""
     if not isinstance(document, Mapping):
         return []
     return [
@@ -78,7 +80,7 @@ def _wrong_kind(document: object) -> list[str]:
 
 
 def _only_stream(documents: list[Any], source: str) -> object:
-    """The only document, or among several the only one of our kind."""
+    """Return the only document, or the only DedupeStream among several."""
     if len(documents) == 1:
         return documents[0]
     streams = [
@@ -101,7 +103,7 @@ def _title(document: object) -> str:
 
 
 def _yaml_problem(error: Exception) -> str:
-    """One line, with the place a person can go to."""
+    """Describe the error in a line, with its place in the file."""
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         why = ", ".join(filter(None, (error.context, error.problem)))
@@ -110,7 +112,7 @@ def _yaml_problem(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a field written twice, of which plain YAML loading keeps the last without a word."""
+    """Refuses duplicate fields, of which plain YAML loading silently takes the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Names and other texts of a manifest, each with the shape it must have."""
+"""Types of the texts in a manifest, each with the pattern that it must match."""
 
 from typing import Annotated
 
@@ -41,7 +41,7 @@ BootstrapServers = Annotated[
     Field(min_length=1, max_length=2048),
     matching(
         rf"{_HOST}:{_PORT}(,{_HOST}:{_PORT})*",
-        "must be host:port, or several of them with commas and no spaces between",
+        "must be host:port, or several separated by commas, with no spaces between",
     ),
 ]
 _CRON_PART = r"[0-9A-Za-z*/,?#-]+"

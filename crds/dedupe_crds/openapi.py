@@ -1,5 +1,6 @@
-"""From the models to a CustomResourceDefinition with a structural OpenAPI v3 schema.
+"""Builds CustomResourceDefinitions with a structural OpenAPI v3 schema.
 
+They are built from the models; `dedupe_crds.generate` writes them.
 Kubernetes takes a subset of JSON Schema: no references, no null types, every node typed
 (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/).
 """
@@ -44,7 +45,7 @@ _KEYWORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomResource:
-    """One kind of object, with what `kubectl get` shows of it: (name, type, JSONPath)."""
+    """A kind of object. `columns` of `kubectl get` are (name, type, JSONPath)."""
 
     kind: str
     model: type[BaseModel]
@@ -54,11 +55,11 @@ class CustomResource:
 
     @property
     def plural(self) -> str:
-        """Its name in URLs and on the command line."""
+        """Return its name in URLs and on the command line."""
         return f"{self.kind.lower()}s"
 
     def definition(self) -> dict[str, Any]:
-        """The whole CustomResourceDefinition, as `kubectl apply` takes it."""
+        """Return the whole CustomResourceDefinition, as `kubectl apply` takes it."""
         columns = [{"name": n, "type": t, "jsonPath": path} for n, t, path in self.columns]
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
@@ -89,7 +90,7 @@ class CustomResource:
         }
 
     def schema(self) -> Schema:
-        """The schema as the API server sees it, with the status."""
+        """Return the schema for the API server, with the status."""
         schema = structural_schema(self.model)
         name = schema["properties"]["metadata"]["properties"]["name"]
         schema["properties"] |= {
@@ -137,8 +138,8 @@ SNAPSHOT_PLURAL = SNAPSHOTS.plural
 
 
 def structural_schema(model: type[BaseModel]) -> Schema:
-    """The structural schema of a model: self-contained, with the model's rules and defaults."""
-    # The schema of what is written has the defaults as text; what is read may be a number too.
+    """Return the self-contained schema of a model, with its rules and defaults."""
+    # In serialization mode the defaults are text; in validation mode they may be numbers.
     schema = model.model_json_schema(mode="serialization")
     return _structural(schema, schema.get("$defs", {}))
 
@@ -151,7 +152,7 @@ def _structural(node: Schema, models: dict[str, Schema]) -> Schema:
     if node.get("type") == "integer":
         node["format"] = "int64"
     if node.get("additionalProperties") is False:
-        del node["additionalProperties"]  # Kubernetes refuses unknown fields by itself
+        del node["additionalProperties"]  # Kubernetes refuses unknown fields anyway
     if (default := _without_nothing(node.pop("default", None))) is not None:
         node["default"] = default
     for inner in ("items", "additionalProperties"):
@@ -166,9 +167,9 @@ def _structural(node: Schema, models: dict[str, Schema]) -> Schema:
 
 
 def _inlined(node: Schema, models: dict[str, Schema]) -> Schema:
-    """Put a referenced model in the place of its reference, and the type of an optional field.
+    """Replace a reference by its model, and an optional field by its type.
 
-    What stands beside the reference is about this very field, and wins; rules add up.
+    Keywords next to the reference are those of the field and take precedence; rules are added.
     """
     node = {keyword: value for keyword, value in node.items() if keyword != "$defs"}
     if "$ref" in node:
@@ -182,10 +183,10 @@ def _inlined(node: Schema, models: dict[str, Schema]) -> Schema:
 
 
 def _without_nothing(value: Any) -> Any:  # noqa: ANN401 # a value of any JSON type
-    """A default without the parts that say nothing: nulls and empty maps and lists.
+    """Return a default without nulls, empty maps and empty lists.
 
-    The rest is written out in full, because the API server checks an object's default against the
-    object's rules before it fills in the defaults of the object's fields.
+    The rest is written in full: the API server checks an object's default against the object's rules before it adds
+    the defaults of the object's fields.
     """
     if not isinstance(value, dict):
         return None if value == [] else value

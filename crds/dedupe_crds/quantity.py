@@ -1,7 +1,7 @@
-"""Sizes and durations as people write them in manifests: "8Gi", "500M", "28d", "1h30m".
+"""Sizes and durations in manifests: "8Gi", "500M", "28d", "1h30m".
 
-In Python a size is an `int` of bytes and a duration a `timedelta`; in YAML and JSON both are text.
-The patterns go into the generated schema too, so the API server and Python refuse the same texts.
+In Python a size is an `int` of bytes and a duration a `timedelta`; in YAML and JSON both are text. Invariant: the
+patterns are part of the generated schema, so the API server and Python refuse the same texts.
 """
 
 import re
@@ -20,7 +20,7 @@ RESOURCE_PATTERN = r"^[0-9]{1,19}((\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|E
 DURATION_PATTERN = r"^([0-9]{1,12}(ms|s|m|h|d)){1,5}$"
 
 _MAX_BYTES = 2**63 - 1  # Kubernetes keeps quantities as 64-bit integers
-# Largest first, and binary before decimal: where a size looks for its shortest exact text.
+# Largest first, binary before decimal: the order in which a size tries units for its exact text.
 _SIZE_UNITS = {
     "Ei": 1024**6,
     "Pi": 1024**5,
@@ -45,7 +45,9 @@ _DURATION_UNITS = {
 
 
 def parse_size(text: str | int) -> int:
-    """Read a Kubernetes quantity as bytes, a fraction of a byte rounded up as Kubernetes does.
+    """Read a Kubernetes quantity as bytes.
+
+    A fraction of a byte is rounded up, as Kubernetes does.
 
     >>> parse_size("8Gi"), parse_size("1.5k"), parse_size(1024)
     (8589934592, 1500, 1024)
@@ -61,12 +63,12 @@ def parse_size(text: str | int) -> int:
     number = written.rstrip("EPTGMKki")
     size = ceil(Fraction(number) * _SIZE_UNITS.get(written.removeprefix(number), 1))
     if size > _MAX_BYTES:
-        raise ValueError(f"{text!r} is more than any disk holds; write a size below 8Ei")
+        raise ValueError(f"{text!r} is too large; write a size below 8Ei")
     return size
 
 
 def format_size(size: int) -> str:
-    """Write bytes in the largest unit, binary before decimal, that means exactly `size`.
+    """Write bytes in the largest exact unit, binary before decimal.
 
     >>> format_size(8 * GIB), format_size(500_000_000), format_size(1025)
     ('8Gi', '500M', '1025')
@@ -94,11 +96,11 @@ def parse_duration(text: str | timedelta) -> timedelta:
     try:
         return sum((int(count) * _DURATION_UNITS[unit] for count, unit in parts), timedelta())
     except OverflowError:
-        raise ValueError(f"{text!r} is longer than any stream lives; write fewer days") from None
+        raise ValueError(f"{text!r} is too long; write fewer days") from None
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration in its largest units; what is below a millisecond is dropped.
+    """Write a duration in its largest units, without fractions of a millisecond.
 
     >>> format_duration(timedelta(days=28)), format_duration(timedelta(minutes=90))
     ('28d', '1h30m')
@@ -131,11 +133,11 @@ Duration = Annotated[
     PlainSerializer(format_duration, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "duration", "pattern": DURATION_PATTERN}),
 ]
-"""A length of time, in milliseconds at the finest."""
+"""A length of time, with a resolution of milliseconds."""
 
 ResourceQuantity = Annotated[
     str,
     BeforeValidator(_parse_resource),
     WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": RESOURCE_PATTERN}),
 ]
-"""A share of a node, kept as Kubernetes writes it: 500m, 2, 400Mi."""
+"""A resource quantity in the form of Kubernetes: 500m, 2, 400Mi."""

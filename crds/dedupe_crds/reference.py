@@ -1,4 +1,4 @@
-"""From the schema to the reference page: every field, its type, its default and its meaning."""
+"""Writes the reference page from the schema: fields, types, defaults, meanings."""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,12 +10,12 @@ INTRODUCTION = """\
 # Reference
 
 Sizes are Kubernetes quantities (`8Gi`, `500M`, `1024`). Durations are whole numbers of `d`, `h`,
-`m`, `s` and `ms`, and sums of them (`28d`, `1h30m`, `25ms`). A field not listed here is refused.
+`m`, `s` and `ms`, and sums of them (`28d`, `1h30m`, `25ms`). Unknown fields are refused.
 """
 
 
 def reference_pages(resources: Iterable[CustomResource]) -> str:
-    """One page, in Markdown, for all kinds of objects."""
+    """Return a page in Markdown for all kinds of objects."""
     return "\n".join([INTRODUCTION, *map(_part, resources)])
 
 
@@ -45,7 +45,7 @@ def _part(resource: CustomResource) -> str:
 
 
 def _walk(path: str, schema: Schema) -> Iterator[tuple[str, Schema, bool]]:
-    """Every field below `path`, depth first: its path, its schema, whether it is required."""
+    """Yield path, schema and whether it is required of each field below `path`."""
     for name, field in schema.get("properties", {}).items():
         inner = f"{path}.{name}"
         yield inner, field, name in schema.get("required", ())

@@ -1,1 +1,1 @@
-"""`kubectl dedupe`: streams and their partitions for people."""
+"""The kubectl plugin: show and manage DedupeStreams."""

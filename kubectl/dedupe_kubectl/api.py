@@ -1,4 +1,7 @@
-"""The API server: what the plugin asks it, and its refusals as errors that say what to do."""
+"""Client of the API server.
+
+The commands call it. Invariant: each call is bounded in time, and each failure is a PluginError that says what to do.
+"""
 
 import json
 from base64 import b64decode
@@ -13,11 +16,12 @@ from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 from pydantic import ValidationError
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound, PluginError, WorkerRefused
-from dedupe_kubectl.objects import STREAM_LABEL, Object
+from dedupe_kubectl.objects import Object
 
 FIELD_MANAGER: Final = "kubectl-dedupe"
 PARALLEL_CALLS: Final = 16
@@ -31,10 +35,12 @@ INSTALL: Final = (
 
 
 def connect(kubeconfig: Path | None, context: str | None) -> "tuple[Api, str]":
-    """Read the kubeconfig as kubectl does: a cluster, and the namespace commands are about if they name none.
+    """Return a client and the default namespace, from the kubeconfig.
+
+    It is found and read as kubectl does it.
 
     Raises:
-        NoAccess: there is none, or it does not name such a context.
+        NoAccess: there is no kubeconfig, or it has no such context.
     """
     configuration = client.Configuration()
     file = str(kubeconfig) if kubeconfig else None
@@ -49,38 +55,41 @@ def connect(kubeconfig: Path | None, context: str | None) -> "tuple[Api, str]":
         ) from error
     configuration.retries = False
     configuration.connection_pool_maxsize = PARALLEL_CALLS
-    chosen = next((one for one in contexts if one["name"] == context), active)
+    chosen = next((entry for entry in contexts if entry["name"] == context), active)
     return Api(client.ApiClient(configuration)), chosen["context"].get("namespace") or "default"
 
 
 class Api:
-    """Plain JSON objects in and out; every call is bounded in time and raises PluginError."""
+    """Calls the API server with plain JSON objects.
+
+    Each call is bounded in time and raises PluginError.
+    """
 
     def __init__(self, api_client: client.ApiClient) -> None:
         self._client = api_client
 
     def streams(self, namespace: str | None) -> list[Object]:
-        """All streams of a namespace, or of all namespaces."""
+        """Return all streams of a namespace, or of all namespaces."""
         return self._items(_path(PLURAL, namespace), f"list dedupestreams {_where(namespace)}")
 
     def stream(self, namespace: str, name: str) -> Object:
-        """One stream."""
+        """Return a stream."""
         path = _path(PLURAL, namespace, name)
         return self._json("GET", path, f"get dedupestream {name} {_where(namespace)}")
 
     def patch_stream(self, namespace: str, name: str, change: Object) -> Object:
-        """Change some fields of a stream, by a JSON merge patch."""
+        """Change fields of a stream with a JSON merge patch."""
         path = _path(PLURAL, namespace, name)
         act = f"patch dedupestream {name} {_where(namespace)}"
         return self._json("PATCH", path, act, [("fieldManager", FIELD_MANAGER)], change)
 
     def snapshots(self, namespace: str) -> list[Object]:
-        """All DedupeSnapshots of a namespace."""
+        """Return all DedupeSnapshots of a namespace."""
         act = f"list dedupesnapshots {_where(namespace)}"
         return self._items(_path(SNAPSHOT_PLURAL, namespace), act)
 
     def snapshot(self, namespace: str, name: str) -> Object:
-        """One DedupeSnapshot."""
+        """Return a DedupeSnapshot."""
         act = f"get dedupesnapshot {name} {_where(namespace)}"
         return self._json("GET", _path(SNAPSHOT_PLURAL, namespace, name), act)
 
@@ -91,19 +100,19 @@ class Api:
         return self._json("POST", _path(SNAPSHOT_PLURAL, namespace), act, query, wanted)
 
     def pods(self, namespace: str, stream: str) -> list[Object]:
-        """The pods of a stream's workers."""
-        selector = f"{STREAM_LABEL}={stream},app.kubernetes.io/component=worker"
+        """Return the pods of a stream's workers."""
+        selector = f"{STREAM}={stream},app.kubernetes.io/component=worker"
         return self._items(
             f"/api/v1/namespaces/{namespace}/pods", f"list pods {_where(namespace)}", selector
         )
 
     def operator_pods(self) -> list[Object]:
-        """The pods of all operators of the cluster."""
+        """Return the pods of all operators of the cluster."""
         selector = "app.kubernetes.io/name=dedupestream,app.kubernetes.io/component=operator"
         return self._items("/api/v1/pods", "list pods in all namespaces", selector)
 
     def warnings(self, namespace: str) -> list[Object]:
-        """The events of a namespace that warn."""
+        """Return the events of type Warning in a namespace."""
         return self._items(
             f"/api/v1/namespaces/{namespace}/events",
             f"list events {_where(namespace)}",
@@ -111,7 +120,9 @@ class Api:
         )
 
     def worker_status(self, namespace: str, pod: str) -> WorkerStatus | None:
-        """What a worker says of itself, through the API server; None if it does not answer.
+        """Return a worker's status, None if it does not answer.
+
+        The call goes through the API server's proxy.
 
         Raises:
             Forbidden: the user may not reach pods through the API server.
@@ -126,23 +137,25 @@ class Api:
             return None
 
     def admin_token(self, namespace: str, stream: str) -> str:
-        """What admin calls to a stream's workers must carry."""
+        """Return the token that admin calls to a stream's workers must carry."""
         name = f"{stream}-admin"
         path = f"/api/v1/namespaces/{namespace}/secrets/{quote(name, safe='')}"
         secret = self._json("GET", path, f"get secret {name} {_where(namespace)}")
         return b64decode(secret["data"]["token"]).decode()
 
-    def ask_worker(
+    def call_worker(
         self, namespace: str, pod: str, call: str, body: Object, admin_token: str
     ) -> Object | None:
-        """What a worker answers to an admin call, through the API server; None if it does not answer.
+        """Return a worker's answer to an admin call; None if it does not answer.
+
+        The call goes through the API server's proxy.
 
         Raises:
-            WorkerRefused: it does not do what was asked, and says why.
-            Forbidden, NoAccess: the user may not reach pods so.
+            WorkerRefused: the worker refused the call; the message is its reason.
+            Forbidden, NoAccess: the user may not reach pods through the API server.
         """
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{_WORKER_PORT}/proxy/{call}"
-        # Not as Authorization: the API server takes that for its own.
+        # Not as Authorization: the API server consumes that header itself.
         code, text = self._exchange("POST", path, [], body, {"X-Admin-Token": admin_token})
         answer = _parsed(text)
         if code == 200:
@@ -208,12 +221,12 @@ class Api:
             host = self._client.configuration.host
             raise NoAccess(
                 f"the API server at {host} does not answer ({_one_line(error)}): check the context "
-                "with `kubectl config current-context` and the way to it with `kubectl cluster-info`"
+                "with `kubectl config current-context` and the connection with `kubectl cluster-info`"
             ) from error
 
 
 def refusal(code: int, answer: object, act: str) -> PluginError:
-    """The error for an answer of the API server that is not what was asked for."""
+    """Return the error for an answer of the API server that is not a success."""
     status = answer if isinstance(answer, dict) else {}
     message = str(status.get("message") or f"status {code}")
     if code == 401:
@@ -226,12 +239,12 @@ def refusal(code: int, answer: object, act: str) -> PluginError:
         )
     if code == 404 and (status.get("details") or {}).get("name"):
         return NotFound(
-            f"cannot {act}: there is none; `kubectl dedupe status -A` lists all streams, "
+            f"cannot {act}: it does not exist; `kubectl dedupe status -A` lists all streams, "
             "`kubectl dedupe snapshots` their snapshots"
         )
     if code == 404:
         return NotFound(
-            f"cannot {act}: this cluster knows no such kind in {API_VERSION}; install the operator "
+            f"cannot {act}: this cluster has no such kind in {API_VERSION}; install the operator "
             f"with its chart: {INSTALL}"
         )
     return PluginError(f"cannot {act}: {message}")
@@ -239,8 +252,8 @@ def refusal(code: int, answer: object, act: str) -> PluginError:
 
 def _path(plural: str, namespace: str | None, name: str = "") -> str:
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    one = f"/{quote(name, safe='')}" if name else ""
-    return f"/apis/{API_VERSION}{within}/{plural}{one}"
+    item = f"/{quote(name, safe='')}" if name else ""
+    return f"/apis/{API_VERSION}{within}/{plural}{item}"
 
 
 def _where(namespace: str | None) -> str:

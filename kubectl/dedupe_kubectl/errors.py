@@ -1,25 +1,33 @@
-"""What keeps the plugin from an answer. Each message is one line that says what to do."""
+"""Errors of the plugin, under the root of all errors of dedupestream.
+
+Each message is one line that says what happened, to what, and what to do; the process prints it and exits with 1.
+Invariant: this package imports no Kafka client. `dedupe_kafka.errors` needs none.
+"""
+
+from dedupe_kafka.errors import StreamError
 
 
-class PluginError(Exception):
-    """Something a user can mend."""
+class PluginError(StreamError):
+    """An error that a user can fix."""
 
 
 class NoAccess(PluginError):
-    """No cluster to ask, or one that does not answer."""
+    """The API server is not configured, does not answer or refuses the credentials."""
+
+    retriable = True
 
 
 class Forbidden(PluginError):
-    """The API server knows the user, and does not allow this."""
+    """The API server knows the user, but RBAC does not allow this."""
 
 
 class WorkerRefused(PluginError):
-    """A worker does not do what it was asked; the message is its own."""
+    """A worker refused an admin call; the message is the worker's."""
 
 
 class NotFound(PluginError):
-    """What was asked for does not exist."""
+    """The object does not exist."""
 
 
 class TimedOut(PluginError):
-    """What was waited for did not come."""
+    """The operator did not finish a request within `--timeout`."""

@@ -1,14 +1,18 @@
-"""Streams and pods as the API server has them, read leniently: newer releases may say more."""
+"""Typed views of the streams, snapshots and pods that the API server returns.
+
+All commands read objects here. Invariant: fields that a newer release adds to a status are ignored.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from dedupe_crds.annotations import PARTITION, PAUSE
 from dedupe_crds.formatting import ranges
-from dedupe_crds.spec.stream import GROUP
+from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotStatus
 from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
 from dedupe_kubectl.errors import PluginError
 
@@ -16,17 +20,16 @@ Object = dict[str, Any]
 """A Kubernetes object, as JSON."""
 _Status = TypeVar("_Status", bound=BaseModel)
 
-PAUSE: Final = f"{GROUP}/pause-reconciliation"
-PAUSED: Final = f"the annotation {PAUSE} keeps the operator off it"
-RESTART: Final = f"{GROUP}/restart"
-STREAM_LABEL: Final = f"{GROUP}/stream"
-PARTITION_LABEL: Final = f"{GROUP}/partition"
+PAUSED: Final = f"the annotation {PAUSE} pauses reconciliation"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A DedupeStream. `changed` is when its user last wrote to it, as far as that is recorded, and
-    `snapshots` who makes its snapshots, None if nobody does."""
+    """A DedupeStream.
+
+    `changed` is the last change of its spec, as far as managedFields record it. `snapshots` is the provider of
+    its snapshots, None if it has none.
+    """
 
     namespace: str
     name: str
@@ -44,32 +47,32 @@ class Stream:
 
     @property
     def title(self) -> str:
-        """Namespace and name."""
+        """Return namespace/name."""
         return f"{self.namespace}/{self.name}"
 
     @property
     def observed(self) -> bool:
-        """Whether the operator has seen the newest spec."""
+        """Return whether the status is about the newest spec."""
         return (self.status.observed_generation or 0) >= self.generation
 
     def condition(self, type_: str, status: str | None = None) -> Condition | None:
-        """One of its conditions, if it has this status."""
-        found = next((one for one in self.status.conditions if one.type == type_), None)
+        """Return the condition of this type, or None if it has another status."""
+        found = next((each for each in self.status.conditions if each.type == type_), None)
         return found if found and status in {None, found.status.value} else None
 
     def partition(self, number: int) -> PartitionStatus | None:
-        """The status of one partition."""
-        return next((one for one in self.status.partitions if one.partition == number), None)
+        """Return the status of a partition, None if the operator has not written it."""
+        return next((each for each in self.status.partitions if each.partition == number), None)
 
     def require(self, numbers: Iterable[int]) -> None:
-        """Fail if the stream is not known to have these partitions.
+        """Check that the stream has these partitions.
 
         Raises:
-            PluginError: it has others, or the operator has not said which.
+            PluginError: it has not, or its status lists no partitions yet.
         """
-        known = [one.partition for one in self.status.partitions]
+        known = [each.partition for each in self.status.partitions]
         if unknown := set(numbers) - set(known):
-            has = f"it has {ranges(known)}" if known else "the operator has told of none yet"
+            has = f"it has {ranges(known)}" if known else "its status lists no partitions yet"
             raise PluginError(f"{self.title} has no partition {ranges(unknown)}: {has}")
 
 
@@ -77,7 +80,7 @@ def read_stream(document: Object) -> Stream:
     """Read a DedupeStream.
 
     Raises:
-        PluginError: its status is of a release this plugin does not know.
+        PluginError: the plugin cannot read the status of that release.
     """
     metadata, spec = document["metadata"], document.get("spec") or {}
     status = read_status(document, StreamStatus)
@@ -100,34 +103,100 @@ def read_stream(document: Object) -> Stream:
     )
 
 
-def read_status(document: Object, model: type[_Status]) -> _Status:
-    """The status of an object, without the fields of newer releases.
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A DedupeSnapshot of `stream`."""
+
+    namespace: str
+    name: str
+    stream: str
+    created: datetime
+    deleting: bool
+    status: SnapshotStatus
+
+    @property
+    def title(self) -> str:
+        """Return namespace/name."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def phase(self) -> str:
+        """Return its phase, or Deleting."""
+        return "Deleting" if self.deleting else self.status.phase.value
+
+    @property
+    def keys(self) -> int | None:
+        """Return the ids of all its copies, as far as they are known."""
+        return _sum([each.keys for each in self.status.partitions])
+
+    @property
+    def size(self) -> int | None:
+        """Return the bytes of all its copies, as far as they are known."""
+        return _sum([each.bytes for each in self.status.partitions])
+
+    @property
+    def window(self) -> timedelta | None:
+        """Return the shortest window of its copies."""
+        return min((each.window for each in self.status.partitions if each.window), default=None)
+
+    @property
+    def why_failed(self) -> str:
+        """Return why it failed, or why copies of it failed; empty if nothing failed."""
+        if self.status.message or self.status.reason:
+            return ": ".join(filter(None, [self.status.reason, self.status.message]))
+        errors = {each.error: each.partition for each in self.status.partitions if each.error}
+        return "; ".join(f"partition {number}: {error}" for error, number in errors.items())
+
+    def copy_of(self, partition: int) -> PartitionSnapshot | None:
+        """Return the copy of a partition, None if there is none."""
+        return next((each for each in self.status.partitions if each.partition == partition), None)
+
+
+def read_snapshot(document: Object) -> Snapshot:
+    """Read a DedupeSnapshot.
 
     Raises:
-        PluginError: it is of a release this plugin does not know.
+        PluginError: the plugin cannot read the status of that release.
+    """
+    metadata = document["metadata"]
+    return Snapshot(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        stream=str(document["spec"]["streamRef"]["name"]),
+        created=datetime.fromisoformat(metadata["creationTimestamp"]),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        status=read_status(document, SnapshotStatus),
+    )
+
+
+def read_status(document: Object, model: type[_Status]) -> _Status:
+    """Return the status of an object, without fields that a newer release added.
+
+    Raises:
+        PluginError: the plugin cannot read the status of that release.
     """
     metadata = document["metadata"]
     try:
         return model.model_validate(document.get("status") or {}, extra="ignore")
     except ValidationError as error:
-        fields = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
+        fields = ", ".join(".".join(map(str, each["loc"])) for each in error.errors())
         raise PluginError(
-            f"the status of {metadata['namespace']}/{metadata['name']} is of another release of "
-            f"dedupestream ({fields}): install the plugin of the operator's version"
+            f"the status of {metadata['namespace']}/{metadata['name']} was written by another "
+            f"release of dedupestream ({fields}): install the plugin of the operator's version"
         ) from error
 
 
 def by_partition(pods: Iterable[Object]) -> dict[int, Object]:
-    """The pods of a stream by their partition."""
+    """Return a stream's pods by their partition label."""
     numbered = ((_partition_label(pod), pod) for pod in pods)
     return {int(number): pod for number, pod in numbered if number.isdecimal()}
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod is ready, and not on its way out."""
+    """Return whether a pod is ready and not terminating."""
     conditions = (pod.get("status") or {}).get("conditions") or []
     return not pod["metadata"].get("deletionTimestamp") and any(
-        one["type"] == "Ready" and one["status"] == "True" for one in conditions
+        each["type"] == "Ready" and each["status"] == "True" for each in conditions
     )
 
 
@@ -136,7 +205,7 @@ def _topic(spec: Object, side: str) -> str:
 
 
 def _partition_label(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(PARTITION_LABEL, ""))
+    return str((pod["metadata"].get("labels") or {}).get(PARTITION, ""))
 
 
 def _spec_changes(metadata: Object) -> list[datetime]:
@@ -145,3 +214,8 @@ def _spec_changes(metadata: Object) -> list[datetime]:
         for entry in metadata.get("managedFields") or []
         if entry.get("time") and "f:spec" in (entry.get("fieldsV1") or {})
     ]
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

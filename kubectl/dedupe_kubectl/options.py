@@ -1,5 +1,6 @@
-"""What the commands of `kubectl dedupe` have in common: the cluster they are about, waiting, and the terminal."""
+"""The options that commands share, and the process's terminal and clock."""
 
+import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -10,15 +11,16 @@ from rich.console import Console
 
 from dedupe_kubectl.api import connect
 from dedupe_kubectl.errors import PluginError
+from dedupe_kubectl.waiting import Clock
 
 _PIPED_WIDTH: Final = 1000
 _CLUSTER_OPTIONS: Final = (
-    click.option("-n", "--namespace", help="Namespace; the context's if absent."),
-    click.option("--context", help="Context of the kubeconfig; the current one if absent."),
+    click.option("-n", "--namespace", help="Namespace. Default: that of the context."),
+    click.option("--context", help="Context of the kubeconfig. Default: the current context."),
     click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Kubeconfig file; KUBECONFIG or ~/.kube/config if absent.",
+        help="Kubeconfig file. Default: KUBECONFIG, or ~/.kube/config.",
     ),
 )
 STREAM: Final = click.argument("stream")
@@ -28,24 +30,24 @@ PARTITIONS: Final = click.option(
     "partitions",
     type=click.IntRange(min=0),
     multiple=True,
-    help="One of these partitions, and again for more; all of them if absent.",
+    help="Partition number (repeatable). Default: all partitions.",
 )
-OUTPUT: Final = click.option("-o", "--output", type=click.Choice(["json"]), help="For programs.")
-WAIT: Final = click.option("--wait", is_flag=True, help="Wait until it is done.")
+OUTPUT: Final = click.option("-o", "--output", type=click.Choice(["json"]), help="Output format.")
+WAIT: Final = click.option("--wait", is_flag=True, help="Wait until the request is completed.")
 TIMEOUT: Final = click.option(
     "--timeout",
     type=click.IntRange(min=1),
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="With --wait: give up after so long.",
+    help="With --wait: fail after this time.",
 )
 
 
 def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Hand over the cluster that the options of kubectl choose, and the namespace.
+    """Add kubectl's options to a command, and pass it the `api` and the `namespace`.
 
-    What users can mend is shown as one line, and only the rest as a traceback.
+    A PluginError is printed as one line; any other error is a bug and shown as a traceback.
     """
 
     @wraps(command)
@@ -64,8 +66,14 @@ def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def terminal() -> Console:
-    """A terminal as wide as it is; what is read by programs is not folded."""
+    """Return a console as wide as the terminal; piped output is not folded."""
     console = Console(highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _PIPED_WIDTH
     return console
+
+
+def current_clock() -> Clock:
+    """Return the clock that the command was started with, by default the machine's."""
+    clock: Clock | None = click.get_current_context().obj
+    return clock or time

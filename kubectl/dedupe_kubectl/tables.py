@@ -1,4 +1,7 @@
-"""The tables of streams and of partitions, and the same as JSON."""
+"""The tables that the commands print, and the same content as JSON.
+
+Invariant: text from the cluster is escaped, so that brackets in it are no markup.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,10 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from dedupe_crds.formatting import UNKNOWN, count, duration, share, size
-from dedupe_kubectl.commands.snapshots import Snapshot
-from dedupe_kubectl.objects import Stream
-from dedupe_kubectl.rows import PartitionRow, seconds, stream_note, stream_state
-from dedupe_kubectl.stream_view import Look
+from dedupe_kubectl.objects import Snapshot, Stream
+from dedupe_kubectl.stream_view import StreamView
+from dedupe_kubectl.table_rows import PartitionRow, seconds, stream_note, stream_state
 
 _GOOD: Final = {"Running", "True", "Completed"}
 _BAD: Final = {"Failed", "False"}
@@ -36,7 +38,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 def streams_table(streams: Sequence[Stream], now: datetime, *, with_namespace: bool) -> Table:
-    """Build the table of all streams."""
+    """Build the table of streams."""
     lines = [
         {
             "NAMESPACE": stream.namespace,
@@ -55,12 +57,12 @@ def streams_table(streams: Sequence[Stream], now: datetime, *, with_namespace: b
     return table(lines, without=set() if with_namespace else {"NAMESPACE"})
 
 
-def stream_view(look: Look, rows: Sequence[PartitionRow], now: datetime) -> RenderableType:
-    """Build all that is shown of one stream."""
-    parts: list[RenderableType] = [escape(_headline(look.stream))]
-    if note := stream_note(look.stream):
+def render_stream(view: StreamView, rows: Sequence[PartitionRow], now: datetime) -> RenderableType:
+    """Build what `status STREAM` shows: a headline, notes and the table of partitions."""
+    parts: list[RenderableType] = [escape(_headline(view.stream))]
+    if note := stream_note(view.stream):
         parts.append(f"[yellow]{escape(note)}[/]")
-    parts += [f"[dim]{escape(line)}[/]" for line in look.untold]
+    parts += [f"[dim]{escape(line)}[/]" for line in view.unavailable]
     if rows:
         parts.append(partitions_table(rows, now))
     return Group(*parts)
@@ -93,24 +95,24 @@ def snapshots_table(snapshots: Sequence[Snapshot], now: datetime) -> Table:
     return table(
         [
             {
-                "NAME": one.name,
-                "STREAM": one.stream,
-                "PHASE": _coloured(one.phase),
-                "PROVIDER": one.status.provider or UNKNOWN,
-                "PARTITIONS": one.status.progress or UNKNOWN,
-                "SIZE": size(one.size),
-                "KEYS": count(one.keys),
-                "WINDOW": duration(seconds(one.window)),
-                "AGE": duration((now - one.created).total_seconds()),
-                "NOTE": escape(one.why_failed),
+                "NAME": snapshot.name,
+                "STREAM": snapshot.stream,
+                "PHASE": _coloured(snapshot.phase),
+                "PROVIDER": snapshot.status.provider or UNKNOWN,
+                "PARTITIONS": snapshot.status.progress or UNKNOWN,
+                "SIZE": size(snapshot.size),
+                "KEYS": count(snapshot.keys),
+                "WINDOW": duration(seconds(snapshot.window)),
+                "AGE": duration((now - snapshot.created).total_seconds()),
+                "NOTE": escape(snapshot.why_failed),
             }
-            for one in snapshots
+            for snapshot in snapshots
         ]
     )
 
 
 def print_table(console: Console, drawn: RenderableType) -> None:
-    """Print it, without the blanks that fill the last column where a program reads it."""
+    """Print a table; where the output is piped, without trailing blanks."""
     if console.is_terminal:
         console.print(drawn)
         return
@@ -121,12 +123,12 @@ def print_table(console: Console, drawn: RenderableType) -> None:
 
 
 def as_json(value: object) -> str:
-    """Write rows as JSON: names in camelCase, times in RFC 3339."""
+    """Write a value as JSON, indented."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
 def stream_json(stream: Stream) -> dict[str, Any]:
-    """One stream for a program."""
+    """Return a stream as JSON."""
     return {
         "namespace": stream.namespace,
         "name": stream.name,
@@ -141,13 +143,16 @@ def stream_json(stream: Stream) -> dict[str, Any]:
     }
 
 
-def look_json(look: Look, rows: Sequence[PartitionRow]) -> dict[str, Any]:
-    """One stream with its partitions, for a program."""
+def view_json(view: StreamView, rows: Sequence[PartitionRow]) -> dict[str, Any]:
+    """Return a stream with its partitions as JSON.
+
+    Names are in camelCase, times in RFC 3339.
+    """
     return {
-        **stream_json(look.stream),
-        "partitionsReady": look.stream.status.partitions_ready,
+        **stream_json(view.stream),
+        "partitionsReady": view.stream.status.partitions_ready,
         "partitions": [_row_json(row) for row in rows],
-        "untold": list(look.untold),
+        "unavailable": list(view.unavailable),
     }
 
 
@@ -164,7 +169,7 @@ def _ready(stream: Stream) -> str:
 
 
 def _headline(stream: Stream) -> str:
-    """Say in one line which stream it is, and how it is."""
+    """Write the name, the topics and the state of a stream in one line."""
     ready = stream.status.partitions_ready
     counted = f", {ready} partitions ready" if ready else ""
     return f"{stream.title}: {stream.flow}, {stream_state(stream)}{counted}"
@@ -176,7 +181,10 @@ def table(
     without: set[str] | None = None,
     total: Mapping[str, str] | None = None,
 ) -> Table:
-    """Build a table of cells by the heads of their columns; notes only if there are any."""
+    """Build a table from rows of cells by column head.
+
+    The column NOTE is left out if no row has a note.
+    """
     hidden = (without or set()) | (set() if any(line["NOTE"] for line in lines) else {"NOTE"})
     shown = [head for head in lines[0] if head not in hidden]
     drawn = Table(
@@ -215,6 +223,6 @@ def _totals(rows: Sequence[PartitionRow]) -> dict[str, str]:
 
 
 def _sum(numbers: Sequence[_Number | None]) -> _Number | None:
-    """The sum, unknown as soon as one of its parts is."""
+    """Return the sum, or None if a part is not known."""
     known = [number for number in numbers if number is not None]
     return sum(known[1:], known[0]) if known and len(known) == len(numbers) else None

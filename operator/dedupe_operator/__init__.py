@@ -1,1 +1,4 @@
-"""The operator: a DedupeStream in, a fleet of workers out. Knows Kubernetes, and a worker only by HTTP."""
+"""The operator: reconciles DedupeStreams into one worker for each partition.
+
+It talks to Kubernetes, to Kafka for topic metadata, and to workers over HTTP only.
+"""

@@ -1,4 +1,4 @@
-"""`dedupe-operator`: looks after the DedupeStreams of a cluster, or of some namespaces."""
+"""`dedupe-operator`: reads the options, then runs the operator process."""
 
 import logging
 import socket
@@ -18,23 +18,25 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 
 
 @click.command(context_settings={"auto_envvar_prefix": "DEDUPE_OPERATOR", "show_default": True})
-@click.option("--worker-image", required=True, help="Image of workers whose stream names none.")
+@click.option(
+    "--worker-image", required=True, help="Worker image for streams without spec.worker.image."
+)
 @click.option(
     "--worker-image-pull-policy",
     type=click.Choice(["Always", "IfNotPresent", "Never"]),
     default="IfNotPresent",
-    help="When nodes fetch the image.",
+    help="Pull policy of the worker image.",
 )
 @click.option(
     "--namespace",
     "namespaces",
     multiple=True,
-    help="Namespace to look after; several with several options. All if absent.",
+    help="Namespace to watch (repeatable). Default: all.",
 )
 @click.option("--http", "address", default="0.0.0.0:8080", help="HOST:PORT to listen on.")
-@click.option("--lease-namespace", help="Namespace of the Lease; the pod's own if absent.")
+@click.option("--lease-namespace", help="Namespace of the Lease. Default: the pod's namespace.")
 @click.option("--lease-name", default="dedupestream-operator", help="Name of the Lease.")
-@click.option("--identity", help="Name of this replica; the host's if absent.")
+@click.option("--identity", help="Name of this replica in the Lease. Default: the host name.")
 def main(  # noqa: PLR0917 (click passes each option by name)
     worker_image: str,
     worker_image_pull_policy: str,
@@ -44,12 +46,13 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     lease_name: str,
     identity: str | None,
 ) -> None:
-    """Look after DedupeStreams until SIGTERM. Of several replicas one acts, and the others stand by."""
+    """Reconcile DedupeStreams until SIGTERM.
+
+    Of several replicas, one is the leader and acts; the others are stand-bys.
+    """
     kopf.configure(log_format=kopf.LogFormat.JSON)
-    logging.getLogger("kopf.objects").setLevel(
-        logging.WARNING
-    )  # it tells of every event it hands on
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # and this one of every request
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it logs every event
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # and this one every request
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter(f"{address!r} is not of the form HOST:PORT", param_hint="--http")
@@ -65,7 +68,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     try:
         run_operator(config)
     except KubernetesError as error:
-        logging.getLogger(__name__).error("%s: %s", error.reason, error)  # explained
+        logging.getLogger(__name__).error("%s: %s", error.reason, error)  # its message is enough
         sys.exit(1)
 
 
@@ -73,4 +76,4 @@ def _own_namespace() -> str:
     try:
         return _OWN_NAMESPACE.read_text().strip()
     except OSError:
-        raise click.UsageError("outside of a pod, --lease-namespace is needed") from None
+        raise click.UsageError("outside of a pod, --lease-namespace is required") from None

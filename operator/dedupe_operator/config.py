@@ -1,4 +1,4 @@
-"""How an operator is set up: given once on the command line, and passed down."""
+"""Configuration of the operator, built once from the command line."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,10 @@ from dedupe_operator.resources.pod_template import WorkerRelease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorConfig:
-    """`namespaces` are those to look after, all if empty. `identity` tells replicas apart."""
+    """Options of one operator process.
+
+    `namespaces` are the watched ones, all if empty. `identity` is the name of this replica in the Lease.
+    """
 
     release: WorkerRelease
     namespaces: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""A stream's Kafka credentials, in the operator's hands.
+"""Read a stream's Kafka credentials, and restrict them to what a connection needs.
 
-A Secret is a user's text, and librdkafka has properties that load libraries or run commands. A worker
-may use them: it holds nothing but its own stream. The operator holds rights in many namespaces, so
-it takes from the text what opens a connection, and of files only those that are in the Secret itself.
+A Secret is a user's text, and librdkafka has properties that load libraries or run commands. A worker may use them: it
+has access to its own stream only. The operator has access to many namespaces, so it accepts only the properties that
+open a connection, and only files that are in the Secret itself. Called by the reconciler and the topic watch.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import KAFKA_MOUNT, PROPERTIES_KEY
 
 _FILES: Final = frozenset({"ssl.ca.location", "ssl.certificate.location", "ssl.key.location"})
-_TAKEN: Final = _FILES | {
+_ACCEPTED: Final = _FILES | {
     "broker.address.family",
     "client.dns.lookup",
     "enable.ssl.certificate.verification",
@@ -44,22 +44,32 @@ _TAKEN: Final = _FILES | {
 }
 
 
-class CredentialsUnusable(Exception):  # a state, as the errors of the whole project
-    """The Secret is absent, or can't be read as Kafka properties."""
+class CredentialsUnusable(StreamError):
+    """The Secret is absent or is not valid as Kafka properties; a user fixes it."""
+
+    retriable = True
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
+    @property
+    def reason(self) -> str:
+        """Return the reason of the problem."""
+        return self.problem.reason
+
 
 def secret_data(stream: DedupeStream, secret: Object | None) -> dict[str, bytes]:
-    """What is in the Secret the stream names; nothing if it names none. Raises CredentialsUnusable."""
+    """Return the content of the stream's Secret; empty if the spec names none.
+
+    Raises CredentialsUnusable.
+    """
     reference = stream.spec.kafka.config_secret_ref
     if reference is None:
         return {}
     where = f"Secret {stream.metadata.namespace}/{reference.name} (spec.kafka.configSecretRef)"
     if secret is None:
-        message = f"{where} is not there: create it with the key {PROPERTIES_KEY}"
+        message = f"{where} does not exist: create it with the key {PROPERTIES_KEY}"
         raise CredentialsUnusable(Problem(reason="SecretMissing", message=message))
     data = {key: b64decode(value) for key, value in (secret.get("data") or {}).items()}
     if PROPERTIES_KEY not in data:
@@ -70,7 +80,7 @@ def secret_data(stream: DedupeStream, secret: Object | None) -> dict[str, bytes]
 
 @contextmanager
 def client_properties(data: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
-    """The properties to connect with, their files in a private directory while they are in use.
+    """Yield the properties to connect with; their files exist within the block.
 
     Raises CredentialsUnusable.
     """
@@ -81,7 +91,7 @@ def client_properties(data: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
         given = parse_properties(data[PROPERTIES_KEY].decode(), f"the Secret's {PROPERTIES_KEY}")
     except StreamError as error:
         raise CredentialsUnusable(Problem(reason="SecretInvalid", message=str(error))) from None
-    except UnicodeDecodeError:  # its text is the secret: it must not become part of a message
+    except UnicodeDecodeError:  # the text is secret: it must not become part of a message
         message = f"the Secret's {PROPERTIES_KEY} is not UTF-8 text"
         raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message)) from None
     with tempfile.TemporaryDirectory(prefix="kafka-") as directory:
@@ -91,15 +101,15 @@ def client_properties(data: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
 def _connecting(
     given: Mapping[str, str], data: Mapping[str, bytes], directory: Path
 ) -> Iterator[tuple[str, str]]:
-    for name in sorted(given.keys() & _TAKEN):
+    for name in sorted(given.keys() & _ACCEPTED):
         if name not in _FILES:
             yield name, given[name]
             continue
         path = PurePosixPath(given[name])
         if str(path.parent) != KAFKA_MOUNT or path.name not in data:
             message = (
-                # Without the value: somebody may have put a key's text in its place.
-                f"{name} names no file of the Secret: put it there as a key, and name it as "
+                # Without the value: it may be the text of a key, put there by mistake.
+                f"{name} names no file of the Secret: add the file as a key, and write its path as "
                 f"{KAFKA_MOUNT}/<key>"
             )
             raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message))

@@ -1,15 +1,32 @@
-"""What the API server refuses, by the name a user sees in a condition."""
+"""Errors of the operator, and the reasons that users see for API server refusals.
+
+They belong to the project's one hierarchy below `StreamError`: `retriable` is a property of the class, `reason` is one
+stable CamelCase word. If the API server, a worker or a provider names the reason, the error carries it.
+"""
 
 import re
 from typing import Final
 
+from dedupe_kafka.errors import StreamError
 
-class KubernetesError(Exception):
-    """A request to the API server failed. `reason` is one stable CamelCase word."""
+
+class ReportedError(StreamError):
+    """An error whose reason another program reported."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.reason = reason
+        self._reason = reason
+
+    @property
+    def reason(self) -> str:
+        """Return the reported reason."""
+        return self._reason
+
+
+class KubernetesError(ReportedError):
+    """A request to the API server failed. The next pass retries it."""
+
+    retriable = True
 
 
 class Unreachable(KubernetesError):
@@ -19,8 +36,8 @@ class Unreachable(KubernetesError):
         super().__init__("ApiServerUnreachable", message)
 
 
-class LostLeadership(Exception):  # a state, as the errors of the whole project
-    """Another operator may act now: nothing may be written any more."""
+class LostLeadership(StreamError):
+    """Another operator may be the leader now: this one must not write any more."""
 
 
 _QUOTA: Final = re.compile(r"exceeded quota|limited to .* quota")
@@ -32,7 +49,7 @@ _IMMUTABLE: Final = re.compile(
 
 
 def refusal_reason(status: int, message: str) -> str:
-    """Name what an API server's answer, or a controller's event about one, says.
+    """Return the reason of a refusal, from an answer or a controller's event.
 
     >>> refusal_reason(403, 'pods "a" is forbidden: exceeded quota: small, requested: pods=1')
     'QuotaExceeded'

@@ -1,24 +1,29 @@
-"""Moves workers away from nodes that are out: their pods are deleted by force, and their volumes let go."""
+"""Fail over from nodes that are out: force-delete pods, delete VolumeAttachments.
+
+The reconciler calls `plan` before the claims are chosen and `act` after the plan is in the status. `decide.failover`
+decides, this module carries out.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedupe_crds.status.stream import Failover as Record
+from dedupe_crds.status.stream import Failover as FailoverRecord
 from dedupe_operator import metrics
-from dedupe_operator.controller.context import Findings, Look
+from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.decide import failover
 from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.failover import Detachment, Outage
-from dedupe_operator.decide.stream_status import Notice
+from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import ATTACHMENTS, CLAIMS, NODES, PODS, KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.resources import ATTACHMENTS, CLAIMS, NODES, PODS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a look is to do about nodes that are out. `nodes` are those it has read for that."""
+class FailoverPlan:
+    """Failovers that are due in this pass, and the nodes that were read for it."""
 
     nodes: "Nodes"
     due: Mapping[int, Outage] = field(default_factory=dict)
@@ -27,96 +32,102 @@ class Plan:
 class Failover:
     """Carries out what `decide.failover` chooses.
 
-    First a `plan`, which is put on record with `findings.failovers`, then `act`. What an operator leaves undone that is
-    killed in between, or between any two of its writes, another finds from what is there. Nothing is read while all
-    pods are ready.
+    The plan is recorded in the status (`result.failovers`) before `act`. If the operator is killed between two writes,
+    the next one finds the rest from the state of the cluster. No node is read while all pods are ready.
     """
 
     def __init__(self, api: KubernetesApi) -> None:
         self._api = api
-        # Since when nodes are gone: no object says it. Forgotten with this process, they get more time.
+        # Since when nodes do not exist: no object records it. After a restart of the process the time starts again.
         self._missing: dict[Key, dict[str, datetime]] = {}
 
-    def plan(self, look: Look, findings: Findings) -> Plan:
-        """Find the workers that are due to be moved, and say of the others when they will be."""
-        nodes = Nodes(self._api, look.now, self._missing.pop(_key(look), {}))
-        pods = failover.in_doubt(look.observed.pods)
-        patience = look.stream.spec.failover.node_not_ready_after
+    def plan(self, context: ReconcileContext, result: ReconcileResult) -> FailoverPlan:
+        """Find the workers to move now; report when the others on such nodes are moved."""
+        nodes = Nodes(self._api, context.now, self._missing.pop(_key(context), {}))
+        pods = failover.unready_on_nodes(context.observed.pods)
+        patience = context.stream.spec.failover.node_not_ready_after
         try:
             outages = nodes.outages(filter(None, map(failover.node_of, pods.values())))
         except KubernetesError as error:
-            findings.stream_problems.append(with_advice(error.reason, str(error)))
-            return Plan(nodes=nodes)
-        moves = failover.moves(pods, outages, patience=patience, now=look.now)
+            result.stream_problems.append(with_advice(error.reason, str(error)))
+            return FailoverPlan(nodes=nodes)
+        moves = failover.moves(pods, outages, patience=patience, now=context.now)
         for partition, outage in moves.later.items():
-            findings.partition_problems[partition] = failover.problem(outage, patience)
-            left = (outage.ends_patience(patience) - look.now).total_seconds()
-            findings.look_again_within(left)
+            result.partition_problems[partition] = failover.problem(outage, patience)
+            left = (outage.failover_time(patience) - context.now).total_seconds()
+            result.requeue_within(left)
         for partition, outage in moves.due.items():
             reason = f"node {outage.node} {outage.what} since {outage.since:%Y-%m-%dT%H:%M:%SZ}"
-            findings.failovers[partition] = Record(node=outage.node, reason=reason, time=look.now)
-        return Plan(nodes=nodes, due=moves.due)
+            result.failovers[partition] = FailoverRecord(
+                node=outage.node, reason=reason, time=context.now
+            )
+        return FailoverPlan(nodes=nodes, due=moves.due)
 
-    def act(self, look: Look, findings: Findings, plan: Plan) -> None:
-        """Move what is due. What the API server refuses is a problem of the stream, and keeps nothing else."""
+    def act(self, context: ReconcileContext, result: ReconcileResult, plan: FailoverPlan) -> None:
+        """Carry out the plan. An error of the API server becomes a problem of the stream."""
         try:
-            self._move(look, findings, plan)
-            self._detach(look, findings, plan.nodes)
-            self._replace_fenced(look, findings)
+            self._move(context, result, plan)
+            self._detach(context, result, plan.nodes)
+            self._replace_fenced(context, result)
         except KubernetesError as error:
-            findings.stream_problems.append(with_advice(error.reason, str(error)))
+            result.stream_problems.append(with_advice(error.reason, str(error)))
         if plan.nodes.missing:
-            self._missing[_key(look)] = plan.nodes.missing
+            self._missing[_key(context)] = plan.nodes.missing
 
-    def _move(self, look: Look, findings: Findings, plan: Plan) -> None:
-        planned, findings.failovers = findings.failovers, {}
+    def _move(self, context: ReconcileContext, result: ReconcileResult, plan: FailoverPlan) -> None:
+        planned, result.failovers = result.failovers, {}
         for partition, outage in plan.due.items():
-            pod = look.observed.pods[partition]
-            self._api.delete(PODS, pod, by_force=True)
-            findings.failovers[partition] = planned[partition]
-            for_seconds = (look.now - outage.since).total_seconds()
+            pod = context.observed.pods[partition]
+            self._api.delete(PODS, pod, force=True)
+            result.failovers[partition] = planned[partition]
+            for_seconds = (context.now - outage.since).total_seconds()
             message = (
-                f"Pod {pod['metadata']['name']} of partition {partition} was deleted by force to be made on "
+                f"Pod {pod['metadata']['name']} of partition {partition} was force-deleted to be created on "
                 f"another node: {planned[partition].reason}, for {for_seconds:.0f} s."
             )
-            findings.notices.append(Notice(reason="PodForceDeleted", message=message, warning=True))
-            metrics.FAILOVERS.labels(*_key(look)).inc()
+            result.events.append(
+                StreamEvent(reason="PodForceDeleted", message=message, warning=True)
+            )
+            metrics.FAILOVERS.labels(*_key(context)).inc()
 
-    def _detach(self, look: Look, findings: Findings, nodes: "Nodes") -> None:
-        """Delete what attaches volumes to nodes that are out.
+    def _detach(self, context: ReconcileContext, result: ReconcileResult, nodes: "Nodes") -> None:
+        """Delete the VolumeAttachments of nodes that are out.
 
-        Kubernetes waits six minutes for such a node to unmount them; this it notices within one.
+        Kubernetes waits six minutes for such a node to unmount its volumes; a deletion takes effect within one.
         """
-        left = {p: pod for p, pod in look.observed.pods.items() if p not in findings.failovers}
-        waiting = any(failover.waits_for_its_volume(pod, look.now) for pod in left.values())
-        if not findings.failovers and not waiting:
+        left = {p: pod for p, pod in context.observed.pods.items() if p not in result.failovers}
+        waiting = any(failover.waits_for_volume(pod, context.now) for pod in left.values())
+        if not result.failovers and not waiting:
             return
         attachments = self._api.find(ATTACHMENTS, None)
-        candidates = failover.elsewhere(attachments, _volumes(look, findings), left)
-        outages = nodes.outages(one["spec"]["nodeName"] for _, one in candidates)
-        patience = look.stream.spec.failover.node_not_ready_after
-        for one in failover.detachments(candidates, outages, patience=patience, now=look.now):
-            self._api.delete(ATTACHMENTS, one.attachment)
-            findings.notices.append(_detached(one))
+        candidates = failover.stale_attachments(attachments, _volumes(context, result), left)
+        outages = nodes.outages(attachment["spec"]["nodeName"] for _, attachment in candidates)
+        patience = context.stream.spec.failover.node_not_ready_after
+        for due in failover.detachments(candidates, outages, patience=patience, now=context.now):
+            self._api.delete(ATTACHMENTS, due.attachment)
+            result.events.append(_detached(due))
 
-    def _replace_fenced(self, look: Look, findings: Findings) -> None:
-        """Delete pods that stand by, for others to take over again."""
-        for partition, pod in look.observed.pods.items():
-            moved = partition in findings.failovers
-            if moved or not failover.was_fenced(pod, look.workers.get(partition), look.now):
+    def _replace_fenced(self, context: ReconcileContext, result: ReconcileResult) -> None:
+        """Delete fenced pods, so that their successors take the partition over again."""
+        for partition, pod in context.observed.pods.items():
+            moved = partition in result.failovers
+            if moved or not failover.was_fenced(pod, context.workers.get(partition), context.now):
                 continue
             self._api.delete(PODS, pod)
             message = (
-                f"Pod {pod['metadata']['name']} was deleted to take over again: a worker that Kubernetes does "
-                f"not know of had taken partition {partition} over from it."
+                f"Pod {pod['metadata']['name']} was deleted to take over again: a worker unknown to "
+                f"Kubernetes had fenced it on partition {partition}."
             )
-            findings.notices.append(
-                Notice(reason="FencedPodReplaced", message=message, warning=True)
+            result.events.append(
+                StreamEvent(reason="FencedPodReplaced", message=message, warning=True)
             )
 
 
 class Nodes:
-    """The nodes asked for in one look, each read once. `missing` are those there are not, and since when."""
+    """The nodes read in one pass, each once.
+
+    `missing` are the nodes that do not exist, with the time when that was first observed.
+    """
 
     def __init__(
         self, api: KubernetesApi, now: datetime, missing_before: dict[str, datetime]
@@ -128,13 +139,13 @@ class Nodes:
         self.missing: dict[str, datetime] = {}
 
     def outages(self, names: Iterable[str]) -> dict[str, Outage]:
-        """Those of them that are out, by name. Raises KubernetesError."""
+        """Return the outages of those nodes that are out, by name. Raises KubernetesError."""
         asked = set(names)
         for name in asked - self._found.keys():
-            self._found[name] = self._look_at(name)
+            self._found[name] = self._read(name)
         return {name: out for name in asked if (out := self._found[name]) is not None}
 
-    def _look_at(self, name: str) -> Outage | None:
+    def _read(self, name: str) -> Outage | None:
         node = self._api.get(NODES, None, name)
         since = self._missing_before.get(name, self._now)
         if node is None:
@@ -142,15 +153,15 @@ class Nodes:
         return failover.outage(name, node, missing_since=since)
 
 
-def _key(look: Look) -> Key:
-    return Key(look.stream.metadata.namespace, look.stream.metadata.name)
+def _key(context: ReconcileContext) -> Key:
+    return Key(context.stream.metadata.namespace, context.stream.metadata.name)
 
 
-def _volumes(look: Look, findings: Findings) -> dict[int, str]:
-    """The PersistentVolumes of the partitions' claims."""
+def _volumes(context: ReconcileContext, result: ReconcileResult) -> dict[int, str]:
+    """Return the names of the PersistentVolumes of the partitions' claims."""
     claims = {
-        partition: look.observed.children.get((CLAIMS.kind, choice.name))
-        for partition, choice in findings.claims.items()
+        partition: context.observed.children.get((CLAIMS.kind, choice.name))
+        for partition, choice in result.claims.items()
     }
     return {
         partition: volume
@@ -159,10 +170,10 @@ def _volumes(look: Look, findings: Findings) -> dict[int, str]:
     }
 
 
-def _detached(one: Detachment) -> Notice:
-    volume = one.attachment["spec"]["source"]["persistentVolumeName"]
+def _detached(detachment: Detachment) -> StreamEvent:
+    volume = detachment.attachment["spec"]["source"]["persistentVolumeName"]
     message = (
-        f"Volume {volume} of partition {one.partition} was detached from node {one.outage.node}, which "
-        f"{one.outage.what}."
+        f"Volume {volume} of partition {detachment.partition} was detached from node "
+        f"{detachment.outage.node}, which {detachment.outage.what}."
     )
-    return Notice(reason="VolumeDetached", message=message, warning=True)
+    return StreamEvent(reason="VolumeDetached", message=message, warning=True)

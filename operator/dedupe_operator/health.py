@@ -1,7 +1,7 @@
-"""The operator over HTTP.
+"""Serve the operator's health and metrics over HTTP.
 
-GET /healthz   200 while streams are looked at, else 503
-GET /readyz    200 once the process has started, as the leader or as its stand-by
+GET /healthz   200 while reconciles end regularly, else 503
+GET /readyz    200 once the process has started, as leader or as stand-by
 GET /metrics   Prometheus text
 """
 
@@ -15,11 +15,11 @@ from waitress.server import create_server
 
 from dedupe_operator import metrics
 
-_HEALTHY_SECONDS: Final = 180.0  # longer than any look: each of its calls is bounded
+_HEALTHY_SECONDS: Final = 180.0  # longer than any reconcile: each of its calls is bounded
 
 
 def serve(host: str, port: int, idle_seconds: Callable[[], float]) -> None:
-    """Serve from a thread of its own. Raises OSError if the address can't be bound."""
+    """Serve in a background thread. Raises OSError if the address can't be bound."""
     server = create_server(make_app(idle_seconds), host=host, port=port, threads=4, ident=None)
     Thread(target=server.run, name="http", daemon=True).start()
 
@@ -27,7 +27,10 @@ def serve(host: str, port: int, idle_seconds: Callable[[], float]) -> None:
 def make_app(
     idle_seconds: Callable[[], float],
 ) -> "falcon.App[falcon.Request, falcon.Response]":
-    """The WSGI application. `idle_seconds` is the time since a look at a stream ended."""
+    """Return the WSGI application.
+
+    `idle_seconds` returns the time since the last reconcile ended.
+    """
     app = falcon.App()
     app.add_route("/healthz", _Health(idle_seconds))
     app.add_route("/readyz", _Ready())
@@ -47,7 +50,7 @@ class _Health:
 
 class _Ready:
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        response.media = {"leader": metrics.LEADER._value.get() == 1}  # noqa: SLF001 # it has no reader of its own
+        response.media = {"leader": metrics.LEADER._value.get() == 1}  # noqa: SLF001 # the library has no other way to read it
 
 
 class _Metrics:

@@ -1,4 +1,4 @@
-"""What the operator counts about itself."""
+"""Prometheus metrics of the operator. `health` serves them."""
 
 from contextlib import suppress
 from typing import Final
@@ -6,44 +6,45 @@ from typing import Final
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
 RECONCILES: Final = Counter(
-    "dedupe_operator_reconciles", "Looks at a stream, by how they ended.", ["result"]
+    "dedupe_operator_reconciles", "Reconciles of a stream, by result: ok or failed.", ["result"]
 )
 RECONCILE_SECONDS: Final = Histogram(
     "dedupe_operator_reconcile_seconds",
-    "Time of one look at a stream.",
+    "Duration of one reconcile of a stream.",
     buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
 )
 LAST_RECONCILE: Final = Gauge(
-    "dedupe_operator_last_reconcile_timestamp_seconds", "When a look at a stream ended last."
+    "dedupe_operator_last_reconcile_timestamp_seconds",
+    "Time when the last reconcile of any stream ended.",
 )
 API_REQUESTS: Final = Counter(
     "dedupe_operator_api_requests", "Requests to the API server.", ["verb", "resource"]
 )
-STREAMS: Final = Gauge("dedupe_operator_streams", "Streams looked after.")
-LEADER: Final = Gauge("dedupe_operator_leader", "1 for the replica that acts.")
+STREAMS: Final = Gauge("dedupe_operator_streams", "Streams that this operator manages.")
+LEADER: Final = Gauge("dedupe_operator_leader", "1 for the replica that is the leader, else 0.")
 STREAM_READY: Final = Gauge(
     "dedupe_operator_stream_ready",
-    "1 when all partitions of a stream are.",
+    "1 if all partitions of a stream are ready, else 0.",
     ["namespace", "stream"],
 )
 SNAPSHOTS: Final = Counter(
     "dedupe_operator_snapshots",
-    "Snapshots that came to their end, by how: completed or failed.",
+    "Snapshots that ended, by result: completed or failed.",
     ["namespace", "stream", "result"],
 )
 SNAPSHOT_COMPLETED: Final = Gauge(
     "dedupe_operator_snapshot_completed_timestamp_seconds",
-    "When the newest usable snapshot was complete.",
+    "Completion time of the newest usable snapshot; of the partition with the oldest one.",
     ["namespace", "stream"],
 )
 RESTORES: Final = Counter(
     "dedupe_operator_restores",
-    "Stores that partitions were given, by their source.",
+    "Stores given to partitions, by restore source.",
     ["namespace", "stream", "source"],
 )
 FAILOVERS: Final = Counter(
     "dedupe_operator_failovers",
-    "Workers moved away from their node by force.",
+    "Workers that were force-deleted to move to another node.",
     ["namespace", "stream"],
 )
 
@@ -51,13 +52,13 @@ registry: Final = REGISTRY
 
 
 def forget_stream(namespace: str, stream: str) -> None:
-    """A stream that is gone has no state any more; what was counted of it stays."""
+    """Remove the gauges of a deleted stream; its counters stay."""
     with suppress(KeyError):
         STREAM_READY.remove(namespace, stream)
     forget_snapshots(namespace, stream)
 
 
 def forget_snapshots(namespace: str, stream: str) -> None:
-    """A stream of which no snapshots are wanted has none that grow old."""
+    """Remove the snapshot age of a stream without snapshots, so that no alert fires."""
     with suppress(KeyError):
         SNAPSHOT_COMPLETED.remove(namespace, stream)

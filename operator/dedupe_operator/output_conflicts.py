@@ -1,4 +1,7 @@
-"""Streams that would write to the same output topic, where each would repeat what the other has passed."""
+"""Detect streams with the same output topic: they would repeat each other.
+
+The watches record every stream, the reconciler asks for conflicts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from dedupe_operator.kubernetes.names import Object
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Output:
-    """Where a stream writes. The older one has the right to it."""
+    """The output topic of a stream. Of two streams, the older one may use it."""
 
     created: str
     key: Key
@@ -20,18 +23,18 @@ class _Output:
     servers: frozenset[str]
 
 
-class Rivals:
-    """The outputs of all streams that are watched. Safe to use from any thread.
+class OutputConflicts:
+    """The output topics of all watched streams. Safe to use from any thread.
 
-    The same cluster under different addresses is not recognised.
+    Two different addresses of one Kafka cluster are not recognised as the same.
     """
 
     def __init__(self) -> None:
         self._outputs: dict[Key, _Output] = {}
         self._lock = Lock()
 
-    def note(self, key: Key, stream: Mapping[str, Any]) -> None:
-        """A stream is there, or has changed."""
+    def record(self, key: Key, stream: Mapping[str, Any]) -> None:
+        """Record the output of a new or changed stream."""
         spec = stream.get("spec") or {}
         servers = str((spec.get("kafka") or {}).get("bootstrapServers", ""))
         topic = str((spec.get("output") or {}).get("topic", ""))
@@ -40,25 +43,25 @@ class Rivals:
             self._outputs[key] = _Output(created, key, topic, frozenset(servers.split(",")))
 
     def forget(self, key: Key) -> None:
-        """A stream is gone."""
+        """Forget a deleted stream."""
         with self._lock:
             self._outputs.pop(key, None)
 
     def problem(self, key: Key, stream: Object) -> Problem | None:
-        """Why a stream must not start, if an older one writes to its output topic."""
-        self.note(key, stream)
+        """Return a problem if an older stream writes to the same output topic, else None."""
+        self.record(key, stream)
         with self._lock:
             ours = self._outputs[key]
-            older = [one for one in self._outputs.values() if one < ours and _same(one, ours)]
+            older = [each for each in self._outputs.values() if each < ours and _same(each, ours)]
         if not older:
             return None
         other = min(older)
         return Problem(
             reason="OutputTopicShared",
-            message=f"output topic {ours.topic} is that of stream {other.key.namespace}/{other.key.name}: each would "
-            "repeat what the other has passed on; delete one of them, and give it another spec.output.topic",
+            message=f"output topic {ours.topic} belongs to stream {other.key.namespace}/{other.key.name}: each would "
+            "repeat the other's messages; delete one of them, and create it again with another spec.output.topic",
         )
 
 
-def _same(one: _Output, other: _Output) -> bool:
-    return one.topic == other.topic and bool(one.servers & other.servers)
+def _same(first: _Output, second: _Output) -> bool:
+    return first.topic == second.topic and bool(first.servers & second.servers)

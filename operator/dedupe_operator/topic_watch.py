@@ -1,4 +1,7 @@
-"""What the operator asks of Kafka: how many partitions, and whether the output topic will do."""
+"""Watch a stream's topics: partition count, and whether output is usable.
+
+The reconciler keeps one `TopicWatch` for each stream. Answers are cached, so Kafka gets few requests.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,19 +12,22 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import PartitionState
-from dedupe_operator.credentials import CredentialsUnusable, client_properties
+from dedupe_operator.credentials import client_properties
 from dedupe_operator.decide.diagnosis import Problem
 
 _TIMEOUT_SECONDS: Final = 10.0
-_LOOK_EVERY_SECONDS: Final = 60.0
+_REFRESH_SECONDS: Final = 60.0
 _FIRST_RETRY_SECONDS: Final = 3.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsView:
-    """A stream's topics as they were found. `partitions` is None while nobody could tell;
-    `usable`: a worker that starts now loses and alters nothing."""
+    """A stream's topics as last observed.
+
+    `partitions` is None while Kafka has not answered. `created`: the output topic was created by this request.
+    `usable`: a worker that starts now loses and alters no message.
+    """
 
     partitions: int | None = None
     problems: tuple[Problem, ...] = ()
@@ -30,33 +36,33 @@ class TopicsView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _Cached:
     view: TopicsView
-    asked_as: str
+    fingerprint: str
     again_at: float
     failures: int
 
 
 @dataclass(slots=True)
-class TopicsWatch:
-    """Asks about one stream's topics now and then, less often the longer nobody answers."""
+class TopicWatch:
+    """Cached topic check of one stream, with back-off while Kafka does not answer."""
 
     clock: Callable[[], float]
-    _seen: _Seen | None = field(default=None, init=False)
+    _cached: _Cached | None = field(default=None, init=False)
 
-    def look(self, stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
-        """How the topics are, as far as that is known lately. Creates an absent output topic."""
-        asked_as = _fingerprint(stream, secret)
-        seen = self._seen
-        if seen and seen.asked_as == asked_as and self.clock() < seen.again_at:
-            return seen.view
+    def get(self, stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
+        """Return the topics, cached if fresh. Creates an absent output topic."""
+        fingerprint = _fingerprint(stream, secret)
+        cached = self._cached
+        if cached and cached.fingerprint == fingerprint and self.clock() < cached.again_at:
+            return cached.view
         view = _ask(stream, secret)
-        failures = 0 if view.partitions is not None else (seen.failures if seen else 0) + 1
-        wait = _LOOK_EVERY_SECONDS
+        failures = 0 if view.partitions is not None else (cached.failures if cached else 0) + 1
+        wait = _REFRESH_SECONDS
         if view.problems:
             doubled = _FIRST_RETRY_SECONDS * 2.0 ** min(failures, 10)
             wait = min(_LONGEST_RETRY_SECONDS, doubled)
-        self._seen = _Seen(view, asked_as, self.clock() + wait, failures)
+        self._cached = _Cached(view, fingerprint, self.clock() + wait, failures)
         return view
 
 
@@ -68,20 +74,23 @@ def _ask(stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
             found = cluster.ensure_output(stream)
     except StreamError as error:
         return TopicsView(problems=(Problem(reason=error.reason, message=str(error)),))
-    except CredentialsUnusable as error:
-        return TopicsView(problems=(error.problem,))
     return TopicsView(
         partitions=found.partitions,
-        problems=tuple(Problem(reason=one.reason, message=one.message) for one in found.problems),
+        problems=tuple(
+            Problem(reason=problem.reason, message=problem.message) for problem in found.problems
+        ),
         created=found.created,
-        usable=not any(one.fatal for one in found.problems),
+        usable=not any(problem.fatal for problem in found.problems),
     )
 
 
 def partition_state(
     stream: DedupeStream, secret: Mapping[str, bytes], partition: int
 ) -> PartitionState:
-    """What copies of a partition's store are judged by. Raises StreamError or CredentialsUnusable."""
+    """Return the topics' state, by which copies of a partition are judged.
+
+    Raises StreamError.
+    """
     with client_properties(secret) as properties:
         servers = stream.spec.kafka.bootstrap_servers
         cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
@@ -89,7 +98,7 @@ def partition_state(
 
 
 def _fingerprint(stream: DedupeStream, secret: Mapping[str, bytes]) -> str:
-    """Changes with everything the answer depends on; says nothing of the secret itself."""
+    """Return a hash that changes with the spec and the Secret, and reveals neither."""
     digest = sha256(stream.spec.model_dump_json().encode())
     for key in sorted(secret):
         digest.update(key.encode() + b"\0" + sha256(secret[key]).digest())

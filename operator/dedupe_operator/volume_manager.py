@@ -1,99 +1,252 @@
-"""Every partition's volume: kept, taken over, or made anew from the best source there is."""
+"""Choose each partition's volume: retain, reattach, or restore on a new one.
 
+The reconciler calls it once a pass. Each partition takes one straight path: check the recorded claim, decide whether
+it stays (`decide.volume_claims`), else choose the restore source (`decide.restore_source`), then the claim. A new
+choice is in the stream's status before anything acts on it. While Kafka or a provider does not answer, the partition
+retains its claim.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from dedupe_crds.annotations import RestoreRequest, restore_request
-from dedupe_crds.status.stream import PartitionPhase, PartitionStatus
+from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, restore_request
+from dedupe_crds.spec.snapshots import SnapshotProvider
+from dedupe_crds.status.snapshot import SnapshotPhase
+from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, RestoreSource
+from dedupe_crds.status.worker import ExitCode
+from dedupe_kafka.errors import StreamError
 from dedupe_operator import metrics
-from dedupe_operator.controller.context import Findings, Look
-from dedupe_operator.decide import volume_claims as claims
+from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import with_advice
-from dedupe_operator.decide.stream_status import Notice
-from dedupe_operator.decide.volume_claims import ClaimChoice
-from dedupe_operator.snapshots.provider import ProviderError
-from dedupe_operator.snapshots.restoring import Restorer
+from dedupe_operator.decide.restore_source import Candidate, RestoreChoice, choose_source
+from dedupe_operator.decide.snapshot_policy import Snapshot
+from dedupe_operator.decide.stream_status import StreamEvent
+from dedupe_operator.decide.volume_claims import ClaimChoice, ClaimProblem, RestoreNeed
+from dedupe_operator.kubernetes.resources import CLAIMS
+from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError, ProviderFailed
+from dedupe_operator.snapshots.runner import job_for
+from dedupe_operator.snapshots.s3 import failed_restore
+from dedupe_operator.topic_watch import partition_state
 
-_LOOK_AGAIN_SECONDS: Final = 5.0
+_REQUEUE_SECONDS: Final = 5.0
+_NOT_OURS: Final = "holds the store of another stream or partition, as its worker found"
 
 
-class Volumes:
-    """Chooses the claims of a stream's partitions."""
+class VolumeManager:
+    """Chooses claims and restore sources; remembers copies that failed.
 
-    def __init__(self, restorer: Restorer) -> None:
-        self._restorer = restorer
+    What failed is forgotten when the operator process ends.
+    """
 
-    def choose(self, look: Look, findings: Findings) -> list[PartitionStatus] | None:
-        """Choose; returns the partitions as they are to be on record before anything is done, None if they are.
+    def __init__(self, providers: Mapping[SnapshotProvider, Provider]) -> None:
+        self._providers = providers
+        self._failed: dict[tuple[str | None, int, str], str] = {}
 
-        A partition whose source can't be told now keeps what it has, and is left alone.
+    def choose(
+        self, context: ReconcileContext, result: ReconcileResult
+    ) -> list[PartitionStatus] | None:
+        """Choose the claim of every partition, into `result.claims`.
+
+        Return the partitions as the status must record them before anything is done, None if it already does.
         """
-        request = restore_request(look.stream.metadata.annotations)
-        for partition in look.partitions:
+        request = restore_request(context.stream.metadata.annotations)
+        for partition in context.partitions:
             asked = request if request and request.partition == partition else None
             try:
-                findings.claims[partition] = self._choose(look, findings, partition, asked)
+                result.claims[partition] = self._choose(context, result, partition, asked)
             except ProviderError as error:
-                self._leave(look, findings, partition, error)
-        news = [one for one, choice in findings.claims.items() if _is_news(look, one, choice)]
-        for partition in news:
-            _tell(look, findings, partition, findings.claims[partition])
-        return [_intended(look, findings, one) for one in findings.claims] if news else None
+                _postpone(context, result, partition, error)
+        changed = [
+            partition
+            for partition, choice in result.claims.items()
+            if _is_changed(context, partition, choice)
+        ]
+        for partition in changed:
+            _report_choice(context, result, partition, result.claims[partition])
+        if not changed:
+            return None
+        return [_intended(context, result, partition) for partition in result.claims]
 
     def _choose(
-        self, look: Look, findings: Findings, partition: int, request: RestoreRequest | None
+        self,
+        context: ReconcileContext,
+        result: ReconcileResult,
+        partition: int,
+        request: RestoreRequest | None,
     ) -> ClaimChoice:
-        trouble = self._restorer.trouble(look, partition)
-        settled = claims.settle(
-            look.stream.metadata.name,
+        recorded = context.recorded_partition(partition)
+        problem = self._check_claim(context, partition)
+        chosen = volume_claims.choose_claim(
+            context.stream.metadata.name,
             partition,
-            recorded=look.recorded_partition(partition),
-            live=look.observed.claims.get(partition, ()),
-            class_name=look.stream.spec.storage.storage_class_name,
-            output_created=look.topics.created,
-            now=look.now,
+            recorded=recorded,
+            live=context.observed.claims.get(partition, ()),
+            class_name=context.stream.spec.storage.storage_class_name,
+            output_created=context.topics.created,
+            now=context.now,
             request=request,
-            trouble=trouble,
+            problem=problem,
         )
-        if isinstance(settled, ClaimChoice):
-            return settled
-        choice = self._restorer.choose(look, partition, settled)
-        recorded = look.recorded_partition(partition)
-        known = recorded.persistent_volume_claim if recorded else None
-        for name, why in settled.tried.items():
-            if why == trouble.source:
-                message = f"Partition {partition} could not be restored from {name}: {why}."
-                if settled.name != known:
-                    message += f" Volume claim {known} got no volume; it can be deleted."
-                findings.notices.append(
-                    Notice(reason="RestoreFailed", message=message, warning=True)
-                )
-        if trouble.unusable and trouble.unusable in settled.reason:
-            message = f"Partition {partition}: {settled.reason}. It is left as it is."
-            findings.notices.append(Notice(reason="VolumeRefused", message=message, warning=True))
+        if isinstance(chosen, ClaimChoice):
+            return chosen
+        source = self._choose_source(context, partition, chosen)
+        choice = volume_claims.choose_restored(chosen, recorded, source, context.now)
+        _report_problem(context, result, partition, chosen, problem)
         return choice
 
-    @staticmethod
-    def _leave(look: Look, findings: Findings, partition: int, error: ProviderError) -> None:
-        message = f"what its store is to be made from can't be told: {error}"
-        findings.partition_problems[partition] = with_advice(error.reason, message)
-        findings.undecided.add(partition)
-        findings.look_again_within(_LOOK_AGAIN_SECONDS)
-        recorded = look.recorded_partition(partition)
-        if recorded and recorded.restore and recorded.persistent_volume_claim:
-            name = recorded.persistent_volume_claim
-            findings.claims[partition] = ClaimChoice(
-                name=name, restore=recorded.restore, is_new=False
+    def _check_claim(self, context: ReconcileContext, partition: int) -> ClaimProblem:
+        """Return what is wrong with the recorded claim or with its restore source.
+
+        Raises ProviderError if the provider can't answer now.
+        """
+        recorded = context.recorded_partition(partition)
+        if recorded is None or recorded.restore is None:
+            return ClaimProblem()
+        restore, name = recorded.restore, recorded.restore.name or ""
+        if restore.source is RestoreSource.CHECKPOINT:
+            failure = failed_restore(name, context.workers.get(partition))
+            if failure:
+                return ClaimProblem(source=failure, keep_claim=True)
+        if restore.source is RestoreSource.SNAPSHOT and not _is_bound(context, recorded):
+            return ClaimProblem(source=self._why_unavailable(context, partition, name))
+        if _refused_by_its_worker(context, recorded):
+            return ClaimProblem(unusable=_NOT_OURS)
+        return ClaimProblem()
+
+    def _choose_source(
+        self, context: ReconcileContext, partition: int, need: RestoreNeed
+    ) -> RestoreChoice:
+        """Choose the restore source; query providers about a chosen copy only.
+
+        Raises ProviderError while Kafka or a provider can't answer.
+        """
+        candidates = _candidates(context, partition, need)
+        if need.request and need.request.source == OUTPUT_TOPIC:
+            return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC)
+        if not candidates:
+            missing = (
+                f"{need.request.source}: there is no such DedupeSnapshot" if need.request else ""
             )
+            refused = (missing,) if missing else ()
+            return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC, refused=refused)
+        try:
+            state = partition_state(context.stream, context.kafka_secret, partition)
+        except StreamError as error:
+            raise ProviderError(error.reason, str(error)) from error
+        stream = context.stream.metadata.name
+        by_name = {candidate.name: candidate for candidate in candidates}
+        while (choice := choose_source(list(by_name.values()), stream=stream, now=state)).name:
+            unavailable = self._why_unavailable(context, partition, choice.name)
+            if unavailable is None:
+                return choice
+            by_name[choice.name] = replace(by_name[choice.name], gone=unavailable)
+        return choice
+
+    def _why_unavailable(self, context: ReconcileContext, partition: int, name: str) -> str | None:
+        """Return why a copy can't be restored from, None if it can."""
+        if failed := self._failed.get((context.stream.metadata.uid, partition, name)):
+            return failed
+        snapshot = _named(context, name)
+        entry = snapshot.entry(partition) if snapshot else None
+        if (
+            snapshot is None
+            or snapshot.deleting
+            or entry is None
+            or snapshot.status.provider is None
+        ):
+            return "it was deleted"
+        job = job_for(context, snapshot, entry)
+        exists = self._providers[snapshot.status.provider].exists(job)
+        return None if exists else f"its copy {entry.handle} is gone"
+
+    def claim_source(
+        self, context: ReconcileContext, partition: int, choice: ClaimChoice
+    ) -> ClaimSource:
+        """Prepare the source of a new claim.
+
+        Raises ProviderError. After ProviderFailed the next pass chooses another restore source.
+        """
+        restore = choice.restore
+        if restore.source is not RestoreSource.SNAPSHOT:
+            return ClaimSource()
+        snapshot = _named(context, restore.name)
+        entry = snapshot.entry(partition) if snapshot else None
+        if snapshot is None or entry is None or snapshot.status.provider is None:
+            raise ProviderFailed("SnapshotGone", f"{restore.name} was deleted")
+        job = job_for(context, snapshot, entry)
+        try:
+            return self._providers[snapshot.status.provider].source(job, choice.name)
+        except ProviderError as error:
+            if not error.retriable:
+                self._failed[context.stream.metadata.uid, partition, snapshot.name] = str(error)
+            raise
 
 
-def _is_news(look: Look, partition: int, choice: ClaimChoice) -> bool:
-    recorded = look.recorded_partition(partition)
+def _candidates(context: ReconcileContext, partition: int, need: RestoreNeed) -> list[Candidate]:
+    """Return the copies to choose from: the requested, or all complete ones."""
+    wanted = need.request.source if need.request else None
+    return [
+        Candidate(
+            name=snapshot.name,
+            stream=snapshot.stream,
+            provider=snapshot.status.provider or SnapshotProvider.CSI,
+            entry=snapshot.entry(partition),
+            gone="it is being deleted" if snapshot.deleting else None,
+            failed=need.tried.get(snapshot.name),
+        )
+        for snapshot in context.observed.snapshots
+        if (snapshot.name == wanted if wanted else _has_copy(context, snapshot, partition))
+    ]
+
+
+def _has_copy(context: ReconcileContext, snapshot: Snapshot, partition: int) -> bool:
+    entry = snapshot.entry(partition)
+    ours = snapshot.stream == context.stream.metadata.name
+    return ours and entry is not None and entry.phase is SnapshotPhase.COMPLETED
+
+
+def _named(context: ReconcileContext, name: str | None) -> Snapshot | None:
+    return next((each for each in context.observed.snapshots if each.name == name), None)
+
+
+def _is_bound(context: ReconcileContext, recorded: PartitionStatus) -> bool:
+    claim = context.observed.children.get((CLAIMS.kind, recorded.persistent_volume_claim or ""))
+    return volume_claims.is_bound(claim)
+
+
+def _refused_by_its_worker(context: ReconcileContext, recorded: PartitionStatus) -> bool:
+    """Return whether the worker found another partition's store on its volume."""
+    pod = context.observed.pods.get(recorded.partition)
+    mounted = diagnosis.mounted_claim(pod) == recorded.persistent_volume_claim
+    return mounted and diagnosis.exit_code(pod) == ExitCode.IDENTITY_REFUSED
+
+
+def _postpone(
+    context: ReconcileContext, result: ReconcileResult, partition: int, error: ProviderError
+) -> None:
+    """Leave a partition unchanged: its restore source is not known yet."""
+    message = f"cannot determine a restore source: {error}"
+    result.partition_problems[partition] = with_advice(error.reason, message)
+    result.undecided.add(partition)
+    result.requeue_within(_REQUEUE_SECONDS)
+    recorded = context.recorded_partition(partition)
+    if recorded and recorded.restore and recorded.persistent_volume_claim:
+        name = recorded.persistent_volume_claim
+        result.claims[partition] = ClaimChoice(name=name, restore=recorded.restore, is_new=False)
+
+
+def _is_changed(context: ReconcileContext, partition: int, choice: ClaimChoice) -> bool:
+    recorded = context.recorded_partition(partition)
     return choice.is_new or recorded is None or recorded.restore != choice.restore
 
 
-def _intended(look: Look, findings: Findings, partition: int) -> PartitionStatus:
-    choice = findings.claims[partition]
-    recorded = look.recorded_partition(partition)
+def _intended(
+    context: ReconcileContext, result: ReconcileResult, partition: int
+) -> PartitionStatus:
+    choice = result.claims[partition]
+    recorded = context.recorded_partition(partition)
     if recorded is not None and not choice.is_new:
         return recorded.model_copy(update={"restore": choice.restore})
     return PartitionStatus(
@@ -106,15 +259,39 @@ def _intended(look: Look, findings: Findings, partition: int) -> PartitionStatus
     )
 
 
-def _tell(look: Look, findings: Findings, partition: int, choice: ClaimChoice) -> None:
+def _report_problem(
+    context: ReconcileContext,
+    result: ReconcileResult,
+    partition: int,
+    need: RestoreNeed,
+    problem: ClaimProblem,
+) -> None:
+    recorded = context.recorded_partition(partition)
+    known = recorded.persistent_volume_claim if recorded else None
+    for name, reason in need.tried.items():
+        if reason == problem.source:
+            message = f"Partition {partition} could not be restored from {name}: {reason}."
+            if need.name != known:
+                message += f" PVC {known} got no volume and can be deleted."
+            result.events.append(StreamEvent(reason="RestoreFailed", message=message, warning=True))
+    if problem.unusable and problem.unusable in need.reason:
+        message = f"Partition {partition}: {need.reason}. The PVC is left unchanged."
+        result.events.append(StreamEvent(reason="VolumeRefused", message=message, warning=True))
+
+
+def _report_choice(
+    context: ReconcileContext, result: ReconcileResult, partition: int, choice: ClaimChoice
+) -> None:
     restore = choice.restore
     if restore.refused:
         message = f"Partition {partition} is not restored from {'; '.join(restore.refused)}."
-        findings.notices.append(Notice(reason="SnapshotRefused", message=message, warning=True))
+        result.events.append(StreamEvent(reason="SnapshotRefused", message=message, warning=True))
     if not choice.is_new:
         return
-    origin = f" from {restore.name}" if restore.name and restore.name != choice.name else ""
-    message = f"Partition {partition} has its store on {choice.name}{origin}: {restore.reason}."
-    findings.notices.append(Notice(reason=f"StoreFrom{restore.source}", message=message))
-    metadata = look.stream.metadata
+    origin = (
+        f", restored from {restore.name}" if restore.name and restore.name != choice.name else ""
+    )
+    message = f"Partition {partition} uses PVC {choice.name}{origin}: {restore.reason}."
+    result.events.append(StreamEvent(reason=f"StoreFrom{restore.source}", message=message))
+    metadata = context.stream.metadata
     metrics.RESTORES.labels(metadata.namespace, metadata.name, restore.source.value).inc()

@@ -1,4 +1,7 @@
-"""What the workers say of themselves, asked over HTTP, all at once and each bounded in time."""
+"""HTTP client of the workers: status of all at once, commands to one.
+
+Every call has a timeout. The reconciler and the snapshot providers call it.
+"""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +12,7 @@ import httpx
 from pydantic import ValidationError
 
 from dedupe_crds.status.worker import WorkerStatus
+from dedupe_operator.errors import ReportedError
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import PORT
 
@@ -17,17 +21,20 @@ _COMMAND_SECONDS: Final = 10.0  # a checkpoint waits for the end of a transactio
 _AT_ONCE: Final = 16
 
 
-class WorkerRefused(Exception):  # a fact about a request, as the errors of the whole project
-    """A worker did not do what it was asked. `final`: asking again is of no use."""
+class WorkerRefused(ReportedError):
+    """A worker did not carry out a command now; it may accept the same command later."""
 
-    def __init__(self, reason: str, message: str, *, final: bool) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.final = final
+    retriable = True
 
 
-class Workers:
-    """A worker that does not answer in time is None among the answers."""
+class CommandInvalid(WorkerRefused):
+    """A worker will never carry out this command."""
+
+    retriable = False
+
+
+class WorkerClient:
+    """Client of all workers. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._http = httpx.Client(
@@ -38,17 +45,17 @@ class Workers:
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="ask-worker")
 
     def statuses(self, pods: Mapping[int, Object]) -> dict[int, WorkerStatus | None]:
-        """The status of each partition whose pod has an address."""
+        """Return the status by partition; None for a worker that does not answer."""
         answers = self._threads.map(self._status, pods.values())
         return dict(zip(pods, answers, strict=True))
 
     def post(
         self, pod: Object | None, path: str, body: Mapping[str, object], admin_token: str
     ) -> object:
-        """Ask something of one worker; returns its answer. Raises WorkerRefused."""
+        """Send a command to one worker; return its answer. Raises WorkerRefused."""
         url = _url(pod, path)
         if url is None:
-            raise WorkerRefused("WorkerNotRunning", "the partition has no worker", final=False)
+            raise WorkerRefused("WorkerNotRunning", "the partition has no worker")
         try:
             answer = self._http.post(
                 url,
@@ -56,22 +63,20 @@ class Workers:
                 headers={"Authorization": f"Bearer {admin_token}"},
                 timeout=_COMMAND_SECONDS,
             )
-            said = answer.json()
+            content = answer.json()
         except (httpx.HTTPError, ValueError) as error:
             message = f"the worker does not answer: {error}"
-            raise WorkerRefused("WorkerNotReachable", message, final=False) from error
+            raise WorkerRefused("WorkerNotReachable", message) from error
         if answer.is_success:
-            return said
-        told = said if isinstance(said, dict) else {}
-        reason, message = str(told.get("title", "")), str(told.get("description", ""))
-        # What is wrong with the request itself stays so; all else may pass.
-        final = answer.status_code in {400, 404}
-        raise WorkerRefused(
-            _word(reason) or "WorkerRefused", message or reason or "no reason given", final=final
-        )
+            return content
+        refusal = content if isinstance(content, dict) else {}
+        reason, message = str(refusal.get("title", "")), str(refusal.get("description", ""))
+        # An invalid request stays invalid; any other refusal may be temporary.
+        kind = CommandInvalid if answer.status_code in {400, 404} else WorkerRefused
+        raise kind(_word(reason) or "WorkerRefused", message or reason or "no reason given")
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._http.close()
 
@@ -83,11 +88,11 @@ class Workers:
             answer = self._http.get(url)
             return WorkerStatus.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPError, ValidationError):
-            return None  # it starts, or it is busy; its probes tell Kubernetes which
+            return None  # it starts or is busy; its probes report which to Kubernetes
 
 
 def _url(pod: Object | None, path: str) -> str | None:
-    """Where a worker answers; None if it has no address, or is on its way out."""
+    """Return a worker's URL; None if its pod has no address or is being deleted."""
     address = ((pod or {}).get("status") or {}).get("podIP")
     if pod is None or not address or pod["metadata"].get("deletionTimestamp"):
         return None
@@ -96,7 +101,7 @@ def _url(pod: Object | None, path: str) -> str | None:
 
 
 def _word(title: str) -> str:
-    """A title as one CamelCase word.
+    """Return a title as one CamelCase word.
 
     >>> _word("Admin token needed"), _word("DiskFull")
     ('AdminTokenNeeded', 'DiskFull')

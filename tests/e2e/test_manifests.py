@@ -195,4 +195,4 @@ def test_what_a_snapshot_is_of_never_changes(
         namespace, "a", {"spec": {"partitions": [1]}}
     )
     (problem,) = answer.problems
-    assert re.search(r"spec: .*never changes; make another snapshot instead", problem)
+    assert re.search(r"spec: .*never changes; create another snapshot instead", problem)

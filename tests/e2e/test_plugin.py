@@ -223,7 +223,7 @@ def test_a_partition_is_restored_on_a_new_volume_and_the_old_one_is_kept(
 
     refused = plugin.run(*wish, copied)
     assert refused.returncode == 2
-    assert "give --yes" in refused.stderr
+    assert "use --yes" in refused.stderr
     absent = plugin.run(*wish, "nobodys", "--yes")
     assert (absent.returncode, absent.stderr.count("\n")) == (1, 1)
 

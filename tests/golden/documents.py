@@ -12,10 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from dedupe_crds.annotations import OUTPUT_TOPIC, RECONCILE, RESTORE
+from dedupe_crds.annotations import OUTPUT_TOPIC, PAUSE, RECONCILE, RESTART, RESTORE
+from dedupe_crds.annotations import PARTITION as PARTITION_LABEL
+from dedupe_crds.annotations import STREAM as STREAM_LABEL
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.quantity import GIB
-from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_crds.status.worker import (
@@ -36,20 +38,16 @@ from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.side_topics import filters_topic, notes_topics, owners_topic, routed_topics
 from dedupe_local.state_dir import StateDir
-from dedupe_operator.decide.drift import stamped
+from dedupe_operator.decide.drift import with_wanted_hash
 from dedupe_operator.kubernetes.names import (
     CONFIG_HASH,
     COPIES,
     FIELD_MANAGER,
     MANAGED_BY,
-    PAUSE,
-    RESTART,
     SCHEDULED,
     WANTED_HASH,
     Object,
 )
-from dedupe_operator.kubernetes.names import PARTITION as PARTITION_LABEL
-from dedupe_operator.kubernetes.names import STREAM as STREAM_LABEL
 from dedupe_operator.resources import (
     admin_secret,
     config_map,
@@ -63,7 +61,7 @@ from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.csi import CsiProvider
 from dedupe_operator.snapshots.ebs.tags import of_snapshot, of_volume
 from dedupe_operator.snapshots.provider import Job
-from dedupe_operator.snapshots.resource import SnapshotRecords
+from dedupe_operator.snapshots.resource import SnapshotWriter
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.sql import Layout
 from dedupe_worker.config import WorkerConfig
@@ -381,7 +379,7 @@ def children(name: str) -> list[Object]:
             restore_from="nightly" if name == "full" else None,
         ),
     ]
-    return [stamped(each) for each in (*shared, *partition)]
+    return [with_wanted_hash(each) for each in (*shared, *partition)]
 
 
 def snapshots() -> dict[str, Any]:
@@ -408,7 +406,7 @@ def snapshots() -> dict[str, Any]:
         claim={"metadata": {"name": "orders-7-1"}},
     )
     handle = CsiProvider(cluster).start(job)
-    SnapshotRecords(cluster, namespace).create_scheduled(job.stream, "nightly")
+    SnapshotWriter(cluster, namespace).create_scheduled(job.stream, "nightly")
     return {
         "volumeSnapshot": _as_created(cluster.one("VolumeSnapshot", handle)),
         "dedupeSnapshot": _as_created(cluster.one("DedupeSnapshot", "nightly")),

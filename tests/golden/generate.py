@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import boto3
 
-from dedupe_crds.spec.store import S3Snapshots
+from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_pipeline.jobs.land.parquet_sink import mark
 from dedupe_worker.bootstrap.progress import BootstrapRecord, write_record
 from dedupe_worker.snapshots.bucket import Bucket, Folder

@@ -1,4 +1,4 @@
-"""The metadata of a `DedupeStream`."""
+"""Model of the metadata of a `DedupeStream`."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from dedupe_crds.base import Model
 from dedupe_crds.names import StreamName
 
-# What the API server adds to metadata, and `kubectl get -o yaml` shows: nothing of the user's.
+# Fields that the API server adds and `kubectl get -o yaml` shows; a user does not write them.
 _API_SERVER_METADATA = frozenset(
     {
         "creationTimestamp",
@@ -25,7 +25,7 @@ _API_SERVER_METADATA = frozenset(
 
 
 class Metadata(Model):
-    """The object's metadata, as far as it concerns a stream."""
+    """The fields of the object's metadata that a stream needs."""
 
     name: StreamName = Field(
         description="Name of the stream: lower-case letters, digits and '-', at most 46."
@@ -35,7 +35,7 @@ class Metadata(Model):
     )
     labels: dict[str, str] = Field(default={}, description="Labels of the object.")
     annotations: dict[str, str] = Field(default={}, description="Annotations of the object.")
-    uid: str | None = Field(default=None, description="Given by the API server.")
+    uid: str | None = Field(default=None, description="UID, set by the API server.")
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""The snapshots of a stream: who makes them, when, and where they are kept."""
+"""Models of a stream's snapshots: provider, schedule, retention and destination."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -14,7 +14,7 @@ from dedupe_crds.spec.topics import SecretRef
 
 
 class SnapshotProvider(StrEnum):
-    """Who makes and keeps the snapshots."""
+    """Provider of the snapshots."""
 
     CSI = "CSI"
     EBS = "EBS"
@@ -22,21 +22,21 @@ class SnapshotProvider(StrEnum):
 
 
 class CsiSnapshots(Model):
-    """VolumeSnapshots of the cluster's own storage driver."""
+    """VolumeSnapshots of the cluster's CSI driver."""
 
     volume_snapshot_class_name: ObjectName | None = Field(
-        default=None, description="VolumeSnapshotClass; the driver's default if absent."
+        default=None, description="VolumeSnapshotClass. Default: that of the CSI driver."
     )
 
 
 class EbsSnapshots(Model):
-    """Snapshots of Amazon EBS volumes. Credentials come from the operator's own environment (IRSA)."""
+    """Amazon EBS snapshots, with the credentials of the operator's environment (IRSA)."""
 
     region: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
-        default=None, description="AWS region; that of the operator's environment if absent."
+        default=None, description="AWS region. Default: that of the operator's environment."
     )
     tags: Annotated[dict[str, str], Field(max_length=40)] = Field(
-        default={}, description="Tags of the snapshots, beside the operator's own."
+        default={}, description="Tags of the snapshots, in addition to those of the operator."
     )
 
 
@@ -49,9 +49,9 @@ class Encryption(StrEnum):
 
 
 class S3Snapshots(Model):
-    """Files in a bucket of any service that speaks S3. The workers write and read them."""
+    """Files in a bucket with the S3 API, written and read by the workers."""
 
-    bucket: BucketName = Field(description="The bucket. It must exist.")
+    bucket: BucketName = Field(description="Name of the bucket. It must exist.")
     prefix: Annotated[
         str,
         Field(max_length=512),
@@ -59,35 +59,37 @@ class S3Snapshots(Model):
             "([0-9A-Za-z!_.*'()-]+(/[0-9A-Za-z!_.*'()-]+)*)?",
             "must be a path without '/' at its ends",
         ),
-    ] = Field(default="", description="Path in the bucket below which everything is kept.")
+    ] = Field(default="", description="Prefix of all object keys in the bucket.")
     region: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None,
-        description="Region of the bucket; that of the workers' environment if absent.",
+        description="Region of the bucket. Default: that of the workers' environment.",
     )
     endpoint: EndpointUrl | None = Field(
-        default=None, description="URL of a service other than Amazon's, such as http://minio:9000."
+        default=None,
+        description="URL of a service other than Amazon S3, such as http://minio:9000.",
     )
     credentials_secret_ref: SecretRef | None = Field(
         default=None,
-        description="Secret in the stream's namespace with the key `credentials`: an AWS credentials "
-        "file. The workers' environment (IRSA, instance profile) if absent.",
+        description="Secret in the stream's namespace whose key `credentials` is an AWS credentials file. "
+        "Default: the workers' environment (IRSA, instance profile).",
     )
     encryption: Encryption = Field(
         default=Encryption.BUCKET_DEFAULT,
-        description="Server-side encryption: BucketDefault asks for none of its own.",
+        description="Server-side encryption. BucketDefault: that of the bucket.",
     )
     kms_key_id: Annotated[str, Field(min_length=1, max_length=2048)] | None = Field(
-        default=None, description="Key for encryption: KMS; the account's own S3 key if absent."
+        default=None,
+        description="Key for encryption: KMS. Default: the account's AWS managed key for S3.",
     )
     bandwidth: Annotated[ByteSize, size_between("64Ki", "100Gi")] = Field(
-        default=64 * MIB, description="Most bytes a worker uploads in a second."
+        default=64 * MIB, description="Maximum upload rate of a worker, in bytes per second."
     )
 
     @rule(
         "encryption",
         "kms_key_id",
         cel="!has(self.kmsKeyId) || self.encryption == 'KMS'",
-        says="is for spec.snapshots.s3.encryption: KMS only",
+        message="is for spec.snapshots.s3.encryption: KMS only",
     )
     @staticmethod
     def _key_is_for_kms(encryption: Encryption, key: str | None) -> bool:
@@ -95,35 +97,38 @@ class S3Snapshots(Model):
 
 
 class Snapshots(Model):
-    """Copies of the stores from which a lost volume is restored."""
+    """Snapshots of the stores, from which lost volumes are restored."""
 
     provider: SnapshotProvider = Field(
         description="CSI: VolumeSnapshots. EBS: snapshots of Amazon EBS. S3: files in a bucket."
     )
     schedule: Schedule | None = Field(
         default=None,
-        description="When to make one, as a cron schedule in UTC; only by hand if absent.",
+        description="Cron schedule of the snapshots, in UTC. Default: only by hand.",
     )
     keep: Annotated[StrictInt, Field(ge=1, le=1000)] = Field(
-        default=4, description="Snapshots to keep; the newest usable one always stays."
+        default=4,
+        description="Number of snapshots to retain. The newest usable snapshot is always retained.",
     )
     keep_for: Annotated[Duration, duration_between("1m", "3650d")] | None = Field(
         default=None,
-        description="Age at which a snapshot is removed; the newest usable one always stays.",
+        description="Age at which a snapshot is deleted. The newest usable snapshot is always retained.",
     )
     deadline: Annotated[Duration, duration_between("10s", "7d")] = Field(
         default=timedelta(hours=1),
-        description="Time after which a snapshot that is not complete is given up.",
+        description="Time after which an incomplete snapshot fails.",
     )
-    csi: CsiSnapshots = Field(default=CsiSnapshots(), description="For provider: CSI.")
-    ebs: EbsSnapshots = Field(default=EbsSnapshots(), description="For provider: EBS.")
-    s3: S3Snapshots | None = Field(default=None, description="For provider: S3, which needs it.")
+    csi: CsiSnapshots = Field(default=CsiSnapshots(), description="Options of provider: CSI.")
+    ebs: EbsSnapshots = Field(default=EbsSnapshots(), description="Options of provider: EBS.")
+    s3: S3Snapshots | None = Field(
+        default=None, description="Options of provider: S3, which requires them."
+    )
 
     @rule(
         "provider",
         "s3",
         cel="self.provider != 'S3' || has(self.s3)",
-        says="is required by spec.snapshots.provider: S3",
+        message="is required by spec.snapshots.provider: S3",
     )
     @staticmethod
     def _bucket_is_named(provider: SnapshotProvider, s3: S3Snapshots | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a stream remembers, and the volume that holds it."""
+"""Models of the id store and of its volume."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -14,44 +14,44 @@ from dedupe_crds.spec.inverse_bloom import InverseBloom
 
 
 class StoreType(StrEnum):
-    """How the ids that were seen are remembered."""
+    """Type of the id store."""
 
     ROCKSDB = "RocksDB"
     INVERSE_BLOOM = "InverseBloom"
 
 
 class ReclaimPolicy(StrEnum):
-    """What becomes of the volumes of a deleted stream."""
+    """Handling of the volumes when the stream is deleted."""
 
     RETAIN = "Retain"
     DELETE = "Delete"
 
 
 class Window(Model):
-    """How much is remembered. What exceeds a bound is forgotten oldest first."""
+    """Bounds of the store: the oldest ids are evicted first."""
 
     max_bytes: Annotated[ByteSize, size_between("16Mi", "1Pi")] = Field(
-        default=8 * GIB, description="Disk space for the ids of one partition."
+        default=8 * GIB, description="Maximum disk space for the ids of a partition."
     )
     max_age: Annotated[Duration, duration_between("1s", "3650d")] = Field(
-        default=timedelta(days=28), description="Age at which an id may be forgotten."
+        default=timedelta(days=28), description="Age at which an id may be evicted."
     )
     alert_below: Annotated[Duration, duration_between("0s", "3650d")] = Field(
         default=timedelta(hours=24),
-        description="Shortest window that is healthy: below it, because maxBytes forces younger "
-        "ids out, the stream warns.",
+        description="Shortest healthy window. If the window becomes shorter, because maxBytes forces younger "
+        "ids out, the condition WindowHealthy is False.",
     )
     generations: Annotated[StrictInt, Field(ge=2, le=16)] = Field(
         default=5,
-        description="Parts the window is forgotten in, the oldest whole. More parts forget more "
-        "evenly, and cost a lookup each.",
+        description="Number of generations that the window is divided into. The oldest generation is evicted as a "
+        "whole. More generations evict more evenly, but each one costs a lookup per message.",
     )
 
     @rule(
         "max_age",
         "alert_below",
         cel="self.alertBelow < self.maxAge",
-        says="must be shorter than spec.store.window.maxAge, or the stream would always warn",
+        message="must be shorter than spec.store.window.maxAge, or the stream would always warn",
     )
     @staticmethod
     def _alert_comes_before_the_bound(max_age: timedelta, alert_below: timedelta) -> bool:
@@ -59,26 +59,26 @@ class Window(Model):
 
 
 class Store(Model):
-    """How the ids that were seen are remembered."""
+    """The store of known ids, one per partition."""
 
     type: StoreType = Field(
         default=StoreType.ROCKSDB,
-        description="RocksDB: exact, on disk. InverseBloom: a table of fixed size in memory, which may "
-        "forget an id early and let a duplicate pass, and never takes a new message for one.",
+        description="RocksDB: exact, on disk. InverseBloom: a table of fixed size in memory. It may evict an id "
+        "early and so pass a duplicate, but never drops a new message.",
     )
     window: Window = Field(
         default=Window(),
-        description="How much is remembered. maxBytes and generations are RocksDB's only.",
+        description="Bounds of the store. maxBytes and generations apply to type: RocksDB only.",
     )
     inverse_bloom: InverseBloom | None = Field(
-        default=None, description="For type: InverseBloom, which needs it."
+        default=None, description="Size of the table. Required by type: InverseBloom."
     )
 
     @rule(
         "type",
         "inverse_bloom",
         cel="(self.type == 'InverseBloom') == has(self.inverseBloom)",
-        says="is required by spec.store.type: InverseBloom, and must be absent otherwise",
+        message="is required by spec.store.type: InverseBloom, and must be absent otherwise",
     )
     @staticmethod
     def _table_has_a_size_and_only_a_table_has(
@@ -95,18 +95,19 @@ class Storage(Model):
         size_between("20Mi", "16Pi"),
         FieldRule(
             cel="quantity(string(self)).compareTo(quantity(string(oldSelf))) >= 0",
-            says="must not shrink: volumes only grow",
+            message="must not shrink: volumes only grow",
         ),
     ] = Field(
         default=20 * GIB,
-        description="Size of a volume: at least 1.25 times spec.store.window.maxBytes, and 2.25 "
-        "times with spec.snapshots. It can grow, if the storage class allows, and never shrink.",
+        description="Size of each volume: at least 1.25 times spec.store.window.maxBytes, and 2.25 times with "
+        "spec.snapshots. It can grow if the StorageClass allows expansion, but never shrink.",
     )
     storage_class_name: ObjectName | None = Field(
-        default=None, description="StorageClass of new volumes; the cluster's default if absent."
+        default=None,
+        description="StorageClass of new volumes. Default: the cluster's default StorageClass.",
     )
     reclaim_policy: ReclaimPolicy = Field(
         default=ReclaimPolicy.RETAIN,
-        description="Whether volumes outlive the stream. With Retain, a stream of the same name "
-        "takes them over again.",
+        description="Handling of the volumes when the stream is deleted. With Retain, a new stream with the same "
+        "name uses them again.",
     )

@@ -1,7 +1,7 @@
-"""`DedupeStream`: one topic to deduplicate, as its user writes it.
+"""`DedupeStream`: the manifest of a topic to deduplicate.
 
-The schema, the reference and the checks of a manifest are all made from these models; a field's
-description is what `kubectl explain` shows.
+The schema, the reference and the checks of a manifest are generated from these models. A field's description is
+what `kubectl explain` shows. Invariant: each rule means the same in CEL and in Python.
 """
 
 from typing import Annotated, Literal
@@ -42,49 +42,50 @@ API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "DedupeStream"
 
 _OTHER_ID = (
-    "make another stream with an output topic of its own instead, and bring past ids along by "
+    "create another stream with its own output topic instead, and import past ids with "
     "`dedupe bootstrap` (docs/bootstrap.md)"
 )
 
 
 class Spec(Model):
-    """What the user wants."""
+    """The desired state of the stream."""
 
     kafka: Kafka = Field(description="The Kafka cluster.")
-    input: Input = Field(description="What is read.")
-    output: Output = Field(description="What is written.")
+    input: Input = Field(description="The topic to read.")
+    output: Output = Field(description="The topic to write.")
     id: Annotated[IdSource, never_changes("the id", instead=_OTHER_ID)] = Field(
-        description="What makes two messages the same."
+        description="The id of a message: messages with the same id are duplicates."
     )
-    store: Store = Field(default=Store(), description="How ids that were seen are remembered.")
-    duplicates: Duplicates = Field(default=Duplicates(), description="What becomes of a duplicate.")
+    store: Store = Field(default=Store(), description="The store of known ids, one per partition.")
+    duplicates: Duplicates = Field(default=Duplicates(), description="Handling of duplicates.")
     conflicts: Conflicts = Field(
         default=Conflicts(),
-        description="What becomes of a message that has the id of another and not its content.",
+        description="Handling of conflicts: messages with a known id but different content.",
     )
     late: Late = Field(
-        default=Late(), description="What becomes of a message that is too old to be judged."
+        default=Late(),
+        description="Handling of late messages: older than the window, so duplicates cannot be detected.",
     )
     delivery: Delivery = Field(
         default=Delivery.EXACTLY_ONCE,
-        description="ExactlyOnce: by Kafka's transactions. AtLeastOnce: for brokers without them; a "
-        "crash may pass some messages on again, and none is lost.",
+        description="ExactlyOnce: with Kafka transactions. AtLeastOnce: for brokers without transactions; after "
+        "a crash some messages may pass twice, but none is lost.",
     )
     mode: Mode = Field(
         default=Mode.ENFORCE,
-        description="Enforce: duplicates are removed. Observe: they are only counted, and "
-        "everything passes through.",
+        description="Enforce: duplicates are removed. Observe: duplicates are only counted, and all messages "
+        "pass.",
     )
     storage: Storage = Field(default=Storage(), description="The volume of each partition.")
     snapshots: Snapshots | None = Field(
-        default=None, description="Copies of the stores; none are made if absent."
+        default=None, description="Snapshots of the stores. Default: none."
     )
     failover: Failover = Field(
-        default=Failover(), description="When to move a partition away from a node."
+        default=Failover(), description="Failover of workers from nodes that are not ready."
     )
-    worker: Worker = Field(default=Worker(), description="The process for one partition.")
+    worker: Worker = Field(default=Worker(), description="The worker processes, one per partition.")
     suspend: StrictBool = Field(
-        default=False, description="Stop all workers, and keep their volumes."
+        default=False, description="Stop all workers; their volumes are retained."
     )
 
     @rule(
@@ -92,7 +93,7 @@ class Spec(Model):
         "output",
         below="topic",
         cel="self.output.topic != self.input.topic",
-        says="must differ from spec.input.topic: a worker would read what it wrote",
+        message="must differ from spec.input.topic: a worker would read its own output",
     )
     @staticmethod
     def _output_is_not_the_input(source: Input, target: Output) -> bool:
@@ -103,8 +104,7 @@ class Spec(Model):
         "output",
         below="topic",
         cel="!has(self.output.filter) || self.output.topic + '-filters' != self.input.topic",
-        says="with -filters behind it must differ from spec.input.topic: a worker would read the "
-        "filters that it wrote",
+        message="with -filters appended must differ from spec.input.topic: a worker would read its own filters",
     )
     @staticmethod
     def _filters_are_not_the_input(source: Input, target: Output) -> bool:
@@ -116,7 +116,7 @@ class Spec(Model):
         "duplicates",
         below="topic",
         cel=own_topic_cel("duplicates"),
-        says=OWN_TOPIC,
+        message=OWN_TOPIC,
     )
     @staticmethod
     def _duplicates_have_their_own_topic(
@@ -130,7 +130,7 @@ class Spec(Model):
         "conflicts",
         below="topic",
         cel=own_topic_cel("conflicts"),
-        says=OWN_TOPIC,
+        message=OWN_TOPIC,
     )
     @staticmethod
     def _conflicts_have_their_own_topic(
@@ -144,10 +144,10 @@ class Spec(Model):
         "duplicates",
         below="policy",
         cel=owners_topic_cel("duplicates"),
-        says=OWNERS_TOPIC,
+        message=OWNERS_TOPIC,
     )
     @staticmethod
-    def _owners_have_a_topic_to_tell_of_duplicates(
+    def _duplicates_have_an_owners_topic(
         source: Input, target: Output, duplicates: Duplicates
     ) -> bool:
         return has_owners_topic(duplicates.topic, source, target)
@@ -158,10 +158,10 @@ class Spec(Model):
         "conflicts",
         below="policy",
         cel=owners_topic_cel("conflicts"),
-        says=OWNERS_TOPIC,
+        message=OWNERS_TOPIC,
     )
     @staticmethod
-    def _owners_have_a_topic_to_tell_of_conflicts(
+    def _conflicts_have_an_owners_topic(
         source: Input, target: Output, conflicts: Conflicts
     ) -> bool:
         return has_owners_topic(conflicts.topic, source, target)
@@ -172,7 +172,7 @@ class Spec(Model):
         "late",
         below="topic",
         cel=own_topic_cel("late"),
-        says=OWN_TOPIC,
+        message=OWN_TOPIC,
     )
     @staticmethod
     def _late_messages_have_their_own_topic(source: Input, target: Output, late: Late) -> bool:
@@ -186,7 +186,7 @@ class Spec(Model):
         "!isQuantity(string(self.store.window.maxBytes)) || "
         "quantity(string(self.storage.size)).asApproximateFloat() >= "
         "1.25 * quantity(string(self.store.window.maxBytes)).asApproximateFloat()",
-        says="must be at least 1.25 times spec.store.window.maxBytes, or the volume would run full",
+        message="must be at least 1.25 times spec.store.window.maxBytes, or the volume would run full",
     )
     @staticmethod
     def _volume_holds_the_window(store: Store, storage: Storage) -> bool:
@@ -199,7 +199,7 @@ class Spec(Model):
         "storage",
         below="size",
         cel=table_fits_cel(1.25),
-        says="must be at least 1.25 times what spec.store.inverseBloom takes, or the volume would run full",
+        message="must be at least 1.25 times the size of spec.store.inverseBloom, or the volume would run full",
     )
     @staticmethod
     def _volume_holds_the_table(
@@ -216,8 +216,8 @@ class Spec(Model):
         "!isQuantity(string(self.store.window.maxBytes)) || "
         "quantity(string(self.storage.size)).asApproximateFloat() >= "
         "2.25 * quantity(string(self.store.window.maxBytes)).asApproximateFloat()",
-        says="needs spec.storage.size to be at least 2.25 times spec.store.window.maxBytes: a volume "
-        "holds the newest checkpoint beside the store",
+        message="needs spec.storage.size to be at least 2.25 times spec.store.window.maxBytes: a volume "
+        "also holds the newest checkpoint",
     )
     @staticmethod
     def _volume_holds_a_checkpoint(
@@ -233,8 +233,8 @@ class Spec(Model):
         "storage",
         "snapshots",
         cel=f"!has(self.snapshots) || {table_fits_cel(2.25)}",
-        says="needs spec.storage.size to be at least 2.25 times what spec.store.inverseBloom takes: a "
-        "volume holds the newest checkpoint beside the store",
+        message="needs spec.storage.size to be at least 2.25 times the size of spec.store.inverseBloom: a "
+        "volume also holds the newest checkpoint",
     )
     @staticmethod
     def _volume_holds_a_checkpoint_of_the_table(
@@ -258,7 +258,7 @@ class Spec(Model):
         "!isQuantity(string(self.worker.resources.limits['memory'])) || "
         "quantity(string(self.worker.resources.limits['memory'])).asApproximateFloat() >= "
         f"{TABLE_BYTES_CEL} + 100663296.0",
-        says="must leave 96Mi of limits.memory beside what spec.store.inverseBloom takes",
+        message="must have limits.memory at least 96Mi above the size of spec.store.inverseBloom",
     )
     @staticmethod
     def _memory_holds_the_table(
@@ -270,22 +270,22 @@ class Spec(Model):
 
     @property
     def table_bytes(self) -> float:
-        """What the table of a partition takes at least; 0 with a store of another type."""
+        """Return the least bytes of a partition's table; 0 with a store of another type."""
         return table_bytes(self.store.inverse_bloom, self.duplicates, self.conflicts)
 
 
 class DedupeStream(Model):
-    """A Kafka topic without its duplicates: each message of the input passes exactly once."""
+    """Deduplicates a Kafka topic: each message of the input passes exactly once."""
 
-    api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="Version of this API.")
-    kind: Literal["DedupeStream"] = Field(description="What this object is.")
-    metadata: Metadata = Field(description="Its name and namespace.")
-    spec: Spec = Field(description="What the user wants.")
+    api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="API version.")
+    kind: Literal["DedupeStream"] = Field(description="Kind of the object.")
+    metadata: Metadata = Field(description="Name and namespace.")
+    spec: Spec = Field(description="The desired state of the stream.")
 
     @model_validator(mode="before")
     @classmethod
     def _without_status(cls, given: object) -> object:
-        # Status is the operator's word about a stream, and no part of what the user asks for.
+        # The operator writes the status; it is no part of a manifest.
         if not isinstance(given, dict):
             return given
         return {name: value for name, value in given.items() if name != "status"}

@@ -1,11 +1,11 @@
-"""The rules that keep the topics of one stream apart: each in CEL, in Python, and as a sentence.
+"""Rules that the topics of a stream differ, in CEL and in Python.
 
 `dedupe_crds.spec.stream` declares them.
 """
 
 from dedupe_crds.spec.topics import Input, Output
 
-OWN_TOPIC = "must differ from spec.input.topic, spec.output.topic, and that with -filters or -owners behind it"
+OWN_TOPIC = "must differ from spec.input.topic, spec.output.topic, and the latter with -filters or -owners appended"
 
 
 def own_topic_cel(field: str) -> str:
@@ -17,13 +17,13 @@ def own_topic_cel(field: str) -> str:
 
 
 def is_own_topic(topic: str | None, source: Input, target: Output) -> bool:
-    """Return whether a topic is none that the stream has without it."""
-    notes = (f"{target.topic}-filters", f"{target.topic}-owners")
-    return topic not in (source.topic, target.topic, *notes)
+    """Return whether a topic is none of the stream's other topics."""
+    side_topics = (f"{target.topic}-filters", f"{target.topic}-owners")
+    return topic not in (source.topic, target.topic, *side_topics)
 
 
 OWNERS_TOPIC = (
-    "writes to spec.output.topic with -owners behind it, which must have at most 249 characters and "
+    "writes to spec.output.topic with -owners appended, which must have at most 249 characters and "
     "differ from spec.input.topic"
 )
 
@@ -37,5 +37,5 @@ def owners_topic_cel(field: str) -> str:
 
 
 def has_owners_topic(topic: str | None, source: Input, target: Output) -> bool:
-    """Return whether the owner log that routing to `topic` needs can have its name."""
+    """Return whether the owner log that a routed topic needs has a valid name."""
     return topic is None or (len(target.topic) <= 242 and f"{target.topic}-owners" != source.topic)

@@ -1,4 +1,7 @@
-"""What flows through a stream: its topics, its ids, and what becomes of duplicates."""
+"""Models of a stream's topics, ids and routing of messages.
+
+`dedupe_crds.spec.stream` puts them together.
+"""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,7 +15,7 @@ from dedupe_crds.rules import duration_between, never_changes, rule
 
 
 class IdFrom(StrEnum):
-    """Where the id of a message is."""
+    """Source of a message's id."""
 
     KEY = "Key"
     HEADER = "Header"
@@ -21,42 +24,42 @@ class IdFrom(StrEnum):
 
 
 class DuplicatePolicy(StrEnum):
-    """What becomes of a duplicate."""
+    """Handling of duplicates."""
 
     DROP = "Drop"
     TOPIC = "Topic"
 
 
 class ConflictPolicy(StrEnum):
-    """What becomes of a message that has the id of another and not its content."""
+    """Handling of conflicts: messages with a known id but different content."""
 
     IGNORE = "Ignore"
     TOPIC = "Topic"
 
 
 class LatePolicy(StrEnum):
-    """What becomes of a message that is too old to be judged."""
+    """Handling of late messages: older than the window."""
 
     PASS = "Pass"  # noqa: S105 (no password)
     TOPIC = "Topic"
 
 
 class Delivery(StrEnum):
-    """What a worker promises of the output."""
+    """Delivery guarantee of the output."""
 
     EXACTLY_ONCE = "ExactlyOnce"
     AT_LEAST_ONCE = "AtLeastOnce"
 
 
 class FilterFrom(StrEnum):
-    """Where the value is that readers select by."""
+    """Source of the value that readers filter by."""
 
     HEADER = "Header"
     JSON_PATH = "JsonPath"
 
 
 class Mode(StrEnum):
-    """Whether duplicates are removed or only counted."""
+    """Mode of the stream: remove duplicates, or only count them."""
 
     ENFORCE = "Enforce"
     OBSERVE = "Observe"
@@ -72,29 +75,30 @@ class Kafka(Model):
     """The Kafka cluster."""
 
     bootstrap_servers: BootstrapServers = Field(
-        description="Brokers to ask first: host:port, several with commas."
+        description="Bootstrap brokers: host:port, comma-separated."
     )
     config_secret_ref: SecretRef | None = Field(
         default=None,
-        description="Secret with librdkafka client properties (SASL, TLS), one key=value a line.",
+        description="Secret with librdkafka client properties (SASL, TLS) in its key client.properties, a key=value "
+        "per line.",
     )
 
 
 class Input(Model):
-    """What is read."""
+    """The topic to read."""
 
     topic: Annotated[TopicName, never_changes("the input topic")] = Field(
-        description="Topic with duplicates. One worker runs for each of its partitions."
+        description="Topic with duplicates. A worker runs for each of its partitions."
     )
 
 
 class OutputFilter(Model):
-    """A small Bloom filter for each transaction of the output, so that readers skip what cannot match."""
+    """A small Bloom filter per output transaction; readers skip what cannot match."""
 
     from_: FilterFrom = Field(
         alias="from",
-        description="Header: the last header of the given name. JsonPath: text or a whole number in a "
-        "JSON value. Records without a value are kept apart from all others.",
+        description="Source of the value to filter by. Header: the last header with the given name. JsonPath: text or "
+        "a whole number in a JSON value. Records without a value are indexed as a separate value.",
     )
     name: HeaderName | None = Field(
         default=None, description="Name of the header; only with from: Header."
@@ -106,15 +110,15 @@ class OutputFilter(Model):
     )
     size_bytes: Annotated[StrictInt, Field(ge=16, le=255)] = Field(
         default=16,
-        description="Size of one filter. 16 bytes take 10 values with 2 % false matches and 30 with "
-        "14 %, 128 bytes take 200 with 10 %.",
+        description="Size of each filter. False matches: 2 % with 16 bytes and 10 values, 14 % with 16 bytes "
+        "and 30 values, 10 % with 128 bytes and 200 values.",
     )
 
     @rule(
         "from_",
         "name",
         cel="(self.from == 'Header') == has(self.name)",
-        says="must name the header if spec.output.filter.from is Header, and must be absent otherwise",
+        message="must name the header if spec.output.filter.from is Header, and must be absent otherwise",
     )
     @staticmethod
     def _header_and_only_header_has_a_name(source: FilterFrom, name: str | None) -> bool:
@@ -124,7 +128,7 @@ class OutputFilter(Model):
         "from_",
         "path",
         cel="(self.from == 'JsonPath') == has(self.path)",
-        says="must say where the value is (such as $.order.country) if spec.output.filter.from is "
+        message="must be the path of the value (such as $.order.country) if spec.output.filter.from is "
         "JsonPath, and must be absent otherwise",
     )
     @staticmethod
@@ -133,23 +137,23 @@ class OutputFilter(Model):
 
 
 class Output(Model):
-    """What is written."""
+    """The topic to write."""
 
     topic: Annotated[TopicName, never_changes("the output topic")] = Field(
-        description="Topic without duplicates. Created if absent, with the input's partition count "
-        "and max.message.bytes; partition p holds what partition p of the input holds, once."
+        description="Topic without duplicates. Created if it does not exist, with the input's partition count "
+        "and max.message.bytes. Output partition p gets each message of input partition p once."
     )
     filter: OutputFilter | None = Field(
         default=None,
-        description="Filters for readers, in the topic <output>-filters, which is created if absent; "
-        "none are written if this is absent.",
+        description="Bloom filters for readers, written to the topic <output>-filters, which is created if it "
+        "does not exist. Default: no filters.",
     )
 
     @rule(
         "topic",
         "filter",
         cel="!has(self.filter) || size(self.topic) <= 241",
-        says="needs spec.output.topic to have at most 241 characters, as that of its filters has 8 more",
+        message="needs spec.output.topic to have at most 241 characters: the topic of the filters has 8 more",
     )
     @staticmethod
     def _the_topic_of_filters_has_a_name(topic: str, filter: OutputFilter | None) -> bool:  # noqa: A002 (the field)
@@ -157,13 +161,13 @@ class Output(Model):
 
 
 class IdSource(Model):
-    """What makes two messages the same."""
+    """The id of a message: messages with the same id are duplicates."""
 
     from_: IdFrom = Field(
         alias="from",
-        description="Key: the record's key. Header: the last header of the given name. JsonPath: "
-        "text or a whole number in a JSON value. Content: key and value together. Records without "
-        "an id pass through and are counted.",
+        description="Source of the id. Key: the record's key. Header: the last header with the given name. "
+        "JsonPath: text or a whole number in a JSON value. Content: a hash of key and value. Records "
+        "without an id pass through and are counted.",
     )
     name: HeaderName | None = Field(
         default=None, description="Name of the header; only with from: Header."
@@ -178,7 +182,7 @@ class IdSource(Model):
         "from_",
         "name",
         cel="(self.from == 'Header') == has(self.name)",
-        says="must name the header if spec.id.from is Header, and must be absent otherwise",
+        message="must name the header if spec.id.from is Header, and must be absent otherwise",
     )
     @staticmethod
     def _header_and_only_header_has_a_name(source: IdFrom, name: str | None) -> bool:
@@ -188,7 +192,7 @@ class IdSource(Model):
         "from_",
         "path",
         cel="(self.from == 'JsonPath') == has(self.path)",
-        says="must say where the id is (such as $.order.id) if spec.id.from is JsonPath, "
+        message="must be the path of the id (such as $.order.id) if spec.id.from is JsonPath, "
         "and must be absent otherwise",
     )
     @staticmethod
@@ -197,12 +201,12 @@ class IdSource(Model):
 
 
 class Duplicates(Model):
-    """What becomes of a duplicate."""
+    """Handling of duplicates: messages whose id is already known."""
 
     policy: DuplicatePolicy = Field(
         default=DuplicatePolicy.DROP,
-        description="Drop: counted and dropped. Topic: written to a topic of their own, with the "
-        "record each one repeats.",
+        description="Drop: count and drop them. Topic: write them to a separate topic, each with a reference "
+        "to the record that it repeats.",
     )
     topic: TopicName | None = Field(
         default=None, description="Topic for duplicates; only with policy: Topic."
@@ -212,7 +216,7 @@ class Duplicates(Model):
         "policy",
         "topic",
         cel="(self.policy == 'Topic') == has(self.topic)",
-        says="must name a topic if spec.duplicates.policy is Topic, and must be absent otherwise",
+        message="must name a topic if spec.duplicates.policy is Topic, and must be absent otherwise",
     )
     @staticmethod
     def _topic_policy_and_only_it_has_a_topic(policy: DuplicatePolicy, topic: str | None) -> bool:
@@ -220,12 +224,12 @@ class Duplicates(Model):
 
 
 class Conflicts(Model):
-    """What becomes of a message that has the id of another and not its content."""
+    """Handling of conflicts: messages with a known id but different content."""
 
     policy: ConflictPolicy = Field(
         default=ConflictPolicy.IGNORE,
-        description="Ignore: a duplicate like any other, and not looked for. Topic: counted, and "
-        "written to a topic of their own, with the record each one contradicts.",
+        description="Ignore: do not detect them; they are handled as duplicates. Topic: count them and write "
+        "them to a separate topic, each with a reference to the record that it contradicts.",
     )
     topic: TopicName | None = Field(
         default=None, description="Topic for conflicts; only with policy: Topic."
@@ -235,7 +239,7 @@ class Conflicts(Model):
         "policy",
         "topic",
         cel="(self.policy == 'Topic') == has(self.topic)",
-        says="must name a topic if spec.conflicts.policy is Topic, and must be absent otherwise",
+        message="must name a topic if spec.conflicts.policy is Topic, and must be absent otherwise",
     )
     @staticmethod
     def _topic_policy_and_only_it_has_a_topic(policy: ConflictPolicy, topic: str | None) -> bool:
@@ -243,27 +247,27 @@ class Conflicts(Model):
 
 
 class Late(Model):
-    """What becomes of a message that is older than what is remembered, so that nothing can be said of it."""
+    """Handling of late messages, older than the window: duplicates are not detected."""
 
     policy: LatePolicy = Field(
         default=LatePolicy.PASS,
-        description="Pass: counted, and passed on unless its id is still known. Topic: written to a "
-        "topic of their own, with a header that says why.",
+        description="Pass: count them, and pass each one through unless its id is still known. Topic: write "
+        "them to a separate topic, with a header that gives the reason.",
     )
     topic: TopicName | None = Field(
         default=None, description="Topic for late messages; only with policy: Topic."
     )
     max_age: Annotated[Duration, duration_between("1s", "3650d")] | None = Field(
         default=None,
-        description="Age (by the record's timestamp) from which a message is late in any case; if "
-        "absent, only those are that are older than what the store has forgotten.",
+        description="Age, by the record's timestamp, from which a message is always late. Default: a message is "
+        "late only if it is older than ids that the store has already evicted.",
     )
 
     @rule(
         "policy",
         "topic",
         cel="(self.policy == 'Topic') == has(self.topic)",
-        says="must name a topic if spec.late.policy is Topic, and must be absent otherwise",
+        message="must name a topic if spec.late.policy is Topic, and must be absent otherwise",
     )
     @staticmethod
     def _topic_policy_and_only_it_has_a_topic(policy: LatePolicy, topic: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""The worker processes of a stream: their image, their resources, their tuning, their failover."""
+"""Models of a stream's worker processes: image, resources, tuning, failover."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -14,23 +14,28 @@ ResourceList = Annotated[dict[str, ResourceQuantity], Field(max_length=32)]
 
 
 class Failover(Model):
-    """When to move a partition away from a node."""
+    """Failover of workers from nodes that are not ready."""
 
     node_not_ready_after: Annotated[Duration, duration_between("5s", "1d")] = Field(
         default=timedelta(seconds=60),
-        description="How long a node may be NotReady before its workers are moved by force.",
+        description="Time that a node may be NotReady before its workers are moved away by force.",
     )
 
 
 class Resources(Model):
     """Kubernetes resource requirements of a worker's container."""
 
-    requests: ResourceList = Field(default={}, description="What a worker is sure to get.")
-    limits: ResourceList = Field(default={}, description="What a worker may use at most.")
+    requests: ResourceList = Field(
+        default={}, description="Resources that are reserved for a worker."
+    )
+    limits: ResourceList = Field(default={}, description="Resources that a worker may use at most.")
 
     @property
     def memory_limit(self) -> int | None:
-        """Bytes of memory that a worker may use; None if that is not bounded, or told in thousandths of a byte."""
+        """Return the bytes of memory that a worker may use.
+
+        It is None without a limit, and for a limit in thousandths of a byte.
+        """
         try:
             return parse_size(self.limits["memory"])
         except (KeyError, ValueError):
@@ -38,32 +43,32 @@ class Resources(Model):
 
 
 class Tuning(Model):
-    """What trades latency, throughput and memory of a worker."""
+    """Trade-offs between latency, throughput and memory of a worker."""
 
     commit_interval: Annotated[Duration, duration_between("1ms", "30s")] = Field(
         default=timedelta(milliseconds=25),
-        description="How long a transaction stays open when the worker has caught up.",
+        description="Time that a transaction stays open when the worker has no lag.",
     )
     max_batch_records: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = Field(
-        default=10_000, description="Records that are looked up together."
+        default=10_000, description="Maximum number of records that are looked up in a batch."
     )
     max_transaction_records: Annotated[StrictInt, Field(ge=1, le=10_000_000)] = Field(
-        default=100_000, description="Records read, at most, in one transaction."
+        default=100_000, description="Maximum number of input records in a transaction."
     )
     queue_bytes: Annotated[ByteSize, size_between("1Mi", "1Gi")] = Field(
         default=32 * MIB,
-        description="Bound of the data fetched and not yet processed, and, apart from it, of the "
-        "data produced and not yet acknowledged.",
+        description="Limit of the data that is fetched but not processed, and the same limit for the data that is "
+        "produced but not acknowledged.",
     )
     block_cache_bytes: Annotated[ByteSize, size_between("1Mi", "64Gi")] = Field(
-        default=32 * MIB, description="Memory for blocks of the store's files."
+        default=32 * MIB, description="Memory of the block cache of RocksDB."
     )
 
     @rule(
         "max_batch_records",
         "max_transaction_records",
         cel="self.maxTransactionRecords >= self.maxBatchRecords",
-        says="must be at least spec.worker.tuning.maxBatchRecords: a batch is never split",
+        message="must be at least spec.worker.tuning.maxBatchRecords: a batch is never split",
     )
     @staticmethod
     def _transaction_holds_a_batch(batch: int, transaction: int) -> bool:
@@ -71,10 +76,14 @@ class Tuning(Model):
 
 
 class Worker(Model):
-    """The process that deduplicates one partition."""
+    """The process that deduplicates a partition."""
 
     image: ImageName | None = Field(
-        default=None, description="Container image; the operator's own release if absent."
+        default=None, description="Container image. Default: that of the operator's release."
     )
-    resources: Resources = Field(default=Resources(), description="Processor and memory.")
-    tuning: Tuning = Field(default=Tuning(), description="Latency, throughput and memory.")
+    resources: Resources = Field(
+        default=Resources(), description="CPU and memory of the container."
+    )
+    tuning: Tuning = Field(
+        default=Tuning(), description="Trade-offs between latency, throughput and memory."
+    )

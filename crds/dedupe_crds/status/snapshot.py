@@ -1,4 +1,4 @@
-"""`DedupeSnapshot`: one copy of the stores of one stream, made by its schedule or by a user."""
+"""`DedupeSnapshot`: a copy of a stream's stores, made by schedule or by a user."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ KIND = "DedupeSnapshot"
 
 
 class SnapshotPhase(StrEnum):
-    """Where a snapshot, or one partition of it, is in its life."""
+    """Phase of a snapshot, or of a partition in it."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -26,7 +26,7 @@ class SnapshotPhase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether it stays as it is."""
+        """Return whether this phase does not change any more."""
         return self in {SnapshotPhase.COMPLETED, SnapshotPhase.FAILED}
 
 
@@ -37,87 +37,92 @@ class StreamRef(Model):
 
 
 class SnapshotSpec(Model):
-    """What is to be copied."""
+    """The stream and the partitions to copy."""
 
     stream_ref: StreamRef = Field(description="The stream whose stores are copied.")
     partitions: Annotated[
         list[Annotated[StrictInt, Field(ge=0, le=65535)]], Field(max_length=1024)
-    ] = Field(default=[], description="Partitions to copy; all of them if empty.")
+    ] = Field(default=[], description="Partitions to copy. Default: all.")
 
 
 class PartitionSnapshot(Model):
-    """The copy of one partition's store, and what it is complete up to."""
+    """The copy of a partition's store, and the offsets up to which it is complete."""
 
-    partition: Count = Field(description="Number of the partition.")
-    phase: SnapshotPhase = Field(description="Where it is in its life.")
+    partition: Count = Field(description="Partition number.")
+    phase: SnapshotPhase = Field(description="Phase of the copy.")
     handle: str | None = Field(
         default=None,
-        description="What the provider calls it: a VolumeSnapshot, an EBS snapshot, an object in a bucket.",
+        description="The provider's id of it: a VolumeSnapshot, an EBS snapshot, an object in a bucket.",
     )
     input_topic_id: str | None = Field(
-        default=None, description="UUID of the input topic it was made from."
+        default=None, description="UUID of the input topic of its ids."
     )
     output_topic_id: str | None = Field(
-        default=None, description="UUID of the output topic it was made from."
+        default=None, description="UUID of the output topic of its ids."
     )
     input_offset: int | None = Field(
-        default=None, description="The input offset that comes after it; -1 if it is not known."
+        default=None, description="The next input offset after the copy; -1 if it is not known."
     )
     output_position: Count | None = Field(
-        default=None, description="The output offset up to which it holds every id."
+        default=None, description="The output offset up to which it has all ids."
     )
-    keys: Count | None = Field(default=None, description="Ids in it.")
-    window: Duration | None = Field(default=None, description="Age of its oldest id.")
+    keys: Count | None = Field(default=None, description="Number of ids in the copy.")
+    window: Duration | None = Field(default=None, description="Age of the oldest id in the copy.")
     bytes: ByteSize | None = Field(default=None, description="Size of the copy.")
     uploaded_bytes: ByteSize | None = Field(
-        default=None, description="What of it had to be uploaded, with provider: S3."
+        default=None,
+        description="Bytes that were uploaded, with provider: S3; the rest was already in the bucket.",
     )
     volume_size: ByteSize | None = Field(
-        default=None, description="Least size of a volume made from it."
+        default=None, description="Minimum size of a volume that is made from it."
     )
-    started: datetime | None = Field(default=None, description="When it was begun.")
-    completed: datetime | None = Field(default=None, description="When it was found usable.")
-    error: str | None = Field(default=None, description="Why it failed.")
+    started: datetime | None = Field(default=None, description="Time at which it was started.")
+    completed: datetime | None = Field(
+        default=None, description="Time at which it was found usable."
+    )
+    error: str | None = Field(default=None, description="Reason of the failure.")
 
 
 class SnapshotStatus(Model):
-    """What the operator did for it. `Completed` is a snapshot whose partitions all are."""
+    """The observed state of the snapshot; it is Completed if all its partitions are."""
 
     phase: SnapshotPhase = Field(
-        default=SnapshotPhase.PENDING, description="Where it is in its life."
+        default=SnapshotPhase.PENDING, description="Phase of the snapshot."
     )
-    provider: SnapshotProvider | None = Field(default=None, description="Who keeps it.")
+    provider: SnapshotProvider | None = Field(default=None, description="Provider of the snapshot.")
     progress: str | None = Field(
-        default=None, description="Partitions completed of all, such as 3/4."
+        default=None, description="Completed and total partitions, such as 3/4."
     )
-    size: str | None = Field(
-        default=None, description="Size of all copies together, rounded for people."
+    size: str | None = Field(default=None, description="Total size of all copies, rounded.")
+    started: datetime | None = Field(default=None, description="Time at which it was started.")
+    completed: datetime | None = Field(
+        default=None, description="Time at which it was completed or failed."
     )
-    started: datetime | None = Field(default=None, description="When it was begun.")
-    completed: datetime | None = Field(default=None, description="When it was complete, or failed.")
-    reason: str | None = Field(default=None, description="Why it failed, in CamelCase.")
-    message: str | None = Field(default=None, description="Why it failed, and what to do.")
+    reason: str | None = Field(default=None, description="Reason of the failure, a CamelCase word.")
+    message: str | None = Field(
+        default=None, description="Explanation of the failure, and what to do."
+    )
     partitions: Annotated[
         list[PartitionSnapshot], Field(json_schema_extra=keyed_by("partition"))
-    ] = Field(default=[], description="Each partition's copy.")
+    ] = Field(default=[], description="The copy of each partition.")
 
 
 class SnapshotMetadata(Model):
-    """The object's metadata, as far as it matters here."""
+    """The fields of the object's metadata that a snapshot needs."""
 
     name: str = Field(description="Name of the snapshot.")
     namespace: str = Field(
         default="default", description="Namespace of the snapshot and its stream."
     )
-    uid: str | None = Field(default=None, description="Given by the API server.")
+    uid: str | None = Field(default=None, description="UID, set by the API server.")
 
 
 class DedupeSnapshot(Model):
-    """One copy of the stores of a stream, from which a lost volume is restored."""
+    """A copy of a stream's stores, from which lost volumes are restored."""
 
-    api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="Version of this API.")
-    kind: Literal["DedupeSnapshot"] = Field(description="What this object is.")
-    metadata: SnapshotMetadata = Field(description="Its name and namespace.")
+    api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="API version.")
+    kind: Literal["DedupeSnapshot"] = Field(description="Kind of the object.")
+    metadata: SnapshotMetadata = Field(description="Name and namespace.")
     spec: Annotated[
-        SnapshotSpec, never_changes("the spec of a snapshot", "make another snapshot instead")
-    ] = Field(description="What is to be copied.")
+        SnapshotSpec, never_changes("the spec of a snapshot", "create another snapshot instead")
+    ] = Field(description="The stream and the partitions to copy.")

@@ -1,7 +1,6 @@
-"""What the operator says of a stream: the `status` of a `DedupeStream`.
+"""Models of the `status` of a `DedupeStream`, written by the operator.
 
-Numbers that change all the time are rounded by the operator before they get here, so that a stream
-in a steady state writes nothing to the API server.
+The operator rounds numbers that change all the time, so that an idle stream causes no writes to the API server.
 """
 
 from datetime import datetime
@@ -17,12 +16,12 @@ Count = Annotated[StrictInt, Field(ge=0)]
 
 
 def keyed_by(key: str) -> dict[str, Any]:
-    """A list whose items are merged by one of their fields, in server-side apply."""
+    """Return the schema of a list whose items server-side apply merges by a field."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
 class ConditionStatus(StrEnum):
-    """Whether a condition holds."""
+    """Status of a condition."""
 
     TRUE = "True"
     FALSE = "False"
@@ -30,27 +29,27 @@ class ConditionStatus(StrEnum):
 
 
 class Condition(Model):
-    """One aspect of the stream's health, in the form all Kubernetes objects share."""
+    """An aspect of the stream's health, a condition as in other Kubernetes objects."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)] = Field(
         description="Ready, Progressing, Degraded, WindowHealthy, SnapshotsHealthy or "
         "ReconciliationPaused."
     )
-    status: ConditionStatus = Field(description="Whether it holds.")
+    status: ConditionStatus = Field(description="True, False or Unknown.")
     observed_generation: Count | None = Field(
-        default=None, description="The metadata.generation it was judged by."
+        default=None, description="The metadata.generation that the condition is about."
     )
-    last_transition_time: datetime = Field(description="When status last changed.")
+    last_transition_time: datetime = Field(description="Time of the last change of status.")
     reason: Annotated[str, Field(min_length=1, max_length=1024)] = Field(
-        description="Why, in one CamelCase word."
+        description="Reason, a CamelCase word."
     )
     message: Annotated[str, Field(max_length=32768)] = Field(
-        description="Why, for people, and what to do."
+        description="Explanation, and what to do."
     )
 
 
 class PartitionPhase(StrEnum):
-    """Where a partition is in its life. In the first, its volume claim is still to be made."""
+    """Phase of a partition. While Provisioning, its volume claim does not exist yet."""
 
     PROVISIONING = "Provisioning"
     STARTING = "Starting"
@@ -62,7 +61,7 @@ class PartitionPhase(StrEnum):
 
 
 class RestoreSource(StrEnum):
-    """Where a partition's store came from, the rungs of the restore ladder in their order."""
+    """Source of a partition's store, in the order in which they are tried."""
 
     NOTHING = "Nothing"
     VOLUME = "Volume"
@@ -72,133 +71,143 @@ class RestoreSource(StrEnum):
 
 
 class Restore(Model):
-    """How a partition got its store."""
+    """Source of the partition's store."""
 
     source: RestoreSource = Field(
-        description="Nothing: a new stream. Volume: the bound volume. Snapshot: CSI or EBS. "
-        "Checkpoint: files in S3. OutputTopic: rebuilt from the records in it."
+        description="Nothing: an empty store of a new stream. Volume: the existing volume. Snapshot: CSI or "
+        "EBS. Checkpoint: files in S3. OutputTopic: rebuilt from the output topic."
     )
     name: str | None = Field(default=None, description="Name of the volume or snapshot.")
-    reason: str = Field(description="Why this source, and why not a better one.")
-    time: datetime = Field(description="When it was chosen.")
+    reason: str = Field(description="Reason for this source, and for not using a better one.")
+    time: datetime = Field(description="Time at which the source was chosen.")
     refused: Annotated[list[str], Field(max_length=50)] = Field(
-        default=[], description="Snapshots that were passed over, each with the reason."
+        default=[], description="Snapshots that were skipped, each with the reason."
     )
     request: str | None = Field(
-        default=None, description="The user's request it was chosen by, if there was one."
+        default=None, description="The user's restore request that this answers, if there was one."
     )
 
 
 class Transfer(Model):
-    """How far a store is on its way from a snapshot."""
+    """Progress of the restore from a snapshot."""
 
-    name: str = Field(description="What it comes from.")
-    bytes: ByteSize = Field(description="Bytes that have arrived.")
-    total_bytes: ByteSize = Field(description="Bytes of the whole.")
-    remaining: Duration | None = Field(default=None, description="Estimated time to come.")
+    name: str = Field(description="Name of the snapshot.")
+    bytes: ByteSize = Field(description="Bytes that are restored.")
+    total_bytes: ByteSize = Field(description="Total bytes to restore.")
+    remaining: Duration | None = Field(default=None, description="Estimated time left.")
 
 
 class Comparison(Model):
-    """A reconcile that was asked for, and what it found."""
+    """A reconcile that a user requested, and its result."""
 
-    request: str = Field(description="Which request it answers.")
+    request: str = Field(description="The request that this answers.")
     full: StrictBool = Field(
-        default=False, description="Whether the whole store was compared, or only the tail read."
+        default=False,
+        description="True for a full reconcile; otherwise only the tail of the output topic was read.",
     )
-    done: StrictBool = Field(default=False, description="Whether it is complete.")
-    records: Count = Field(default=0, description="Output records read.")
-    added: Count = Field(default=0, description="Ids that the store lacked.")
-    removed: Count = Field(default=0, description="Ids that no output record has.")
+    done: StrictBool = Field(default=False, description="True if it is complete.")
+    records: Count = Field(default=0, description="Number of output records read.")
+    added: Count = Field(
+        default=0, description="Number of ids that were missing in the store and were added."
+    )
+    removed: Count = Field(
+        default=0, description="Number of ids that no output record has and that were removed."
+    )
     aged_out: Count = Field(
-        default=0, description="Ids of output records that the window had given up before."
+        default=0,
+        description="Number of ids of output records that the window had already evicted.",
     )
     unverifiable: Count = Field(
-        default=0, description="Ids whose output records are no longer retained."
+        default=0, description="Number of ids whose output records Kafka no longer retains."
     )
-    error: str | None = Field(default=None, description="Why it could not be made.")
+    error: str | None = Field(default=None, description="Reason for its failure.")
 
 
 class Failover(Model):
-    """A worker that was moved away from its node by force."""
+    """The last failover of a worker from its node."""
 
-    node: str = Field(description="The node it was on.")
-    reason: str = Field(description="What was wrong with the node, and what was done.")
-    time: datetime = Field(description="When its pod was deleted by force.")
+    node: str = Field(description="The node that the worker ran on.")
+    reason: str = Field(description="The problem of the node, and the actions taken.")
+    time: datetime = Field(description="Time at which its pod was force-deleted.")
 
 
 class LastSnapshot(Model):
     """The newest usable snapshot of a partition."""
 
     name: str = Field(description="Name of the DedupeSnapshot.")
-    time: datetime = Field(description="When it was taken.")
+    time: datetime = Field(description="Time at which it was taken.")
 
 
 class PartitionStatus(Model):
-    """One partition and its worker."""
+    """Status of a partition and its worker."""
 
-    partition: Count = Field(description="Number of the partition, in both topics.")
-    phase: PartitionPhase = Field(description="Where it is in its life.")
-    ready: StrictBool = Field(default=False, description="Reconciled and passing messages on.")
-    message: str | None = Field(default=None, description="Why it is not ready, and what to do.")
-    node_name: str | None = Field(default=None, description="Node its worker runs on.")
-    persistent_volume_claim: str | None = Field(
-        default=None, description="Claim of the volume with its store."
+    partition: Count = Field(description="Partition number, in the input and in the output topic.")
+    phase: PartitionPhase = Field(description="Phase of the partition.")
+    ready: StrictBool = Field(
+        default=False, description="True if its store is reconciled and its worker passes messages."
     )
-    restore: Restore | None = Field(default=None, description="How it got its store.")
+    message: str | None = Field(
+        default=None, description="Reason why it is not ready, and what to do."
+    )
+    node_name: str | None = Field(default=None, description="Node that its worker runs on.")
+    persistent_volume_claim: str | None = Field(
+        default=None, description="PersistentVolumeClaim of the volume with its store."
+    )
+    restore: Restore | None = Field(default=None, description="Source of its store.")
     last_snapshot: LastSnapshot | None = Field(
         default=None, description="Its newest usable snapshot."
     )
     restoring: Transfer | None = Field(
-        default=None, description="How far its restore is, while it is on its way."
+        default=None, description="Progress of its restore, while it runs."
     )
     reconciling: Count | None = Field(
-        default=None, description="Output records still to read before it is ready, an upper bound."
+        default=None, description="Output records left to read before it is ready, an upper bound."
     )
     reconcile_remaining: Duration | None = Field(
-        default=None, description="Estimated time until they are read."
+        default=None, description="Estimated time left until they are read."
     )
     comparison: Comparison | None = Field(
-        default=None, description="The last reconcile that was asked for."
+        default=None, description="The last reconcile that a user requested."
     )
-    failover: Failover | None = Field(
-        default=None, description="When it was last moved away from a node by force."
-    )
-    window: Duration | None = Field(default=None, description="Age of its oldest id.")
+    failover: Failover | None = Field(default=None, description="The last failover of its worker.")
+    window: Duration | None = Field(default=None, description="Age of the oldest id in its store.")
     window_truncated: StrictBool | None = Field(
-        default=None, description="Ids were lost, so the window is shorter than it was."
+        default=None,
+        description="True if ids were lost, so that the window is shorter than before.",
     )
     duplicates: Count | None = Field(
-        default=None, description="Duplicates found since the worker started."
+        default=None, description="Number of duplicates found since its worker started."
     )
     lag_messages: Count | None = Field(
-        default=None, description="Messages to come, an upper bound."
+        default=None, description="Lag: messages left to process, an upper bound."
     )
 
 
 class StreamStatus(Model):
-    """What the operator last saw of the stream."""
+    """The observed state of the stream."""
 
     observed_generation: Count | None = Field(
-        default=None, description="The metadata.generation this status is about."
+        default=None, description="The metadata.generation that this status is about."
     )
     conditions: Annotated[list[Condition], Field(json_schema_extra=keyed_by("type"))] = Field(
-        default=[], description="The stream's health."
+        default=[], description="Conditions of the stream."
     )
     last_schedule_time: datetime | None = Field(
-        default=None, description="The last time of spec.snapshots.schedule that was seen to."
+        default=None, description="Last time of spec.snapshots.schedule that was processed."
     )
     partitions_ready: str | None = Field(
-        default=None, description="Ready partitions of all, such as 3/4."
+        default=None, description="Ready and total partitions, such as 3/4."
     )
     partitions: Annotated[list[PartitionStatus], Field(json_schema_extra=keyed_by("partition"))] = (
-        Field(default=[], description="Each partition and its worker.")
+        Field(default=[], description="Status of each partition and its worker.")
     )
     window: Duration | None = Field(
-        default=None, description="Shortest window of all partitions: age of the oldest id."
+        default=None,
+        description="Shortest window of all partitions. A window is the age of the oldest id.",
     )
     duplicates: Count | None = Field(
-        default=None, description="Duplicates found by all workers since they started."
+        default=None, description="Number of duplicates that all workers found since they started."
     )
     lag_messages: Count | None = Field(
-        default=None, description="Messages to come in all partitions, an upper bound."
+        default=None, description="Lag of all partitions: messages left to process, an upper bound."
     )

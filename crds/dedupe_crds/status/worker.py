@@ -1,7 +1,7 @@
-"""What a worker tells the world: the body of GET /status and the meaning of its exit codes.
+"""Models of a worker's GET /status, and its exit codes.
 
-The operator and the local runner read this; a field they do not know comes from a newer worker and
-is skipped, so that workers and readers can be upgraded in any order.
+The operator, the kubectl plugin and the local runner read them. Invariant: a reader ignores fields of a newer worker,
+so workers and readers can be upgraded in any order.
 """
 
 from datetime import datetime
@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 
 class Phase(StrEnum):
-    """Where a worker is in its life."""
+    """Phase of a worker."""
 
     STARTING = "Starting"
     RESTORING = "Restoring"
@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """Why a worker process ended."""
+    """Exit code of a worker process."""
 
     OK = 0
     FAILED = 1
@@ -36,7 +36,7 @@ class ExitCode(IntEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether starting the same worker again would end the same way, or take over wrongly."""
+        """Return whether a restart would end the same way, or take over wrongly."""
         return self in _FINAL
 
 
@@ -58,61 +58,63 @@ class _Report(BaseModel):
 
 
 class InputStatus(_Report):
-    """Where the worker stands in its input partition."""
+    """Position of the worker in its input partition."""
 
     topic: str = Field(description="The input topic.")
-    next_offset: int = Field(description="The offset that is read next.")
+    next_offset: int = Field(description="The next offset to read.")
     end_offset: int | None = Field(
         default=None, description="The last stable offset of the partition, if it is known."
     )
     lag_messages: int | None = Field(
         default=None,
-        description="endOffset - nextOffset: an upper bound of the messages to come, because "
+        description="endOffset - nextOffset: an upper bound of the messages left to process, because "
         "transactions leave gaps in the offsets.",
     )
 
 
 class OutputStatus(_Report):
-    """Where the worker stands in its output partition."""
+    """Position of the worker in its output partition."""
 
     topic: str = Field(description="The output topic.")
     position: int | None = Field(
-        default=None, description="The output offset up to which the store holds every id."
+        default=None, description="The output offset up to which the store has all ids."
     )
 
 
 class Counts(_Report):
-    """Records since the process started."""
+    """Counters since the process started."""
 
     consumed: int = Field(default=0, description="Records read.")
     produced: int = Field(default=0, description="Records written to the output and committed.")
-    duplicates: int = Field(default=0, description="Records whose id was seen before.")
+    duplicates: int = Field(default=0, description="Records whose id was already known.")
     redelivered: int = Field(
-        default=0, description="Records read again whose output was already committed."
+        default=0,
+        description="Records that were read again and whose output was already committed.",
     )
     conflicts: int = Field(
-        default=0, description="Of the duplicates: with another content than what they repeat."
+        default=0,
+        description="Duplicates whose content differs from that of the record they repeat.",
     )
     late: int = Field(
-        default=0, description="Records too old to be judged: passed on, or routed to a topic."
+        default=0, description="Records older than the window: passed, or routed to a topic."
     )
-    without_id: int = Field(default=0, description="Records that carry no id and were passed on.")
+    without_id: int = Field(default=0, description="Records without an id, which pass.")
     transactions: int = Field(default=0, description="Transactions committed.")
     aborted_transactions: int = Field(default=0, description="Transactions aborted.")
 
 
 class WindowStatus(_Report):
-    """What the worker remembers."""
+    """The window: the ids in the store."""
 
     seconds: float = Field(
-        description="Age of the oldest id still remembered; of a table of fixed size, the age at which "
-        "half of the ids are lost."
+        description="Age of the oldest id in the store; of an inverse Bloom filter, the age at which half of the "
+        "ids are lost."
     )
-    bytes: int = Field(description="Disk space the ids take.")
-    keys: int = Field(description="Ids remembered, as the store estimates them.")
-    generations: int = Field(description="Generations that hold ids.")
+    bytes: int = Field(description="Disk space of the ids.")
+    keys: int = Field(description="Number of ids, as the store estimates it.")
+    generations: int = Field(description="Number of generations with ids.")
     truncated: bool = Field(
-        description="Ids younger than the window were lost or dropped for size."
+        description="Ids younger than the window were lost, or evicted because of maxBytes."
     )
     healthy: bool = Field(description="The window is longer than alertBelow, or still filling.")
 
@@ -121,35 +123,35 @@ class IdOwner(_Report):
     """The record that an id was first seen in."""
 
     partition: int = Field(description="Partition of the input.")
-    offset: int = Field(description="Offset in it.")
+    offset: int = Field(description="Offset in that partition.")
 
 
 class IdStatus(_Report):
-    """What a store knows of an id."""
+    """The entry of an id in the store."""
 
-    id: str = Field(description="The id as it was asked for.")
+    id: str = Field(description="The id, as in the request.")
     known: bool = Field(description="A message with this id is a duplicate.")
     owner: IdOwner | None = Field(
-        default=None, description="The record it was first seen in, if that is known."
+        default=None, description="The record in which it was first seen, if that is known."
     )
     timestamp: datetime | None = Field(
-        default=None, description="Timestamp of that record; only where duplicates are routed."
+        default=None, description="Timestamp of that record; only if duplicates are routed."
     )
-    generation: str | None = Field(default=None, description="Part of the store that has it.")
+    generation: str | None = Field(default=None, description="Generation of the store that has it.")
     seen_after: datetime | None = Field(
-        default=None, description="When the first id of that part was seen."
+        default=None, description="Time of the first id in that generation."
     )
     seen_before: datetime | None = Field(
-        default=None, description="When the last id of that part was seen."
+        default=None, description="Time of the last id in that generation."
     )
 
 
 class ReconcileStatus(_Report):
-    """The comparison of the store with the output topic at the current or last start."""
+    """The catch-up of the store with the output topic at the current or last start."""
 
-    reason: str = Field(description="Why this much was read, in CamelCase.")
-    records: int = Field(description="Records read so far.")
-    remaining: int = Field(description="Offsets still to read, an upper bound of the records.")
+    reason: str = Field(description="Reason for the range that is read, a CamelCase word.")
+    records: int = Field(description="Number of records read so far.")
+    remaining: int = Field(description="Offsets left to read, an upper bound of the records.")
     seconds: float = Field(description="Time taken so far.")
 
 
@@ -157,10 +159,10 @@ class CheckpointStatus(_Report):
     """The newest checkpoint."""
 
     path: str = Field(description="Its directory.")
-    created: datetime = Field(description="When it was made.")
-    input_offset: int = Field(description="The input offset that comes after it.")
+    created: datetime = Field(description="Time at which it was made.")
+    input_offset: int = Field(description="The next input offset after it.")
     output_position: int = Field(description="The output offset up to which it is complete.")
-    keys: int = Field(description="Ids in it, as the store estimates them.")
+    keys: int = Field(description="Number of ids in it, as the store estimates it.")
     input_topic_id: str = Field(default="", description="UUID of the input topic.")
     output_topic_id: str = Field(default="", description="UUID of the output topic.")
     window_seconds: float = Field(default=0.0, description="Age of the oldest id in it.")
@@ -168,7 +170,7 @@ class CheckpointStatus(_Report):
 
 
 class UploadPhase(StrEnum):
-    """Where the upload of a snapshot is."""
+    """Phase of the upload of a snapshot."""
 
     RUNNING = "Running"
     COMPLETED = "Completed"
@@ -176,20 +178,22 @@ class UploadPhase(StrEnum):
 
 
 class UploadStatus(_Report):
-    """The last snapshot that was uploaded to a bucket, or is being."""
+    """The current or last upload of a snapshot to a bucket."""
 
     name: str = Field(description="Name of the snapshot.")
-    phase: UploadPhase = Field(description="Where it is.")
-    checkpoint: CheckpointStatus | None = Field(default=None, description="What is uploaded.")
-    handle: str | None = Field(default=None, description="The manifest's key in the bucket.")
-    total_bytes: int = Field(default=0, description="Size of the whole.")
-    new_bytes: int = Field(default=0, description="What of it was not in the bucket yet.")
-    uploaded_bytes: int = Field(default=0, description="What of that has been uploaded.")
-    error: str | None = Field(default=None, description="Why it failed.")
+    phase: UploadPhase = Field(description="Phase of the transfer.")
+    checkpoint: CheckpointStatus | None = Field(
+        default=None, description="The checkpoint that is uploaded."
+    )
+    handle: str | None = Field(default=None, description="Key of the manifest in the bucket.")
+    total_bytes: int = Field(default=0, description="Total bytes.")
+    new_bytes: int = Field(default=0, description="Bytes of it that were not in the bucket yet.")
+    uploaded_bytes: int = Field(default=0, description="Bytes of those that are uploaded.")
+    error: str | None = Field(default=None, description="Reason of the failure.")
 
 
 class DownloadPhase(StrEnum):
-    """Where the restore of a store is."""
+    """Phase of the restore of a store."""
 
     RUNNING = "Running"
     COMPLETED = "Completed"
@@ -200,29 +204,35 @@ class DownloadStatus(_Report):
     """The restore of an empty volume from a bucket."""
 
     name: str = Field(description="Name of the snapshot.")
-    phase: DownloadPhase = Field(description="Where it is.")
-    total_bytes: int = Field(default=0, description="Size of the whole.")
-    bytes: int = Field(default=0, description="What of it has arrived and was verified.")
+    phase: DownloadPhase = Field(description="Phase of the transfer.")
+    total_bytes: int = Field(default=0, description="Total bytes.")
+    bytes: int = Field(default=0, description="Bytes that are downloaded and verified.")
     seconds: float = Field(default=0.0, description="Time taken so far.")
     error: str | None = Field(
-        default=None, description="Why it failed; another source has to be chosen."
+        default=None, description="Reason of the failure; the operator must choose another source."
     )
 
 
 class ComparisonStatus(_Report):
-    """A reconcile that was asked for (POST /reconcile)."""
+    """A reconcile that a user requested (POST /reconcile)."""
 
-    request: str = Field(description="Which request it answers.")
-    full: bool = Field(description="Whether the whole store is compared with the output topic.")
-    done: bool = Field(default=False, description="Whether it is complete.")
-    records: int = Field(default=0, description="Output records read.")
-    added: int = Field(default=0, description="Ids that the store lacked.")
-    removed: int = Field(default=0, description="Ids that no output record has.")
-    aged_out: int = Field(default=0, description="Ids the window had given up before.")
-    unverifiable: int = Field(
-        default=0, description="Ids whose output records are no longer retained."
+    request: str = Field(description="The request that this answers.")
+    full: bool = Field(description="True if the whole store is compared with the output topic.")
+    done: bool = Field(default=False, description="True if it is complete.")
+    records: int = Field(default=0, description="Number of output records read.")
+    added: int = Field(
+        default=0, description="Number of ids that were missing in the store and were added."
     )
-    error: str | None = Field(default=None, description="Why it could not be made.")
+    removed: int = Field(
+        default=0, description="Number of ids that no output record has and that were removed."
+    )
+    aged_out: int = Field(
+        default=0, description="Number of ids that the window had already evicted."
+    )
+    unverifiable: int = Field(
+        default=0, description="Number of ids whose output records Kafka no longer retains."
+    )
+    error: str | None = Field(default=None, description="Reason of the failure.")
 
 
 class WorkerStatus(_Report):
@@ -230,30 +240,32 @@ class WorkerStatus(_Report):
 
     stream: str = Field(description="namespace/name of the stream.")
     partition: int = Field(description="The input partition this worker owns.")
-    phase: Phase = Field(description="Where the worker is in its life.")
-    ready: bool = Field(description="Reconciled and passing messages on.")
+    phase: Phase = Field(description="Phase of the worker.")
+    ready: bool = Field(description="True if its store is reconciled and it passes messages.")
     reason: str | None = Field(
-        default=None, description="Why it is not ready, in CamelCase, such as DiskFull."
+        default=None, description="Reason why it is not ready, a CamelCase word such as DiskFull."
     )
-    message: str | None = Field(default=None, description="The same for people, and what to do.")
-    started_at: datetime = Field(description="When the process started.")
-    uptime_seconds: float = Field(description="Time since then.")
-    input: InputStatus = Field(description="Where it stands in the input.")
-    output: OutputStatus = Field(description="Where it stands in the output.")
-    counts: Counts = Field(description="Records since the process started.")
-    window: WindowStatus = Field(description="What it remembers.")
+    message: str | None = Field(
+        default=None, description="Explanation of the reason, and what to do."
+    )
+    started_at: datetime = Field(description="Time at which the process started.")
+    uptime_seconds: float = Field(description="Time since the start.")
+    input: InputStatus = Field(description="Position in the input.")
+    output: OutputStatus = Field(description="Position in the output.")
+    counts: Counts = Field(description="Counters since the process started.")
+    window: WindowStatus = Field(description="The ids in the store.")
     reconcile: ReconcileStatus | None = Field(
-        default=None, description="The reconcile of the current or last start."
+        default=None, description="The catch-up with the output topic at the current or last start."
     )
     checkpoint: CheckpointStatus | None = Field(
         default=None, description="The newest checkpoint, if there is one."
     )
     upload: UploadStatus | None = Field(
-        default=None, description="The last upload of a snapshot to a bucket."
+        default=None, description="The current or last upload of a snapshot to a bucket."
     )
     download: DownloadStatus | None = Field(
-        default=None, description="The restore of this volume from a bucket, if it was one."
+        default=None, description="The restore of this volume from a bucket, if there was one."
     )
     comparison: ComparisonStatus | None = Field(
-        default=None, description="The last reconcile that was asked for."
+        default=None, description="The last reconcile that a user requested."
     )

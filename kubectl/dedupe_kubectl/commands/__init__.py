@@ -1,1 +1,1 @@
-"""The commands of `kubectl dedupe`, a module each."""
+"""The commands of `kubectl dedupe`: their options and their work."""

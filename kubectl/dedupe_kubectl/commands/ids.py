@@ -1,148 +1,196 @@
-"""`kubectl dedupe lookup` and `forget`: every worker is asked, for which partition an id is in is not known here."""
+"""`kubectl dedupe lookup` and `forget`: calls to the workers of all partitions.
+
+The plugin does not know which partition has an id.
+"""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final
 
+import click
 from rich.console import Console
 from rich.markup import escape
 
-from dedupe_crds.formatting import ranges
+from dedupe_crds.formatting import UNKNOWN, ranges
 from dedupe_crds.spec.topics import IdFrom
 from dedupe_crds.status.worker import IdStatus
 from dedupe_kubectl.api import PARALLEL_CALLS, Api
 from dedupe_kubectl.errors import PluginError, WorkerRefused
 from dedupe_kubectl.objects import Object, by_partition, is_ready, read_stream
+from dedupe_kubectl.options import OUTPUT, STREAM, on_cluster, terminal
 from dedupe_kubectl.tables import as_json, print_table, table
 
 MOST_IDS: Final = 1000
-"""As many as a worker takes at once."""
+"""The limit of a worker for one call."""
+_IDS: Final = click.argument("ids", nargs=-1, required=True, metavar="ID...")
+
+
+@click.command("lookup")
+@STREAM
+@_IDS
+@on_cluster
+@OUTPUT
+def lookup_command(
+    *, api: Api, namespace: str, stream: str, ids: tuple[str, ...], output: str | None
+) -> None:
+    """Show what a stream knows about ids.
+
+    For each id: whether it is known, in which partition, the record (partition:offset of the input) it was first
+    seen in, since when, and the generation of the store that has it. The exit code is 0 if all are known, else 1.
+    """
+    found = lookup(api, namespace, stream, ids)
+    show(found, terminal(), json=output == "json")
+    if not all(each.known for each in found):
+        raise click.exceptions.Exit(1)
+
+
+@click.command("forget")
+@STREAM
+@_IDS
+@on_cluster
+def forget_command(*, api: Api, namespace: str, stream: str, ids: tuple[str, ...]) -> None:
+    """Remove ids from a stream, so that the next message with each passes.
+
+    A rebuild of the store from the output topic, or a full reconcile, adds them again.
+    """
+    forgotten = forget(api, namespace, stream, ids)
+    print_forgotten(stream, ids, forgotten, terminal())
 
 
 class Found(IdStatus):
-    """What one partition knows of an id; without `partition` none knows it."""
+    """The status of an id in one partition; without `partition` no partition knows it."""
 
     partition: int | None = None
 
 
 def lookup(api: Api, namespace: str, stream: str, ids: Sequence[str]) -> list[Found]:
-    """What is known of ids, in their order; of one that several partitions know, each of them.
+    """Look up ids in all partitions.
+
+    Returns a result for each id and each partition that knows it, in the order of the ids.
 
     Raises:
-        PluginError: the ids can't be asked for, it is not allowed, or a worker refused or did not answer.
+        PluginError: the stream has no such lookup, the user has not the rights, or a worker refused or did not
+            answer.
     """
-    answers = _ask(api, namespace, stream, "lookup", ids)
+    answers = _call_all(api, namespace, stream, "lookup", ids)
     found = []
-    for at, one in enumerate(ids):
-        told = {partition: answer["ids"][at] for partition, answer in answers.items()}
+    for index, id_ in enumerate(ids):
+        statuses = {partition: answer["ids"][index] for partition, answer in answers.items()}
         knowing = [
             Found.model_validate({**status, "partition": partition})
-            for partition, status in told.items()
+            for partition, status in statuses.items()
             if status["known"]
         ]
-        found += knowing or [Found(id=one, known=False)]
+        found += knowing or [Found(id=id_, known=False)]
     return found
 
 
 def forget(api: Api, namespace: str, stream: str, ids: Sequence[str]) -> int:
-    """Have ids forgotten; returns how many were remembered, in all partitions together. Raises what `lookup` does."""
-    answers = _ask(api, namespace, stream, "forget", ids)
+    """Remove ids from all partitions; return how many were known.
+
+    Raises what `lookup` does.
+    """
+    answers = _call_all(api, namespace, stream, "forget", ids)
     return sum(int(answer["forgotten"]) for answer in answers.values())
 
 
 def show(found: Sequence[Found], console: Console, *, json: bool) -> None:
-    """Print what a lookup has found."""
+    """Print the results of a lookup."""
     if json:
-        items = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in found]
+        items = [each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in found]
         console.out(as_json({"items": items}), highlight=False)
         return
-    print_table(console, table([_line(one) for one in found]))
+    print_table(console, table([_line(each) for each in found]))
 
 
-def tell_forgotten(stream: str, ids: Sequence[str], forgotten: int, console: Console) -> None:
-    """Print what became of them."""
+def print_forgotten(stream: str, ids: Sequence[str], forgotten: int, console: Console) -> None:
+    """Print how many ids were removed."""
     rest = "; the others were not known" if forgotten < len(set(ids)) else ""
     console.print(
         escape(f"{stream}: {forgotten} of {len(set(ids))} ids forgotten{rest}"), soft_wrap=True
     )
 
 
-def _line(one: Found) -> dict[str, str]:
-    owner = f"{one.owner.partition}:{one.owner.offset}" if one.owner else "unknown"
+def _line(found: Found) -> dict[str, str]:
+    owner = f"{found.owner.partition}:{found.owner.offset}" if found.owner else "unknown"
     return {
-        "ID": one.id,
-        "KNOWN": "yes" if one.known else "no",
-        "PARTITION": str(one.partition) if one.known else "-",
-        "FIRST SEEN IN": owner if one.known else "-",
-        "SINCE": _since(one),
-        "GENERATION": one.generation or "-",
+        "ID": found.id,
+        "KNOWN": "yes" if found.known else "no",
+        "PARTITION": str(found.partition) if found.known else UNKNOWN,
+        "FIRST SEEN IN": owner if found.known else UNKNOWN,
+        "SINCE": _since(found),
+        "GENERATION": found.generation or UNKNOWN,
         "NOTE": "",
     }
 
 
-def _since(one: Found) -> str:
-    if one.timestamp:
-        return _second(one.timestamp)
-    if one.seen_after and one.seen_before:
-        return f"{_second(one.seen_after)} to {_second(one.seen_before)}"
-    return "-"
+def _since(found: Found) -> str:
+    if found.timestamp:
+        return _second(found.timestamp)
+    if found.seen_after and found.seen_before:
+        return f"{_second(found.seen_after)} to {_second(found.seen_before)}"
+    return UNKNOWN
 
 
 def _second(time: datetime) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _ask(api: Api, namespace: str, stream: str, call: str, ids: Sequence[str]) -> dict[int, Object]:
-    """The answers of all partitions' workers."""
+def _call_all(
+    api: Api, namespace: str, stream: str, call: str, ids: Sequence[str]
+) -> dict[int, Object]:
+    """Call the workers of all partitions; return their answers."""
     if len(ids) > MOST_IDS:
         raise PluginError(f"{len(ids)} ids are too many at once: give at most {MOST_IDS}")
     document = api.stream(namespace, stream)
     found = read_stream(document)
     if document["spec"]["id"]["from"] == IdFrom.CONTENT:
         raise PluginError(
-            f"{found.title} has spec.id.from: Content: ids are hashes of whole messages, and can't be asked for"
+            f"{found.title} has spec.id.from: Content: ids are hashes of whole messages and cannot be looked up"
         )
     if found.suspended:
         raise PluginError(
             f"{found.title} is suspended and has no workers: `kubectl dedupe resume {stream}` first"
         )
-    partitions = [one.partition for one in found.status.partitions]
+    partitions = [each.partition for each in found.status.partitions]
     pods = by_partition(api.pods(namespace, stream))
     ready = {p: pods[p]["metadata"]["name"] for p in partitions if p in pods and is_ready(pods[p])}
     if not partitions or len(ready) < len(partitions):
         missing = ranges(sorted(set(partitions) - ready.keys())) or "any"
         raise PluginError(
-            f"{found.title} has no worker that is ready for partition {missing}: nothing was asked; see "
+            f"{found.title} has no ready worker for partition {missing}, so no worker was called; see "
             f"`kubectl dedupe describe-problem {stream}`"
         )
     token = api.admin_token(namespace, stream)
 
-    def ask(pod: str) -> Object | WorkerRefused | None:
+    def call_worker(pod: str) -> Object | WorkerRefused | None:
         try:
-            return api.ask_worker(namespace, pod, call, {"ids": list(ids)}, token)
+            return api.call_worker(namespace, pod, call, {"ids": list(ids)}, token)
         except WorkerRefused as error:
-            return error  # what the others say counts as well
+            return error  # the error names the result of the others too
 
     with ThreadPoolExecutor(PARALLEL_CALLS) as pool:
-        told = dict(zip(ready, pool.map(ask, ready.values()), strict=True))
-    return _all_told(found.title, call, told)
+        results = dict(zip(ready, pool.map(call_worker, ready.values()), strict=True))
+    return _require_all(found.title, call, results)
 
 
-def _all_told(
-    title: str, call: str, told: Mapping[int, Object | WorkerRefused | None]
+def _require_all(
+    title: str, call: str, results: Mapping[int, Object | WorkerRefused | None]
 ) -> dict[int, Object]:
-    """The answers, if all have given one."""
-    answers = {p: answer for p, answer in told.items() if isinstance(answer, dict)}
-    if len(answers) == len(told):
+    """Return the answers if every worker gave one, else fail."""
+    answers = {p: answer for p, answer in results.items() if isinstance(answer, dict)}
+    if len(answers) == len(results):
         return answers
     wrong: dict[str, list[int]] = {}
-    for partition in sorted(told.keys() - answers.keys()):
-        refused = told[partition]
+    for partition in sorted(results.keys() - answers.keys()):
+        refused = results[partition]
         why = "did not answer" if refused is None else f"refused: {refused}"
         wrong.setdefault(why, []).append(partition)
-    said = "; ".join(f"the worker of partition {ranges(each)} {why}" for why, each in wrong.items())
-    others = "; the others did it" if answers else ""
+    failures = "; ".join(
+        f"the worker of partition {ranges(each)} {why}" for why, each in wrong.items()
+    )
+    others = "; the others succeeded" if answers else ""
     raise PluginError(
-        f"{title}: {call}: {said}{others}. Ask again once that is mended: doing so twice does no harm"
+        f"{title}: {call}: {failures}{others}. Repeat the command once that is fixed: it is idempotent"
     )

@@ -1,51 +1,86 @@
-"""`kubectl dedupe suspend`, `resume` and `restart`: one patch, and waiting for what comes of it."""
+"""`kubectl dedupe suspend`, `resume`, `restart`: patch the stream, and wait."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
+import click
 from rich.console import Console
 
+from dedupe_crds.annotations import RESTART
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import PartitionPhase
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.objects import (
     PAUSED,
-    RESTART,
     Object,
     Stream,
     by_partition,
     is_ready,
     read_stream,
 )
-from dedupe_kubectl.waiting import say, tell_if_paused, wait
+from dedupe_kubectl.options import STREAM, TIMEOUT, WAIT, current_clock, on_cluster, terminal
+from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_paused
+
+
+@click.command("suspend")
+@STREAM
+@on_cluster
+@TIMEOUT
+@WAIT
+def suspend_command(*, stream: str, **how: Any) -> None:  # noqa: ANN401 # passed on
+    """Stop all workers of a stream; their volumes are retained."""
+    _change(suspend_change(stream, suspend=True), **how)
+
+
+@click.command("resume")
+@STREAM
+@on_cluster
+@TIMEOUT
+@WAIT
+def resume_command(*, stream: str, **how: Any) -> None:  # noqa: ANN401 # passed on
+    """Start the workers of a suspended stream again."""
+    _change(suspend_change(stream, suspend=False), **how)
+
+
+@click.command("restart")
+@STREAM
+@on_cluster
+@TIMEOUT
+@WAIT
+def restart_command(*, stream: str, **how: Any) -> None:  # noqa: ANN401 # passed on
+    """Restart all workers of a stream, one partition at a time."""
+    _change(restart_change(stream, datetime.now(UTC)), **how)
 
 
 class Progress(Protocol):
-    """What is still missing, as one line; empty when there is nothing."""
+    """Describes in a line what is still missing; empty if nothing is."""
 
     def __call__(self, stream: Stream, pods: Mapping[int, Object]) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A patch of a stream. `is_done` tells a stream that needs none; `progress` judges by the pods before."""
+    """A patch of a stream, and its messages.
+
+    `is_done` returns whether a stream needs no patch. `progress` takes the UIDs of the pods before the patch.
+    """
 
     stream: str
     patch: Object
-    said: str
+    verb: str
     done: str
     is_done: Callable[[Stream], bool]
     progress: Callable[[Mapping[int, str]], Progress]
 
 
 def suspend_change(stream: str, *, suspend: bool) -> Change:
-    """Stop, or start, all workers."""
+    """Return the change that stops or starts all workers."""
     return Change(
         stream=stream,
         patch={"spec": {"suspend": suspend}},
-        said="suspended" if suspend else "resumed",
+        verb="suspended" if suspend else "resumed",
         done="all workers are stopped" if suspend else "all partitions are ready",
         is_done=lambda found: found.suspended is suspend,
         progress=lambda _: to_suspend if suspend else to_run,
@@ -53,11 +88,11 @@ def suspend_change(stream: str, *, suspend: bool) -> Change:
 
 
 def restart_change(stream: str, now: datetime) -> Change:
-    """Replace all pods, one partition after another."""
+    """Return the change that replaces all pods, one partition at a time."""
     return Change(
         stream=stream,
         patch={"metadata": {"annotations": {RESTART: now.isoformat(timespec="seconds")}}},
-        said="restarts",
+        verb="restarts",
         done="all workers were replaced, and all partitions are ready",
         is_done=lambda _: False,
         progress=to_restart,
@@ -65,58 +100,64 @@ def restart_change(stream: str, now: datetime) -> Change:
 
 
 def carry_out(
-    api: Api, namespace: str, change: Change, *, timeout_seconds: float | None, console: Console
+    api: Api,
+    namespace: str,
+    change: Change,
+    *,
+    timeout_seconds: float | None,
+    console: Console,
+    clock: Clock,
 ) -> None:
-    """Make the change; with a timeout, wait until all partitions have followed.
+    """Patch the stream; with a timeout, wait until all partitions follow.
 
     Raises:
-        PluginError: it is not allowed, or did not come to its end in time.
+        PluginError: the patch is not allowed, or the partitions did not follow in time.
     """
 
-    def look() -> tuple[Stream, Mapping[int, Object]]:
+    def fetch() -> tuple[Stream, Mapping[int, Object]]:
         stream = read_stream(api.stream(namespace, change.stream))
         return stream, by_partition(api.pods(namespace, change.stream))
 
     before = read_stream(api.stream(namespace, change.stream))
     uids: dict[int, str] = {}
     if timeout_seconds is not None:
-        uids = {number: pod["metadata"]["uid"] for number, pod in look()[1].items()}
+        uids = {number: pod["metadata"]["uid"] for number, pod in fetch()[1].items()}
     if change.is_done(before):
-        say(console, f"{before.title} is {change.said} already")
+        print_line(console, f"{before.title} is {change.verb} already")
     else:
         api.patch_stream(namespace, change.stream, change.patch)
-        say(console, f"{before.title} {change.said}")
-    tell_if_paused(before, console)
+        print_line(console, f"{before.title} {change.verb}")
+    warn_if_paused(before, console)
     if timeout_seconds is None:
         return
     progress = change.progress(uids)
-    wait(console, lambda: progress(*look()), timeout_seconds)
-    say(console, f"{before.title}: {change.done}")
+    wait_until_done(console, lambda: progress(*fetch()), timeout_seconds, clock)
+    print_line(console, f"{before.title}: {change.done}")
 
 
 def to_suspend(stream: Stream, pods: Mapping[int, Object]) -> str:
-    """Say what keeps a stream from being suspended."""
-    if held := _held(stream):
-        return held
+    """Describe what is missing until a stream is suspended."""
+    if pending := _pending(stream):
+        return pending
     if not stream.suspended:
         return "spec.suspend was set back to false"
     if pods:
         return f"partitions {ranges(pods)} have a worker"
-    phases = {one.partition: one.phase for one in stream.status.partitions}
+    phases = {each.partition: each.phase for each in stream.status.partitions}
     left = [number for number, phase in phases.items() if phase is not PartitionPhase.SUSPENDED]
     return f"partitions {ranges(left)} are not suspended yet" if left else ""
 
 
-def to_run(stream: Stream, pods: Mapping[int, Object]) -> str:  # noqa: ARG001 # one of several ways to judge
-    """Say what keeps a stream from being ready."""
-    if (held := _held(stream)) or stream.condition("Ready", "True"):
-        return held
+def to_run(stream: Stream, pods: Mapping[int, Object]) -> str:  # noqa: ARG001 # a Progress
+    """Describe what is missing until a stream is ready."""
+    if (pending := _pending(stream)) or stream.condition("Ready", "True"):
+        return pending
     ready = stream.condition("Ready")
-    return ready.message if ready else "the operator has not said that it is ready"
+    return ready.message if ready else "the operator has not reported it ready yet"
 
 
 def to_restart(before: Mapping[int, str]) -> Progress:
-    """Say which of the pods that were there `before`, by their UIDs, are not replaced yet."""
+    """Return the progress of a restart, from the UIDs of the pods `before`."""
 
     def progress(stream: Stream, pods: Mapping[int, Object]) -> str:
         left = [
@@ -129,12 +170,19 @@ def to_restart(before: Mapping[int, str]) -> Progress:
         if not left:
             return to_run(stream, pods)
         done = len(before) - len(left)
-        return _held(stream) or f"{done} of {len(before)} restarted, {ranges(left)} to come"
+        return _pending(stream) or f"{done} of {len(before)} restarted, waiting for {ranges(left)}"
 
     return progress
 
 
-def _held(stream: Stream) -> str:
+def _pending(stream: Stream) -> str:
     if stream.paused:
         return PAUSED
-    return "" if stream.observed else "the operator has not seen the change yet"
+    return "" if stream.observed else "the operator has not processed the change yet"
+
+
+def _change(change: Change, *, api: Api, namespace: str, wait: bool, timeout: int) -> None:
+    limit = timeout if wait else None
+    carry_out(
+        api, namespace, change, timeout_seconds=limit, console=terminal(), clock=current_clock()
+    )

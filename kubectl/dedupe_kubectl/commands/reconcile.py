@@ -1,8 +1,9 @@
-"""`kubectl dedupe reconcile`: stores are compared with the output topic, and what was found is counted."""
+"""`kubectl dedupe reconcile`: compare stores with the output topic."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
+import click
 from rich.console import Console
 from rich.table import Table
 
@@ -12,9 +13,55 @@ from dedupe_crds.status.stream import Comparison
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import Stream, read_stream
-from dedupe_kubectl.stream_view import Look, look_at
+from dedupe_kubectl.options import (
+    PARTITIONS,
+    STREAM,
+    TIMEOUT,
+    WAIT,
+    current_clock,
+    on_cluster,
+    terminal,
+)
+from dedupe_kubectl.stream_view import StreamView, fetch_view
+from dedupe_kubectl.table_rows import reconcile_progress
 from dedupe_kubectl.tables import print_table, table
-from dedupe_kubectl.waiting import say, tell_if_paused, wait
+from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_paused
+
+
+@click.command("reconcile")
+@STREAM
+@on_cluster
+@PARTITIONS
+@click.option("--full", is_flag=True, help="Compare the whole stores, in both directions.")
+@TIMEOUT
+@WAIT
+def reconcile_command(
+    *,
+    api: Api,
+    namespace: str,
+    stream: str,
+    partitions: tuple[int, ...],
+    full: bool,
+    timeout: int,
+    wait: bool,
+) -> None:
+    """Reconcile the stores of a stream with its output topic.
+
+    A worker does this automatically at each start, from the position of its store. With --full the whole store is
+    compared with all records of the output topic: missing ids are added, and ids that no output record has are
+    removed. A partition passes no messages meanwhile.
+    """
+    reconcile(
+        api,
+        namespace,
+        stream,
+        partitions=partitions,
+        full=full,
+        timeout_seconds=timeout if wait else None,
+        console=terminal(),
+        clock=current_clock(),
+        now=datetime.now(UTC),
+    )
 
 
 def reconcile(
@@ -26,20 +73,21 @@ def reconcile(
     full: bool,
     timeout_seconds: float | None,
     console: Console,
+    clock: Clock,
     now: datetime,
 ) -> None:
-    """Have stores reconciled; with a timeout, wait until all are and show the counts.
+    """Request a reconcile; with a timeout, wait for it and print the counts.
 
     Raises:
-        PluginError: it is not allowed, there is no such partition, a store could not be reconciled, or it
-            took too long.
+        PluginError: the user may not change the stream, there is no such partition, a store could not be
+            reconciled, or the time ran out.
     """
     found = read_stream(api.stream(namespace, stream))
     found.require(partitions)
     if found.suspended:
         raise PluginError(
             f"{found.title} is suspended and has no workers: `kubectl dedupe resume {stream}` first; "
-            "each reconciles as it starts"
+            "each worker reconciles at its start"
         )
     request = ReconcileRequest(
         request=now.isoformat(timespec="milliseconds"),
@@ -49,14 +97,19 @@ def reconcile(
     annotations = {RECONCILE: request.model_dump_json(by_alias=True)}
     api.patch_stream(namespace, stream, {"metadata": {"annotations": annotations}})
     which = f"partition {ranges(request.partitions)}" if request.partitions else "all partitions"
-    say(console, f"{found.title}: {'full ' * full}reconcile of {which} asked for")
-    tell_if_paused(found, console)
+    print_line(console, f"{found.title}: {'full ' * full}reconcile of {which} requested")
+    warn_if_paused(found, console)
     if timeout_seconds is None:
         return
-    wait(console, lambda: progress(look_at(api, namespace, stream), request), timeout_seconds)
+    wait_until_done(
+        console,
+        lambda: progress(fetch_view(api, namespace, stream), request),
+        timeout_seconds,
+        clock,
+    )
     answers = answers_to(request, read_stream(api.stream(namespace, stream)))
     print_table(console, counts_table(answers))
-    if failed := {number: one.error for number, one in answers.items() if one.error}:
+    if failed := {number: answer.error for number, answer in answers.items() if answer.error}:
         raise PluginError(
             "; ".join(
                 f"partition {number} was not reconciled: {why}" for number, why in failed.items()
@@ -65,58 +118,67 @@ def reconcile(
 
 
 def wanted_by(request: ReconcileRequest, stream: Stream) -> list[int]:
-    """The partitions a request is about."""
-    return request.partitions or [one.partition for one in stream.status.partitions]
+    """Return the partitions of a request."""
+    return request.partitions or [each.partition for each in stream.status.partitions]
 
 
 def answers_to(request: ReconcileRequest, stream: Stream) -> dict[int, Comparison]:
-    """What the partitions that have answered a request found."""
-    told = ((number, stream.partition(number)) for number in wanted_by(request, stream))
-    comparisons = ((number, one.comparison) for number, one in told if one)
-    return {n: one for n, one in comparisons if one and one.request == request.request and one.done}
+    """Return the results of the partitions that have completed a request."""
+    statuses = map(stream.partition, wanted_by(request, stream))
+    answers = {each.partition: each.comparison for each in statuses if each and each.comparison}
+    return {
+        number: answer
+        for number, answer in answers.items()
+        if answer.request == request.request and answer.done
+    }
 
 
-def progress(look: Look, request: ReconcileRequest) -> str:
-    """What is still missing of a reconcile: its partitions, and what those at work have to read."""
-    wanted, done = wanted_by(request, look.stream), answers_to(request, look.stream)
+def progress(view: StreamView, request: ReconcileRequest) -> str:
+    """Describe the partitions that are not reconciled, and the records left to read."""
+    wanted, done = wanted_by(request, view.stream), answers_to(request, view.stream)
     left = [number for number in wanted if number not in done]
     if not wanted:
-        return "the operator has told of no partitions yet"
+        return "the stream's status lists no partitions yet"
     if not left:
         return ""
-    told = [f"{len(done)} of {len(wanted)} reconciled, {ranges(left)} to come"]
-    told += [f"partition {number}: {what}" for number in left if (what := _remaining(look, number))]
-    return "; ".join(told)
+    parts = [f"{len(done)} of {len(wanted)} reconciled, waiting for {ranges(left)}"]
+    parts += [
+        f"partition {number}: {what}" for number in left if (what := _remaining(view, number))
+    ]
+    return "; ".join(parts)
 
 
 def counts_table(answers: Mapping[int, Comparison]) -> Table:
-    """Build the table of what was found in each partition."""
+    """Build the table of the differences in each partition."""
     rows = [
         {
             "PARTITION": str(number),
-            "RECORDS": count(one.records),
-            "ADDED": count(one.added),
-            "REMOVED": count(one.removed),
-            "AGED OUT": count(one.aged_out),
-            "UNVERIFIABLE": count(one.unverifiable),
-            "NOTE": one.error or "",
+            "RECORDS": count(answer.records),
+            "ADDED": count(answer.added),
+            "REMOVED": count(answer.removed),
+            "AGED OUT": count(answer.aged_out),
+            "UNVERIFIABLE": count(answer.unverifiable),
+            "NOTE": answer.error or "",
         }
-        for number, one in sorted(answers.items())
+        for number, answer in sorted(answers.items())
     ]
     sums = {
-        "RECORDS": sum(one.records for one in answers.values()),
-        "ADDED": sum(one.added for one in answers.values()),
-        "REMOVED": sum(one.removed for one in answers.values()),
-        "AGED OUT": sum(one.aged_out for one in answers.values()),
-        "UNVERIFIABLE": sum(one.unverifiable for one in answers.values()),
+        "RECORDS": sum(answer.records for answer in answers.values()),
+        "ADDED": sum(answer.added for answer in answers.values()),
+        "REMOVED": sum(answer.removed for answer in answers.values()),
+        "AGED OUT": sum(answer.aged_out for answer in answers.values()),
+        "UNVERIFIABLE": sum(answer.unverifiable for answer in answers.values()),
     }
     total = {"PARTITION": "total", **{head: count(number) for head, number in sums.items()}}
     return table(rows, total=total if len(rows) > 1 else None)
 
 
-def _remaining(look: Look, partition: int) -> str:
-    """What a partition has still to read: as its worker says, or else the operator."""
-    worker, told = look.workers.get(partition), look.stream.partition(partition)
+def _remaining(view: StreamView, partition: int) -> str:
+    """Describe the records that a partition still has to read.
+
+    The number is from its worker, or else from the stream's status.
+    """
+    worker, status = view.workers.get(partition), view.stream.partition(partition)
     if worker and not worker.ready and worker.reconcile and worker.reconcile.remaining:
-        return f"{worker.reconcile.remaining:,} records to come"
-    return f"{told.reconciling:,} records to come" if told and told.reconciling else ""
+        return reconcile_progress(worker.reconcile.remaining, None)
+    return reconcile_progress(status.reconciling, None) if status and status.reconciling else ""

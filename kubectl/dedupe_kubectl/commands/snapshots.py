@@ -1,99 +1,96 @@
-"""`kubectl dedupe snapshot` and `snapshots`: making a snapshot, and all there are."""
+"""`kubectl dedupe snapshot` and `snapshots`: make a snapshot, and list them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
+import click
 from rich.console import Console
+from rich.markup import escape
 
 from dedupe_crds.formatting import size
 from dedupe_crds.spec.stream import API_VERSION
-from dedupe_crds.status.snapshot import KIND, PartitionSnapshot, SnapshotPhase, SnapshotStatus
+from dedupe_crds.status.snapshot import KIND, SnapshotPhase
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.errors import PluginError
-from dedupe_kubectl.objects import Object, read_status, read_stream
-from dedupe_kubectl.waiting import say, tell_if_paused, wait
+from dedupe_kubectl.objects import Object, Snapshot, read_snapshot, read_stream
+from dedupe_kubectl.options import (
+    OUTPUT,
+    PARTITIONS,
+    STREAM,
+    TIMEOUT,
+    WAIT,
+    current_clock,
+    on_cluster,
+    terminal,
+)
+from dedupe_kubectl.tables import as_json, print_table, snapshots_table
+from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_paused
 
 
-@dataclass(frozen=True, kw_only=True)
-class Snapshot:
-    """A DedupeSnapshot of `stream`."""
+@click.command("snapshot")
+@STREAM
+@on_cluster
+@PARTITIONS
+@click.option("--name", help="Name of the snapshot. Default: the stream's name with the time.")
+@TIMEOUT
+@WAIT
+def snapshot_command(
+    *,
+    api: Api,
+    namespace: str,
+    stream: str,
+    partitions: tuple[int, ...],
+    name: str | None,
+    timeout: int,
+    wait: bool,
+) -> None:
+    """Make a snapshot of a stream now.
 
-    namespace: str
-    name: str
-    stream: str
-    created: datetime
-    deleting: bool
-    status: SnapshotStatus
-
-    @property
-    def title(self) -> str:
-        """Namespace and name."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def phase(self) -> str:
-        """Its phase, or that it is being deleted."""
-        return "Deleting" if self.deleting else self.status.phase.value
-
-    @property
-    def keys(self) -> int | None:
-        """Ids in all its copies, as far as they are known."""
-        return _sum([one.keys for one in self.status.partitions])
-
-    @property
-    def size(self) -> int | None:
-        """Bytes of all its copies, as far as they are known."""
-        return _sum([one.bytes for one in self.status.partitions])
-
-    @property
-    def window(self) -> timedelta | None:
-        """The shortest window of its copies."""
-        return min((one.window for one in self.status.partitions if one.window), default=None)
-
-    @property
-    def why_failed(self) -> str:
-        """Why it failed, or why copies of it did; empty if none has."""
-        if self.status.message or self.status.reason:
-            return ": ".join(filter(None, [self.status.reason, self.status.message]))
-        errors = {one.error: one.partition for one in self.status.partitions if one.error}
-        return "; ".join(f"partition {number}: {error}" for error, number in errors.items())
-
-    def copy_of(self, partition: int) -> PartitionSnapshot | None:
-        """The copy of one partition."""
-        return next((one for one in self.status.partitions if one.partition == partition), None)
-
-
-def read_snapshot(document: Object) -> Snapshot:
-    """Read a DedupeSnapshot.
-
-    Raises:
-        PluginError: its status is of a release this plugin does not know.
+    Its provider is configured in spec.snapshots. A snapshot that is made by hand is never pruned: delete it
+    with `kubectl delete dedupesnapshot NAME`.
     """
-    metadata = document["metadata"]
-    return Snapshot(
-        namespace=metadata["namespace"],
-        name=metadata["name"],
-        stream=str(document["spec"]["streamRef"]["name"]),
-        created=datetime.fromisoformat(metadata["creationTimestamp"]),
-        deleting=bool(metadata.get("deletionTimestamp")),
-        status=read_status(document, SnapshotStatus),
+    take(
+        api,
+        namespace,
+        stream,
+        name=name or new_name(stream, datetime.now(UTC)),
+        partitions=partitions,
+        timeout_seconds=timeout if wait else None,
+        console=terminal(),
+        clock=current_clock(),
     )
 
 
+@click.command("snapshots")
+@click.argument("stream", required=False)
+@on_cluster
+@OUTPUT
+def snapshots_command(*, api: Api, namespace: str, stream: str | None, output: str | None) -> None:
+    """Show the snapshots of a stream, or of all streams, newest first."""
+    console = terminal()
+    found = find_snapshots(api, namespace, stream)
+    if output:
+        console.out(as_json({"items": [snapshot_json(each) for each in found]}), highlight=False)
+    elif found:
+        print_table(console, snapshots_table(found, datetime.now(UTC)))
+    else:
+        whose = f"of {stream} " if stream else ""
+        console.print(escape(f"No snapshots {whose}in namespace {namespace}."), soft_wrap=True)
+
+
 def find_snapshots(api: Api, namespace: str, stream: str | None) -> list[Snapshot]:
-    """All snapshots of a stream, or of a namespace, the newest first.
+    """Return the snapshots of a stream, or of a namespace, newest first.
 
     Raises:
-        PluginError: they can't be listed, or there is no such stream and no snapshot of it.
+        PluginError: they cannot be listed, or there is no such stream and no snapshot of it.
     """
     found = [read_snapshot(document) for document in api.snapshots(namespace)]
     if stream:
-        found = [one for one in found if one.stream == stream]
+        found = [each for each in found if each.stream == stream]
         if not found:
-            api.stream(namespace, stream)  # a name that was mistyped is no empty table
-    return sorted(found, key=lambda one: (one.created, one.name), reverse=True)
+            api.stream(namespace, stream)  # fails for a misspelt name
+    return sorted(found, key=lambda each: (each.created, each.name), reverse=True)
 
 
 def new_name(stream: str, now: datetime) -> str:
@@ -114,17 +111,18 @@ def take(
     partitions: Sequence[int],
     timeout_seconds: float | None,
     console: Console,
+    clock: Clock,
 ) -> None:
-    """Have a snapshot made; with a timeout, wait until it is complete.
+    """Create a DedupeSnapshot; with a timeout, wait until it is complete.
 
     Raises:
-        PluginError: it is not allowed, the stream has no provider of snapshots or no such partition, or
-            the snapshot failed or was not complete in time.
+        PluginError: the user may not create it, the stream has no snapshot provider or no such partition, or the
+            snapshot failed or was not complete in time.
     """
     found = read_stream(api.stream(namespace, stream))
     if found.snapshots is None:
         raise PluginError(
-            f"{found.title} has no spec.snapshots: say there who makes them, such as "
+            f"{found.title} has no spec.snapshots: configure a provider there, such as "
             "{provider: CSI}, and apply the manifest again"
         )
     found.require(partitions)
@@ -134,34 +132,34 @@ def take(
     metadata = {"name": name, "namespace": namespace}
     wanted = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
     api.create_snapshot(namespace, wanted)
-    say(console, f"snapshot {namespace}/{name} of {stream} asked for")
-    tell_if_paused(found, console)
+    print_line(console, f"snapshot {namespace}/{name} of {stream} requested")
+    warn_if_paused(found, console)
     if found.suspended:
-        say(console, "Suspended: its workers make their part of it once the stream is resumed.")
+        print_line(console, "Suspended: its workers make the snapshot once the stream is resumed.")
     if timeout_seconds is None:
         return
 
     def missing() -> str:
         return progress(read_snapshot(api.snapshot(namespace, name)))
 
-    wait(console, missing, timeout_seconds)
-    say(console, outcome(read_snapshot(api.snapshot(namespace, name))))
+    wait_until_done(console, missing, timeout_seconds, clock)
+    print_line(console, outcome(read_snapshot(api.snapshot(namespace, name))))
 
 
 def progress(snapshot: Snapshot) -> str:
-    """What is still missing of a snapshot; empty when it is final."""
+    """Describe what is still missing of a snapshot; empty if its phase is final."""
     status = snapshot.status
     if status.phase.is_final:
         return ""
     if status.phase is SnapshotPhase.PENDING:
-        return f"{snapshot.name} is Pending: the operator has not begun it"
+        return f"{snapshot.name} is Pending: the operator has not started it"
     done = f", {status.progress} partitions" if status.progress else ""
-    waits = f"; {snapshot.why_failed}" if snapshot.why_failed else ""
-    return f"{snapshot.name} is {snapshot.phase}{done}{waits}"
+    reason = f"; {snapshot.why_failed}" if snapshot.why_failed else ""
+    return f"{snapshot.name} is {snapshot.phase}{done}{reason}"
 
 
 def outcome(snapshot: Snapshot) -> str:
-    """Say what a final snapshot holds.
+    """Describe what a final snapshot holds.
 
     Raises:
         PluginError: it failed.
@@ -177,7 +175,7 @@ def outcome(snapshot: Snapshot) -> str:
 
 
 def snapshot_json(snapshot: Snapshot) -> Mapping[str, Any]:
-    """One snapshot for a program."""
+    """Return a snapshot as JSON."""
     copies = snapshot.status.model_dump(mode="json", by_alias=True, exclude_none=True)["partitions"]
     return {
         "namespace": snapshot.namespace,
@@ -194,8 +192,3 @@ def snapshot_json(snapshot: Snapshot) -> Mapping[str, Any]:
         "whyFailed": snapshot.why_failed or None,
         "partitions": copies,
     }
-
-
-def _sum(numbers: Sequence[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if known else None

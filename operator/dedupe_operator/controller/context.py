@@ -1,4 +1,8 @@
-"""One look at a stream: what is known at its beginning, and what is found out on the way."""
+"""Inputs and outputs of one reconcile pass.
+
+The reconciler builds a `ReconcileContext` once, at the start of a pass, and hands it with a `ReconcileResult` to each
+step. A step reads the context and adds to the result.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,16 +13,18 @@ from dedupe_crds.status.stream import Failover, PartitionStatus, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.observe import Observed
 from dedupe_operator.decide.diagnosis import Problem
-from dedupe_operator.decide.stream_status import Notice
+from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice
 from dedupe_operator.topic_watch import TopicsView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """A stream as it was found. `recorded` is the status as it stands; `secrets_hash` is None if the
-    Kafka credentials can't be read, and then no worker is started or changed. `workers` are the
-    answers of those that have an address."""
+class ReconcileContext:
+    """A stream and its surroundings, as observed at the start of the pass.
+
+    `recorded` is the status before the pass. `secrets_hash` is None if the Kafka credentials can't be read; then no
+    worker is started or changed. `workers` has the status of each worker whose pod has an address.
+    """
 
     stream: DedupeStream
     generation: int
@@ -32,16 +38,16 @@ class Look:
     now: datetime
 
     def recorded_partition(self, partition: int) -> PartitionStatus | None:
-        """What the status says of a partition."""
-        of_it = (one for one in self.recorded.partitions if one.partition == partition)
-        return next(of_it, None)
+        """Return a partition's entry in the recorded status."""
+        matching = (each for each in self.recorded.partitions if each.partition == partition)
+        return next(matching, None)
 
     @property
     def partitions(self) -> range:
-        """The partitions to look after.
+        """Return the partitions to manage.
 
-        Those that were there stay, whatever the input topic says now; new ones start only on
-        topics that will do.
+        Existing ones stay, whatever the partition count of the input topic is now; new ones start only if the topics
+        are usable.
         """
         known = len(self.recorded.partitions)
         running = max(self.observed.stateful_sets, default=-1) + 1
@@ -50,21 +56,24 @@ class Look:
 
 
 @dataclass(slots=True)
-class Findings:
-    """What a look found wrong, and did. Filled by its steps. `look_within` are the seconds after which
-    there is something to do at the latest."""
+class ReconcileResult:
+    """Problems, events and choices of one pass, filled in by its steps.
+
+    `waiting` are partitions whose rollout has not begun, `starting` those whose worker is not ready yet. `undecided`
+    are partitions with no restore source yet; they stay unchanged in this pass. `requeue_seconds`: the next pass is
+    due after this time at the latest.
+    """
 
     stream_problems: list[Problem] = field(default_factory=list)
     partition_problems: dict[int, Problem] = field(default_factory=dict)
-    notices: list[Notice] = field(default_factory=list)
+    events: list[StreamEvent] = field(default_factory=list)
     waiting: Sequence[int] = ()
-    unsettled: Sequence[int] = ()
+    starting: Sequence[int] = ()
     claims: dict[int, ClaimChoice] = field(default_factory=dict)
-    # Partitions whose store can't be told a source yet: they stay as they are.
     undecided: set[int] = field(default_factory=set)
     failovers: dict[int, Failover] = field(default_factory=dict)
-    look_within: float | None = None
+    requeue_seconds: float | None = None
 
-    def look_again_within(self, seconds: float) -> None:
-        """There is something to do after so long, if not before."""
-        self.look_within = min(self.look_within or seconds, seconds)
+    def requeue_within(self, seconds: float) -> None:
+        """Ask for the next pass after this time at the latest."""
+        self.requeue_seconds = min(self.requeue_seconds or seconds, seconds)

@@ -1,4 +1,7 @@
-"""Looks at the streams that are due, several at a time."""
+"""Reconcile the due streams in several threads, with back-off after errors.
+
+The process starts it when it is the leader. A stream is never reconciled by two threads at a time.
+"""
 
 import logging
 import random
@@ -7,11 +10,12 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final
 
+from dedupe_crds.deadline import Deadline
 from dedupe_operator import metrics
 from dedupe_operator.controller.work_queue import Key, WorkQueue
 from dedupe_operator.errors import KubernetesError, LostLeadership
 
-_SETTLE_SECONDS: Final = 0.1  # what changes together is looked at once
+_DEBOUNCE_SECONDS: Final = 0.1  # changes at the same time cause one reconcile
 _LONGEST_WAIT_SECONDS: Final = 1.0
 _FIRST_RETRY_SECONDS: Final = 1.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
@@ -20,72 +24,84 @@ _STOP_SECONDS: Final = 10.0
 
 log = logging.getLogger(__name__)
 
-Look = Callable[[Key], float | None]
+Reconcile = Callable[[Key], float | None]
 
 
 class Controller:
-    """Threads that share a queue. `look` brings a stream nearer to what is wanted, and says when
-    to look again; what it raises is logged and tried again, ever more slowly."""
+    """Threads that share a queue.
 
-    def __init__(self, look: Look, *, threads: int, lost: Callable[[], None]) -> None:
-        self._look = look
+    `reconcile` returns the seconds until its next call for that stream, None if the stream is gone. Its errors are
+    logged and it is retried, with exponential back-off. `lost` is called when the process is no longer the leader.
+    `clock` returns seconds and never goes backward.
+    """
+
+    def __init__(
+        self,
+        reconcile: Reconcile,
+        *,
+        threads: int,
+        lost: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reconcile = reconcile
         self._lost = lost
+        self._clock = clock
         self._queue = WorkQueue()
         self._stop = Event()
-        self._last_end = time.monotonic()
+        self._last_end = self._clock()
         self._threads = [
             Thread(target=self._work, name=f"reconcile-{number}", daemon=True)
             for number in range(threads)
         ]
 
     def start(self) -> None:
-        """Begin to look."""
-        self._last_end = time.monotonic()
+        """Start the threads."""
+        self._last_end = self._clock()
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End after the looks in progress."""
+        """Stop after the reconciles in progress, within a few seconds."""
         self._stop.set()
-        deadline = time.monotonic() + _STOP_SECONDS
+        deadline = Deadline(_STOP_SECONDS, clock=self._clock)
         for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+            thread.join(deadline.remaining())
 
     def due(self, key: Key) -> None:
-        """A stream, or what belongs to it, has changed."""
-        self._queue.add(key, time.monotonic() + _SETTLE_SECONDS)
+        """Enqueue a stream that has changed, or whose objects have."""
+        self._queue.add(key, self._clock() + _DEBOUNCE_SECONDS)
 
     @property
     def idle_seconds(self) -> float:
-        """Time since the last look ended; 0 if there is nothing to look at."""
-        return time.monotonic() - self._last_end if len(self._queue) else 0.0
+        """Return the seconds since the last reconcile ended, 0 without any stream."""
+        return self._clock() - self._last_end if len(self._queue) else 0.0
 
     def _work(self) -> None:
         while not self._stop.is_set():
-            key = self._queue.take(time.monotonic())
+            key = self._queue.take(self._clock())
             if key is None:
-                self._queue.wait(time.monotonic(), _LONGEST_WAIT_SECONDS)
+                self._queue.wait(self._clock(), _LONGEST_WAIT_SECONDS)
                 continue
-            self._take_a_look(key)
+            self._reconcile_one(key)
 
-    def _take_a_look(self, key: Key) -> None:
+    def _reconcile_one(self, key: Key) -> None:
         result, wait = "failed", None
         try:
             with metrics.RECONCILE_SECONDS.time():
-                wait = self._look(key)
+                wait = self._reconcile(key)
             result = "ok"
         except LostLeadership as error:
-            log.error("no longer the leader: %s", error)  # expected, and explained
+            log.error("no longer the leader: %s", error)  # expected; its message is enough
             self._lost()
         except KubernetesError as error:
             wait = self._backoff(key)
-            log.warning("%s/%s: %s: %s; again in %.0f s", *key, error.reason, error, wait)
+            log.warning("%s/%s: %s: %s; retrying in %.0f s", *key, error.reason, error, wait)
         except Exception:
             wait = self._backoff(key)
-            log.exception("%s/%s: a look failed; again in %.0f s", *key, wait)
+            log.exception("%s/%s: reconcile failed; retrying in %.0f s", *key, wait)
         metrics.RECONCILES.labels(result=result).inc()
         metrics.LAST_RECONCILE.set_to_current_time()
-        self._last_end = time.monotonic()
+        self._last_end = self._clock()
         due = None if wait is None else self._last_end + wait * random.uniform(1 - _JITTER, 1)  # noqa: S311 # spreads the load
         self._queue.done(key, due=due, failed=result == "failed")
         metrics.STREAMS.set(len(self._queue))

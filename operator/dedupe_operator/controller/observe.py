@@ -1,13 +1,25 @@
-"""What there is of a stream in the cluster."""
+"""Read all objects of a stream from the API server.
+
+The reconciler calls `observe` at the start of each pass.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import StreamStatus
-from dedupe_operator.decide.drift import is_stamped
+from dedupe_operator.decide.drift import has_wanted_hash
 from dedupe_operator.decide.snapshot_policy import Snapshot
-from dedupe_operator.kubernetes.api import (
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import (
+    FIELD_MANAGER,
+    MANAGED_BY,
+    Object,
+    partition_name,
+    partition_of,
+)
+from dedupe_operator.kubernetes.resources import (
     BUDGETS,
     CLAIMS,
     CONFIG_MAPS,
@@ -18,16 +30,7 @@ from dedupe_operator.kubernetes.api import (
     SERVICES,
     SNAPSHOTS,
     STATEFUL_SETS,
-    KubernetesApi,
     Resource,
-)
-from dedupe_operator.kubernetes.names import (
-    FIELD_MANAGER,
-    MANAGED_BY,
-    STREAM,
-    Object,
-    partition_name,
-    partition_of,
 )
 from dedupe_operator.resources import admin_secret
 from dedupe_operator.snapshots.resource import read_snapshots
@@ -35,10 +38,10 @@ from dedupe_operator.snapshots.resource import read_snapshots
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """A stream's objects as the API server has them; those of partitions by their number.
+    """A stream's objects; those of partitions by partition number.
 
-    `children` has everything but pods by (kind, name), for comparison with what is wanted. `strays`
-    are pods that keep a partition's own pod away.
+    `children` has all but pods, by (kind, name), for the comparison with the wanted objects. `strays` are pods that
+    block the name of a partition's pod.
     """
 
     children: Mapping[tuple[str, str], Object] = field(repr=False)  # with Secrets
@@ -68,7 +71,7 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
         )
     ]
     found = dict(listed)
-    # Secrets are asked for by name: the operator has no right to list those of a namespace.
+    # Secrets are read by name: RBAC does not allow the operator to list those of a namespace.
     admin = api.get(SECRETS, namespace, admin_secret.name(name))
     reference = stream.spec.kafka.config_secret_ref
     children = {
@@ -95,7 +98,7 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
         claims=claims,
         admin_secret=admin,
         kafka_secret=api.get(SECRETS, namespace, reference.name) if reference else None,
-        # All of the namespace: those that users make carry no labels.
+        # All of the namespace: snapshots that users create have no labels.
         snapshots=read_snapshots(api.find(SNAPSHOTS, namespace)),
     )
 
@@ -103,11 +106,14 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
 def _claims(
     api: KubernetesApi, namespace: str, listed: list[Object], recorded: StreamStatus
 ) -> dict[int, list[Object]]:
-    """The claims of each partition: those on record, whatever their labels say by now, and those with its labels."""
+    """Return each partition's claims: the recorded one, and those with its labels.
+
+    A recorded claim counts even if its labels were changed.
+    """
     recorded_for = {
-        one.persistent_volume_claim: one.partition
-        for one in recorded.partitions
-        if one.persistent_volume_claim
+        entry.persistent_volume_claim: entry.partition
+        for entry in recorded.partitions
+        if entry.persistent_volume_claim
     }
     claims: dict[int, list[Object]] = {}
     for claim in listed:
@@ -115,7 +121,7 @@ def _claims(
         if partition is not None:
             claims.setdefault(partition, []).append(claim)
     for name, partition in recorded_for.items():
-        if (found := api.get(CLAIMS, namespace, name)) and is_stamped(found):
+        if (found := api.get(CLAIMS, namespace, name)) and has_wanted_hash(found):
             claims.setdefault(partition, []).append(found)
     return claims
 
@@ -123,7 +129,7 @@ def _claims(
 def _strays(
     api: KubernetesApi, stateful_sets: Mapping[int, Object], pods: Mapping[int, Object]
 ) -> dict[int, Object]:
-    """Pods that keep a worker's away: they have its name, and not its labels."""
+    """Return pods with the name of a worker's pod but without its labels."""
     strays: dict[int, Object] = {}
     for partition, stateful_set in stateful_sets.items():
         if partition in pods or not stateful_set["spec"].get("replicas"):
@@ -137,7 +143,7 @@ def _strays(
 
 
 def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
-    """The events about an object. Asked for in trouble only. Raises KubernetesError."""
+    """Return the events of an object, for a diagnosis. Raises KubernetesError."""
     if subject is None:
         return []
     metadata = subject["metadata"]
@@ -146,7 +152,10 @@ def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
 
 
 def _by_partition(items: list[Object], stream: str, *, suffix: str = "") -> dict[int, Object]:
-    """A kind's objects by partition. A label alone may have been edited: the name must agree with it."""
+    """Return one kind's objects by partition.
+
+    A label alone may have been edited, so the name must match it.
+    """
     numbered = ((partition_of(item), item) for item in items)
     return {
         partition: item

@@ -1,4 +1,8 @@
-"""One look at a stream: observe, decide, apply, say. Whatever called for it, it does the same."""
+"""One reconcile pass over a stream: observe, decide, apply, write the status.
+
+The controller's threads call `Reconciler.reconcile`. A pass is level-triggered: it acts on the state it finds, whatever
+event or timer caused it.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -6,68 +10,76 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final
 
+from dedupe_crds.annotations import PAUSE
 from dedupe_crds.manifest import ManifestError, parse_manifest
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_crds.status.stream import PartitionPhase, StreamStatus
+from dedupe_crds.status.stream import StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.apply import Applier
-from dedupe_operator.controller.context import Findings, Look
-from dedupe_operator.controller.observe import events_about, observe
+from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.controller.observe import observe
+from dedupe_operator.controller.partition_views import partition_views
 from dedupe_operator.controller.status_writer import StatusWriter, read_status
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import CredentialsUnusable, secret_data
-from dedupe_operator.decide import conditions, rollout
-from dedupe_operator.decide import diagnosis as trouble
-from dedupe_operator.decide import volume_claims as claims
+from dedupe_operator.decide import conditions
 from dedupe_operator.decide.conditions import Health
-from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.diagnosis import Problem, by_cause
 from dedupe_operator.decide.partition_status import PartitionView, status_of
-from dedupe_operator.decide.stream_status import assemble, notices
+from dedupe_operator.decide.stream_status import assemble, condition_events
 from dedupe_operator.failover import Failover
-from dedupe_operator.kubernetes.api import CLAIMS, STREAMS, KubernetesApi
-from dedupe_operator.kubernetes.names import PAUSE, Object
-from dedupe_operator.output_conflicts import Rivals
-from dedupe_operator.reconcile_requests import Comparisons
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import STREAMS
+from dedupe_operator.output_conflicts import OutputConflicts
+from dedupe_operator.reconcile_requests import ReconcileRequests
 from dedupe_operator.resources import admin_secret
 from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.csi import CsiProvider
 from dedupe_operator.snapshots.ebs.provider import EbsProvider
-from dedupe_operator.snapshots.manager import Keeper, SnapshotsView
+from dedupe_operator.snapshots.manager import SnapshotManager, SnapshotsView
 from dedupe_operator.snapshots.provider import Provider
-from dedupe_operator.snapshots.restoring import Restorer
-from dedupe_operator.snapshots.runner import Taker
+from dedupe_operator.snapshots.runner import SnapshotRunner
 from dedupe_operator.snapshots.s3 import S3Provider
-from dedupe_operator.topic_watch import TopicsView, TopicsWatch
-from dedupe_operator.volume_manager import Volumes
-from dedupe_operator.worker_client import Workers
+from dedupe_operator.topic_watch import TopicsView, TopicWatch
+from dedupe_operator.volume_manager import VolumeManager
+from dedupe_operator.worker_client import WorkerClient
 
-AT_REST_SECONDS: Final = 22.0
-TROUBLED_SECONDS: Final = 15.0
-MOVING_SECONDS: Final = 2.0
-# Partitions whose events are read in one look: a cause they share shows in the first few.
-_EVENTS_OF: Final = 4
+RESYNC_SECONDS: Final = 22.0
+PROBLEM_RETRY_SECONDS: Final = 15.0
+ROLLOUT_POLL_SECONDS: Final = 2.0
+
+
+def utc_now() -> datetime:
+    """Return the time, in whole seconds as Kubernetes writes it."""
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What is kept of a stream between looks, and may be lost."""
+    """State of one stream between passes. It may be lost."""
 
-    topics: TopicsWatch
+    topics: TopicWatch
     writer: StatusWriter
 
 
 class Reconciler:
-    """Looks at streams, one after another or side by side, but each by one thread at a time."""
+    """Reconciles streams. Several threads may call it, each for another stream.
+
+    `clock` returns seconds and never goes backward; `now` returns the time of day in UTC.
+    """
 
     def __init__(
         self,
         api: KubernetesApi,
         release: WorkerRelease,
-        workers: Workers,
-        rivals: Rivals,
+        workers: WorkerClient,
+        output_conflicts: OutputConflicts,
         clock: Callable[[], float],
+        *,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._api = api
         providers: dict[SnapshotProvider, Provider] = {
@@ -75,43 +87,42 @@ class Reconciler:
             SnapshotProvider.EBS: EbsProvider(api),
             SnapshotProvider.S3: S3Provider(workers),
         }
-        restorer = Restorer(providers)
-        self._volumes = Volumes(restorer)
-        self._applier = Applier(api, release, restorer)
+        self._volumes = VolumeManager(providers)
+        self._applier = Applier(api, release, self._volumes)
         self._failover = Failover(api)
-        self._keeper = Keeper(api, Taker(providers, workers))
-        self._comparisons = Comparisons(workers)
+        self._snapshots = SnapshotManager(api, SnapshotRunner(providers, workers))
+        self._reconcile_requests = ReconcileRequests(workers)
         self._workers = workers
-        self._rivals = rivals
+        self._output_conflicts = output_conflicts
         self._clock = clock
+        self._now = now
         self._memories: dict[Key, _Memory] = {}
 
-    def look(self, key: Key) -> float | None:
-        """Bring a stream nearer to what is wanted. Returns the seconds until the next look is due,
-        None if there is nothing to look at any more.
+    def reconcile(self, key: Key) -> float | None:
+        """Bring a stream closer to its spec; return the seconds until the next pass.
 
-        Raises KubernetesError.
+        None: the stream is gone, so there is no next pass. Raises KubernetesError.
         """
         raw = self._api.get(STREAMS, key.namespace, key.name)
         if raw is None or raw["metadata"].get("deletionTimestamp"):
-            # The API server's garbage collector takes the children along.
-            self._keeper.release_all(key.namespace, key.name)
+            # The API server's garbage collector deletes the children.
+            self._snapshots.release_all(key.namespace, key.name)
             self._forget(key)
             return None
         memory = self._memories.setdefault(
-            key, _Memory(TopicsWatch(self._clock), StatusWriter(self._api))
+            key, _Memory(TopicWatch(self._clock), StatusWriter(self._api, self._now))
         )
         recorded = read_status(raw)
-        now = datetime.now(UTC).replace(microsecond=0)
+        now = self._now()
         if (raw["metadata"].get("annotations") or {}).get(PAUSE) == "true":
             return self._pause(raw, recorded, memory, now)
         try:
             stream = parse_manifest(raw, f"{key.namespace}/{key.name}")
         except ManifestError as error:
             return self._refuse(raw, recorded, memory, str(error), now)
-        return self._reconcile(raw, stream, recorded, memory, now)
+        return self._reconcile_stream(raw, stream, recorded, memory, now)
 
-    def _reconcile(
+    def _reconcile_stream(
         self,
         raw: Object,
         stream: DedupeStream,
@@ -119,29 +130,28 @@ class Reconciler:
         memory: _Memory,
         now: datetime,
     ) -> float:
-        look, problems = self._prepare(raw, stream, recorded, memory, now=now)
-        findings = Findings()
-        moves = self._failover.plan(look, findings)
-        self._choose_claims(raw, look, findings, memory)
-        self._failover.act(look, findings, moves)
-        self._applier.apply(look, findings)
-        self._comparisons.act(look, findings)
-        snapshots = self._keeper.act(look, findings)
-        views = self._views(look, findings)
-        problems = [*findings.stream_problems, *problems, *_of_partitions(views)]
-        status = _status(look, findings, views, snapshots, problems)
-        memory.writer.write(raw, recorded, status)
-        changed = notices(recorded.conditions, status.conditions)
-        memory.writer.tell(raw, [*findings.notices, *changed])
-        key = Key(stream.metadata.namespace, stream.metadata.name)
+        context, problems = self._observe(raw, stream, recorded, memory, now=now)
+        result = ReconcileResult()
+        failover = self._failover.plan(context, result)
+        self._choose_claims(raw, context, result, memory)
+        self._failover.act(context, result, failover)
+        self._applier.apply(context, result)
+        self._reconcile_requests.act(context, result)
+        snapshots = self._snapshots.act(context, result)
+        views = partition_views(self._api, context, result)
+        by_partition = {view.partition: view.problem for view in views if view.problem}
+        problems = [*result.stream_problems, *problems, *by_cause(by_partition)]
+        status = _status(context, result, views, snapshots, problems)
+        self._write_status(raw, recorded, status, memory, result)
         ready = bool(views) and all(view.ready for view in views)
+        key = Key(stream.metadata.namespace, stream.metadata.name)
         metrics.STREAM_READY.labels(*key).set(ready)
         return min(
-            _wait(findings, ready=ready or stream.spec.suspend, problems=bool(problems)),
-            max(MOVING_SECONDS, findings.look_within or AT_REST_SECONDS),
+            _wait(result, ready=ready or stream.spec.suspend, problems=bool(problems)),
+            max(ROLLOUT_POLL_SECONDS, result.requeue_seconds or RESYNC_SECONDS),
         )
 
-    def _prepare(
+    def _observe(
         self,
         raw: Object,
         stream: DedupeStream,
@@ -149,8 +159,8 @@ class Reconciler:
         memory: _Memory,
         *,
         now: datetime,
-    ) -> tuple[Look, list[Problem]]:
-        """See what there is, ask Kafka, and put together what is known."""
+    ) -> tuple[ReconcileContext, list[Problem]]:
+        """Read the cluster, Kafka and workers; return context and topic problems."""
         observed = observe(self._api, stream, recorded)
         admin_token = admin_secret.token(observed.admin_secret)
         secrets_hash: str | None = None
@@ -158,13 +168,13 @@ class Reconciler:
         try:
             data = secret_data(stream, observed.kafka_secret)
             secrets_hash = _hash(admin_token, data)
-            topics = memory.topics.look(stream, data)
+            topics = memory.topics.get(stream, data)
         except CredentialsUnusable as error:
             topics = TopicsView(problems=(error.problem,))
         key = Key(stream.metadata.namespace, stream.metadata.name)
-        if rival := self._rivals.problem(key, raw):
-            topics = replace(topics, usable=False, problems=(rival, *topics.problems))
-        look = Look(
+        if conflict := self._output_conflicts.problem(key, raw):
+            topics = replace(topics, usable=False, problems=(conflict, *topics.problems))
+        context = ReconcileContext(
             stream=stream,
             generation=raw["metadata"]["generation"],
             recorded=recorded,
@@ -176,142 +186,96 @@ class Reconciler:
             workers=self._workers.statuses(observed.pods),
             now=now,
         )
-        return look, list(topics.problems)
+        return context, list(topics.problems)
 
-    def _choose_claims(self, raw: Object, look: Look, findings: Findings, memory: _Memory) -> None:
-        """Choose every partition's volume, and put new choices and moves on record before they are acted upon."""
-        intent = self._volumes.choose(look, findings)
-        if findings.failovers:
+    def _choose_claims(
+        self, raw: Object, context: ReconcileContext, result: ReconcileResult, memory: _Memory
+    ) -> None:
+        """Choose every partition's volume; record choices and failovers beforehand."""
+        intent = self._volumes.choose(context, result)
+        if result.failovers:
             intent = [
-                one.model_copy(update={"failover": moved})
-                if (moved := findings.failovers.get(one.partition))
-                else one
-                for one in intent or look.recorded.partitions
+                partition.model_copy(update={"failover": failover})
+                if (failover := result.failovers.get(partition.partition))
+                else partition
+                for partition in intent or context.recorded.partitions
             ]
         if intent is not None:
-            memory.writer.write(
-                raw, look.recorded, look.recorded.model_copy(update={"partitions": intent})
-            )
-
-    def _views(self, look: Look, findings: Findings) -> list[PartitionView]:
-        """Find out what keeps those that are not ready."""
-        asked = 0
-        views = []
-        for partition, choice in findings.claims.items():
-            pod, worker = look.observed.pods.get(partition), look.workers.get(partition)
-            problem = findings.partition_problems.get(partition)
-            if problem is None and not rollout.is_ready(pod) and not look.stream.spec.suspend:
-                asked += 1
-                problem = trouble.of_worker(worker) or self._trouble(
-                    look, partition, choice.name, with_events=asked <= _EVENTS_OF
-                )
-            views.append(
-                PartitionView(
-                    partition=partition,
-                    claim=choice,
-                    pod=pod,
-                    worker=worker,
-                    problem=problem,
-                    suspended=look.stream.spec.suspend,
-                    provisioned=(CLAIMS.kind, choice.name) in look.observed.children
-                    or _is_left_as_it_was(look, findings, partition),
-                    failover=findings.failovers.get(partition),
-                    bound=claims.is_bound(look.observed.children.get((CLAIMS.kind, choice.name))),
-                )
-            )
-        return views
-
-    def _trouble(
-        self, look: Look, partition: int, claim_name: str, *, with_events: bool
-    ) -> Problem | None:
-        """What Kubernetes says about a partition that is not ready."""
-        observed = look.observed
-        pod = observed.pods.get(partition)
-        stateful_set = observed.stateful_sets.get(partition)
-        claim = observed.children.get((CLAIMS.kind, claim_name))
-        if ((claim or {}).get("status") or {}).get("phase") == "Pending":
-            events = events_about(self._api, claim) if with_events else []
-            if problem := trouble.of_claim(claim, events):
-                return problem
-        events = events_about(self._api, pod or stateful_set) if with_events else []
-        return trouble.of_pod(pod, stateful_set, events, look.now)
+            status = context.recorded.model_copy(update={"partitions": intent})
+            memory.writer.write(raw, context.recorded, status)
 
     def _pause(self, raw: Object, recorded: StreamStatus, memory: _Memory, now: datetime) -> float:
-        told = conditions.paused(
+        paused = conditions.paused(
             generation=raw["metadata"]["generation"], earlier=recorded.conditions, now=now
         )
-        self._say(raw, recorded, recorded.model_copy(update={"conditions": told}), memory)
-        return AT_REST_SECONDS
+        status = recorded.model_copy(update={"conditions": paused})
+        self._write_status(raw, recorded, status, memory)
+        return RESYNC_SECONDS
 
     def _refuse(
         self, raw: Object, recorded: StreamStatus, memory: _Memory, message: str, now: datetime
     ) -> float:
         generation = raw["metadata"]["generation"]
-        told = conditions.invalid(
+        invalid = conditions.invalid(
             message, generation=generation, earlier=recorded.conditions, now=now
         )
-        update = {"conditions": told, "observed_generation": generation}
-        self._say(raw, recorded, recorded.model_copy(update=update), memory)
-        return AT_REST_SECONDS
+        update = {"conditions": invalid, "observed_generation": generation}
+        self._write_status(raw, recorded, recorded.model_copy(update=update), memory)
+        return RESYNC_SECONDS
 
-    def _say(
-        self, raw: Object, recorded: StreamStatus, status: StreamStatus, memory: _Memory
+    @staticmethod
+    def _write_status(
+        raw: Object,
+        recorded: StreamStatus,
+        status: StreamStatus,
+        memory: _Memory,
+        result: ReconcileResult | None = None,
     ) -> None:
+        """Write the status, then emit the events of the pass and of changed conditions."""
         memory.writer.write(raw, recorded, status)
-        memory.writer.tell(raw, notices(recorded.conditions, status.conditions))
+        changed = condition_events(recorded.conditions, status.conditions)
+        memory.writer.emit(raw, [*(result.events if result else ()), *changed])
 
     def _forget(self, key: Key) -> None:
-        self._rivals.forget(key)
+        self._output_conflicts.forget(key)
         if self._memories.pop(key, None):
             metrics.forget_stream(*key)
 
 
-def _wait(findings: Findings, *, ready: bool, problems: bool) -> float:
-    """The seconds until the next look."""
-    if (findings.waiting or findings.unsettled) and not problems:
-        return MOVING_SECONDS
-    return AT_REST_SECONDS if ready and not problems else TROUBLED_SECONDS
-
-
-def _of_partitions(views: list[PartitionView]) -> list[Problem]:
-    """The problems of partitions, each cause once and with all whom it keeps."""
-    kept: dict[Problem, list[int]] = {}
-    for view in views:
-        if view.problem:
-            kept.setdefault(view.problem, []).append(view.partition)
-    return [
-        Problem(
-            reason=problem.reason,
-            message=f"partition{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {problem.message}",
-        )
-        for problem, who in kept.items()
-    ]
+def _wait(result: ReconcileResult, *, ready: bool, problems: bool) -> float:
+    """Return the seconds until the next pass."""
+    if (result.waiting or result.starting) and not problems:
+        return ROLLOUT_POLL_SECONDS
+    return RESYNC_SECONDS if ready and not problems else PROBLEM_RETRY_SECONDS
 
 
 def _status(
-    look: Look,
-    findings: Findings,
+    context: ReconcileContext,
+    result: ReconcileResult,
     views: list[PartitionView],
     snapshots: SnapshotsView,
     problems: list[Problem],
 ) -> StreamStatus:
+    """Return the status of the stream after this pass."""
     partitions = [
-        status_of(view, look.recorded_partition(view.partition), snapshots.last.get(view.partition))
+        status_of(
+            view, context.recorded_partition(view.partition), snapshots.last.get(view.partition)
+        )
         for view in views
     ]
     health = Health(
         partitions=partitions,
         problems=problems,
-        waiting=findings.waiting,
-        unsettled=findings.unsettled,
+        waiting=result.waiting,
+        starting=result.starting,
         unhealthy_windows=_unhealthy_windows({view.partition: view.worker for view in views}),
-        suspended=look.stream.spec.suspend,
+        suspended=context.stream.spec.suspend,
         snapshots=snapshots.verdict,
     )
-    told = conditions.judge(
-        health, generation=look.generation, earlier=look.recorded.conditions, now=look.now
+    judged = conditions.judge(
+        health, generation=context.generation, earlier=context.recorded.conditions, now=context.now
     )
-    status = assemble(generation=look.generation, conditions=told, partitions=partitions)
+    status = assemble(generation=context.generation, conditions=judged, partitions=partitions)
     return status.model_copy(update={"last_schedule_time": snapshots.last_schedule_time})
 
 
@@ -323,16 +287,11 @@ def _unhealthy_windows(workers: Mapping[int, WorkerStatus | None]) -> list[int] 
 
 
 def _hash(admin_token: str, data: Mapping[str, bytes]) -> str:
-    """Changes with any secret a worker reads at its start, and tells nothing of it."""
+    """Return a hash of the secrets that workers read at their start.
+
+    It reveals none of them.
+    """
     digest = sha256(admin_token.encode())
     for key in sorted(data):
         digest.update(key.encode() + b"\0" + sha256(data[key]).digest())
     return digest.hexdigest()[:16]
-
-
-def _is_left_as_it_was(look: Look, findings: Findings, partition: int) -> bool:
-    """Whether a claim that is gone stays on record because what follows it can't be told yet: it is not to come."""
-    recorded = look.recorded_partition(partition)
-    was_to_come = recorded is not None and recorded.phase is PartitionPhase.PROVISIONING
-    undecided = partition in findings.undecided and not findings.claims[partition].is_new
-    return undecided and not was_to_come

@@ -1,24 +1,30 @@
-"""What the operator says of a stream, written when there is something to say."""
+"""Read and write a stream's status, and emit its events.
 
-import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
+The reconciler keeps one `StatusWriter` for each stream. An idle stream causes no writes.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from time import monotonic
 from typing import Final
 
 from pydantic import ValidationError
 
 from dedupe_crds.spec.stream import API_VERSION, KIND
 from dedupe_crds.status.stream import StreamStatus
-from dedupe_operator.decide.stream_status import Notice, differs_in_figures_only
+from dedupe_operator.decide.stream_status import StreamEvent, differs_only_in_numbers
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
 
-_FIGURES_EVERY_SECONDS: Final = 60.0
+_NUMBERS_EVERY_SECONDS: Final = 60.0
 
 
 def read_status(raw: Object) -> StreamStatus:
-    """The status of a stream as it stands; an empty one if another version wrote what can't be read."""
+    """Return a stream's status; an empty one if it can't be read.
+
+    Another version of the operator may have written it.
+    """
     try:
         return StreamStatus.model_validate(raw.get("status") or {})
     except ValidationError:
@@ -26,44 +32,58 @@ def read_status(raw: Object) -> StreamStatus:
 
 
 class StatusWriter:
-    """Writes one stream's status and events."""
+    """Writes one stream's status and events.
 
-    def __init__(self, api: KubernetesApi) -> None:
+    `clock` returns seconds and never goes backward; `now` returns the time of day in UTC.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        now: Callable[[], datetime],
+        *,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         self._api = api
-        self._figures_at = float("-inf")
+        self._clock = clock
+        self._now = now
+        self._numbers_at = float("-inf")
 
     def write(self, raw: Object, old: StreamStatus, new: StreamStatus) -> None:
-        """Write a status that says something new; mere figures once a minute. Raises KubernetesError."""
+        """Write a changed status; at most once a minute if only numbers changed.
+
+        Raises KubernetesError.
+        """
         if new == old:
             return
-        now = time.monotonic()
-        if differs_in_figures_only(old, new) and now - self._figures_at < _FIGURES_EVERY_SECONDS:
+        now = self._clock()
+        if differs_only_in_numbers(old, new) and now - self._numbers_at < _NUMBERS_EVERY_SECONDS:
             return
-        self._figures_at = now
+        self._numbers_at = now
         metadata = raw["metadata"]
         self._api.apply(
             {
                 "apiVersion": API_VERSION,
                 "kind": KIND,
-                # With the UID, the status of a stream deleted meanwhile does not go to its namesake.
+                # The UID prevents that a status is written to a new stream of the same name.
                 "metadata": {name: metadata[name] for name in ("name", "namespace", "uid")},
                 "status": new.model_dump(mode="json", by_alias=True, exclude_none=True),
             },
             subresource="status",
         )
 
-    def tell(self, raw: Object, notices: Sequence[Notice]) -> None:
-        """Send events. One that can't be sent is no reason to stop: the status says the same."""
-        for notice in notices:
+    def emit(self, raw: Object, events: Sequence[StreamEvent]) -> None:
+        """Create events; stop silently at an error, as the status shows the same."""
+        for event in events:
             try:
-                self._api.create(_event(raw, notice))
+                self._api.create(_event(raw, event, self._now()))
             except KubernetesError:
                 return
 
 
-def _event(raw: Object, notice: Notice) -> Object:
+def _event(raw: Object, event: StreamEvent, now: datetime) -> Object:
     metadata = raw["metadata"]
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -75,13 +95,13 @@ def _event(raw: Object, notice: Notice) -> Object:
             "namespace": metadata["namespace"],
             "uid": metadata["uid"],
         },
-        "type": "Warning" if notice.warning else "Normal",
-        "reason": notice.reason,
-        "message": notice.message[:1024],
+        "type": "Warning" if event.warning else "Normal",
+        "reason": event.reason,
+        "message": event.message[:1024],
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": FIELD_MANAGER,
         "reportingInstance": FIELD_MANAGER,
-        "firstTimestamp": now,
-        "lastTimestamp": now,
+        "firstTimestamp": time,
+        "lastTimestamp": time,
         "count": 1,
     }

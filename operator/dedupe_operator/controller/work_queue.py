@@ -1,4 +1,7 @@
-"""Which stream is to be looked at next, and when: each at most once, and never by two threads at a time."""
+"""Queue of streams by due time: each stream once, for one thread at a time.
+
+The controller's threads take from it; kopf's handlers add to it.
+"""
 
 import heapq
 import itertools
@@ -10,7 +13,7 @@ _NEVER: Final = float("inf")
 
 
 class Key(NamedTuple):
-    """A stream."""
+    """The namespace and name of a stream."""
 
     namespace: str
     name: str
@@ -20,13 +23,13 @@ class Key(NamedTuple):
 class _Entry:
     due: float = _NEVER
     busy: bool = False
-    again: float = _NEVER  # when it is due once the look in progress is over
+    again: float = _NEVER  # when it is due after the reconcile in progress
     failures: int = 0
 
 
 @dataclass(slots=True)
 class WorkQueue:
-    """Due times, in the caller's clock. All methods are safe to call from any thread."""
+    """Due times, by the caller's clock. Safe to use from any thread."""
 
     _entries: dict[Key, _Entry] = field(default_factory=dict)
     _heap: list[tuple[float, int, Key]] = field(default_factory=list)
@@ -34,7 +37,7 @@ class WorkQueue:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, key: Key, due: float) -> None:
-        """Look at a stream at `due`, or at the earlier time it is due already."""
+        """Make a stream due at `due`, unless it is due earlier already."""
         with self._changed:
             entry = self._entries.setdefault(key, _Entry())
             if entry.busy:
@@ -43,7 +46,7 @@ class WorkQueue:
                 self._schedule(key, entry, due)
 
     def take(self, now: float) -> Key | None:
-        """Take a stream that is due, for the caller alone until it is `done`; None if none is."""
+        """Take a due stream, exclusively until it is `done`; None if no stream is due."""
         with self._changed:
             while self._heap and self._heap[0][0] <= now:
                 due, _, key = heapq.heappop(self._heap)
@@ -54,7 +57,7 @@ class WorkQueue:
             return None
 
     def done(self, key: Key, *, due: float | None, failed: bool = False) -> None:
-        """Give a stream back: due again, or gone for good unless it was added meanwhile."""
+        """Return a stream: due again, or removed unless it was added meanwhile."""
         with self._changed:
             entry = self._entries[key]
             entry.busy = False
@@ -68,13 +71,13 @@ class WorkQueue:
                 self._schedule(key, entry, again)
 
     def failures(self, key: Key) -> int:
-        """How often in a row a stream has failed."""
+        """Return how often in a row a stream has failed."""
         with self._changed:
             entry = self._entries.get(key)
             return entry.failures if entry else 0
 
     def wait(self, now: float, at_most_seconds: float) -> None:
-        """Sleep until something may be due."""
+        """Wait until a stream may be due."""
         with self._changed:
             due = self._heap[0][0] if self._heap else _NEVER
             self._changed.wait(max(0.0, min(due - now, at_most_seconds)))

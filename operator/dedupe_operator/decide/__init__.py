@@ -1,1 +1,1 @@
-"""What to do, from what is: values in, values out, the clock an argument."""
+"""Pure decisions of the operator: values in, values out, time an argument."""

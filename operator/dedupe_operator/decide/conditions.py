@@ -1,4 +1,7 @@
-"""A stream's health, as conditions with stable reasons."""
+"""Judge a stream's health, as Kubernetes conditions with stable reasons.
+
+The reconciler calls it at the end of each pass.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,17 +19,17 @@ _LONGEST_MESSAGE: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What conditions are judged by.
+    """The facts from which conditions are judged.
 
-    `problems` come with the gravest first. `waiting` are partitions that are not yet as wanted,
-    `unsettled` those whose workers are on their way. `unhealthy_windows` is None while no worker tells, `snapshots`
-    where none are wanted.
+    `problems` has the gravest first. `waiting` are partitions whose rollout has not begun, `starting` those whose
+    workers are not ready yet. `unhealthy_windows` is None while no worker answers, `snapshots` is None if the spec
+    wants none.
     """
 
     partitions: Sequence[PartitionStatus]
     problems: Sequence[Problem]
     waiting: Sequence[int] = ()
-    unsettled: Sequence[int] = ()
+    starting: Sequence[int] = ()
     unhealthy_windows: Sequence[int] | None = None
     suspended: bool = False
     snapshots: Verdict | None = None
@@ -43,40 +46,45 @@ class _Verdict:
 def judge(
     health: Health, *, generation: int, earlier: Sequence[Condition], now: datetime
 ) -> list[Condition]:
-    """All conditions of a stream that is looked after."""
+    """Return all conditions of a stream that is not paused."""
     verdicts = [
         _ready(health),
         _progressing(health),
         _degraded(health),
         _window_healthy(health),
-        _Verdict("ReconciliationPaused", False, "Active", "The operator looks after the stream."),
+        _Verdict("ReconciliationPaused", False, "Active", "The operator reconciles the stream."),
     ]
-    if told := health.snapshots:
-        verdicts.append(_Verdict("SnapshotsHealthy", told.holds, told.reason, told.message))
+    if snapshots := health.snapshots:
+        verdicts.append(
+            _Verdict("SnapshotsHealthy", snapshots.holds, snapshots.reason, snapshots.message)
+        )
     return [_condition(verdict, generation, earlier, now) for verdict in verdicts]
 
 
 def paused(*, generation: int, earlier: Sequence[Condition], now: datetime) -> list[Condition]:
-    """The conditions of a stream whose owner keeps the operator off it; the others stay as they were."""
+    """Return the conditions of a paused stream; all but one stay unchanged."""
     message = (
-        "Nothing is changed, mended or rolled out until the annotation "
+        "The operator changes, repairs and rolls out nothing until the annotation "
         "dedupestream.io/pause-reconciliation is removed."
     )
     verdict = _Verdict("ReconciliationPaused", True, "Annotated", message)
-    others = [one for one in earlier if one.type != verdict.type]
+    others = [each for each in earlier if each.type != verdict.type]
     return [*others, _condition(verdict, generation, earlier, now)]
 
 
 def invalid(
     message: str, *, generation: int, earlier: Sequence[Condition], now: datetime
 ) -> list[Condition]:
-    """The conditions of a stream the API server took, and this operator can't read."""
-    others = [one for one in earlier if one.type not in {"Ready", "Degraded"}]
+    """Return the conditions of a stream that this operator can't read.
+
+    The API server accepted it, by another version of the schema.
+    """
+    others = [each for each in earlier if each.type not in {"Ready", "Degraded"}]
     verdicts = (
         _Verdict("Ready", False, "InvalidManifest", message),
         _Verdict("Degraded", True, "InvalidManifest", message),
     )
-    return [*(_condition(one, generation, earlier, now) for one in verdicts), *others]
+    return [*(_condition(verdict, generation, earlier, now) for verdict in verdicts), *others]
 
 
 def _ready(health: Health) -> _Verdict:
@@ -94,39 +102,39 @@ def _ready(health: Health) -> _Verdict:
 
 
 def _progressing(health: Health) -> _Verdict:
-    waiting, unsettled = _which(health.waiting), _which(health.unsettled)
+    waiting, starting = _which(health.waiting), _which(health.starting)
     if health.problems and waiting:
         message = f"Held back before {waiting}. {_sentence(health.problems[0].message)}"
         return _Verdict("Progressing", False, "RolloutHeldBack", message)
-    if health.problems and unsettled:
+    if health.problems and starting:
         reason = health.problems[0].reason
-        return _Verdict("Progressing", False, reason, f"Waiting for {unsettled}.")
+        return _Verdict("Progressing", False, reason, f"Waiting for {starting}.")
     if waiting:
-        message = f"One after another: {waiting} to come."
+        message = f"Workers change one after another; {waiting} still to come."
         return _Verdict("Progressing", True, "RollingOut", message)
-    if unsettled:
-        return _Verdict("Progressing", True, "Starting", f"Waiting for {unsettled} to be ready.")
-    return _Verdict("Progressing", False, "UpToDate", "All workers are as the spec wants them.")
+    if starting:
+        return _Verdict("Progressing", True, "Starting", f"Waiting for {starting} to be ready.")
+    return _Verdict("Progressing", False, "UpToDate", "All workers match the spec.")
 
 
 def _degraded(health: Health) -> _Verdict:
     if not health.problems:
         return _Verdict("Degraded", False, "AsExpected", "Nothing is wrong.")
-    told = [_sentence(one.message) for one in dict.fromkeys(health.problems)]
-    message = " ".join(told[:_SHOWN_PROBLEMS])
-    if len(told) > _SHOWN_PROBLEMS:
-        message += f" And {len(told) - _SHOWN_PROBLEMS} more."
+    sentences = [_sentence(problem.message) for problem in dict.fromkeys(health.problems)]
+    message = " ".join(sentences[:_SHOWN_PROBLEMS])
+    if len(sentences) > _SHOWN_PROBLEMS:
+        message += f" And {len(sentences) - _SHOWN_PROBLEMS} more."
     return _Verdict("Degraded", True, health.problems[0].reason, message)
 
 
 def _window_healthy(health: Health) -> _Verdict:
     if health.unhealthy_windows is None:
-        return _Verdict("WindowHealthy", None, "NoWorkerAnswers", "No worker tells its window.")
+        return _Verdict("WindowHealthy", None, "NoWorkerAnswers", "No worker reports its window.")
     if not health.unhealthy_windows:
-        message = "No id younger than spec.store.window.alertBelow was given up."
+        message = "No id younger than spec.store.window.alertBelow was evicted."
         return _Verdict("WindowHealthy", True, "LongEnough", message)
     message = (
-        f"Ids are given up before spec.store.window.alertBelow in {_which(health.unhealthy_windows)}: "
+        f"Ids are evicted before spec.store.window.alertBelow in {_which(health.unhealthy_windows)}: "
         "raise spec.store.window.maxBytes and spec.storage.size."
     )
     return _Verdict("WindowHealthy", False, "TooShort", message)
@@ -135,13 +143,15 @@ def _window_healthy(health: Health) -> _Verdict:
 def _condition(
     verdict: _Verdict, generation: int, earlier: Sequence[Condition], now: datetime
 ) -> Condition:
-    words = {
+    by_verdict = {
         True: ConditionStatus.TRUE,
         False: ConditionStatus.FALSE,
         None: ConditionStatus.UNKNOWN,
     }
-    status = words[verdict.holds]
-    same = next((one for one in earlier if one.type == verdict.type and one.status is status), None)
+    status = by_verdict[verdict.holds]
+    same = next(
+        (each for each in earlier if each.type == verdict.type and each.status is status), None
+    )
     return Condition(
         type=verdict.type,
         status=status,
@@ -157,7 +167,7 @@ def _which(partitions: Sequence[int]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """A message as a sentence.
+    """Return a message as a sentence.
 
     >>> _sentence("the topic is gone")
     'The topic is gone.'

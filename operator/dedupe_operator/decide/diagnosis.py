@@ -1,7 +1,10 @@
-"""What keeps a partition's worker from its work, from what Kubernetes says of its pod and its volume."""
+"""Diagnose why a worker is not ready, from its pod, its claim and their events.
+
+The reconciler calls it for each partition that is not ready. Each diagnosis is a `Problem` that the status shows.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +17,7 @@ from dedupe_operator.resources.pod_template import CONTAINER, STATE_VOLUME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something a person may have to mend: one stable CamelCase word, and a sentence about it."""
+    """A problem for a user to fix: a stable CamelCase reason and a message."""
 
     reason: str
     message: str
@@ -33,7 +36,7 @@ _IMAGE_REASONS: Final = frozenset(
 _WHAT_TO_DO: Final = {
     "ImagePullFailed": "correct spec.worker.image, or make the image available to the node",
     "QuotaExceeded": "raise the namespace's ResourceQuota, or lower spec.worker.resources or spec.storage.size",
-    "PodSecurityViolated": "an admission plugin or a mutated pod stands in the way; see the namespace's labels",
+    "PodSecurityViolated": "an admission plugin or a mutated pod prevents it; see the namespace's labels",
     "AdmissionDenied": "change what the policy denies, or the policy",
     "Unschedulable": "add nodes, or lower spec.worker.resources",
     "DiskFull": "raise spec.storage.size",
@@ -41,13 +44,27 @@ _WHAT_TO_DO: Final = {
 
 
 def with_advice(reason: str, message: str) -> Problem:
-    """A problem, with what to do about it where that is known."""
+    """Return a problem, with advice where there is any for this reason."""
     advice = _WHAT_TO_DO.get(reason)
     return Problem(reason=reason, message=f"{message}; {advice}" if advice else message)
 
 
+def by_cause(problems: Mapping[int, Problem]) -> list[Problem]:
+    """Return each distinct problem once, with its partitions in the message."""
+    partitions: dict[Problem, list[int]] = {}
+    for partition, problem in problems.items():
+        partitions.setdefault(problem, []).append(partition)
+    return [
+        Problem(
+            reason=problem.reason,
+            message=f"partition{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {problem.message}",
+        )
+        for problem, who in partitions.items()
+    ]
+
+
 def of_worker(status: WorkerStatus | None) -> Problem | None:
-    """What the worker itself says it can't do."""
+    """Return the problem that the worker itself reports, if any."""
     if status is None or status.ready or not status.reason:
         return None
     if status.phase in {Phase.STARTING, Phase.RECONCILING, Phase.STOPPING} and not status.message:
@@ -56,7 +73,7 @@ def of_worker(status: WorkerStatus | None) -> Problem | None:
 
 
 def of_claim(claim: Object | None, events: Sequence[Object]) -> Problem | None:
-    """Why a volume is not there yet."""
+    """Return why a claim has no volume yet, None if it has or if no event explains it."""
     if claim is None or (claim.get("status") or {}).get("phase") != "Pending":
         return None
     for event in _newest_first(events):
@@ -68,17 +85,20 @@ def of_claim(claim: Object | None, events: Sequence[Object]) -> Problem | None:
 def of_pod(
     pod: Object | None, stateful_set: Object | None, events: Sequence[Object], now: datetime
 ) -> Problem | None:
-    """Why a worker does not run. `events` are its pod's, or its StatefulSet's if it has none."""
+    """Return why a worker does not run, None if there is no known reason.
+
+    `events` are those of the pod, or of the StatefulSet if there is no pod.
+    """
     if pod is None:
         return _not_created(stateful_set, events)
     if pod["metadata"].get("deletionTimestamp"):
         return None
     status = pod.get("status") or {}
-    # A node that is still to be found, a volume still to be let go by another: that takes a while.
+    # Scheduling a pod, or detaching its volume from another node, takes a while.
     late = now - datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) > _PATIENCE
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False" and late:
-            return with_advice("Unschedulable", condition.get("message", "no node takes the pod"))
+            return with_advice("Unschedulable", condition.get("message", "no node can run the pod"))
     for container in status.get("containerStatuses") or []:
         if container["name"] == CONTAINER and (problem := _of_container(container)):
             return problem
@@ -86,9 +106,9 @@ def of_pod(
 
 
 def exit_code(pod: Object | None) -> int | None:
-    """The code a worker that is not ready last ended with; None if it did not end, or is not there."""
+    """Return the last exit code of a worker that is not ready, None if it did not end."""
     statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or []
-    container = next((one for one in statuses if one["name"] == CONTAINER), None)
+    container = next((each for each in statuses if each["name"] == CONTAINER), None)
     if container is None or container.get("ready"):
         return None
     ended = (container.get("state") or {}).get("terminated")
@@ -97,9 +117,9 @@ def exit_code(pod: Object | None) -> int | None:
 
 
 def mounted_claim(pod: Object | None) -> str | None:
-    """The claim whose volume a worker's pod has its store on."""
+    """Return the name of the claim that a worker's pod mounts for its store."""
     volumes = ((pod or {}).get("spec") or {}).get("volumes") or []
-    claims = [one["persistentVolumeClaim"] for one in volumes if one["name"] == STATE_VOLUME]
+    claims = [each["persistentVolumeClaim"] for each in volumes if each["name"] == STATE_VOLUME]
     return str(claims[0]["claimName"]) if claims else None
 
 
@@ -107,7 +127,7 @@ def _of_container(container: Object) -> Problem | None:
     state = container.get("state") or {}
     waiting = state.get("waiting") or {}
     if waiting.get("reason") in _IMAGE_REASONS:
-        # Between two tries the kubelet puts words of its own ahead of the cause.
+        # Between two attempts the kubelet puts its own words before the cause.
         message = str(waiting.get("message") or waiting["reason"]).rpartition("ErrImagePull: ")[2]
         return with_advice("ImagePullFailed", f"image {container.get('image')}: {message}")
     if waiting.get("reason") in {"CreateContainerConfigError", "CreateContainerError"}:
@@ -123,20 +143,20 @@ def _ended(ended: Object) -> Problem:
     if ended.get("reason") == "OOMKilled":
         return Problem(
             reason="OutOfMemory",
-            message="the worker was killed for its memory; raise spec.worker.resources.limits.memory, or "
-            "lower spec.worker.tuning.queueBytes and blockCacheBytes",
+            message="the worker exceeded its memory limit and was killed; raise "
+            "spec.worker.resources.limits.memory, or lower spec.worker.tuning.queueBytes and blockCacheBytes",
         )
-    said = _last_error(str(ended.get("message", "")))
+    last = _last_error(str(ended.get("message", "")))
     name = ExitCode(code).name if code in list(ExitCode) else "unknown"
     return Problem(
-        reason=said.reason if said else "WorkerFailed",
+        reason=last.reason if last else "WorkerFailed",
         message=f"the worker ended with exit code {code} ({name})"
-        + (f": {said.message}" if said else "; see its log"),
+        + (f": {last.message}" if last else "; see its log"),
     )
 
 
 def _last_error(log: str) -> Problem | None:
-    """The last error in a worker's JSON log lines."""
+    """Return the last error in a worker's JSON log lines."""
     for line in reversed(log.splitlines()):
         try:
             entry = json.loads(line)
@@ -148,7 +168,7 @@ def _last_error(log: str) -> Problem | None:
 
 
 def _not_created(stateful_set: Object | None, events: Sequence[Object]) -> Problem | None:
-    """Why there is no pod: the StatefulSet's controller says it in events only."""
+    """Return why there is no pod, which the StatefulSet controller's events say."""
     if stateful_set is None or stateful_set["spec"].get("replicas") == 0:
         return None
     for event in _newest_first(events):

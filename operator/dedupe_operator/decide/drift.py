@@ -1,4 +1,7 @@
-"""Whether a child is still as the operator wants it."""
+"""Detect drift: decide whether a child object still is as the operator wants it.
+
+The applier adds a hash of each wanted object as an annotation, so a field that is no longer wanted shows as drift too.
+"""
 
 import json
 from decimal import Decimal
@@ -10,8 +13,8 @@ from kubernetes.utils.quantity import parse_quantity
 from dedupe_operator.kubernetes.names import WANTED_HASH, Object
 
 
-def stamped(wanted: Object) -> Object:
-    """A wanted object with a hash of itself: a field that is no longer wanted shows by it."""
+def with_wanted_hash(wanted: Object) -> Object:
+    """Return a wanted object with a hash of itself as an annotation."""
     text = json.dumps(wanted, sort_keys=True)
     annotations = {
         **(wanted["metadata"].get("annotations") or {}),
@@ -20,15 +23,15 @@ def stamped(wanted: Object) -> Object:
     return {**wanted, "metadata": {**wanted["metadata"], "annotations": annotations}}
 
 
-def is_stamped(live: Object) -> bool:
-    """Whether an object was made by the operator, whatever its labels say by now."""
+def has_wanted_hash(live: Object) -> bool:
+    """Return whether the operator created an object, whatever its labels are now."""
     return WANTED_HASH in (live["metadata"].get("annotations") or {})
 
 
 def is_as_wanted(live: Object, wanted: Object) -> bool:
-    """Whether a live object has every field of a stamped one. What others set beside them is theirs.
+    """Return whether a live object has every wanted field; others are ignored.
 
-    >>> wanted = stamped({"metadata": {"name": "a"}, "spec": {"cpu": "1000m"}})
+    >>> wanted = with_wanted_hash({"metadata": {"name": "a"}, "spec": {"cpu": "1000m"}})
     >>> is_as_wanted({**wanted, "spec": {"cpu": "1", "theirs": True}}, wanted)
     True
     >>> is_as_wanted({**wanted, "spec": {"cpu": "2"}}, wanted)
@@ -49,13 +52,13 @@ def _covers(live: Any, wanted: Any) -> bool:  # noqa: ANN401 # any JSON value
 
 def _list_covers(live: list[Any], wanted: list[Any]) -> bool:
     if all(isinstance(item, dict) for item in wanted):
-        # Lists of objects are merged by a key: others may have put items of their own between.
+        # Lists of objects are merged by a key: other managers may have added items between.
         return all(any(_covers(found, item) for found in live) for item in wanted)
     return live == wanted
 
 
 def _same_quantity(live: Any, wanted: Any) -> bool:  # noqa: ANN401 # any JSON value
-    """The API server writes a quantity in its own way: 1000m becomes 1."""
+    """Compare as quantities: the API server rewrites them, for example 1000m as 1."""
     first, second = _quantity(live), _quantity(wanted)
     return first is not None and first == second
 

@@ -1,6 +1,7 @@
-"""When a worker is moved away from its node by force, and when a volume is let go there.
+"""Decide when a worker fails over from its node, and a volume is detached.
 
-Kafka fences a worker that still runs on such a node; so what is decided here is when it pays, not whether it is safe.
+`dedupe_operator.failover` carries it out. Kafka fences a worker that still runs on such a node, so this module decides
+when a move pays, not whether it is safe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,27 +16,29 @@ from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import CONTAINER
 
 _PATIENCE: Final = timedelta(seconds=10)
-# Two that replace each other for ever, as those of two clusters, must not keep Kafka busy with it.
+# Two workers that fence each other forever, for example in two clusters, must not overload Kafka.
 _FENCED_PATIENCE: Final = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A node that runs nothing, as far as anybody knows. `what` is wrong with it `since` then."""
+    """A node that is out as far as Kubernetes knows: `what`, and `since` when."""
 
     node: str
     since: datetime
     what: str
 
-    def ends_patience(self, patience: timedelta) -> datetime:
-        """When its workers are moved."""
+    def failover_time(self, patience: timedelta) -> datetime:
+        """Return when its workers are moved."""
         return self.since + patience
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moves:
-    """What becomes of workers on nodes that are out, by their partitions: `due` are those whose pods
-    are deleted by force now, `later` those that are left until the outage has lasted long enough."""
+    """Failovers by partition.
+
+    The pods of `due` are force-deleted now; those of `later` stay until the outage has lasted long enough.
+    """
 
     due: Mapping[int, Outage]
     later: Mapping[int, Outage]
@@ -43,15 +46,15 @@ class Moves:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detachment:
-    """A volume that is still attached to a node it is not needed on any more."""
+    """A volume that is still attached to a node where it is no longer needed."""
 
     partition: int
     attachment: Object
     outage: Outage
 
 
-def in_doubt(pods: Mapping[int, Object]) -> dict[int, Object]:
-    """The pods whose nodes may be out: a ready one's is not."""
+def unready_on_nodes(pods: Mapping[int, Object]) -> dict[int, Object]:
+    """Return the pods whose nodes may be out: assigned to a node and not ready."""
     return {
         partition: pod
         for partition, pod in pods.items()
@@ -60,13 +63,16 @@ def in_doubt(pods: Mapping[int, Object]) -> dict[int, Object]:
 
 
 def node_of(pod: Object) -> str | None:
-    """The node a pod was given, None if it still waits for one."""
+    """Return the node that a pod is assigned to, None if it is not scheduled yet."""
     name = pod["spec"].get("nodeName")
     return None if name is None else str(name)
 
 
 def outage(name: str, node: Object | None, *, missing_since: datetime) -> Outage | None:
-    """What is wrong with a node, None if nothing is. `missing_since` counts if there is none of that name."""
+    """Return a node's outage, None if it is ready.
+
+    `missing_since` is the start of the outage if there is no node of that name.
+    """
     if node is None:
         return Outage(node=name, since=missing_since, what="does not exist any more")
     for condition in (node.get("status") or {}).get("conditions") or []:
@@ -84,20 +90,25 @@ def moves(
     patience: timedelta,
     now: datetime,
 ) -> Moves:
-    """Choose among pods `in_doubt` those whose node has been out for `patience`, spec.failover.nodeNotReadyAfter."""
+    """Choose the pods whose node has been out for `patience`.
+
+    `patience` is spec.failover.nodeNotReadyAfter.
+
+    `pods` are those that `unready_on_nodes` returns.
+    """
     concerned = {
         partition: outages[name]
         for partition, pod in pods.items()
         if (name := node_of(pod)) is not None and name in outages
     }
-    due = {p: one for p, one in concerned.items() if one.ends_patience(patience) <= now}
-    return Moves(due=due, later={p: one for p, one in concerned.items() if p not in due})
+    due = {p: out for p, out in concerned.items() if out.failover_time(patience) <= now}
+    return Moves(due=due, later={p: out for p, out in concerned.items() if p not in due})
 
 
 def was_fenced(pod: Object, worker: WorkerStatus | None, now: datetime) -> bool:
-    """Whether a pod's worker has stood by for a while because another one has taken over.
+    """Return whether a pod's worker has been fenced by another one for a while.
 
-    That one is none that Kubernetes knows of: it runs where it should not, such as on a node that is cut off.
+    Kubernetes does not know the other one: it runs for example on a node that lost its network.
     """
     if worker is None or worker.reason != "Fenced" or pod["metadata"].get("deletionTimestamp"):
         return False
@@ -108,8 +119,8 @@ def was_fenced(pod: Object, worker: WorkerStatus | None, now: datetime) -> bool:
     return False
 
 
-def waits_for_its_volume(pod: Object, now: datetime) -> bool:
-    """Whether a pod has a node for a while, and its container is still not made there."""
+def waits_for_volume(pod: Object, now: datetime) -> bool:
+    """Return whether a pod had a node for a while but no container on it."""
     if rollout.is_ready(pod) or pod["metadata"].get("deletionTimestamp") or not node_of(pod):
         return False
     if now - datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) < _PATIENCE:
@@ -121,14 +132,15 @@ def waits_for_its_volume(pod: Object, now: datetime) -> bool:
     return True
 
 
-def elsewhere(
+def stale_attachments(
     attachments: Sequence[Object],
     volumes: Mapping[int, str],
     pods: Mapping[int, Object],
 ) -> list[tuple[int, Object]]:
-    """Attachments of a stream's volumes to nodes where their partition has no pod, and that are to stay.
+    """Return the attachments to nodes where their partition has no pod.
 
-    `volumes` are the names of the partitions' PersistentVolumes, `pods` those that are left.
+    Attachments that are being deleted are left out. `volumes` are the names of the partitions' PersistentVolumes,
+    `pods` those that were not deleted in this pass.
     """
     partitions = {volume: partition for partition, volume in volumes.items()}
     found = []
@@ -150,20 +162,20 @@ def detachments(
     patience: timedelta,
     now: datetime,
 ) -> list[Detachment]:
-    """Choose among attachments `elsewhere` those to nodes that have been out for `patience`."""
+    """Choose the stale attachments to nodes that have been out for `patience`."""
     chosen = []
     for partition, attachment in candidates:
         out = outages.get(attachment["spec"]["nodeName"])
-        if out is not None and out.ends_patience(patience) <= now:
+        if out is not None and out.failover_time(patience) <= now:
             chosen.append(Detachment(partition=partition, attachment=attachment, outage=out))
     return chosen
 
 
 def problem(out: Outage, patience: timedelta) -> Problem:
-    """What a user is told of a worker that is left on its node for now."""
-    moved = out.ends_patience(patience)
+    """Return the problem of a worker that stays on its node for now."""
+    moved = out.failover_time(patience)
     return Problem(
         reason="NodeNotReady",
         message=f"node {out.node} {out.what} since {out.since:%H:%M:%SZ}; its worker is moved to another node "
-        f"at {moved:%H:%M:%SZ} (spec.failover.nodeNotReadyAfter), unless the node is back before",
+        f"at {moved:%H:%M:%SZ} (spec.failover.nodeNotReadyAfter) unless the node is ready again by then",
     )

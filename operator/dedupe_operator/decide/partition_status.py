@@ -1,4 +1,7 @@
-"""The status of one partition."""
+"""Build the status of one partition from all that is known of it.
+
+The reconciler calls it for each partition at the end of a pass.
+"""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,8 +25,10 @@ from dedupe_operator.kubernetes.names import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """All that is known of one partition at one moment. `provisioned`: its claim was there.
-    `failover`: it was moved just now, `bound`: its claim has a volume."""
+    """All that is known of one partition at the end of a pass.
+
+    `provisioned`: its claim exists. `failover`: it was moved in this pass. `bound`: its claim has a volume.
+    """
 
     partition: int
     claim: ClaimChoice
@@ -37,7 +42,10 @@ class PartitionView:
 
     @property
     def ready(self) -> bool:
-        """Reconciled and passing messages on, as Kubernetes' own probe found."""
+        """Return whether its worker has caught up and processes messages.
+
+        The readiness probe of Kubernetes decides.
+        """
         return rollout.is_ready(self.pod)
 
 
@@ -46,7 +54,10 @@ def status_of(
     recorded: PartitionStatus | None,
     last_snapshot: LastSnapshot | None = None,
 ) -> PartitionStatus:
-    """What the stream's status says of a partition. Figures of a silent worker stay as `recorded`."""
+    """Return a partition's entry in the stream's status.
+
+    While the worker does not answer, the numbers stay as `recorded`.
+    """
     worker = view.worker
     if worker is None:
         window = recorded.window if recorded else None
@@ -82,7 +93,7 @@ def status_of(
 
 def _phase(view: PartitionView) -> PartitionPhase:
     if not view.provisioned:
-        # While this is on record, a claim that is not there is still to be made, not lost.
+        # While this phase is recorded, an absent claim is one to create, not a lost one.
         return PartitionPhase.PROVISIONING
     if view.ready:
         return PartitionPhase.RUNNING
@@ -104,7 +115,7 @@ def _phase_of_worker(view: PartitionView) -> PartitionPhase:
 
 
 def _transfer(worker: WorkerStatus | None) -> Transfer | None:
-    """How far a restore is, while it is on its way."""
+    """Return the progress of a running restore, None without one."""
     download = worker.download if worker else None
     if download is None or download.phase is not DownloadPhase.RUNNING:
         return None
@@ -125,12 +136,12 @@ def _reconcile_remaining(worker: WorkerStatus | None) -> timedelta | None:
 
 
 def _estimate(done: int, left: int, seconds: float) -> timedelta | None:
-    """The time to come at the pace so far; None while there is none."""
+    """Return the remaining time at the pace so far, None while the pace is unknown."""
     return timedelta(seconds=round(seconds * left / done)) if done and seconds else None
 
 
 def _to_reconcile(worker: WorkerStatus | None) -> int | None:
-    """Output records still to read, while that is what a worker does."""
+    """Return the output records still to read while a worker catches up, else None."""
     if worker is None or worker.phase is not Phase.RECONCILING or worker.reconcile is None:
         return None
     return coarse_count(worker.reconcile.remaining)
@@ -139,18 +150,18 @@ def _to_reconcile(worker: WorkerStatus | None) -> int | None:
 def comparison_of(
     worker: WorkerStatus | None, recorded: PartitionStatus | None
 ) -> Comparison | None:
-    """What a partition's status says of the last request: the worker's word, or what was last known of it."""
-    said = worker.comparison if worker else None
-    if said is None:
+    """Return the last reconcile request: the worker's answer or the recorded one."""
+    answer = worker.comparison if worker else None
+    if answer is None:
         return recorded.comparison if recorded else None
     return Comparison(
-        request=said.request,
-        full=said.full,
-        done=said.done,
-        records=said.records,
-        added=said.added,
-        removed=said.removed,
-        aged_out=said.aged_out,
-        unverifiable=said.unverifiable,
-        error=said.error,
+        request=answer.request,
+        full=answer.full,
+        done=answer.done,
+        records=answer.records,
+        added=answer.added,
+        removed=answer.removed,
+        aged_out=answer.aged_out,
+        unverifiable=answer.unverifiable,
+        error=answer.error,
     )

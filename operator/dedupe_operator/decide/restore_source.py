@@ -1,4 +1,7 @@
-"""What a partition's store is made from when its volume is gone: the best source that is left, and why."""
+"""Choose the restore source of a partition whose volume is gone.
+
+The volume manager calls it. The order is: the newest usable snapshot, then the output topic.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +15,11 @@ from dedupe_kafka.offsets import PartitionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One partition's copy in one DedupeSnapshot. `gone` says why it can't be restored from, as its provider found;
-    `failed` that it was tried for this volume, and why that came to nothing."""
+    """One partition's copy in one DedupeSnapshot.
+
+    `gone` is the reason why its provider can't restore from it. `failed` is the reason why an earlier restore of this
+    volume from it failed.
+    """
 
     name: str
     stream: str
@@ -24,8 +30,8 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung:
-    """The source that was chosen. `refused` are the better ones, each with the reason."""
+class RestoreChoice:
+    """The chosen restore source. `refused` are the better ones, each with the reason."""
 
     source: RestoreSource
     name: str | None = None
@@ -34,10 +40,12 @@ class Rung:
     refused: tuple[str, ...] = ()
 
 
-def climb(candidates: Sequence[Candidate], *, stream: str, now: PartitionState) -> Rung:
-    """Choose the newest copy that may be used, else the output topic."""
+def choose_source(
+    candidates: Sequence[Candidate], *, stream: str, now: PartitionState
+) -> RestoreChoice:
+    """Choose the newest copy that can be used, else the output topic."""
     refused: list[str] = []
-    for candidate in sorted(candidates, key=_taken, reverse=True):
+    for candidate in sorted(candidates, key=_recency, reverse=True):
         if reason := refusal(candidate, stream=stream, now=now):
             refused.append(f"{candidate.name}: {reason}")
             continue
@@ -46,18 +54,18 @@ def climb(candidates: Sequence[Candidate], *, stream: str, now: PartitionState) 
             if candidate.provider is SnapshotProvider.S3
             else RestoreSource.SNAPSHOT
         )
-        return Rung(
+        return RestoreChoice(
             source=source,
             name=candidate.name,
             provider=candidate.provider,
             entry=candidate.entry,
             refused=tuple(refused),
         )
-    return Rung(source=RestoreSource.OUTPUT_TOPIC, refused=tuple(refused))
+    return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC, refused=tuple(refused))
 
 
 def refusal(candidate: Candidate, *, stream: str, now: PartitionState) -> str | None:
-    """Why a copy may not be used; None if it may."""
+    """Return why a copy can't be used, None if it can."""
     entry = candidate.entry
     if candidate.stream != stream:
         return f"it is of stream {candidate.stream}"
@@ -69,7 +77,7 @@ def refusal(candidate: Candidate, *, stream: str, now: PartitionState) -> str | 
 
 
 def _outdated(entry: PartitionSnapshot, now: PartitionState) -> str | None:
-    """Why a copy does not go with the topics as they are."""
+    """Return why a copy does not match the present topics, None if it does."""
     for topic, copied, current in (
         ("output", entry.output_topic_id, now.output_topic_id),
         ("input", entry.input_topic_id, now.input_topic_id),
@@ -87,8 +95,8 @@ def _outdated(entry: PartitionSnapshot, now: PartitionState) -> str | None:
     return None
 
 
-def _taken(candidate: Candidate) -> tuple[datetime, int]:
-    """Newest first: by when it was found usable, then by how far it reaches."""
+def _recency(candidate: Candidate) -> tuple[datetime, int]:
+    """Return the sort key: when the copy was found usable, then its output position."""
     entry = candidate.entry
     never = datetime.fromtimestamp(0).astimezone()
     if entry is None or entry.completed is None:

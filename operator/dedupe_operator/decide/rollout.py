@@ -1,4 +1,7 @@
-"""One partition at a time: which workers may be changed now."""
+"""Decide which workers a rollout may change now: ready ones one at a time.
+
+The applier calls it in each pass, and applies the StatefulSets of the partitions that `may_change` returns.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,50 +12,49 @@ from dedupe_operator.kubernetes.names import Object
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerState:
-    """A partition's worker as far as a rollout is concerned.
+    """The state of a partition's worker in a rollout.
 
-    `current`: its StatefulSet is there, as wanted. `settled`: its pod is of that StatefulSet's newest
-    revision and ready, or there is none and none is wanted. `idle`: it is stopped, or shall be.
+    `current`: its StatefulSet exists, as wanted. `rolled_out`: its pod has the newest revision of that StatefulSet
+    and is ready, or no pod exists and none is wanted. `idle`: it is stopped, or will be.
     """
 
     current: bool
-    settled: bool
+    rolled_out: bool
     idle: bool
 
 
 def worker_state(live: Object | None, pod: Object | None, wanted: Object) -> WorkerState:
-    """Judge one partition."""
+    """Return the rollout state of one partition."""
     if live is None:
-        return WorkerState(current=False, settled=False, idle=True)
+        return WorkerState(current=False, rolled_out=False, idle=True)
     return WorkerState(
         current=is_as_wanted(live, wanted),
-        settled=_is_settled(live, pod),
+        rolled_out=_is_rolled_out(live, pod),
         idle=0 in (live["spec"].get("replicas"), wanted["spec"]["replicas"]),
     )
 
 
 def may_change(workers: Mapping[int, WorkerState]) -> set[int]:
-    """The partitions whose StatefulSet may be applied now.
+    """Return the partitions whose StatefulSet may be applied now.
 
-    A worker that is missing, stopped, or not ready has nothing to lose. One that is ready is
-    changed only while all others are: so a version that can't start stops the rollout at its
-    first partition.
+    A worker that is absent, stopped or not ready may change at any time. A ready worker is changed only while all
+    others are ready: so a version that can't start stops the rollout at its first partition.
     """
     outdated = {partition: worker for partition, worker in workers.items() if not worker.current}
     at_once = {
-        partition for partition, worker in outdated.items() if worker.idle or not worker.settled
+        partition for partition, worker in outdated.items() if worker.idle or not worker.rolled_out
     }
     waiting = sorted(outdated.keys() - at_once)
-    if waiting and all(worker.settled for worker in workers.values()):
+    if waiting and all(worker.rolled_out for worker in workers.values()):
         return {waiting[0]}
     return at_once
 
 
 def is_stuck(live: Object, pod: Object | None) -> bool:
-    """Whether a pod of an older revision keeps its own replacement away.
+    """Return whether a pod of an older revision blocks its own replacement.
 
-    A StatefulSet waits for such a pod to become ready before it replaces it: for ever, if its image
-    does not exist (https://github.com/kubernetes/kubernetes/issues/67250).
+    A StatefulSet waits until such a pod is ready before it replaces it: forever, if the image does not exist
+    (https://github.com/kubernetes/kubernetes/issues/67250).
     """
     if pod is None or pod["metadata"].get("deletionTimestamp") or is_ready(pod):
         return False
@@ -62,14 +64,14 @@ def is_stuck(live: Object, pod: Object | None) -> bool:
 
 
 def is_ready(pod: Object | None) -> bool:
-    """Whether a pod is ready, and not on its way out."""
+    """Return whether a pod is ready and is not being deleted."""
     if pod is None or pod["metadata"].get("deletionTimestamp"):
         return False
     conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
-def _is_settled(live: Object, pod: Object | None) -> bool:
+def _is_rolled_out(live: Object, pod: Object | None) -> bool:
     if not _is_observed(live):
         return False
     if live["spec"].get("replicas") == 0:
@@ -79,6 +81,6 @@ def _is_settled(live: Object, pod: Object | None) -> bool:
 
 
 def _is_observed(live: Object) -> bool:
-    """Whether the StatefulSet's controller has seen its last change."""
+    """Return whether the StatefulSet controller has processed the last change."""
     observed = (live.get("status") or {}).get("observedGeneration", 0)
     return bool(observed >= live["metadata"].get("generation", 0))

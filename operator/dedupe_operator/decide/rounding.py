@@ -1,4 +1,7 @@
-"""Figures that move all the time, made coarse enough for a status that rests when its stream does."""
+"""Round volatile numbers, so that an idle stream causes no status writes.
+
+The partition status and the snapshot runner call it.
+"""
 
 from datetime import timedelta
 
@@ -8,7 +11,7 @@ _STEP = timedelta(minutes=10)
 
 
 def coarse_count(count: int) -> int:
-    """Two significant digits, rounded down.
+    """Round down to two significant digits.
 
     >>> coarse_count(7), coarse_count(123456)
     (7, 120000)
@@ -18,7 +21,7 @@ def coarse_count(count: int) -> int:
 
 
 def rounded_size(size: int) -> str:
-    """Bytes for people, in three digits.
+    """Write bytes for people, to three digits.
 
     >>> rounded_size(123), rounded_size(12_900_000), rounded_size(3 * 1024**3)
     ('123', '12.3Mi', '3Gi')
@@ -32,7 +35,7 @@ def rounded_size(size: int) -> str:
 
 
 def coarse_age(age: timedelta) -> timedelta:
-    """Whole days from two days on, whole hours from two hours on, else steps of ten minutes.
+    """Round down to days (from two days on), hours (from two) or ten minutes.
 
     >>> coarse_age(timedelta(days=3, hours=5)), coarse_age(timedelta(minutes=45))
     (datetime.timedelta(days=3), datetime.timedelta(seconds=2400))

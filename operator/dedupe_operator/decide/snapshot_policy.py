@@ -1,4 +1,7 @@
-"""When a snapshot is made, which one is next, which are given up, and whether there are enough."""
+"""Decide which snapshots are due, run next or pruned, and judge their state.
+
+The snapshot manager and runner call it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +11,7 @@ from cronsim import CronSim, CronSimError
 
 from dedupe_crds.spec.snapshots import Snapshots
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
+from dedupe_kafka.errors import StreamError
 
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -20,15 +24,16 @@ _MACROS = {
 }
 
 
-class InvalidSchedule(ValueError):
-    """A schedule of the right form that names no time, such as the 31st of February."""
+class InvalidSchedule(StreamError):
+    """A schedule that is well-formed but never due, such as the 31st of February."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """A DedupeSnapshot as it stands. `scheduled`: made by the schedule, not by a user.
+    """A DedupeSnapshot as observed.
 
-    `partitions` are those asked for, all of them if empty; `holds_copies`: it stays until its copies are deleted.
+    `scheduled`: created by the schedule, not by a user. `partitions` are the requested ones, all of them if empty.
+    `holds_copies`: its finalizer retains it until its copies are deleted.
     """
 
     name: str
@@ -42,43 +47,44 @@ class Snapshot:
     status: SnapshotStatus
 
     def entry(self, partition: int) -> PartitionSnapshot | None:
-        """What it has of a partition."""
-        return next((one for one in self.status.partitions if one.partition == partition), None)
+        """Return its entry of a partition, None if it has none."""
+        matching = (each for each in self.status.partitions if each.partition == partition)
+        return next(matching, None)
 
     def is_usable(self, partition: int) -> bool:
-        """Whether a partition can be restored from it, as far as its own status tells."""
+        """Return whether a partition can be restored from it, by its own status."""
         entry = self.entry(partition)
         return not self.deleting and entry is not None and entry.phase is SnapshotPhase.COMPLETED
 
 
-def last_due(schedule: str, now: datetime) -> datetime | None:
-    """The last time of a cron schedule that is not after `now`; None if there never was one.
+def last_scheduled_time(schedule: str, now: datetime) -> datetime | None:
+    """Return the last time of a cron schedule up to `now`, None without one.
 
     Raises InvalidSchedule.
 
-    >>> last_due("*/15 * * * *", datetime(2026, 1, 1, 10, 7, tzinfo=UTC)).isoformat()
+    >>> last_scheduled_time("*/15 * * * *", datetime(2026, 1, 1, 10, 7, tzinfo=UTC)).isoformat()
     '2026-01-01T10:00:00+00:00'
     """
     try:
-        # It tells the times before its start, in whole minutes: begin with the minute that follows.
+        # CronSim returns the times before its start, in whole minutes: begin with the following minute.
         following = now.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
         return next(CronSim(_MACROS.get(schedule, schedule), following, reverse=True), None)
     except CronSimError as error:
         raise InvalidSchedule(f"spec.snapshots.schedule {schedule!r}: {error}") from error
 
 
-def is_due(schedule: str, *, last: datetime | None, now: datetime) -> datetime | None:
-    """The time of the schedule a snapshot is to be made for now.
+def due_time(schedule: str, *, last: datetime | None, now: datetime) -> datetime | None:
+    """Return the scheduled time of the snapshot that is due, None without one.
 
-    `last` is the time that was seen to last. However many were missed, the newest is made up for, and no other.
+    `last` is the scheduled time that was processed last. If several were missed, only the newest is made up for.
     Raises InvalidSchedule.
     """
-    due = last_due(schedule, now)
+    due = last_scheduled_time(schedule, now)
     return due if due and last and due > last else None
 
 
 def scheduled_name(stream: str, due: datetime) -> str:
-    """Name of the snapshot for a time of the schedule: the same, however often it is asked for.
+    """Return the name of the snapshot for a scheduled time; the same in each call.
 
     >>> scheduled_name("orders", datetime(2026, 1, 1, 10, 15, tzinfo=UTC))
     'orders-20260101-1015'
@@ -86,41 +92,43 @@ def scheduled_name(stream: str, due: datetime) -> str:
     return f"{stream}-{due.astimezone(UTC):%Y%m%d-%H%M}"
 
 
-def next_up(snapshots: Sequence[Snapshot]) -> Snapshot | None:
-    """The snapshot to go on with: the one that runs, else the oldest that waits."""
-    open_ones = [one for one in snapshots if not one.deleting and not one.status.phase.is_final]
-    running = [one for one in open_ones if one.status.phase is SnapshotPhase.RUNNING]
-    return min(running or open_ones, key=lambda one: (one.created, one.name), default=None)
+def next_snapshot(snapshots: Sequence[Snapshot]) -> Snapshot | None:
+    """Return the snapshot to continue: the running one, else the oldest pending one."""
+    unfinished = [
+        each for each in snapshots if not each.deleting and not each.status.phase.is_final
+    ]
+    running = [each for each in unfinished if each.status.phase is SnapshotPhase.RUNNING]
+    return min(running or unfinished, key=lambda each: (each.created, each.name), default=None)
 
 
 def to_prune(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> list[Snapshot]:
-    """The snapshots to delete: of those the schedule made, what `keep` and `keepFor` leave no room for.
+    """Return the scheduled snapshots to delete, by `keep` and `keepFor`.
 
-    One that holds a partition's newest usable copy always stays. What users made is theirs.
+    A snapshot with a partition's newest usable copy always stays. Snapshots that users created are never pruned.
     """
-    final = [one for one in snapshots if one.status.phase.is_final and not one.deleting]
+    final = [each for each in snapshots if each.status.phase.is_final and not each.deleting]
     newest = sorted(final, key=_completed, reverse=True)
-    needed = {_newest_of(newest, partition) for one in newest for partition in _copied(one)}
+    needed = {_newest_of(newest, partition) for each in newest for partition in _copied(each)}
     surplus: list[Snapshot] = []
     for phase in (SnapshotPhase.COMPLETED, SnapshotPhase.FAILED):
-        ours = [one for one in newest if one.scheduled and one.status.phase is phase]
+        ours = [each for each in newest if each.scheduled and each.status.phase is phase]
         surplus += ours[wanted.keep :]
         if wanted.keep_for is not None:
             surplus += [
-                one for one in ours[: wanted.keep] if now - _completed(one) > wanted.keep_for
+                each for each in ours[: wanted.keep] if now - _completed(each) > wanted.keep_for
             ]
-    return [one for one in surplus if one.name not in needed]
+    return [each for each in surplus if each.name not in needed]
 
 
 def newest_usable(snapshots: Sequence[Snapshot], partition: int) -> Snapshot | None:
-    """The newest snapshot that a partition can be restored from."""
-    usable = [one for one in snapshots if one.is_usable(partition)]
-    return max(usable, key=lambda one: _entry_completed(one, partition), default=None)
+    """Return the newest snapshot that a partition can be restored from."""
+    usable = [each for each in snapshots if each.is_usable(partition)]
+    return max(usable, key=lambda each: _entry_completed(each, partition), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Whether the snapshots are as the spec wants them: what the condition SnapshotsHealthy says."""
+    """The content of the condition SnapshotsHealthy."""
 
     holds: bool | None
     reason: str
@@ -128,15 +136,15 @@ class Verdict:
 
 
 def judge(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> Verdict:
-    """Judge a stream's snapshots."""
+    """Judge whether a stream's snapshots are as the spec wants them."""
     overdue_since = None
     if wanted.schedule:
         try:
-            overdue_since = last_due(wanted.schedule, now - wanted.deadline)
+            overdue_since = last_scheduled_time(wanted.schedule, now - wanted.deadline)
         except InvalidSchedule as error:
             return Verdict(holds=False, reason="InvalidSchedule", message=f"{error}.")
-    final = [one for one in snapshots if one.status.phase.is_final and not one.deleting]
-    completed = [one for one in final if one.status.phase is SnapshotPhase.COMPLETED]
+    final = [each for each in snapshots if each.status.phase.is_final and not each.deleting]
+    completed = [each for each in final if each.status.phase is SnapshotPhase.COMPLETED]
     last = max(final, key=_completed, default=None)
     if last is not None and last.status.phase is SnapshotPhase.FAILED:
         message = f"Snapshot {last.name} failed: {last.status.message}"
@@ -146,8 +154,8 @@ def judge(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> Ve
         return Verdict(holds=None, reason="NoSnapshotYet", message="No snapshot is complete yet.")
     if overdue_since and (newest.status.started or newest.created) < overdue_since:
         message = (
-            f"The newest complete snapshot is {newest.name}, and the one of {overdue_since:%Y-%m-%d %H:%M} UTC "
-            "was to be complete by now; look at the newer DedupeSnapshots of the stream."
+            f"The newest complete snapshot is {newest.name}; the one of {overdue_since:%Y-%m-%d %H:%M} UTC "
+            "is overdue: check the newer DedupeSnapshots of the stream."
         )
         return Verdict(holds=False, reason="SnapshotOverdue", message=message)
     message = f"The newest complete snapshot is {newest.name}."
@@ -155,7 +163,7 @@ def judge(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> Ve
 
 
 def _copied(snapshot: Snapshot) -> list[int]:
-    return [one.partition for one in snapshot.status.partitions]
+    return [entry.partition for entry in snapshot.status.partitions]
 
 
 def _newest_of(snapshots: Sequence[Snapshot], partition: int) -> str | None:

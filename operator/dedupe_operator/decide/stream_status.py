@@ -1,13 +1,16 @@
-"""The status of a stream, and which of its changes are worth an event or a write."""
+"""Assemble a stream's status; decide which changes need an event or a write.
+
+The reconciler and the status writer call it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
 
-_FIGURES = ("window", "duplicates", "lag_messages")
-_TOLD = ("Ready", "Degraded", "WindowHealthy", "SnapshotsHealthy", "ReconciliationPaused")
-# What each of these conditions is when there is nothing to warn of.
+_NUMBERS = ("window", "duplicates", "lag_messages")
+_WITH_EVENTS = ("Ready", "Degraded", "WindowHealthy", "SnapshotsHealthy", "ReconciliationPaused")
+# The status of each condition that is no reason for a warning.
 _GOOD = {
     "Ready": "True",
     "Degraded": "False",
@@ -19,7 +22,7 @@ _UNREMARKABLE = {"PartitionsNotReady", "NoWorkerAnswers", "NoSnapshotYet", "Susp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class StreamEvent:
     """An event about a stream."""
 
     reason: str
@@ -30,11 +33,11 @@ class Notice:
 def assemble(
     *, generation: int, conditions: list[Condition], partitions: list[PartitionStatus]
 ) -> StreamStatus:
-    """A stream's whole status from its parts."""
-    windows = [one.window for one in partitions if one.window is not None]
-    duplicates = [one.duplicates for one in partitions if one.duplicates is not None]
-    lags = [one.lag_messages for one in partitions if one.lag_messages is not None]
-    ready = sum(one.ready for one in partitions)
+    """Return a stream's whole status from its parts."""
+    windows = [each.window for each in partitions if each.window is not None]
+    duplicates = [each.duplicates for each in partitions if each.duplicates is not None]
+    lags = [each.lag_messages for each in partitions if each.lag_messages is not None]
+    ready = sum(each.ready for each in partitions)
     return StreamStatus(
         observed_generation=generation,
         conditions=conditions,
@@ -46,44 +49,49 @@ def assemble(
     )
 
 
-def differs_in_figures_only(old: StreamStatus, new: StreamStatus) -> bool:
-    """Whether nothing changed but what changes all the time. The first figure of its kind is news."""
-    if _without_figures(old) != _without_figures(new):
+def differs_only_in_numbers(old: StreamStatus, new: StreamStatus) -> bool:
+    """Return whether only numbers changed that change all the time.
+
+    A number that was unknown before counts as a change.
+    """
+    if _without_numbers(old) != _without_numbers(new):
         return False
     return all(before or not now for before, now in zip(_known(old), _known(new), strict=True))
 
 
-def _without_figures(status: StreamStatus) -> StreamStatus:
-    moving = dict.fromkeys(_FIGURES)
-    partitions = [one.model_copy(update=moving) for one in status.partitions]
+def _without_numbers(status: StreamStatus) -> StreamStatus:
+    moving = dict.fromkeys(_NUMBERS)
+    partitions = [each.model_copy(update=moving) for each in status.partitions]
     return status.model_copy(update={**moving, "partitions": partitions})
 
 
 def _known(status: StreamStatus) -> list[bool]:
-    """Which figures there are, of the stream and of each partition."""
+    """Return which numbers are known, of the stream and of each partition."""
     parts = (status, *status.partitions)
-    return [getattr(part, figure) is not None for part in parts for figure in _FIGURES]
+    return [getattr(part, number) is not None for part in parts for number in _NUMBERS]
 
 
-def notices(old: Sequence[Condition], new: Sequence[Condition]) -> list[Notice]:
-    """The events that tell how conditions changed."""
-    before = {one.type: (one.status, one.reason) for one in old}
-    changed = (one for one in new if one.type in _TOLD and _is_news(before.get(one.type), one))
-    told: dict[str, Notice] = {}
-    for one in changed:
-        bad = one.status != _GOOD[one.type] and one.reason not in _UNREMARKABLE
-        notice = Notice(reason=one.reason, message=one.message, warning=bad)
-        # A cause that shows in several conditions is told once.
-        told.setdefault(one.reason, notice)
-    return list(told.values())
+def condition_events(old: Sequence[Condition], new: Sequence[Condition]) -> list[StreamEvent]:
+    """Return the events that report how conditions changed."""
+    before = {each.type: (each.status, each.reason) for each in old}
+    changed = (
+        each for each in new if each.type in _WITH_EVENTS and _is_news(before.get(each.type), each)
+    )
+    events: dict[str, StreamEvent] = {}
+    for each in changed:
+        bad = each.status != _GOOD[each.type] and each.reason not in _UNREMARKABLE
+        event = StreamEvent(reason=each.reason, message=each.message, warning=bad)
+        # A cause that shows in several conditions gets one event.
+        events.setdefault(each.reason, event)
+    return list(events.values())
 
 
-def _is_news(before: tuple[str, str] | None, one: Condition) -> bool:
-    if before == (one.status, one.reason):
+def _is_news(before: tuple[str, str] | None, each: Condition) -> bool:
+    if before == (each.status, each.reason):
         return False
-    if one.reason in _UNREMARKABLE:
-        return one.reason == "Suspended"
-    if one.status != _GOOD[one.type]:
+    if each.reason in _UNREMARKABLE:
+        return each.reason == "Suspended"
+    if each.status != _GOOD[each.type]:
         return True
-    # That all is well is worth telling after it was not.
+    # A good state is worth an event only after a bad one.
     return before is not None and before[0] != "Unknown"

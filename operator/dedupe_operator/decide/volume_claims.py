@@ -1,19 +1,25 @@
-"""Which volume a partition's worker gets, and what a new one is made from."""
+"""Choose the PersistentVolumeClaim of a partition, and its restore source.
+
+The volume manager calls `choose_claim`. If that returns a `RestoreNeed`, the manager chooses a restore source and
+passes both to `choose_restored`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dedupe_crds.annotations import RestoreRequest
+from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
-from dedupe_operator.decide.restore_source import Rung
+from dedupe_operator.decide.restore_source import RestoreChoice
 from dedupe_operator.kubernetes.names import Object, claim_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimChoice:
-    """The claim of a partition, and how its store comes about. `is_new`: it has to be recorded
-    in the stream's status before it is acted upon."""
+    """The claim of a partition and the origin of its store.
+
+    `is_new`: the stream's status must record it before anything acts on it.
+    """
 
     name: str
     restore: Restore
@@ -21,12 +27,12 @@ class ClaimChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vacancy:
-    """A partition whose store has to come from somewhere. `fill` makes a choice of it.
+class RestoreNeed:
+    """A partition whose store must be restored; `fill_claim` makes it a choice.
 
-    `name` is the claim it will have: a new one, or one that is still empty. `tried` are the snapshots that came to
-    nothing, with the reason; `answered` is the user's last request that was seen to; `nothing_before`: the output
-    topic was made just now, and holds nothing.
+    `name` is the claim it will have: a new one, or one that is still empty. `tried` are the snapshots that failed for
+    this volume, with the reason. `answered` is the last request of the user that was processed. `nothing_before`: the
+    output topic was created just now and is empty.
     """
 
     name: str
@@ -38,11 +44,11 @@ class Vacancy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """What is wrong with the recorded claim, as its worker or the provider of its source found.
+class ClaimProblem:
+    """A problem with the recorded claim, as its worker or provider found it.
 
-    `unusable`: the volume itself, such as one that holds another partition's store. `source`: what it was to be
-    made from; the claim is empty then, and stays if `keep_claim`.
+    `unusable`: the volume itself, for example one that holds another partition's store. `source`: the restore source;
+    the claim is still empty then, and stays if `keep_claim`.
     """
 
     unusable: str | None = None
@@ -50,7 +56,7 @@ class Trouble:
     keep_claim: bool = False
 
 
-def settle(
+def choose_claim(
     stream: str,
     partition: int,
     *,
@@ -60,23 +66,22 @@ def settle(
     output_created: bool,
     now: datetime,
     request: RestoreRequest | None = None,
-    trouble: Trouble | None = None,
-) -> ClaimChoice | Vacancy:
-    """Keep a partition's claim, take over one that was kept, or say that its store has to come from elsewhere.
+    problem: ClaimProblem | None = None,
+) -> ClaimChoice | RestoreNeed:
+    """Retain a claim, reattach a retained one, or report a need to restore.
 
-    `recorded` is what the status says, `live` are the claims that carry the partition's labels;
-    `output_created` says that the output topic was made just now and holds nothing.
+    `recorded` is the partition in the stream's status, `live` are the claims with the partition's labels.
+    `output_created`: the output topic was created just now and is empty.
 
-    The recorded claim stays, also before it was created. Otherwise an existing one is taken over, the newest first,
-    but none that the recorded one once replaced. A claim under deletion can't be kept: its data goes when its worker
-    does. Nor can one whose volume is lost, or that waits for another storage class than `class_name`, the one the
-    stream names.
+    The recorded claim stays, also before it was created. Otherwise the newest existing one is reattached, but none that
+    the recorded one once replaced. A claim is not usable if it is being deleted (its data goes with its worker), if its
+    volume is lost, or if it waits for another storage class than `class_name`, which the stream names.
     """
-    trouble = trouble or Trouble()
-    dying = {one["metadata"]["name"] for one in live if one["metadata"].get("deletionTimestamp")}
-    lost = {one["metadata"]["name"] for one in live if _phase(one) == "Lost"}
-    homeless = {one["metadata"]["name"] for one in live if waits_elsewhere(one, class_name)}
-    names = {one["metadata"]["name"] for one in live}
+    problem = problem or ClaimProblem()
+    dying = {_name(claim) for claim in live if claim["metadata"].get("deletionTimestamp")}
+    lost = {_name(claim) for claim in live if _phase(claim) == "Lost"}
+    homeless = {_name(claim) for claim in live if waits_for_other_class(claim, class_name)}
+    names = {_name(claim) for claim in live}
     usable = names - dying - lost - homeless
     known = recorded.persistent_volume_claim if recorded else None
     taken = [_serial(stream, partition, name) for name in (*names, known or "")]
@@ -84,94 +89,123 @@ def settle(
 
     answered = recorded.restore.request if recorded and recorded.restore else None
     if request and recorded and recorded.restore and answered != request.request:
-        return Vacancy(name=fresh, reason="it was asked for", request=request, answered=answered)
+        return RestoreNeed(
+            name=fresh, reason="requested by user", request=request, answered=answered
+        )
     if recorded and recorded.restore and known:
         stays = known in usable or _is_to_come(recorded, dying | lost | homeless)
-        if stays and trouble.source:
-            name = known if trouble.keep_claim or known not in names else fresh
-            tried = _tried(recorded.restore, trouble.source)
-            why = recorded.restore.reason
-            return Vacancy(name=name, reason=why, tried=tried, answered=answered)
-        if stays and trouble.unusable:
-            why = f"volume claim {known} {trouble.unusable}"
-            return Vacancy(name=fresh, reason=why, answered=answered)
+        if stays and problem.source:
+            name = known if problem.keep_claim or known not in names else fresh
+            tried = _tried(recorded.restore, problem.source)
+            reason = recorded.restore.reason
+            return RestoreNeed(name=name, reason=reason, tried=tried, answered=answered)
+        if stays and problem.unusable:
+            reason = f"PVC {known} {problem.unusable}"
+            return RestoreNeed(name=fresh, reason=reason, answered=answered)
         if stays:
             return ClaimChoice(name=known, restore=recorded.restore, is_new=False)
-    later = [one for one in usable if known is None or _is_later(stream, partition, one, known)]
+    later = [name for name in usable if known is None or _is_later(stream, partition, name, known)]
     if found := max(later, key=lambda name: _serial(stream, partition, name), default=None):
-        reason = "its volume was kept, and is taken over again"
+        reason = "its volume was retained and is reattached"
         source = RestoreSource.VOLUME
         restore = Restore(source=source, name=found, reason=reason, time=now, request=answered)
         return ClaimChoice(name=found, restore=restore, is_new=True)
     gone = known if known and known not in homeless else None
-    reason = _why_vacant(gone, homeless, lost=gone in lost, output_created=output_created)
+    reason = _why_needed(gone, homeless, lost=gone in lost, output_created=output_created)
     nothing_before = output_created and not gone
-    return Vacancy(name=fresh, reason=reason, answered=answered, nothing_before=nothing_before)
+    return RestoreNeed(name=fresh, reason=reason, answered=answered, nothing_before=nothing_before)
 
 
-def fill(vacancy: Vacancy, rung: Rung, now: datetime) -> ClaimChoice:
-    """The choice for a vacancy, from the source that was found for it."""
-    source = rung.source
-    if source is RestoreSource.OUTPUT_TOPIC and vacancy.nothing_before:
+def choose_restored(
+    need: RestoreNeed, recorded: PartitionStatus | None, source: RestoreChoice, now: datetime
+) -> ClaimChoice:
+    """Choose the claim to restore from `source`; refuse an impossible request."""
+    request = need.request
+    wants_snapshot = request is not None and request.source != OUTPUT_TOPIC
+    if wants_snapshot and request and recorded and source.source is RestoreSource.OUTPUT_TOPIC:
+        return refuse(recorded, request, source.refused[0])
+    return fill_claim(need, source, now)
+
+
+def fill_claim(need: RestoreNeed, choice: RestoreChoice, now: datetime) -> ClaimChoice:
+    """Return the choice that answers a need with the source that was found for it."""
+    source = choice.source
+    if source is RestoreSource.OUTPUT_TOPIC and need.nothing_before:
         source = RestoreSource.NOTHING
     restore = Restore(
         source=source,
-        name=rung.name,
-        reason=vacancy.reason,
+        name=choice.name,
+        reason=need.reason,
         time=now,
-        refused=list(rung.refused),
-        request=vacancy.request.request if vacancy.request else vacancy.answered,
+        refused=list(choice.refused),
+        request=need.request.request if need.request else need.answered,
     )
-    return ClaimChoice(name=vacancy.name, restore=restore, is_new=True)
+    return ClaimChoice(name=need.name, restore=restore, is_new=True)
 
 
 def refuse(recorded: PartitionStatus, request: RestoreRequest, reason: str) -> ClaimChoice:
-    """Keep what there is: the source a user asked for can't be restored from. The refusal answers the request."""
-    assert recorded.restore is not None  # noqa: S101 # only a partition with a volume is asked to restore
+    """Retain the recorded claim: the requested source can't be restored from.
+
+    The refusal answers the request.
+    """
+    assert recorded.restore is not None  # noqa: S101 # only a partition with a volume gets a restore request
     restore = recorded.restore.model_copy(update={"request": request.request, "refused": [reason]})
     name = recorded.persistent_volume_claim or ""
     return ClaimChoice(name=name, restore=restore, is_new=False)
 
 
-def waits_elsewhere(claim: Object, class_name: str | None) -> bool:
-    """Whether a claim has no volume yet, and is to get it from a class the stream no longer names."""
+def waits_for_other_class(claim: Object, class_name: str | None) -> bool:
+    """Return whether a claim without a volume waits for an outdated class.
+
+    The stream no longer names that StorageClass.
+    """
     if class_name is None or claim["spec"].get("volumeName"):
         return False
     return bool(claim["spec"].get("storageClassName") != class_name)
 
 
+def is_bound(claim: Object | None) -> bool:
+    """Return whether a claim exists and has its volume."""
+    return claim is not None and _phase(claim) == "Bound"
+
+
 def _is_to_come(recorded: PartitionStatus, unusable: set[str]) -> bool:
-    """Whether a recorded claim that is not there was not created yet, rather than deleted since."""
+    """Return whether an absent recorded claim was not created yet.
+
+    False: it was deleted.
+    """
     provisioning = recorded.phase is PartitionPhase.PROVISIONING
     return provisioning and recorded.persistent_volume_claim not in unusable
 
 
 def _is_later(stream: str, partition: int, name: str, known: str) -> bool:
-    """Whether a claim did not come before the recorded one: what that replaced is not gone back to."""
+    """Return whether a claim is no older than the recorded one.
+
+    A claim that the recorded one replaced is never used again.
+    """
     serial = _serial(stream, partition, name)
     return serial == 0 or serial >= _serial(stream, partition, known)
 
 
-def _tried(restore: Restore, why: str) -> dict[str, str]:
-    """What came to nothing for this volume: the source at hand, and those that were tried before it."""
-    before = (one.partition(": ") for one in restore.refused)
-    return {name: reason for name, _, reason in before} | {restore.name or "": why}
+def _tried(restore: Restore, reason: str) -> dict[str, str]:
+    """Return the failed sources of this volume: present and earlier, with reasons."""
+    before = (each.partition(": ") for each in restore.refused)
+    return {name: why for name, _, why in before} | {restore.name or "": reason}
 
 
-def _why_vacant(gone: str | None, homeless: set[str], *, lost: bool, output_created: bool) -> str:
+def _why_needed(gone: str | None, homeless: set[str], *, lost: bool, output_created: bool) -> str:
     if gone:
-        return f"volume claim {gone} {'lost its volume' if lost else 'was deleted'}"
+        return f"PVC {gone} {'lost its volume' if lost else 'was deleted'}"
     if output_created:
         return "a new stream: its output topic was created with it"
     if homeless:
         waiting = ", ".join(sorted(homeless))
-        return f"{waiting} waits for a StorageClass the stream no longer names; it holds nothing, and can be deleted"
+        return f"PVC {waiting} waits for a StorageClass that the stream no longer names; it is empty and can be deleted"
     return "there is no volume of this partition yet"
 
 
-def is_bound(claim: Object | None) -> bool:
-    """Whether a claim is there, and has its volume."""
-    return claim is not None and _phase(claim) == "Bound"
+def _name(claim: Object) -> str:
+    return str(claim["metadata"]["name"])
 
 
 def _phase(claim: Object) -> str | None:
@@ -179,6 +213,6 @@ def _phase(claim: Object) -> str | None:
 
 
 def _serial(stream: str, partition: int, name: str) -> int:
-    """The serial in a claim's name; 0 for a name the operator did not give."""
+    """Return the serial in a claim's name; 0 for a name of other form."""
     text = name.removeprefix(claim_name(stream, partition, 0)[:-1])
     return int(text) if text.isdecimal() else 0

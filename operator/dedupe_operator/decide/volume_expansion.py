@@ -1,4 +1,7 @@
-"""Volumes that are to grow."""
+"""Decide how a volume expands to a larger spec.storage.size.
+
+The applier calls it for each claim.
+"""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,49 +11,53 @@ from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.volume_claims import is_bound
 from dedupe_operator.kubernetes.names import Object
 
-# Most drivers grow a file system while it is in use; a restart is for those that do not.
+# Most drivers expand a file system while it is in use; a restart is for those that do not.
 _PATIENCE: Final = timedelta(seconds=30)
 
 
-def is_to_grow(live: Object | None, size: int) -> bool:
-    """Whether a claim that has its volume asks for less than `size` bytes."""
+def needs_expansion(live: Object | None, size: int) -> bool:
+    """Return whether a claim that has its volume requests less than `size` bytes."""
     return is_bound(live) and requested(live) < size
 
 
 def requested(live: Object | None) -> int:
-    """The bytes a claim asks for; 0 without a claim."""
+    """Return the bytes that a claim requests, 0 without a claim."""
     return parse_size(live["spec"]["resources"]["requests"]["storage"]) if live else 0
 
 
 def refusal(live: Object, size: int, storage_class: Object | None) -> Problem | None:
-    """Why a claim can't grow to `size` bytes, if its class does not let it."""
+    """Return why a claim can't expand to `size` bytes, None if its class allows it."""
     if storage_class is not None and storage_class.get("allowVolumeExpansion"):
         return None
     name = live["spec"].get("storageClassName")
     return Problem(
         reason="VolumeExpansionNotAllowed",
-        message=f"volume claims can't grow from {format_size(requested(live))} to {format_size(size)}: StorageClass "
-        f"{name} does not set allowVolumeExpansion; set it, or put spec.storage.size back",
+        message=f"PVCs can't expand from {format_size(requested(live))} to {format_size(size)}: StorageClass "
+        f"{name} does not set allowVolumeExpansion; set it, or restore the old spec.storage.size",
     )
 
 
 def failure(live: Object | None) -> Problem | None:
-    """What went wrong while a volume grew. A node's error counts once no restart can help."""
-    found = {one["type"]: one for one in _conditions(live) if one["status"] == "True"}
+    """Return the problem of a failed expansion, None without one.
+
+    A node's error counts only when a restart can't help any more.
+    """
+    found = {each["type"]: each for each in _conditions(live) if each["status"] == "True"}
     error = found.get("ControllerResizeError")
     if "FileSystemResizePending" not in found:
         error = error or found.get("NodeResizeError")
     if error is None:
         return None
     return Problem(
-        reason="VolumeExpansionFailed", message=error.get("message") or "the volume did not grow"
+        reason="VolumeExpansionFailed",
+        message=error.get("message") or "the volume was not expanded",
     )
 
 
-def waits_for_restart(live: Object | None, pod: Object, now: datetime) -> bool:
-    """Whether a volume has grown, and its file system does so only when its pod starts again.
+def needs_restart(live: Object | None, pod: Object, now: datetime) -> bool:
+    """Return whether a file system expands only at the next start of its pod.
 
-    A pod that was made since then has started again: its file system grows before its container is made.
+    A pod created since the expansion counts as restarted: the file system expands before its container starts.
     """
     created = datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
     for condition in _conditions(live):

@@ -1,22 +1,21 @@
-"""The API server, as far as the operator needs it: plain JSON objects in and out, every call bounded in time."""
+"""Client of the API server: JSON objects in and out, a timeout on each call.
+
+All reads and writes of the operator pass through `KubernetesApi`.
+"""
 
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 import urllib3
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
-from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
-from dedupe_crds.spec.stream import API_VERSION, KIND
-from dedupe_crds.status.snapshot import KIND as SNAPSHOT_KIND
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError, Unreachable, refusal_reason
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
+from dedupe_operator.kubernetes.resources import Resource, resource_of
 
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
@@ -24,82 +23,13 @@ _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
 
-
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One kind of object."""
-
-    api_version: str
-    kind: str
-    plural: str
-    namespaced: bool = True
-
-    def path(self, namespace: str | None, name: str | None = None) -> str:
-        """The path of one object, or of the collection; without a namespace, of that in all of them."""
-        prefix = "/api" if self.api_version == "v1" else "/apis"
-        parts = [prefix, self.api_version]
-        if self.namespaced and namespace is not None:
-            parts += ["namespaces", quote(namespace, safe="")]
-        parts.append(self.plural)
-        return "/".join(parts if name is None else [*parts, quote(name, safe="")])
-
-
-STREAMS: Final = Resource(API_VERSION, KIND, PLURAL)
-SNAPSHOTS: Final = Resource(API_VERSION, SNAPSHOT_KIND, SNAPSHOT_PLURAL)
-STATEFUL_SETS: Final = Resource("apps/v1", "StatefulSet", "statefulsets")
-PODS: Final = Resource("v1", "Pod", "pods")
-CLAIMS: Final = Resource("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-SERVICES: Final = Resource("v1", "Service", "services")
-CONFIG_MAPS: Final = Resource("v1", "ConfigMap", "configmaps")
-SECRETS: Final = Resource("v1", "Secret", "secrets")
-SERVICE_ACCOUNTS: Final = Resource("v1", "ServiceAccount", "serviceaccounts")
-BUDGETS: Final = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
-EVENTS: Final = Resource("v1", "Event", "events")
-VOLUME_SNAPSHOTS: Final = Resource(
-    "snapshot.storage.k8s.io/v1", "VolumeSnapshot", "volumesnapshots"
-)
-PERSISTENT_VOLUMES: Final = Resource(
-    "v1", "PersistentVolume", "persistentvolumes", namespaced=False
-)
-STORAGE_CLASSES: Final = Resource(
-    "storage.k8s.io/v1", "StorageClass", "storageclasses", namespaced=False
-)
-NODES: Final = Resource("v1", "Node", "nodes", namespaced=False)
-ATTACHMENTS: Final = Resource(
-    "storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", namespaced=False
-)
-
-_BY_KIND: Final = {
-    resource.kind: resource
-    for resource in (
-        STREAMS,
-        SNAPSHOTS,
-        VOLUME_SNAPSHOTS,
-        STATEFUL_SETS,
-        CLAIMS,
-        PERSISTENT_VOLUMES,
-        SERVICES,
-        CONFIG_MAPS,
-        SECRETS,
-        SERVICE_ACCOUNTS,
-        BUDGETS,
-        EVENTS,
-    )
-}
-
-
-def resource_of(wanted: Object) -> Resource:
-    """The resource of an object the operator makes."""
-    return _BY_KIND[wanted["kind"]]
-
-
 def load_client() -> client.ApiClient:
-    """A client with the pod's own credentials, or with KUBECONFIG outside of a cluster.
+    """Return a client with the pod's credentials, or with KUBECONFIG outside.
 
-    Raises KubernetesError if there are neither.
+    Raises KubernetesError without either.
     """
     configuration = client.Configuration()
     try:
@@ -113,14 +43,14 @@ def load_client() -> client.ApiClient:
 
 
 class KubernetesApi:
-    """Reads and writes. `before_write` is called ahead of each write, and may raise to forbid it."""
+    """Reads and writes; `before_write` runs before each write and may forbid it."""
 
     def __init__(self, api_client: client.ApiClient, before_write: Callable[[], None]) -> None:
         self._client = api_client
         self._before_write = before_write
 
     def serves(self, api_version: str) -> bool:
-        """Whether the API server knows an API. Raises KubernetesError."""
+        """Return whether the API server serves an API version. Raises KubernetesError."""
         status, text = self._exchange("GET", f"/apis/{api_version}", [], None, _JSON)
         if status not in {200, 404}:
             message = _message(text)
@@ -128,7 +58,7 @@ class KubernetesApi:
         return status == 200
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
-        """One object, None if there is none of that name. Raises KubernetesError."""
+        """Return one object, None if it does not exist. Raises KubernetesError."""
         try:
             return self._call("GET", resource, resource.path(namespace, name))
         except KubernetesError as error:
@@ -144,17 +74,17 @@ class KubernetesApi:
         labels: str | None = None,
         fields: str | None = None,
     ) -> list[Object]:
-        """All objects that a selector matches. Raises KubernetesError."""
+        """Return all objects that a selector matches. Raises KubernetesError."""
         query = [("labelSelector", labels)] if labels else []
         query += [("fieldSelector", fields)] if fields else []
         items = self._call("GET", resource, resource.path(namespace), query)["items"]
-        # In a list, the API server leaves out of each item what the list itself says.
+        # In a list, the API server omits from each item what the list itself states.
         return [
             {"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in items
         ]
 
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
-        """Server-side apply: own exactly the fields given. Raises KubernetesError."""
+        """Apply on the server side: own exactly the given fields. Raises KubernetesError."""
         resource = resource_of(wanted)
         namespace, name = wanted["metadata"].get("namespace"), wanted["metadata"]["name"]
         path = resource.path(namespace, name)
@@ -173,9 +103,9 @@ class KubernetesApi:
         return self._call("POST", resource, path, [("fieldManager", FIELD_MANAGER)], body=wanted)
 
     def set_finalizers(self, resource: Resource, live: Object, finalizers: list[str]) -> None:
-        """Replace the finalizers of this very object as it was read, whoever set them. Raises KubernetesError.
+        """Replace the finalizers of the object as it was read, whoever set them.
 
-        It is "Conflict" if the object has changed since.
+        Raises KubernetesError, with reason "Conflict" if the object has changed since then.
         """
         metadata = live["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
@@ -187,11 +117,12 @@ class KubernetesApi:
         self._call("PATCH", resource, path, body=body, content_type=_MERGE)
 
     def delete(
-        self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False
+        self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
     ) -> None:
-        """Delete this very object, not one that has its name since. Raises KubernetesError.
+        """Delete the object with this UID, not a later one of its name.
 
-        `orphan` leaves what it owns. `by_force` does not wait for a pod's node to say that it has ended.
+        `orphan` leaves the objects that it owns. `force` does not wait for a pod's node to confirm the end of the pod.
+        Raises KubernetesError.
         """
         metadata = live["metadata"]
         namespace, name = metadata.get("namespace"), metadata["name"]
@@ -199,7 +130,7 @@ class KubernetesApi:
             "preconditions": {"uid": metadata["uid"]},
             "propagationPolicy": "Orphan" if orphan else "Background",
         }
-        if by_force:
+        if force:
             options["gracePeriodSeconds"] = 0
         self._before_write()
         log.info("delete %s %s%s", resource.kind, f"{namespace}/" if namespace else "", name)
@@ -207,7 +138,7 @@ class KubernetesApi:
             path = resource.path(namespace, name)
             self._call("DELETE", resource, path, body=options)
         except KubernetesError as error:
-            if error.reason not in {"NotFound", "Conflict"}:  # gone, or another one by now
+            if error.reason not in {"NotFound", "Conflict"}:  # gone, or replaced by another one
                 raise
 
     def _call(
@@ -223,8 +154,8 @@ class KubernetesApi:
         metrics.API_REQUESTS.labels(verb=method.lower(), resource=resource.plural).inc()
         status, text = self._exchange(method, path, query or [], body, content_type)
         if 200 <= status < 300:
-            answer: Object = json.loads(text)
-            return answer
+            content: Object = json.loads(text)
+            return content
         message = _message(text)
         raise KubernetesError(refusal_reason(status, message), message)
 
@@ -241,7 +172,7 @@ class KubernetesApi:
             path,
             query_params=query,
             header_params={"Accept": "application/json", "Content-Type": content_type},
-            # As text: the client knows no apply patch, and writes the other bodies itself.
+            # As text: the client does not know apply patches; it writes the other bodies itself.
             body=json.dumps(body) if content_type == _APPLY else body,
             auth_settings=["BearerToken"],
         )
@@ -255,7 +186,7 @@ class KubernetesApi:
 
 
 def _message(text: bytes) -> str:
-    """The API server's own words, or what stands in their place."""
+    """Return the API server's message, or the text of its answer without one."""
     try:
         answer = json.loads(text)
     except ValueError:

@@ -1,4 +1,7 @@
-"""One operator acts at a time: the one that holds the Lease."""
+"""Leader election: only the operator that holds the Lease acts.
+
+The process waits for `Leadership.acquired`; the API client calls `Leadership.check` before every write.
+"""
 
 import logging
 import time
@@ -21,30 +24,33 @@ LEASE_SECONDS: Final = 15
 _RENEW_DEADLINE_SECONDS: Final = 10
 _RETRY_SECONDS: Final = 4
 _REQUEST_TIMEOUT: Final = (2.0, 3.0)
-# A write that was let through a moment ago is still on its way when the Lease ends.
+# A write that was allowed just before may still be in flight when the Lease ends.
 _MARGIN_SECONDS: Final = 3.0
 _RELEASE_TRIES: Final = 3
 
-logging.getLogger("leaderelection").setLevel(logging.WARNING)  # it tells of every renewal
+logging.getLogger("leaderelection").setLevel(logging.WARNING)  # it logs every renewal
 log = logging.getLogger(__name__)
 
 
 class _BoundedClient(client.ApiClient):
-    """Every request ends in time, so that a silent API server can't hide the end of the Lease."""
+    """A client with timeouts: a silent API server can't hide the Lease's end."""
 
-    def call_api(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 # generated code's
+    def call_api(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 # generated code
         kwargs["_request_timeout"] = _REQUEST_TIMEOUT
         return super().call_api(*args, **kwargs)
 
 
 class _Lock(LeaseLock):
-    """The Lease, with the time it was last ours, and no answer as a refusal."""
+    """The Lease, with the time of its last renewal. No answer counts as a refusal."""
 
-    def __init__(self, name: str, namespace: str, identity: str, api: client.ApiClient) -> None:
+    def __init__(
+        self, config: OperatorConfig, api: client.ApiClient, clock: Callable[[], float]
+    ) -> None:
         self.api_instance = client.CoordinationV1Api(api)
-        self.name = name
-        self.namespace = namespace
-        self.identity = identity
+        self.name = config.lease_name
+        self.namespace = config.lease_namespace
+        self.identity = config.identity
+        self._clock = clock
         self.lease_reference: client.V1Lease | None = None
         self.renewed_at = float("-inf")
         self.released = False
@@ -65,7 +71,7 @@ class _Lock(LeaseLock):
         if self.released:
             return False
         # The Lease counts from before the request: its answer may take long.
-        asked_at = time.monotonic()
+        asked_at = self._clock()
         try:
             written = write()
         except (urllib3.exceptions.HTTPError, OSError):
@@ -75,34 +81,43 @@ class _Lock(LeaseLock):
         return written
 
     def release(self) -> None:
-        """Let the next one have it at once, rather than when it has run out."""
+        """Release the Lease, so that a stand-by need not wait until it expires."""
         self.released = True
         for _ in range(_RELEASE_TRIES):
-            # Read anew: every renewal makes another version, and a write on an older one is refused.
+            # Read it again: every renewal changes the version, and a write to an older one is refused.
             found, record = self.get(self.name, self.namespace)
             if found and getattr(record, "holder_identity", None) != self.identity:
                 return
-            if found and self._give_back():
+            if found and self._clear_holder():
                 return
-        log.warning("the Lease was not given back, and runs out by itself")
+        log.warning("the Lease could not be released; it expires in %d s", LEASE_SECONDS)
 
-    def _give_back(self) -> bool:
-        nobody = LeaderElectionRecord("", str(LEASE_SECONDS), *[_now()] * 2)
+    def _clear_holder(self) -> bool:
+        unheld = LeaderElectionRecord("", str(LEASE_SECONDS), *[_now()] * 2)
         try:
-            return bool(super().update(self.name, self.namespace, nobody))  # type: ignore[no-untyped-call] # as above
+            return bool(super().update(self.name, self.namespace, unheld))  # type: ignore[no-untyped-call] # as above
         except (urllib3.exceptions.HTTPError, OSError):
             return False
 
 
 class Leadership:
-    """Takes part in the election from `start` on. `lost` is called once, from another thread."""
+    """Takes part in the election from `start` on.
+
+    `lost` is called once, from another thread. `clock` returns seconds and never goes backward.
+    """
 
     def __init__(
-        self, config: OperatorConfig, configuration: client.Configuration, lost: Callable[[], None]
+        self,
+        config: OperatorConfig,
+        configuration: client.Configuration,
+        lost: Callable[[], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.acquired = Event()
         api = _BoundedClient(configuration)
-        self._lock = _Lock(config.lease_name, config.lease_namespace, config.identity, api)
+        self._clock = clock
+        self._lock = _Lock(config, api, clock)
         self._lost = lost
         self._election = LeaderElection(
             Config(
@@ -117,17 +132,20 @@ class Leadership:
         self._thread = Thread(target=self._run, name="election", daemon=True)
 
     def start(self) -> None:
-        """Take part."""
+        """Begin to take part in the election."""
         self._thread.start()
 
     def check(self) -> None:
-        """Call ahead of every write. Raises LostLeadership when another one may have taken over."""
-        age = time.monotonic() - self._lock.renewed_at
+        """Check the Lease before a write.
+
+        Raises LostLeadership if another operator may be the leader.
+        """
+        age = self._clock() - self._lock.renewed_at
         if self._lock.released or age > LEASE_SECONDS - _MARGIN_SECONDS:
             raise LostLeadership(f"the Lease was last renewed {age:.0f} s ago")
 
     def release(self) -> None:
-        """Give the Lease back, after the last write."""
+        """Release the Lease, after the last write."""
         if self.acquired.is_set():
             self._lock.release()
 

@@ -1,31 +1,32 @@
-"""The names and labels by which the operator finds again what it made."""
+"""Names and labels by which the operator finds the objects that it created.
+
+Keys that other parts of the project use too are in `dedupe_crds.annotations`.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import GROUP
 
 Object = dict[str, Any]
 """A Kubernetes object, as JSON."""
 
 FIELD_MANAGER: Final = "dedupestream-operator"
-STREAM: Final = f"{GROUP}/stream"
-PARTITION: Final = f"{GROUP}/partition"
-
-PAUSE: Final = f"{GROUP}/pause-reconciliation"
-RESTART: Final = f"{GROUP}/restart"
 WANTED_HASH: Final = f"{GROUP}/wanted-hash"
 CONFIG_HASH: Final = f"{GROUP}/config-hash"
 
+SNAPSHOT_UID: Final = f"{GROUP}/snapshot-uid"
+"""On a copy: the UID of the DedupeSnapshot it belongs to."""
 SCHEDULED: Final = f"{GROUP}/scheduled"
 COPIES: Final = f"{GROUP}/copies"
-"""The finalizer of a DedupeSnapshot whose copies are kept outside of the cluster."""
+"""The finalizer of a DedupeSnapshot whose copies are stored outside of the cluster."""
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 
 def stream_labels(stream: str) -> dict[str, str]:
-    """What every object of a stream carries."""
+    """Return the labels of every object of a stream."""
     return {
         "app.kubernetes.io/name": "dedupestream",
         "app.kubernetes.io/instance": stream,
@@ -37,12 +38,12 @@ def stream_labels(stream: str) -> dict[str, str]:
 
 
 def partition_labels(stream: str, partition: int) -> dict[str, str]:
-    """What every object of one partition carries."""
+    """Return the labels of every object of one partition."""
     return {**stream_labels(stream), PARTITION: str(partition)}
 
 
 def partition_name(stream: str, partition: int) -> str:
-    """Name of a partition's StatefulSet and Service.
+    """Return the name of a partition's StatefulSet and Service.
 
     >>> partition_name("orders", 7)
     'orders-7'
@@ -51,7 +52,7 @@ def partition_name(stream: str, partition: int) -> str:
 
 
 def claim_name(stream: str, partition: int, serial: int) -> str:
-    """Name of a partition's volume claim; each new volume of a partition has the next serial.
+    """Return the name of a partition's claim; each new volume gets the next serial.
 
     >>> claim_name("orders", 7, 1)
     'orders-7-1'
@@ -60,7 +61,7 @@ def claim_name(stream: str, partition: int, serial: int) -> str:
 
 
 def partition_of(labelled: Object) -> int | None:
-    """The partition an object is about, None if it carries no such label."""
+    """Return the partition in an object's label, None without that label."""
     labels: Mapping[str, str] = labelled["metadata"].get("labels") or {}
     text = labels.get(PARTITION, "")
     return int(text) if text.isdecimal() else None

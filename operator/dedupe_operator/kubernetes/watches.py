@@ -1,23 +1,29 @@
-"""What kopf watches, and what it does with it: a changed stream is due to be looked at, and nothing else."""
+"""kopf event handlers: enqueue the affected stream, nothing else."""
 
 from collections.abc import Callable
 from typing import Any, Final
 
 import kopf
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import GROUP, VERSION
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY, STREAM
-from dedupe_operator.output_conflicts import Rivals
+from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY
+from dedupe_operator.output_conflicts import OutputConflicts
 
-# A watch that died without a word is opened anew after this long; until then streams are looked at by the clock.
+# A watch that ended silently is opened again after this time; until then the resync timer covers its events.
 _WATCH_SECONDS: Final = 240
 _CONNECT_SECONDS: Final = 10.0
 
 
-def make_registry(due: Callable[[Key], None], rivals: Rivals) -> kopf.OperatorRegistry:
-    """kopf's handlers. They keep no state in the objects, so kopf itself writes nothing to the cluster."""
+def make_registry(
+    due: Callable[[Key], None], output_conflicts: OutputConflicts
+) -> kopf.OperatorRegistry:
+    """Return kopf's handlers; kopf itself writes nothing to the cluster.
+
+    The handlers store no state in the objects.
+    """
     registry = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=registry)
@@ -39,14 +45,14 @@ def make_registry(due: Callable[[Key], None], rivals: Rivals) -> kopf.OperatorRe
         namespace: str | None,
         name: str | None,
         body: kopf.Body,
-        type: str | None,  # noqa: A002 # kopf's name
+        type: str | None,  # noqa: A002 # the name that kopf passes
         **_: Any,  # noqa: ANN401
     ) -> None:
         key = Key(namespace or "", name or "")
         if type == "DELETED":
-            rivals.forget(key)
+            output_conflicts.forget(key)
         else:
-            rivals.note(key, body)
+            output_conflicts.record(key, body)
         due(key)
 
     @kopf.on.event(GROUP, VERSION, SNAPSHOT_PLURAL, registry=registry)

@@ -1,5 +1,93 @@
-"""What a stream consists of: one pure builder for each kind of child object.
+"""Child objects of a stream: one pure builder a file, in the order applied.
 
-A builder returns the fields the operator owns, for server-side apply, and nothing else: fields that
-other controllers set stay theirs.
+`controller.apply` iterates over `SHARED`, then for each partition over `PER_PARTITION`. A builder returns the fields
+that the operator owns, for server-side apply, and nothing else: fields that other controllers set stay theirs. It
+returns None if the child is not wanted.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.resources import (
+    admin_secret,
+    config_map,
+    persistent_volume_claim,
+    pod_disruption_budget,
+    service,
+    service_account,
+    stateful_set,
+)
+from dedupe_operator.resources.pod_template import WorkerRelease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamInputs:
+    """Values from which the children that all partitions share are built."""
+
+    stream: DedupeStream
+    admin_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInputs:
+    """Values from which the children of one partition are built.
+
+    `live_claim` is the claim as it exists, `size` its bytes, `claim_source` the fields of its spec that name what it
+    is created from. `secrets_hash` is None if the Kafka credentials can't be read. `restore_from` is the snapshot in
+    the bucket that the worker downloads.
+    """
+
+    stream: DedupeStream
+    partition: int
+    claim_name: str
+    live_claim: Object | None
+    size: int
+    claim_source: Object
+    release: WorkerRelease
+    secrets_hash: str | None
+    restore_from: str | None
+
+
+def _claim(inputs: PartitionInputs) -> Object:
+    return persistent_volume_claim.build(
+        inputs.stream,
+        inputs.partition,
+        name=inputs.claim_name,
+        live=inputs.live_claim,
+        size=inputs.size,
+        made_from=inputs.claim_source,
+    )
+
+
+def _stateful_set(inputs: PartitionInputs) -> Object | None:
+    if inputs.secrets_hash is None:
+        return None
+    return stateful_set.build(
+        inputs.stream,
+        inputs.partition,
+        claim=inputs.claim_name,
+        release=inputs.release,
+        secrets_hash=inputs.secrets_hash,
+        restore_from=inputs.restore_from,
+    )
+
+
+# Pods run as the ServiceAccount and mount the ConfigMap and the Secret, so all three exist before the first pod. So
+# does the PodDisruptionBudget: no worker runs without its protection.
+SHARED: Final[tuple[Callable[[StreamInputs], Object | None], ...]] = (
+    lambda inputs: service_account.build(inputs.stream),
+    lambda inputs: config_map.build(inputs.stream),
+    lambda inputs: admin_secret.build(inputs.stream, inputs.admin_token),
+    lambda inputs: pod_disruption_budget.build(inputs.stream),
+)
+
+# The claim comes first, because the pod mounts it, then the Service, which gives the pod its address. The StatefulSet
+# is last: it starts the pod. It is applied only when the rollout (`decide.rollout`) allows a change of the partition.
+PER_PARTITION: Final[tuple[Callable[[PartitionInputs], Object | None], ...]] = (
+    _claim,
+    lambda inputs: service.build(inputs.stream, inputs.partition),
+    _stateful_set,
+)

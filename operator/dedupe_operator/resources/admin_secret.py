@@ -1,4 +1,4 @@
-"""The token that admin calls to the workers must carry."""
+"""Build the Secret with the token that admin requests to workers must carry."""
 
 import secrets
 from base64 import b64decode, b64encode
@@ -13,12 +13,12 @@ _TOKEN_BYTES: Final = 32
 
 
 def name(stream: str) -> str:
-    """Name of the Secret."""
+    """Return the name of the Secret."""
     return f"{stream}-admin"
 
 
 def token(live: Object | None) -> str:
-    """The token in the Secret as it is, or a new one where there is none that will do."""
+    """Return the token of the existing Secret, or a new one if it has no valid token."""
     encoded = ((live or {}).get("data") or {}).get(TOKEN_KEY, "")
     try:
         found = b64decode(encoded, validate=True).decode("ascii")
@@ -28,7 +28,7 @@ def token(live: Object | None) -> str:
 
 
 def build(stream: DedupeStream, admin_token: str) -> Object:
-    """The Secret that all workers of a stream mount."""
+    """Return the Secret that all workers of a stream mount."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -1,4 +1,4 @@
-"""The workers' manifest, as a file in a ConfigMap."""
+"""Build the ConfigMap with the manifest that the workers read."""
 
 from hashlib import sha256
 from typing import Any, Final
@@ -12,20 +12,20 @@ from dedupe_operator.resources import metadata
 
 MANIFEST_KEY: Final = "stream.yaml"
 
-# What a worker reads of the spec: a change of any of it takes effect with the worker's next start.
+# Spec fields that a worker reads: a change takes effect at the worker's next start.
 _READ_BY_WORKERS: Final = ("kafka", "input", "output", "id", "store", "duplicates", "mode")
-# Likewise, but not written while they are as they are by default: what was written before there were such fields stays
-# as it is, so that a new operator restarts no worker.
+# Likewise, but left out while they have their defaults: a manifest written before these fields existed stays unchanged,
+# so a new operator version restarts no worker.
 _READ_BY_LATER_WORKERS: Final = ("conflicts", "late", "delivery")
 
 
 def name(stream: str) -> str:
-    """Name of the ConfigMap."""
+    """Return the name of the ConfigMap."""
     return f"{stream}-worker"
 
 
 def build(stream: DedupeStream) -> Object:
-    """The ConfigMap that all workers of a stream mount."""
+    """Return the ConfigMap that all workers of a stream mount."""
     text = yaml.safe_dump(_manifest(stream), sort_keys=False, allow_unicode=True)
     return {
         "apiVersion": "v1",
@@ -36,7 +36,7 @@ def build(stream: DedupeStream) -> Object:
 
 
 def config_hash(stream: DedupeStream) -> str:
-    """Changes with whatever a worker reads at its start, and with nothing else."""
+    """Return a hash of what a worker reads at its start, and of nothing else."""
     spec = _manifest(stream)["spec"]
     read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker", "snapshots")}
     read |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in spec}
@@ -52,7 +52,7 @@ def _manifest(stream: DedupeStream) -> dict[str, Any]:
     written["storage"] = {"size": spec["storage"]["size"]}  # a rule compares it with the window
     snapshots = spec.get("snapshots") or {}
     if "s3" in snapshots:
-        # Also beside another provider: what is in the bucket can still be restored from.
+        # Even if the provider is another one now: snapshots in the bucket can still be restored from.
         s3 = SnapshotProvider.S3.value
         written["snapshots"] = {
             **{name: snapshots[name] for name in ("deadline", "s3")},

@@ -1,6 +1,6 @@
-"""What all children have in common: names, labels, and an owner they go with.
+"""Build the metadata that all child objects share: name, labels, owner reference.
 
-The API server's garbage collector deletes what a stream owns.
+The API server's garbage collector deletes the objects that a deleted stream owned.
 """
 
 from dedupe_crds.spec.stream import API_VERSION, KIND, DedupeStream
@@ -8,7 +8,7 @@ from dedupe_operator.kubernetes.names import Object, partition_labels, partition
 
 
 def of_stream(stream: DedupeStream, name: str) -> Object:
-    """The metadata of a child that the whole stream has once."""
+    """Return the metadata of a child that all partitions share."""
     return {
         "name": name,
         "namespace": stream.metadata.namespace,
@@ -18,7 +18,7 @@ def of_stream(stream: DedupeStream, name: str) -> Object:
 
 
 def of_partition(stream: DedupeStream, partition: int) -> Object:
-    """The metadata of a child that each partition has one of."""
+    """Return the metadata of a child of one partition."""
     name = stream.metadata.name
     return {
         "name": partition_name(name, partition),
@@ -29,7 +29,7 @@ def of_partition(stream: DedupeStream, partition: int) -> Object:
 
 
 def reference(stream: DedupeStream) -> Object:
-    """The owner reference of an object that goes with the stream, and blocks nothing."""
+    """Return an owner reference for garbage collection that blocks nothing."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

@@ -1,4 +1,4 @@
-"""The volume a partition's store is on."""
+"""Build the PersistentVolumeClaim of a partition's store."""
 
 from dedupe_crds.quantity import format_size
 from dedupe_crds.spec.store import ReclaimPolicy
@@ -17,10 +17,11 @@ def build(
     size: int,
     made_from: Object,
 ) -> Object:
-    """The PersistentVolumeClaim of one partition. `made_from` are the fields of its spec that name its source.
+    """Return the PersistentVolumeClaim of one partition.
 
-    It is owned by nothing, so that it outlives the stream; with `reclaimPolicy: Delete` the garbage
-    collector takes it along. What can't change in place is said as the live claim has it.
+    `made_from` are the fields of its spec that name its source. It has no owner, so it outlives the stream; with
+    `reclaimPolicy: Delete` it has, and the garbage collector deletes it. Immutable fields are copied from the live
+    claim.
     """
     storage = stream.spec.storage
     spec: Object = {
@@ -47,7 +48,7 @@ def build(
 
 
 def origin(live: Object, restore: Restore) -> Object:
-    """The fields of a live claim's spec that name what it was made from: they can't change, and are said again."""
+    """Return the immutable fields of a live claim's spec that name its source."""
     if restore.source is not RestoreSource.SNAPSHOT:
         return {}
     fields = ("dataSource",) if "dataSource" in live["spec"] else ("volumeName",)

@@ -1,14 +1,15 @@
-"""A drained node takes one partition of a stream at a time."""
+"""Build the PodDisruptionBudget: a drain evicts one worker of a stream at a time."""
 
+from dedupe_crds.annotations import STREAM
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_operator.kubernetes.names import STREAM, Object
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import metadata
 
 
 def build(stream: DedupeStream) -> Object:
-    """The PodDisruptionBudget of a stream.
+    """Return the PodDisruptionBudget of a stream.
 
-    A worker that is not ready may always be evicted: it serves nobody, and must not hold up a node.
+    A worker that is not ready may always be evicted: it processes nothing, and must not block a drain.
     """
     return {
         "apiVersion": "policy/v1",

@@ -1,18 +1,13 @@
-"""A worker's pod: the restricted Pod Security Standard, one volume, no rights in the cluster."""
+"""Build a worker's pod: restricted Pod Security, one volume, no RBAC rights."""
 
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from dedupe_crds.annotations import RESTART, STREAM
 from dedupe_crds.quantity import MIB
 from dedupe_crds.spec.stream import DedupeStream, Spec
-from dedupe_operator.kubernetes.names import (
-    CONFIG_HASH,
-    RESTART,
-    STREAM,
-    Object,
-    partition_labels,
-)
+from dedupe_operator.kubernetes.names import CONFIG_HASH, Object, partition_labels
 from dedupe_operator.resources import admin_secret, config_map, service_account
 
 CONTAINER: Final = "worker"
@@ -27,14 +22,14 @@ S3_MOUNT: Final = "/etc/dedupestream/s3"
 S3_KEY: Final = "credentials"
 _USER: Final = 65532
 _GRACE_SECONDS: Final = 30
-# What a worker takes with small stores.
+# Resources of a worker with a small store.
 _CPU: Final = "50m"
 _MEMORY: Final = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRelease:
-    """The worker that belongs to this operator."""
+    """The worker image that belongs to this operator version."""
 
     image: str
     pull_policy: str
@@ -49,9 +44,10 @@ def build(
     secrets_hash: str,
     restore_from: str | None = None,
 ) -> Object:
-    """The template of a worker's pod. What a worker reads once is hashed into it, to roll it.
+    """Return the template of a worker's pod.
 
-    With `restore_from`, an empty volume is filled from that snapshot in the stream's bucket.
+    It has a hash of everything that a worker reads once at its start, so a change of it restarts the worker. With
+    `restore_from`, the worker fills an empty volume from that snapshot in the stream's bucket.
     """
     name = stream.metadata.name
     annotations = {CONFIG_HASH: f"{config_map.config_hash(stream)}-{secrets_hash}"}
@@ -78,7 +74,7 @@ def _pod_security() -> Object:
         "runAsUser": _USER,
         "runAsGroup": _USER,
         "fsGroup": _USER,
-        # A store has many files; their owner is right after the first start.
+        # A store has many files; their owner is correct after the first start.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
@@ -111,7 +107,7 @@ def _container(
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
-        # Its last words become the container's termination message.
+        # The end of its log becomes the container's termination message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "startupProbe": _probe("/healthz", period_seconds=1, failures=120),
         "livenessProbe": _probe("/healthz", period_seconds=10, failures=6),
@@ -128,9 +124,9 @@ def _container(
 
 
 def _requests(spec: Spec) -> Object:
-    """What a worker takes, and a table beside it; a user who names any request names all of them.
+    """Return the default requests: the worker's, plus its inverse Bloom table.
 
-    No more than a user's limit, or there would be no pod.
+    They do not exceed a limit that the user sets, or the pod would be refused. A user who sets any request sets all.
     """
     memory = f"{ceil((_MEMORY + spec.table_bytes) / MIB)}Mi"
     limit = spec.worker.resources.memory_limit
@@ -140,7 +136,7 @@ def _requests(spec: Spec) -> Object:
 
 
 def _s3_environment(stream: DedupeStream) -> Object:
-    """Where boto3 finds the credentials of the bucket, if they are not those of the pod itself."""
+    """Return the variable with the path of the bucket's credentials, if any."""
     if not _s3_secret(stream):
         return {}
     return {"env": [{"name": "AWS_SHARED_CREDENTIALS_FILE", "value": f"{S3_MOUNT}/{S3_KEY}"}]}
@@ -150,10 +146,10 @@ def _arguments(stream: DedupeStream, partition: int, restore_from: str | None) -
     return [
         f"--config={CONFIG_MOUNT}/{config_map.MANIFEST_KEY}",
         f"--partition={partition}",
-        # Not the volume's root, where a file system may keep files of its own.
+        # Not the volume's root, where a file system may have its own files.
         f"--state-dir={STATE_MOUNT}/state",
         f"--http=0.0.0.0:{PORT}",
-        # Outlives the container, and not the pod: another pod has another right to take over.
+        # It outlives the container but not the pod: a new pod may take the partition over again.
         "--fenced-file=/tmp/fenced",
         f"--admin-token-file={ADMIN_MOUNT}/{admin_secret.TOKEN_KEY}",
         *([f"--kafka-properties={KAFKA_MOUNT}/{PROPERTIES_KEY}"] * _secured(stream)),
@@ -172,7 +168,7 @@ def _volumes(stream: DedupeStream, claim: str) -> list[Object]:
     if reference := stream.spec.kafka.config_secret_ref:
         volumes.append({"name": "kafka", "secret": {"secretName": reference.name}})
     if secret := _s3_secret(stream):
-        # Optional: without it no snapshot is made, and that is said; messages pass all the same.
+        # Optional: without it snapshots fail with a reported error, and messages still pass.
         volumes.append({"name": "s3", "secret": {"secretName": secret, "optional": True}})
     return volumes
 

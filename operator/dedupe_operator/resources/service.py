@@ -1,12 +1,13 @@
-"""A partition's stable address."""
+"""Build the Service that gives a partition's worker a stable address."""
 
+from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_operator.kubernetes.names import PARTITION, STREAM, Object
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import metadata
 
 
 def build(stream: DedupeStream, partition: int) -> Object:
-    """The headless Service of one partition, which answers for a worker that is not ready too."""
+    """Return the headless Service of one partition; it lists unready pods too."""
     name = stream.metadata.name
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""The workers' identity: it may do nothing, and its token is not mounted."""
+"""Build the workers' ServiceAccount: no RBAC rights, and its token is not mounted."""
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import Object
@@ -6,12 +6,12 @@ from dedupe_operator.resources import metadata
 
 
 def name(stream: str) -> str:
-    """Name of the ServiceAccount."""
+    """Return the name of the ServiceAccount."""
     return f"{stream}-worker"
 
 
 def build(stream: DedupeStream) -> Object:
-    """The ServiceAccount of all workers of a stream."""
+    """Return the ServiceAccount of all workers of a stream."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",

@@ -1,7 +1,8 @@
-"""One partition's worker: a StatefulSet of one replica."""
+"""Build the StatefulSet of one partition's worker: one replica."""
 
+from dedupe_crds.annotations import PARTITION, STREAM
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_operator.kubernetes.names import PARTITION, STREAM, Object, partition_name
+from dedupe_operator.kubernetes.names import Object, partition_name
 from dedupe_operator.resources import metadata, pod_template
 from dedupe_operator.resources.pod_template import WorkerRelease
 
@@ -15,7 +16,10 @@ def build(
     secrets_hash: str,
     restore_from: str | None = None,
 ) -> Object:
-    """The StatefulSet of one partition. Its volume is a claim of its own, not a template's."""
+    """Return the StatefulSet of one partition.
+
+    It mounts a claim by name and has no volume claim template: the operator manages the claims.
+    """
     name = stream.metadata.name
     return {
         "apiVersion": "apps/v1",

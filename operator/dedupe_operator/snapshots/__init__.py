@@ -1,1 +1,1 @@
-"""DedupeSnapshots: made one partition at a time, verified, pruned; and what a lost volume is made from."""
+"""DedupeSnapshots: scheduled, run partition by partition, verified, pruned."""

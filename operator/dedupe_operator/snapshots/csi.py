@@ -1,21 +1,24 @@
-"""VolumeSnapshots: copies that the cluster's own storage driver makes and keeps."""
-
-from typing import Final
+"""CSI provider: copies as VolumeSnapshots, made by the storage driver."""
 
 from dedupe_crds.quantity import parse_size
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.snapshot import KIND
-from dedupe_operator.decide.stamp import stamp_annotations
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import VOLUME_SNAPSHOTS, KubernetesApi
-from dedupe_operator.kubernetes.names import Object, partition_labels
-from dedupe_operator.snapshots.provider import Copy, Job, ProviderError, Source
-
-SNAPSHOT_UID: Final = "dedupestream.io/snapshot-uid"
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import SNAPSHOT_UID, Object, partition_labels
+from dedupe_operator.kubernetes.resources import VOLUME_SNAPSHOTS
+from dedupe_operator.snapshots.metadata import checkpoint_annotations
+from dedupe_operator.snapshots.provider import (
+    ClaimSource,
+    CopyStatus,
+    Job,
+    ProviderError,
+    ProviderFailed,
+)
 
 
 class CsiProvider:
-    """One VolumeSnapshot for each partition, named after its DedupeSnapshot, which owns it."""
+    """Provider with one VolumeSnapshot a partition, owned by its DedupeSnapshot."""
 
     takes_checkpoint = False
 
@@ -23,42 +26,39 @@ class CsiProvider:
         self._api = api
 
     def start(self, job: Job) -> str:
-        """Create the VolumeSnapshot, or adopt it."""
+        """Create the VolumeSnapshot, or adopt an existing one; return its name."""
         wanted = _build(job)
         name = str(wanted["metadata"]["name"])
         try:
             self._api.create(wanted)
         except KubernetesError as error:
             if error.reason == "NotFound":
-                raise ProviderError(
+                raise ProviderFailed(
                     "VolumeSnapshotsNotInstalled",
-                    "the cluster does not know VolumeSnapshots: install the CSI snapshot controller and its "
+                    "the cluster does not serve VolumeSnapshots: install the CSI snapshot controller and its "
                     "CustomResourceDefinitions, or choose another spec.snapshots.provider",
-                    final=True,
                 ) from error
             if error.reason != "Conflict":
-                raise _unable(error) from error
-            self._find(job, name)  # ours, from before a crash, or somebody else's
+                raise _as_provider_error(error) from error
+            self._find(job, name)  # ours, from before a crash, or an unrelated one
         return name
 
-    def look(self, job: Job) -> Copy:
-        """Whether the driver says that it can be used."""
+    def status(self, job: Job) -> CopyStatus:
+        """Return whether the driver reports the VolumeSnapshot as ready to use."""
         found = self._find(job, job.entry.handle or _name(job))
         if found is None:
-            raise ProviderError(
-                "SnapshotGone", f"VolumeSnapshot {job.entry.handle} was deleted", final=True
-            )
+            raise ProviderFailed("SnapshotGone", f"VolumeSnapshot {job.entry.handle} was deleted")
         status = found.get("status") or {}
         if status.get("readyToUse"):
             size = status.get("restoreSize")
-            return Copy(usable=True, volume_size=parse_size(size) if size else None)
+            return CopyStatus(usable=True, volume_size=parse_size(size) if size else None)
         if message := (status.get("error") or {}).get("message"):
-            # The driver tries again by itself, until the snapshot's deadline.
-            raise ProviderError("VolumeSnapshotFailed", str(message), final=False)
-        return Copy(usable=False)
+            # The driver retries automatically, until the snapshot's deadline.
+            raise ProviderError("VolumeSnapshotFailed", str(message))
+        return CopyStatus(usable=False)
 
     def remove(self, job: Job) -> None:
-        """Delete the VolumeSnapshot; what becomes of the copy is up to its class's deletionPolicy."""
+        """Delete the VolumeSnapshot; its class's deletionPolicy decides about the copy."""
         try:
             found = self._find(job, job.entry.handle or _name(job))
             if found is not None:
@@ -67,25 +67,25 @@ class CsiProvider:
             if error.reason != "NameTaken":
                 raise
         except KubernetesError as error:
-            raise _unable(error) from error
+            raise _as_provider_error(error) from error
 
-    def is_there(self, job: Job) -> bool:
-        """Whether the VolumeSnapshot is there, and not about to go."""
+    def exists(self, job: Job) -> bool:
+        """Return whether the VolumeSnapshot exists, is ready and is not being deleted."""
         try:
             found = self._find(job, job.entry.handle or _name(job))
         except ProviderError as error:
-            if error.final:
+            if not error.retriable:
                 return False
             raise
         if found is None or found["metadata"].get("deletionTimestamp"):
             return False
         return bool((found.get("status") or {}).get("readyToUse"))
 
-    def source(self, job: Job, claim_name: str) -> Source:  # noqa: ARG002 # the driver makes the volume itself
-        """What the claim's spec says; the driver makes the volume."""
+    def source(self, job: Job, claim_name: str) -> ClaimSource:  # noqa: ARG002 # the driver creates the volume
+        """Return the data source for the claim's spec; the driver creates the volume."""
         group, _, _ = VOLUME_SNAPSHOTS.api_version.partition("/")
         name = job.entry.handle or _name(job)
-        return Source(
+        return ClaimSource(
             least_size=job.entry.volume_size or 0,
             claim_spec={
                 "dataSource": {"apiGroup": group, "kind": VOLUME_SNAPSHOTS.kind, "name": name}
@@ -93,19 +93,19 @@ class CsiProvider:
         )
 
     def _find(self, job: Job, name: str) -> Object | None:
-        """The VolumeSnapshot of a copy. Raises ProviderError if its name is that of another."""
+        """Return the VolumeSnapshot of a copy. Raises ProviderFailed if its name is taken."""
         try:
             found = self._api.get(VOLUME_SNAPSHOTS, job.stream.metadata.namespace, name)
         except KubernetesError as error:
-            raise _unable(error) from error
+            raise _as_provider_error(error) from error
         if found is not None:
             annotations = found["metadata"].get("annotations") or {}
             if annotations.get(SNAPSHOT_UID) != job.snapshot_uid:
                 message = (
-                    f"VolumeSnapshot {name} is not this snapshot's, and is left alone: remove or rename it, or give "
-                    "the DedupeSnapshot another name"
+                    f"VolumeSnapshot {name} does not belong to this snapshot and is left unchanged: remove it, or "
+                    "give the DedupeSnapshot another name"
                 )
-                raise ProviderError("NameTaken", message, final=True)
+                raise ProviderFailed("NameTaken", message)
         return found
 
 
@@ -115,7 +115,7 @@ def _name(job: Job) -> str:
 
 def _build(job: Job) -> Object:
     if job.claim is None:
-        raise ProviderError("NoVolume", "the partition has no volume claim", final=False)
+        raise ProviderError("NoVolume", "the partition has no volume claim")
     spec: Object = {"source": {"persistentVolumeClaimName": job.claim["metadata"]["name"]}}
     snapshots = job.stream.spec.snapshots
     if snapshots and (name := snapshots.csi.volume_snapshot_class_name):
@@ -133,12 +133,12 @@ def _build(job: Job) -> Object:
             "name": _name(job),
             "namespace": job.stream.metadata.namespace,
             "labels": partition_labels(job.stream.metadata.name, job.partition),
-            "annotations": {SNAPSHOT_UID: job.snapshot_uid, **stamp_annotations(job.entry)},
+            "annotations": {SNAPSHOT_UID: job.snapshot_uid, **checkpoint_annotations(job.entry)},
             "ownerReferences": [owner],
         },
         "spec": spec,
     }
 
 
-def _unable(error: KubernetesError) -> ProviderError:
-    return ProviderError(error.reason, str(error), final=False)
+def _as_provider_error(error: KubernetesError) -> ProviderError:
+    return ProviderError(error.reason, str(error))

@@ -1,4 +1,7 @@
-"""A stream's snapshots: made by its schedule, taken, pruned, judged."""
+"""Create a stream's snapshots by schedule; run, prune and judge them.
+
+The reconciler calls `act` once a pass. `runner` runs the snapshots, `decide.snapshot_policy` decides.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,127 +12,130 @@ from dedupe_crds.spec.snapshots import Snapshots
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import LastSnapshot
 from dedupe_operator import metrics
-from dedupe_operator.controller.context import Findings, Look
+from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.snapshot_policy import (
     InvalidSchedule,
     Snapshot,
     Verdict,
-    is_due,
+    due_time,
     judge,
     newest_usable,
     scheduled_name,
     to_prune,
 )
-from dedupe_operator.decide.stream_status import Notice
+from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import SNAPSHOTS, KubernetesApi
-from dedupe_operator.snapshots.resource import SnapshotRecords, read_snapshots
-from dedupe_operator.snapshots.runner import Taker, is_unheld
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.resources import SNAPSHOTS
+from dedupe_operator.snapshots.resource import SnapshotWriter, read_snapshots
+from dedupe_operator.snapshots.runner import SnapshotRunner, is_unheld
 
-_LOOK_AGAIN_SECONDS: Final = 2.0
-_REMOVE_AGAIN_SECONDS: Final = 15.0
+_REQUEUE_SECONDS: Final = 2.0
+_REMOVE_RETRY_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsView:
-    """What the stream's status says of its snapshots. `verdict` is None where none are wanted."""
+    """The snapshot part of the status; `verdict` is None without spec.snapshots."""
 
     verdict: Verdict | None = None
     last_schedule_time: datetime | None = None
     last: Mapping[int, LastSnapshot] = field(default_factory=dict)
 
 
-class Keeper:
-    """Looks after the snapshots of any stream."""
+class SnapshotManager:
+    """Manages the snapshots of all streams."""
 
-    def __init__(self, api: KubernetesApi, taker: Taker) -> None:
+    def __init__(self, api: KubernetesApi, runner: SnapshotRunner) -> None:
         self._api = api
-        self._taker = taker
+        self._runner = runner
 
-    def act(self, look: Look, findings: Findings) -> SnapshotsView:
-        """Do what is due now."""
-        records = SnapshotRecords(self._api, look.stream.metadata.namespace)
-        seen_to = look.recorded.last_schedule_time
+    def act(self, context: ReconcileContext, result: ReconcileResult) -> SnapshotsView:
+        """Create, continue, delete and prune what is due; return the status part."""
+        writer = SnapshotWriter(self._api, context.stream.metadata.namespace)
+        processed = context.recorded.last_schedule_time
         try:
-            seen_to = self._schedule(look, records)
-            for snapshot in _ours(look):
-                if snapshot.deleting and not self._taker.remove(look, findings, records, snapshot):
-                    findings.look_again_within(_REMOVE_AGAIN_SECONDS)
+            processed = self._schedule(context, writer)
+            for snapshot in _ours(context):
+                if snapshot.deleting and not self._runner.remove(context, result, writer, snapshot):
+                    result.requeue_within(_REMOVE_RETRY_SECONDS)
                 elif not snapshot.deleting and is_unheld(snapshot):
-                    records.hold(snapshot)  # it was brought back from a backup
-            if self._taker.take(look, findings, records):
-                findings.look_again_within(_LOOK_AGAIN_SECONDS)
-            self._prune(look, findings, records)
+                    writer.hold(snapshot)  # it was restored from a backup
+            if self._runner.run(context, result, writer):
+                result.requeue_within(_REQUEUE_SECONDS)
+            self._prune(context, result, writer)
         except KubernetesError as error:
-            findings.stream_problems.append(with_advice(error.reason, f"snapshots: {error}"))
-        return self._view(look, seen_to)
+            result.stream_problems.append(with_advice(error.reason, f"snapshots: {error}"))
+        return self._view(context, processed)
 
     def release_all(self, namespace: str, stream: str) -> None:
-        """Let go of the deleted snapshots of a stream that is gone: nobody is left who could delete their copies.
+        """Release the deleted snapshots of a deleted stream.
+
+        Nothing can delete their copies any more.
 
         Raises KubernetesError.
         """
-        records = SnapshotRecords(self._api, namespace)
+        writer = SnapshotWriter(self._api, namespace)
         for snapshot in read_snapshots(self._api.find(SNAPSHOTS, namespace)):
             if snapshot.stream == stream and snapshot.deleting and snapshot.holds_copies:
-                records.release(snapshot)
+                writer.release(snapshot)
 
     @staticmethod
-    def _schedule(look: Look, records: SnapshotRecords) -> datetime | None:
-        """Make the snapshot of the last time of the schedule; returns the time that was seen to."""
-        wanted, last = look.stream.spec.snapshots, look.recorded.last_schedule_time
-        if wanted is None or wanted.schedule is None or look.stream.spec.suspend:
+    def _schedule(context: ReconcileContext, writer: SnapshotWriter) -> datetime | None:
+        """Create the snapshot that is due by the schedule; return the last processed time."""
+        wanted, last = context.stream.spec.snapshots, context.recorded.last_schedule_time
+        if wanted is None or wanted.schedule is None or context.stream.spec.suspend:
             return last
         try:
-            due = is_due(wanted.schedule, last=last, now=look.now)
+            due = due_time(wanted.schedule, last=last, now=context.now)
         except InvalidSchedule:
-            return last  # the condition SnapshotsHealthy says so
+            return last  # the condition SnapshotsHealthy reports it
         if due is None:
-            return last or look.now  # a schedule begins when it is first seen
-        records.create_scheduled(look.stream, scheduled_name(look.stream.metadata.name, due))
+            return last or context.now  # a schedule begins when it is first seen
+        writer.create_scheduled(context.stream, scheduled_name(context.stream.metadata.name, due))
         return due
 
     @staticmethod
-    def _prune(look: Look, findings: Findings, records: SnapshotRecords) -> None:
-        wanted = look.stream.spec.snapshots
+    def _prune(context: ReconcileContext, result: ReconcileResult, writer: SnapshotWriter) -> None:
+        wanted = context.stream.spec.snapshots
         if wanted is None:
             return
-        for snapshot in to_prune(_ours(look), wanted, look.now):
-            records.delete(snapshot)
-            message = f"Snapshot {snapshot.name} is deleted: {_why_pruned(snapshot, wanted)}."
-            findings.notices.append(Notice(reason="SnapshotPruned", message=message))
+        for snapshot in to_prune(_ours(context), wanted, context.now):
+            writer.delete(snapshot)
+            message = f"Snapshot {snapshot.name} is pruned: {_why_pruned(snapshot, wanted)}."
+            result.events.append(StreamEvent(reason="SnapshotPruned", message=message))
 
     @staticmethod
-    def _view(look: Look, seen_to: datetime | None) -> SnapshotsView:
-        ours = _ours(look)
-        wanted = look.stream.spec.snapshots
-        metadata = look.stream.metadata
+    def _view(context: ReconcileContext, processed: datetime | None) -> SnapshotsView:
+        ours = _ours(context)
+        wanted = context.stream.spec.snapshots
+        metadata = context.stream.metadata
         last: dict[int, LastSnapshot] = {}
-        for partition in look.partitions:
+        for partition in context.partitions:
             newest = newest_usable(ours, partition)
             entry = newest.entry(partition) if newest else None
             if newest and entry and entry.completed:
                 last[partition] = LastSnapshot(name=newest.name, time=entry.completed)
         labels = (metadata.namespace, metadata.name)
-        if wanted and last and len(last) == len(look.partitions):
-            oldest = min(one.time for one in last.values())
+        if wanted and last and len(last) == len(context.partitions):
+            oldest = min(snapshot.time for snapshot in last.values())
             metrics.SNAPSHOT_COMPLETED.labels(*labels).set(oldest.timestamp())
         else:
             metrics.forget_snapshots(*labels)
         return SnapshotsView(
-            verdict=judge(ours, wanted, look.now) if wanted else None,
-            last_schedule_time=seen_to,
+            verdict=judge(ours, wanted, context.now) if wanted else None,
+            last_schedule_time=processed,
             last=last,
         )
 
 
-def _ours(look: Look) -> list[Snapshot]:
-    name = look.stream.metadata.name
-    return [one for one in look.observed.snapshots if one.stream == name]
+def _ours(context: ReconcileContext) -> list[Snapshot]:
+    name = context.stream.metadata.name
+    return [each for each in context.observed.snapshots if each.stream == name]
 
 
 def _why_pruned(snapshot: Snapshot, wanted: Snapshots) -> str:
     if snapshot.status.phase is SnapshotPhase.FAILED:
         return "it failed, and newer ones have too, or it is older than spec.snapshots.keepFor"
-    return f"spec.snapshots keeps the newest {wanted.keep}, and none older than keepFor"
+    return f"spec.snapshots retains the newest {wanted.keep}, and none older than keepFor"

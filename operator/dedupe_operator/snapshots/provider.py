@@ -1,32 +1,45 @@
-"""What keeps copies of volumes, or of what is on them: a CSI driver, Amazon EBS, a bucket."""
+"""Interface of the snapshot providers: CSI driver, Amazon EBS, S3 bucket.
+
+The snapshot runner and the volume manager call a provider; it raises ProviderError.
+"""
 
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.snapshot import PartitionSnapshot
+from dedupe_operator.errors import ReportedError
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.worker_client import WorkerRefused
 
 
-class ProviderError(Exception):
-    """A provider could not do what it was asked.
+class ProviderError(ReportedError):
+    """A provider could not do its work now; the next pass retries.
 
-    `final`: asking again is of no use; else the next look asks again, until the snapshot's deadline.
-    `reason` is one CamelCase word for users.
+    The snapshot's deadline ends the retries.
     """
 
-    def __init__(self, reason: str, message: str, *, final: bool) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.final = final
+    retriable = True
+
+
+class ProviderFailed(ProviderError):
+    """A provider can't do its work; a retry would fail too."""
+
+    retriable = False
+
+
+def refused_by_worker(error: WorkerRefused) -> ProviderError:
+    """Return a worker's refusal as an error of the provider that asked it."""
+    kind = ProviderError if error.retriable else ProviderFailed
+    return kind(error.reason, str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The copy of one partition for one DedupeSnapshot.
 
-    `entry` is what the snapshot's status says of it; its stamp (topics, offsets) is known once the worker has made
-    its checkpoint. `claim` is the partition's PersistentVolumeClaim, None if that is gone; `pod` its worker's pod.
+    `entry` is its entry in the snapshot's status; topics and offsets are known once the worker has made its
+    checkpoint. `claim` is the partition's PersistentVolumeClaim, None if that is gone; `pod` is its worker's pod.
     """
 
     stream: DedupeStream
@@ -40,48 +53,52 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """How a copy stands. `usable`: complete, verified, and a volume can be made from it."""
+class CopyStatus:
+    """State of a copy; `usable`: complete, verified, fit to create a volume."""
 
     usable: bool
     bytes: int | None = None
     volume_size: int | None = None
-    entry: PartitionSnapshot | None = None  # where the provider knows the stamp itself
+    entry: PartitionSnapshot | None = None  # where the provider itself knows the metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """What a new claim is made from: fields of its spec. Without any, it begins empty."""
+class ClaimSource:
+    """Source of a new claim: fields of its spec. Without any, the volume begins empty."""
 
     claim_spec: Object = field(default_factory=dict)
     least_size: int = 0
 
 
 class Provider(Protocol):
-    """Every method may be called again after a crash at any moment, and then finds what it did before.
+    """Storage of copies.
 
-    All raise ProviderError.
+    Every method may be called again after a crash at any moment, and then finds what it did before. All raise
+    ProviderError.
     """
 
     takes_checkpoint: bool
-    """Whether `start` makes the worker's checkpoint itself, rather than be given one."""
+    """True if `start` makes the worker's checkpoint, False if it needs one made before."""
 
     def start(self, job: Job) -> str:
-        """Begin the copy, or adopt the one begun before; returns its handle."""
+        """Start the copy, or adopt one that was started before; return its handle."""
         ...
 
-    def look(self, job: Job) -> Copy:
-        """How the copy with `job.entry.handle` stands. A copy that failed or is gone is a final error."""
+    def status(self, job: Job) -> CopyStatus:
+        """Return the state of the copy with `job.entry.handle`.
+
+        Raises ProviderFailed if the copy failed or is gone.
+        """
         ...
 
     def remove(self, job: Job) -> None:
-        """Delete the copy with `job.entry.handle`; one that is gone, or not ours, is left alone."""
+        """Delete the copy with `job.entry.handle`; ignore one that is gone or not ours."""
         ...
 
-    def is_there(self, job: Job) -> bool:
-        """Whether the copy can still be restored from, as far as the provider can tell now."""
+    def exists(self, job: Job) -> bool:
+        """Return whether the copy can still be restored from, as far as is known now."""
         ...
 
-    def source(self, job: Job, claim_name: str) -> Source:
-        """Prepare a volume of the copy for the new claim `claim_name`, and say how the claim is made from it."""
+    def source(self, job: Job, claim_name: str) -> ClaimSource:
+        """Prepare a volume of the copy for a claim; return the claim's source."""
         ...

@@ -1,4 +1,7 @@
-"""DedupeSnapshots in the API server: read, made, their status written."""
+"""Read, create and delete DedupeSnapshots, and write their status.
+
+The snapshot manager and runner call it.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -9,12 +12,16 @@ from dedupe_crds.spec.stream import API_VERSION, DedupeStream
 from dedupe_crds.status.snapshot import KIND, SnapshotSpec, SnapshotStatus
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import SNAPSHOTS, KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import COPIES, SCHEDULED, Object, stream_labels
+from dedupe_operator.kubernetes.resources import SNAPSHOTS
 
 
 def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
-    """Those of a namespace, of all streams. One that another version wrote, and can't be read, is left alone."""
+    """Return the readable DedupeSnapshots among `listed`.
+
+    Those that another version wrote, and that can't be read, are ignored.
+    """
     found = []
     for raw in listed:
         metadata = raw["metadata"]
@@ -39,15 +46,15 @@ def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
     return tuple(found)
 
 
-class SnapshotRecords:
-    """Writes the DedupeSnapshots of one namespace. Raises KubernetesError from any method."""
+class SnapshotWriter:
+    """Create the snapshot of a scheduled time; return False if it exists."""
 
     def __init__(self, api: KubernetesApi, namespace: str) -> None:
         self._api = api
         self._namespace = namespace
 
     def create_scheduled(self, stream: DedupeStream, name: str) -> bool:
-        """Make the one for a time of the schedule; False if it is there already."""
+        """Create the snapshot of a scheduled time; return False if it exists already."""
         wanted: Object = {
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -67,31 +74,31 @@ class SnapshotRecords:
         return True
 
     def write(self, snapshot: Snapshot, status: SnapshotStatus) -> None:
-        """Write its status."""
+        """Write a snapshot's status."""
         body = status.model_dump(mode="json", by_alias=True, exclude_none=True)
         self._api.apply({**self._this(snapshot), "status": body}, subresource="status")
 
     def hold(self, snapshot: Snapshot) -> None:
-        """Keep the object, once it is deleted, until its copies are."""
+        """Add the finalizer: retain the object until its copies are deleted."""
         self._set(snapshot, held=True)
 
     def release(self, snapshot: Snapshot) -> None:
-        """Let the object go."""
+        """Remove the finalizer: the API server may delete the object."""
         self._set(snapshot, held=False)
 
     def _set(self, snapshot: Snapshot, *, held: bool) -> None:
-        # Not by server-side apply, which leaves a finalizer that somebody else wrote too, such as with a backup.
+        # Not by server-side apply: it leaves a finalizer that has another owner too, for example a backup tool.
         live = self._api.get(SNAPSHOTS, self._namespace, snapshot.name)
         if live is None or live["metadata"]["uid"] != snapshot.uid:
             return
-        others = [one for one in live["metadata"].get("finalizers") or [] if one != COPIES]
+        others = [each for each in live["metadata"].get("finalizers") or [] if each != COPIES]
         self._api.set_finalizers(SNAPSHOTS, live, [*others, COPIES] if held else others)
 
     def delete(self, snapshot: Snapshot) -> None:
-        """Delete it; what goes with it is seen to before it is gone."""
+        """Delete a snapshot. If it is held, its copies are deleted before it is gone."""
         self._api.delete(SNAPSHOTS, self._this(snapshot))
 
     def _this(self, snapshot: Snapshot) -> Object:
-        # With the UID, what is written does not go to a namesake made since.
+        # The UID prevents a write to a later snapshot of the same name.
         metadata = {"name": snapshot.name, "namespace": self._namespace, "uid": snapshot.uid}
         return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}

@@ -10,9 +10,10 @@ from threading import RLock
 from typing import Final
 
 from dedupe_operator import process
-from dedupe_operator.kubernetes.api import KubernetesApi, Resource
+from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
-from dedupe_operator.worker_client import Workers
+from dedupe_operator.kubernetes.resources import Resource
+from dedupe_operator.worker_client import WorkerClient
 
 STOPPED: Final = 86
 """The exit code of an operator that stopped where it was to."""
@@ -53,13 +54,13 @@ class StoppingApi(KubernetesApi):
             super().set_finalizers(resource, live, finalizers)
 
     def delete(
-        self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False
+        self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
     ) -> None:
         with _writes.one():
-            super().delete(resource, live, orphan=orphan, by_force=by_force)
+            super().delete(resource, live, orphan=orphan, force=force)
 
 
-class StoppingWorkers(Workers):
+class StoppingWorkers(WorkerClient):
     """Counts what workers are asked to do."""
 
     def post(
@@ -73,4 +74,4 @@ def stop_after(writes: int) -> None:
     """Have this process end with STOPPED after so many writes from now on."""
     _writes.left = writes
     process.KubernetesApi = StoppingApi  # type: ignore[attr-defined] # the seam
-    process.Workers = StoppingWorkers  # type: ignore[attr-defined] # the other one
+    process.WorkerClient = StoppingWorkers  # type: ignore[attr-defined] # the other one

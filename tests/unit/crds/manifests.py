@@ -111,10 +111,10 @@ MISSING = [
     bad("metadata", REMOVED, "is required", server="metadata.name: Required value"),
     bad("spec.kafka", REMOVED, "is required: The Kafka cluster."),
     bad("spec.input", {}, "is required: Topic with duplicates.", "spec.input.topic"),
-    bad("spec.id", {}, "is required: Key: the record's key.", "spec.id.from"),
+    bad("spec.id", {}, "is required: Source of the id. Key: the record's key.", "spec.id.from"),
     bad("spec.kafka.configSecretRef", {}, "is required", "spec.kafka.configSecretRef.name"),
     bad("spec.snapshots", {"schedule": "@daily"}, "is required: CSI", "spec.snapshots.provider"),
-    bad("spec.snapshots", {"provider": "S3", "s3": {}}, "is required: The bucket.",
+    bad("spec.snapshots", {"provider": "S3", "s3": {}}, "is required: Name of the bucket.",
         "spec.snapshots.s3.bucket"),
 ]  # fmt: skip
 TYPES = [
@@ -142,7 +142,12 @@ SIZES = [
     bad("spec.store.window.maxBytes", True, "True is not a size"),
     bad("spec.store.window.maxBytes", "1Mi", "'1Mi' must be from 16Mi to 1Pi"),
     bad("spec.store.window.maxBytes", 1000, "'1k' must be from 16Mi to 1Pi"),
-    bad("spec.storage.size", "99Ei", "is more than any disk holds", server="from 20Mi to 16Pi"),
+    bad(
+        "spec.storage.size",
+        "99Ei",
+        "is too large; write a size below 8Ei",
+        server="from 20Mi to 16Pi",
+    ),
     bad("spec.storage.size", "1Mi", "'1Mi' must be from 20Mi to 16Pi"),
     bad("spec.worker.tuning.queueBytes", "100Ki", "must be from 1Mi to 1Gi"),
     bad("spec.worker.tuning.blockCacheBytes", "0", "must be from 1Mi to 64Gi"),
@@ -158,7 +163,7 @@ DURATIONS = [
     bad(
         "spec.store.window.maxAge",
         "999999999999d",
-        "is longer than any stream lives",
+        "is too long; write fewer days",
         server="must be from 1s to 3650d",
     ),
     bad("spec.store.window.alertBelow", "3651d", "must be from 0s to 3650d"),
@@ -253,7 +258,7 @@ RELATIONS = [
         {"spec.id": {"from": "Header", "name": "h", "path": "$.id"}},
         [("spec.id.path", "must be absent otherwise")],
     ),
-    BadManifest({"spec.id.from": "JsonPath"}, [("spec.id.path", "must say where the id is")]),
+    BadManifest({"spec.id.from": "JsonPath"}, [("spec.id.path", "must be the path of the id")]),
     BadManifest(
         {"spec.id": {"from": "JsonPath", "path": "order.id"}},
         [("spec.id.path", "'order.id' must be a JSONPath that begins with $")],
@@ -353,7 +358,7 @@ ROUTES = [
         [
             (
                 "spec.output.topic",
-                "'clean' with -filters behind it must differ from spec.input.topic",
+                "'clean' with -filters appended must differ from spec.input.topic",
             )
         ],
     ),
@@ -363,7 +368,7 @@ ROUTES = [
             [
                 (
                     f"spec.{field}.policy",
-                    "'Topic' writes to spec.output.topic with -owners behind it",
+                    "'Topic' writes to spec.output.topic with -owners appended",
                 )
             ],
         )
@@ -378,7 +383,7 @@ ROUTES = [
     bad_route(
         "output.filter", {"from": "JsonPath", "path": "a.b"}, ".path", "must be a JSONPath that"
     ),
-    bad_route("output.filter", {"from": "JsonPath"}, ".path", "must say where the value is"),
+    bad_route("output.filter", {"from": "JsonPath"}, ".path", "must be the path of the value"),
     bad_route(
         "output.filter",
         {"from": "Header", "name": "a", "sizeBytes": 15},
@@ -411,35 +416,35 @@ TABLES = [
     bad_table({"slots": 5000, "memory": "1Gi"}, ".messages", "exactly one of slots"),
     bad_table({"slots": 5000, "retain": 0.9}, ".retain", "0.9 belongs to"),
     bad_table({"messages": 5000}, ".retain", "give both, or neither"),
-    bad_table({"messages": 10**12, "retain": 0.5}, ".retain", "takes more than 2^32 slots"),
-    bad_table({"messages": 5 * 10**9, "retain": 0.4}, ".retain", "takes more than 2^32 slots",
+    bad_table({"messages": 10**12, "retain": 0.5}, ".retain", "needs more than 2^32 slots"),
+    bad_table({"messages": 5 * 10**9, "retain": 0.4}, ".retain", "needs more than 2^32 slots",
               **{"spec.storage.size": "200Gi"}),
     bad_table({"messages": 5000, "retain": 1.0}, ".retain", "1.0 is out of bounds"),
     bad_table({"slots": 1023}, ".slots", "1023 is out of bounds; allowed: 1024 to 4294967296"),
     bad_table({"slots": "5000"}, ".slots", "'5000' is not a whole number"),
     bad_table({"memory": "1Ki"}, ".memory", "'1Ki' must be from 64Ki to 96Gi"),
-    bad_table({"slots": 10**9}, "spec.storage.size", "at least 1.25 times what spec.store.inverseBloom"),
+    bad_table({"slots": 10**9}, "spec.storage.size", "at least 1.25 times the size of spec.store.inverseBloom"),
     bad_table({"memory": "18Gi"}, "spec.storage.size", "'20Gi' (the default) must be at least"),
     bad_table({"messages": 10**8, "retain": 0.9}, "spec.storage.size", "or the volume would run full"),
-    bad_table({"messages": 4 * 10**9, "retain": 0.1}, "spec.storage.size", "at least 1.25 times what"),
-    bad_table({"slots": 600_000_000}, "spec.storage.size", "at least 1.25 times what", **DUPLICATES),
-    bad_table({"slots": 550_000_000}, "spec.storage.size", "at least 1.25 times what", **CONFLICTS),
+    bad_table({"messages": 4 * 10**9, "retain": 0.1}, "spec.storage.size", "at least 1.25 times the size of"),
+    bad_table({"slots": 600_000_000}, "spec.storage.size", "at least 1.25 times the size of", **DUPLICATES),
+    bad_table({"slots": 550_000_000}, "spec.storage.size", "at least 1.25 times the size of", **CONFLICTS),
     bad_table({"messages": 10**9, "retain": 0.5}, "spec.storage.size", "at least 1.25", **CONFLICTS,
               **{"spec.storage.size": "50Gi"}),
     bad_table(
-        {"slots": 600_000_000}, "spec.snapshots", "at least 2.25 times what",
+        {"slots": 600_000_000}, "spec.snapshots", "at least 2.25 times the size of",
         **{"spec.snapshots.provider": "CSI"},
     ),
     bad_table(
-        {"slots": 350_000_000}, "spec.snapshots", "at least 2.25 times what",
+        {"slots": 350_000_000}, "spec.snapshots", "at least 2.25 times the size of",
         **{"spec.snapshots.provider": "CSI"}, **DUPLICATES,
     ),
     bad_table(
-        {"slots": 6_000_000}, "spec.worker.resources", "must leave 96Mi of limits.memory beside",
+        {"slots": 6_000_000}, "spec.worker.resources", "must have limits.memory at least 96Mi above",
         **{"spec.worker.resources": {"limits": {"memory": "256Mi"}}}, **DUPLICATES,
     ),
     bad_table(
-        {"memory": "161Mi"}, "spec.worker.resources", "must leave 96Mi of limits.memory beside",
+        {"memory": "161Mi"}, "spec.worker.resources", "must have limits.memory at least 96Mi above",
         **{"spec.worker.resources": {"limits": {"memory": "256Mi"}}},
     ),
 ]  # fmt: skip

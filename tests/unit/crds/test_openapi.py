@@ -173,7 +173,7 @@ def guards(resource: CustomResource) -> dict[str, str]:
 def test_what_must_never_change_is_guarded_and_nothing_else() -> None:
     fixed = {".spec.input.topic", ".spec.output.topic", ".spec.id", ".spec.storage.size"}
     assert guards(STREAMS).keys() == fixed
-    never = "the spec of a snapshot never changes; make another snapshot instead"
+    never = "the spec of a snapshot never changes; create another snapshot instead"
     assert guards(SNAPSHOTS) == {".spec": never}
 
 

@@ -59,7 +59,11 @@ def reasons(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.keyword) and node.arg == "reason":
             given = node.value
-        elif isinstance(node, ast.Call) and _name(node) in {"ProviderError", "with_advice"}:
+        elif isinstance(node, ast.Call) and _name(node) in {
+            "ProviderError",
+            "ProviderFailed",
+            "with_advice",
+        }:
             given = node.args[0]
         elif isinstance(node, ast.Call) and _name(node) == "_Verdict":
             given = node.args[2]

@@ -2,7 +2,7 @@
 
 
 class FakeClock:
-    """In the place of the `time` module where something waits."""
+    """A `dedupe_kubectl.waiting.Clock` that does not wait."""
 
     def __init__(self) -> None:
         self._now = 0.0

@@ -13,7 +13,7 @@ from dedupe_crds.status.worker import (
     WorkerStatus,
 )
 from dedupe_kubectl.objects import Object, by_partition, read_stream
-from dedupe_kubectl.stream_view import Look
+from dedupe_kubectl.stream_view import StreamView
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=2)
@@ -153,10 +153,10 @@ def worker(
     )
 
 
-def look(
+def view(
     document: Object, pods: Sequence[Object] = (), workers: Sequence[WorkerStatus] = ()
-) -> Look:
-    return Look(
+) -> StreamView:
+    return StreamView(
         stream=read_stream(document),
         pods=by_partition(pods),
         workers={one.partition: one for one in workers},

@@ -9,9 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dedupe_crds.status.worker import Phase, WorkerStatus
-from dedupe_kubectl import waiting
 from dedupe_kubectl.cli import main
-from dedupe_kubectl.commands import status
 from tests.unit.kubectl.api_server import (
     PODS,
     STREAMS,
@@ -25,16 +23,14 @@ from tests.unit.kubectl.documents import condition, partition, pod, stream, work
 
 
 @pytest.fixture(name="api")
-def _api(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[ApiServer]:
-    monkeypatch.setattr(status, "_RATE_SECONDS", 0.02)
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.01)
+def _api(tmp_path: Path) -> Iterator[ApiServer]:
     with api_server(tmp_path / "config") as api:
         yield api
 
 
 def run(api: ApiServer, *arguments: str) -> Result:
     done = CliRunner(env={"NO_COLOR": "1"}).invoke(
-        main, [*arguments, "--kubeconfig", str(api.kubeconfig)]
+        main, [*arguments, "--kubeconfig", str(api.kubeconfig)], obj=FakeClock()
     )
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
@@ -139,15 +135,11 @@ def test_restarting_sets_the_annotation_to_the_time(api: ApiServer) -> None:
     assert "T" in body["metadata"]["annotations"]["dedupestream.io/restart"]
 
 
-def test_waiting_that_is_in_vain_fails_with_what_is_missing(
-    api: ApiServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waiting, "time", FakeClock())
-    monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.5)
+def test_waiting_that_is_in_vain_fails_with_what_is_missing(api: ApiServer) -> None:
     api.holds(stream(), pods=(pod(),))
     done = run(api, "restart", "orders", "--wait", "--timeout", "1")
     assert done.exit_code == 1
-    assert "0 of 1 restarted, 0 to come" in done.stdout
+    assert "0 of 1 restarted, waiting for 0" in done.stdout
     assert "still waiting after 1 s" in done.stderr
 
 
@@ -197,7 +189,7 @@ def test_problems_are_described_with_what_the_users_rights_show(api: ApiServer) 
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (refused(404, "not found", "orders"), "there is none; `kubectl dedupe status -A`"),
+        (refused(404, "not found", "orders"), "it does not exist; `kubectl dedupe status -A`"),
         ((404, "404 page not found"), "helm install"),
         (refused(403, "User u cannot"), "ask for the ClusterRole view"),
         (refused(401, "Unauthorized"), "log in again"),

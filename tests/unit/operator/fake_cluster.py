@@ -7,18 +7,18 @@ from hashlib import sha256
 from typing import Any
 
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import (
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import (
     CLAIMS,
     EVENTS,
     PODS,
     STATEFUL_SETS,
     STREAMS,
     VOLUME_SNAPSHOTS,
-    KubernetesApi,
     Resource,
     resource_of,
 )
-from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import NAMESPACE, NODE, NOW, STREAM, node, raw_stream
 
 Address = tuple[str, str]
@@ -162,10 +162,10 @@ class FakeCluster(KubernetesApi):
             self.remove(resource.kind, name)
 
     def delete(
-        self, resource: Resource, live: Object, *, orphan: bool = False, by_force: bool = False
+        self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
     ) -> None:
         name = live["metadata"]["name"]
-        how = "orphan" if orphan else "force" if by_force else "delete"
+        how = "orphan" if orphan else "force" if force else "delete"
         self.writes.append((how, resource.kind, name))
         if error := self.keeps.get((resource.kind, name)):
             raise error

@@ -9,7 +9,7 @@ from dedupe_kafka.cluster import StreamTopics
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import PartitionState
 from dedupe_kafka.topic import TopicProblem
-from dedupe_operator.topic_watch import TopicsWatch
+from dedupe_operator.topic_watch import TopicWatch
 
 _STATE = PartitionState(input_topic_id="in", output_topic_id="out", low=0, end=1000)
 
@@ -64,5 +64,5 @@ class FakeClock:
         return self.now
 
 
-def watch(clock: FakeClock) -> TopicsWatch:
-    return TopicsWatch(clock)
+def watch(clock: FakeClock) -> TopicWatch:
+    return TopicWatch(clock)

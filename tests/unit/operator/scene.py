@@ -8,8 +8,8 @@ from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.names import Object, partition_of
-from dedupe_operator.output_conflicts import Rivals
-from dedupe_operator.worker_client import WorkerRefused, Workers
+from dedupe_operator.output_conflicts import OutputConflicts
+from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 from tests.unit.operator.fake_cluster import FakeCluster
 from tests.unit.operator.fake_kafka import FakeClock, FakeKafka
 from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, worker_status
@@ -28,7 +28,7 @@ CHECKPOINT: Final = {
 }
 
 
-class FakeWorkers(Workers):
+class FakeWorkers(WorkerClient):
     """Workers whose answers a test gives; those of ready pods are well by themselves.
 
     `answers` is what they say to a POST, by its path; `asked` is what they were asked.
@@ -49,7 +49,7 @@ class FakeWorkers(Workers):
     ) -> object:
         assert admin_token
         if pod is None:
-            raise WorkerRefused("WorkerNotRunning", "the partition has no worker", final=False)
+            raise WorkerRefused("WorkerNotRunning", "the partition has no worker")
         self.asked.append((partition_of(pod) or 0, path, body))
         answer = self.answers[path]
         if isinstance(answer, WorkerRefused):
@@ -68,14 +68,16 @@ class Scene:
         self.restart_operator()
 
     def restart_operator(self) -> None:
-        self.rivals = Rivals()
-        self.reconciler = Reconciler(self.cluster, RELEASE, self.workers, self.rivals, self.clock)
+        self.conflicts = OutputConflicts()
+        self.reconciler = Reconciler(
+            self.cluster, RELEASE, self.workers, self.conflicts, self.clock
+        )
 
     def look(self) -> float | None:
         """One look, at a time when Kafka is asked again; clears the list of writes before."""
         self.cluster.writes.clear()
         self.clock.now += 100.0
-        return self.reconciler.look(KEY)
+        return self.reconciler.reconcile(KEY)
 
     def rest(self) -> float | None:
         """Look until nothing is written any more; the last look's wait."""

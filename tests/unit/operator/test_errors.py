@@ -2,7 +2,13 @@
 
 import pytest
 
-from dedupe_operator.errors import Unreachable, refusal_reason
+from dedupe_kafka.errors import StreamError
+from dedupe_operator.credentials import CredentialsUnusable
+from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.snapshot_policy import InvalidSchedule
+from dedupe_operator.errors import KubernetesError, LostLeadership, Unreachable, refusal_reason
+from dedupe_operator.snapshots.provider import ProviderError, ProviderFailed
+from dedupe_operator.worker_client import CommandInvalid, WorkerRefused
 
 
 @pytest.mark.parametrize(
@@ -30,3 +36,24 @@ def test_a_refusal_has_one_stable_name(status: int, message: str, reason: str) -
 
 def test_an_api_server_out_of_reach_has_a_name_too() -> None:
     assert Unreachable("no answer").reason == "ApiServerUnreachable"
+
+
+def test_every_error_is_below_the_projects_root() -> None:
+    errors: dict[type[StreamError], bool] = {
+        CredentialsUnusable: True,
+        InvalidSchedule: False,
+        KubernetesError: True,
+        LostLeadership: False,
+        ProviderError: True,
+        ProviderFailed: False,
+        WorkerRefused: True,
+        CommandInvalid: False,
+    }
+    assert all(issubclass(error, StreamError) for error in errors)
+    assert {error: error.retriable for error in errors} == errors
+
+
+def test_a_reported_error_has_the_reason_that_was_reported() -> None:
+    assert KubernetesError("QuotaExceeded", "no").reason == "QuotaExceeded"
+    problem = Problem(reason="SecretMissing", message="create it")
+    assert CredentialsUnusable(problem).reason == "SecretMissing"

@@ -9,10 +9,14 @@ import pytest
 
 from dedupe_crds.status.worker import Phase
 from dedupe_operator import metrics
-from dedupe_operator.controller.reconciler import AT_REST_SECONDS, MOVING_SECONDS, TROUBLED_SECONDS
+from dedupe_operator.controller.reconciler import (
+    PROBLEM_RETRY_SECONDS,
+    RESYNC_SECONDS,
+    ROLLOUT_POLL_SECONDS,
+)
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import NODES, Resource
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import NODES, Resource
 from tests.unit.operator.objects import (
     NAMESPACE,
     NODE,
@@ -86,7 +90,7 @@ def test_at_rest_neither_nodes_nor_attachments_are_read(
 
     monkeypatch.setattr(running.cluster, "get", noted_get)
     monkeypatch.setattr(running.cluster, "find", noted_find)
-    assert running.look() == AT_REST_SECONDS
+    assert running.look() == RESYNC_SECONDS
     assert "Pod" in asked
     assert not {"Node", "VolumeAttachment"} & set(asked)
 
@@ -96,7 +100,7 @@ def test_a_worker_on_a_node_that_is_out_is_left_there_for_its_time(running: Scen
     wait = running.look()
     assert moved(running) == []
     assert wait is not None
-    assert MOVING_SECONDS <= wait <= 11
+    assert ROLLOUT_POLL_SECONDS <= wait <= 11
     degraded = running.cluster.condition("Degraded")
     assert (degraded["status"], degraded["reason"]) == ("True", "NodeNotReady")
     assert f"artition 0: node {NODE} is NotReady" in degraded["message"]
@@ -106,14 +110,14 @@ def test_a_worker_on_a_node_that_is_out_is_left_there_for_its_time(running: Scen
 
 def test_what_is_far_off_is_looked_at_as_any_trouble(running: Scene) -> None:
     fail(running, for_seconds=1)
-    assert running.look() == TROUBLED_SECONDS
+    assert running.look() == PROBLEM_RETRY_SECONDS
 
 
 def test_a_worker_is_moved_and_its_volume_let_go_when_the_time_is_over(running: Scene) -> None:
     counter = metrics.FAILOVERS.labels(NAMESPACE, STREAM)
     before = counter._value.get()  # noqa: SLF001 # the client has no other way to read one
     fail(running, for_seconds=61)
-    assert running.look() == MOVING_SECONDS
+    assert running.look() == ROLLOUT_POLL_SECONDS
     assert moved(running) == [
         ("force", "Pod", "orders-0-0"),
         ("delete", "VolumeAttachment", f"csi-{VOLUMES[0]}-{NODE}"),
@@ -140,7 +144,7 @@ def test_once_moved_it_stays_on_record_and_nothing_more_is_done(running: Scene) 
     found = failover_of(running, 0)
     running.cluster.settle()
     running.cluster.one("Pod", "orders-0-0")["spec"]["nodeName"] = OTHER
-    assert running.rest() == AT_REST_SECONDS
+    assert running.rest() == RESYNC_SECONDS
     assert moved(running) == []
     assert failover_of(running, 0) == found
     assert running.cluster.status["partitions"][0]["phase"] == "Running"
@@ -278,7 +282,7 @@ def test_a_worker_that_was_fenced_by_nobody_kubernetes_knows_gets_another_pod(
     assert "FencedPodReplaced" in running.cluster.told
     running.workers.say.clear()
     running.cluster.settle()
-    assert running.rest() == AT_REST_SECONDS
+    assert running.rest() == RESYNC_SECONDS
 
 
 def test_without_the_right_to_see_nodes_all_else_goes_on(

@@ -3,7 +3,7 @@
 import pytest
 
 from dedupe_crds.status.worker import ComparisonStatus
-from dedupe_operator.controller.reconciler import MOVING_SECONDS
+from dedupe_operator.controller.reconciler import ROLLOUT_POLL_SECONDS
 from dedupe_operator.worker_client import WorkerRefused
 from tests.unit.operator.objects import worker_status
 from tests.unit.operator.scene import Scene
@@ -33,7 +33,7 @@ def asked(scene: Scene) -> list[int]:
 
 def test_one_partition_after_another_is_asked_and_the_counts_are_kept(running: Scene) -> None:
     ask(running)
-    assert running.look() == MOVING_SECONDS
+    assert running.look() == ROLLOUT_POLL_SECONDS
     assert running.workers.asked == [(0, "/reconcile", {"request": "1", "full": True})]
     answer(running, 0, done=False)
     running.look()
@@ -46,11 +46,11 @@ def test_one_partition_after_another_is_asked_and_the_counts_are_kept(running: S
     running.rest()
     shown = running.cluster.status["partitions"][1]["comparison"]
     assert (shown["added"], shown["removed"], shown["done"]) == (2, 1, True)
-    assert running.cluster.told.count("ReconcileDone") == 2
+    assert running.cluster.told.count("StoreReconcileFinished") == 2
     running.restart_operator()
     running.rest()
     assert asked(running) == [0, 1]
-    assert running.cluster.told.count("ReconcileDone") == 2
+    assert running.cluster.told.count("StoreReconcileFinished") == 2
 
 
 def test_what_was_done_stays_done_though_its_worker_has_another_volume(running: Scene) -> None:
@@ -74,7 +74,7 @@ def test_the_next_request_is_another(running: Scene) -> None:
 
 
 def test_a_worker_that_refuses_is_asked_again(running: Scene) -> None:
-    running.workers.answers["/reconcile"] = WorkerRefused("Busy", "another runs", final=False)
+    running.workers.answers["/reconcile"] = WorkerRefused("Busy", "another runs")
     ask(running)
     running.look()
     running.look()

@@ -4,7 +4,7 @@ import pytest
 
 from dedupe_kafka.errors import BrokerUnavailable, TopicMissing
 from dedupe_kafka.topic import TopicProblem
-from dedupe_operator.topic_watch import TopicsWatch
+from dedupe_operator.topic_watch import TopicWatch
 from tests.unit.operator.fake_kafka import FakeClock, FakeKafka
 from tests.unit.operator.objects import stream
 
@@ -25,43 +25,43 @@ def _clock() -> FakeClock:
 
 
 @pytest.fixture
-def watch(clock: FakeClock, kafka: FakeKafka) -> TopicsWatch:
+def watch(clock: FakeClock, kafka: FakeKafka) -> TopicWatch:
     assert not kafka.asked
-    return TopicsWatch(clock)
+    return TopicWatch(clock)
 
 
-def waits(watch: TopicsWatch, kafka: FakeKafka, clock: FakeClock, *, questions: int) -> list[int]:
+def waits(watch: TopicWatch, kafka: FakeKafka, clock: FakeClock, *, questions: int) -> list[int]:
     """After how many whole seconds each next question came."""
     found: list[int] = []
     since, before = clock.now, len(kafka.asked)
     while len(found) < questions:
         clock.now += 1
-        watch.look(ORDERS, {})
+        watch.get(ORDERS, {})
         if len(kafka.asked) > before:
             found.append(int(clock.now - since))
             since, before = clock.now, len(kafka.asked)
     return found
 
 
-def test_the_answer_is_what_kafka_says(watch: TopicsWatch, kafka: FakeKafka) -> None:
+def test_the_answer_is_what_kafka_says(watch: TopicWatch, kafka: FakeKafka) -> None:
     kafka.partitions = 5
-    view = watch.look(ORDERS, SECRET)
+    view = watch.get(ORDERS, SECRET)
     assert (view.partitions, view.usable, view.created) == (5, True, True)
     assert kafka.asked == [("kafka:9092", {"sasl.username": "me", "sasl.password": "hunter2"})]
 
 
 def test_topics_that_are_well_are_looked_at_once_a_minute(
-    watch: TopicsWatch, kafka: FakeKafka, clock: FakeClock
+    watch: TopicWatch, kafka: FakeKafka, clock: FakeClock
 ) -> None:
-    watch.look(ORDERS, {})
+    watch.get(ORDERS, {})
     assert waits(watch, kafka, clock, questions=3) == [60, 60, 60]
 
 
 def test_a_cluster_that_does_not_answer_is_asked_ever_more_rarely(
-    watch: TopicsWatch, kafka: FakeKafka, clock: FakeClock
+    watch: TopicWatch, kafka: FakeKafka, clock: FakeClock
 ) -> None:
     kafka.fails = BrokerUnavailable("no answer")
-    view = watch.look(ORDERS, {})
+    view = watch.get(ORDERS, {})
     assert (view.partitions, view.usable) == (None, False)
     assert [(one.reason, one.message) for one in view.problems] == [
         ("BrokerUnavailable", "no answer")
@@ -70,10 +70,10 @@ def test_a_cluster_that_does_not_answer_is_asked_ever_more_rarely(
 
 
 def test_a_cluster_that_answers_again_is_asked_soon_the_next_time_it_fails(
-    watch: TopicsWatch, kafka: FakeKafka, clock: FakeClock
+    watch: TopicWatch, kafka: FakeKafka, clock: FakeClock
 ) -> None:
     kafka.fails = BrokerUnavailable("no answer")
-    watch.look(ORDERS, {})
+    watch.get(ORDERS, {})
     waits(watch, kafka, clock, questions=4)
     kafka.fails = None
     waits(watch, kafka, clock, questions=2)
@@ -83,56 +83,56 @@ def test_a_cluster_that_answers_again_is_asked_soon_the_next_time_it_fails(
 
 
 def test_a_topic_that_a_person_is_to_mend_is_looked_at_soon(
-    watch: TopicsWatch, kafka: FakeKafka, clock: FakeClock
+    watch: TopicWatch, kafka: FakeKafka, clock: FakeClock
 ) -> None:
     kafka.problems = (TopicProblem(reason="R", message="mend it", fatal=False),)
-    view = watch.look(ORDERS, {})
+    view = watch.get(ORDERS, {})
     assert view.usable
     assert waits(watch, kafka, clock, questions=2) == [3, 3]
 
 
-def test_a_fatal_problem_makes_topics_unusable(watch: TopicsWatch, kafka: FakeKafka) -> None:
+def test_a_fatal_problem_makes_topics_unusable(watch: TopicWatch, kafka: FakeKafka) -> None:
     kafka.problems = (TopicProblem(reason="R", message="mend it", fatal=True),)
-    view = watch.look(ORDERS, {})
+    view = watch.get(ORDERS, {})
     assert not view.usable
     assert view.partitions == 2
     assert [one.reason for one in view.problems] == ["R"]
 
 
 def test_another_spec_or_another_secret_is_asked_about_at_once(
-    watch: TopicsWatch, kafka: FakeKafka
+    watch: TopicWatch, kafka: FakeKafka
 ) -> None:
-    watch.look(ORDERS, SECRET)
-    watch.look(stream({"spec.output.topic": "other"}), SECRET)
-    watch.look(stream({"spec.output.topic": "other"}), {**SECRET, "ca.crt": b"x"})
-    watch.look(stream({"spec.output.topic": "other"}), {**SECRET, "ca.crt": b"y"})
+    watch.get(ORDERS, SECRET)
+    watch.get(stream({"spec.output.topic": "other"}), SECRET)
+    watch.get(stream({"spec.output.topic": "other"}), {**SECRET, "ca.crt": b"x"})
+    watch.get(stream({"spec.output.topic": "other"}), {**SECRET, "ca.crt": b"y"})
     assert len(kafka.asked) == 4
-    watch.look(stream({"spec.output.topic": "other"}), {"ca.crt": b"y", **SECRET})
+    watch.get(stream({"spec.output.topic": "other"}), {"ca.crt": b"y", **SECRET})
     assert len(kafka.asked) == 4
 
 
 def test_a_topic_created_stays_so_until_kafka_is_asked_again(
-    watch: TopicsWatch, clock: FakeClock
+    watch: TopicWatch, clock: FakeClock
 ) -> None:
-    assert watch.look(ORDERS, {}).created
-    assert watch.look(ORDERS, {}).created
+    assert watch.get(ORDERS, {}).created
+    assert watch.get(ORDERS, {}).created
     clock.now += 60
-    assert not watch.look(ORDERS, {}).created
+    assert not watch.get(ORDERS, {}).created
 
 
-def test_a_secret_that_cant_be_used_asks_nothing(watch: TopicsWatch, kafka: FakeKafka) -> None:
-    view = watch.look(ORDERS, {"client.properties": b"ssl.key.location=/etc/passwd"})
+def test_a_secret_that_cant_be_used_asks_nothing(watch: TopicWatch, kafka: FakeKafka) -> None:
+    view = watch.get(ORDERS, {"client.properties": b"ssl.key.location=/etc/passwd"})
     assert [one.reason for one in view.problems] == ["SecretInvalid"]
     assert not view.usable
     assert kafka.asked == []
 
 
-def test_nothing_that_is_kept_or_told_holds_the_secret(watch: TopicsWatch) -> None:
-    view = watch.look(ORDERS, SECRET)
+def test_nothing_that_is_kept_or_told_holds_the_secret(watch: TopicWatch) -> None:
+    view = watch.get(ORDERS, SECRET)
     assert "hunter2" not in f"{watch!r} {view!r}"
 
 
-def test_files_of_the_secret_are_there_for_the_client(watch: TopicsWatch, kafka: FakeKafka) -> None:
+def test_files_of_the_secret_are_there_for_the_client(watch: TopicWatch, kafka: FakeKafka) -> None:
     text = b"ssl.ca.location=/etc/dedupestream/kafka/ca.crt"
-    watch.look(ORDERS, {"client.properties": text, "ca.crt": b"certificate"})
+    watch.get(ORDERS, {"client.properties": text, "ca.crt": b"certificate"})
     assert kafka.files == {"ssl.ca.location": b"certificate"}

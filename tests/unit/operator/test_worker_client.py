@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from dedupe_operator.worker_client import WorkerRefused, Workers
+from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 from tests.unit.operator.objects import pod, worker_status
 
 GOOD = worker_status(0).model_dump_json(by_alias=True)
@@ -37,14 +37,14 @@ def _pods() -> FakePods:
 
 
 @pytest.fixture
-def workers(pods: FakePods) -> Iterator[Workers]:
-    asking = Workers()
+def workers(pods: FakePods) -> Iterator[WorkerClient]:
+    asking = WorkerClient()
     asking._http = httpx.Client(transport=pods)  # noqa: SLF001 # its seam
     yield asking
     asking.close()
 
 
-def test_each_worker_is_asked_at_its_pods_address(workers: Workers, pods: FakePods) -> None:
+def test_each_worker_is_asked_at_its_pods_address(workers: WorkerClient, pods: FakePods) -> None:
     for partition, host in enumerate(["10.0.0.1", "fd00::2"]):
         text = worker_status(partition).model_dump_json(by_alias=True)
         pods.answers[host] = (200, text)
@@ -55,7 +55,7 @@ def test_each_worker_is_asked_at_its_pods_address(workers: Workers, pods: FakePo
 
 @pytest.mark.parametrize("answer", [None, (503, GOOD), (200, "not json"), (200, "{}")], ids=str)
 def test_a_worker_that_gives_no_good_answer_has_none(
-    workers: Workers, pods: FakePods, answer: tuple[int, str] | None
+    workers: WorkerClient, pods: FakePods, answer: tuple[int, str] | None
 ) -> None:
     if answer:
         pods.answers["10.0.0.1"] = answer
@@ -65,23 +65,23 @@ def test_a_worker_that_gives_no_good_answer_has_none(
 
 
 def test_a_pod_without_an_address_or_on_its_way_out_is_not_asked(
-    workers: Workers, pods: FakePods
+    workers: WorkerClient, pods: FakePods
 ) -> None:
     pods.answers["10.0.0.1"] = (200, worker_status(1).model_dump_json(by_alias=True))
     answers = workers.statuses({0: pod(0, address=None), 1: pod(1, dying=True)})
     assert answers == {0: None, 1: None}
 
 
-def test_without_pods_nobody_is_asked(workers: Workers) -> None:
+def test_without_pods_nobody_is_asked(workers: WorkerClient) -> None:
     assert workers.statuses({}) == {}
 
 
-def ask(workers: Workers, *, dying: bool = False) -> object:
+def ask(workers: WorkerClient, *, dying: bool = False) -> object:
     return workers.post(pod(0, dying=dying), "/snapshots", {"name": "s"}, "the-token")
 
 
 def test_what_is_asked_of_a_worker_carries_the_admin_token(
-    workers: Workers, pods: FakePods
+    workers: WorkerClient, pods: FakePods
 ) -> None:
     pods.answers["10.0.0.1"] = (202, '{"phase": "Running"}')
     assert ask(workers) == {"phase": "Running"}
@@ -103,16 +103,21 @@ def test_what_is_asked_of_a_worker_carries_the_admin_token(
     ids=str,
 )
 def test_a_worker_that_refuses_says_why(
-    workers: Workers, pods: FakePods, answer: tuple[int, str] | None, reason: str, *, final: bool
+    workers: WorkerClient,
+    pods: FakePods,
+    answer: tuple[int, str] | None,
+    reason: str,
+    *,
+    final: bool,
 ) -> None:
     if answer:
         pods.answers["10.0.0.1"] = answer
     with pytest.raises(WorkerRefused) as refused:
         ask(workers)
-    assert (refused.value.reason, refused.value.final) == (reason, final)
+    assert (refused.value.reason, not refused.value.retriable) == (reason, final)
 
 
-def test_a_worker_that_is_not_there_is_not_asked(workers: Workers) -> None:
+def test_a_worker_that_is_not_there_is_not_asked(workers: WorkerClient) -> None:
     with pytest.raises(WorkerRefused, match="no worker"):
         workers.post(None, "/snapshots", {"name": "s"}, "the-token")
     with pytest.raises(WorkerRefused, match="no worker"):

@@ -1,4 +1,7 @@
-"""Amazon EC2's API: clients whose calls end within seconds, and their errors by the names users see."""
+"""Clients of Amazon EC2's API with timeouts; its errors as ProviderError.
+
+The EBS provider calls it.
+"""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +13,7 @@ from botocore import exceptions as botocore_errors
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.snapshots.provider import ProviderError
+from dedupe_operator.snapshots.provider import ProviderError, ProviderFailed
 
 if TYPE_CHECKING:
     from boto3 import Session
@@ -27,7 +30,7 @@ _NO_CREDENTIALS: Final = (
     botocore_errors.PartialCredentialsError,
     botocore_errors.CredentialRetrievalError,
     botocore_errors.ProfileNotFound,
-    OSError,  # the file with IRSA's token is not there
+    OSError,  # the file with IRSA's token does not exist
 )
 _DENIED: Final = frozenset(
     {
@@ -61,19 +64,19 @@ _QUOTA: Final = frozenset(
         "VolumeLimitExceeded",
     }
 )
-# Not yet in the state it is going to be in.
+# The object has not reached the state that the call needs.
 _EARLY: Final = frozenset({"IncorrectState", "InvalidState"})
 # "… is not authorized to perform: ec2:CreateTags on resource: …"
 _ACTION: Final = re.compile(r"authorized to perform:? ([a-z0-9-]+:\w+)")
-# Kilobytes that only `aws sts decode-authorization-message` can read.
+# Kilobytes of text that only `aws sts decode-authorization-message` can read.
 _ENCODED: Final = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
 
 
 class Ec2:
-    """Clients by region, made when they are first asked for: one takes 30 MiB of memory.
+    """Clients by region, created on first use: one takes 30 MiB of memory.
 
-    Credentials come from botocore's usual chain: environment, IRSA, instance profile. The end of an
-    attempt is `answer_seconds` after the request was sent.
+    Credentials come from botocore's usual chain: environment, IRSA, instance profile. An attempt times out
+    `answer_seconds` after the request was sent.
     """
 
     def __init__(self, *, answer_seconds: float) -> None:
@@ -83,28 +86,28 @@ class Ec2:
         self._session: Session | None = None
 
     def client(self, region: str | None) -> "EC2Client":
-        """A client for calls that may be repeated. Without a region, that of the environment."""
+        """Return a client for calls that may be repeated; region None: default."""
         return self._client(region, _ATTEMPTS)
 
     def client_for_one_attempt(self, region: str | None) -> "EC2Client":
-        """A client for calls of which each would act anew."""
+        """Return a client for calls that must not be repeated automatically."""
         return self._client(region, 1)
 
     def _client(self, region: str | None, attempts: int) -> "EC2Client":
-        with self._lock:  # a session may not be used by several threads, its clients may
+        with self._lock:  # a session is not safe for several threads, its clients are
             if (region, attempts) not in self._clients:
                 self._clients[region, attempts] = self._make(region, attempts)
             return self._clients[region, attempts]
 
     def _make(self, region: str | None, attempts: int) -> "EC2Client":
-        # Here, because importing them is a fifth of an operator's start, and few have to do with EBS.
+        # Imported here: it takes a fifth of the operator's start, and few streams use EBS.
         from boto3 import Session  # noqa: PLC0415
         from botocore.config import Config  # noqa: PLC0415
         from botocore.session import Session as BotocoreSession  # noqa: PLC0415
 
         if self._session is None:
             session = BotocoreSession()
-            # As the session's default it bounds the calls to STS as well, which IRSA makes on its own.
+            # As the session's default it also bounds the calls to STS that IRSA makes.
             session.set_default_client_config(
                 Config(
                     connect_timeout=_CONNECT_SECONDS,
@@ -123,61 +126,61 @@ class Ec2:
 
 @contextmanager
 def provider_errors() -> Iterator[None]:
-    """Raise what AWS and the API server refuse as ProviderError."""
+    """Raise errors of AWS and of the API server as ProviderError."""
     try:
         yield
     except ClientError as error:
         raise _refusal(error) from error
     except _NO_REGION as error:
         message = f"{error}: set spec.snapshots.ebs.region, or AWS_DEFAULT_REGION of the operator"
-        raise ProviderError("RegionUnknown", message, final=False) from error
+        raise ProviderError("RegionUnknown", message) from error
     except _NO_ANSWER as error:
         message = f"AWS does not answer: {error}"
-        raise ProviderError("AwsUnavailable", message, final=False) from error
+        raise ProviderError("AwsUnavailable", message) from error
     except _NO_CREDENTIALS as error:
         message = (
-            f"the operator has no AWS credentials that can be used ({error}): give its "
-            "ServiceAccount a role, as docs/aws.md says"
+            f"the operator has no usable AWS credentials ({error}): give its "
+            "ServiceAccount a role, see docs/aws.md"
         )
-        raise ProviderError("AccessDenied", message, final=False) from error
+        raise ProviderError("AccessDenied", message) from error
     except BotoCoreError as error:
-        raise ProviderError("AwsRefused", str(error), final=False) from error
+        raise ProviderError("AwsRefused", str(error)) from error
     except KubernetesError as error:
-        raise ProviderError(error.reason, str(error), final=False) from error
+        raise ProviderError(error.reason, str(error)) from error
 
 
 def code_of(error: ClientError) -> str:
-    """AWS' name of an error, such as `InvalidSnapshot.NotFound`."""
+    """Return AWS' code of an error, for example `InvalidSnapshot.NotFound`."""
     return error.response.get("Error", {}).get("Code", "")
 
 
 def may_have_acted(error: ClientError) -> bool:
-    """Whether AWS may have done what it answered with an error."""
+    """Return whether AWS may have carried out a call although it returned an error."""
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
     return status >= 500 and code_of(error) not in _THROTTLED
 
 
 def _refusal(error: ClientError) -> ProviderError:
     code, operation = code_of(error), error.operation_name
-    said = _ENCODED.sub("", error.response.get("Error", {}).get("Message", ""))
-    said = f"{operation}: {code}: {said[:_LONGEST_MESSAGE]}".removesuffix(": ")
+    detail = _ENCODED.sub("", error.response.get("Error", {}).get("Message", ""))
+    detail = f"{operation}: {code}: {detail[:_LONGEST_MESSAGE]}".removesuffix(": ")
     if code in _DENIED:
-        return ProviderError("AccessDenied", _advice(operation, said), final=False)
+        return ProviderError("AccessDenied", _advice(operation, detail))
     if code in _THROTTLED:
-        return ProviderError("Throttled", f"AWS throttles: {said}", final=False)
+        return ProviderError("Throttled", f"AWS throttles: {detail}")
     if code in _QUOTA:
-        message = f"a quota of the AWS account is reached: {said}"
-        return ProviderError("QuotaExceeded", message, final=False)
+        message = f"a quota of the AWS account is reached: {detail}"
+        return ProviderError("QuotaExceeded", message)
     if may_have_acted(error):
-        return ProviderError("AwsUnavailable", f"AWS failed: {said}", final=False)
+        return ProviderError("AwsUnavailable", f"AWS failed: {detail}")
     if code in _EARLY:
-        return ProviderError("NotReadyYet", said, final=False)
-    return ProviderError("AwsRefused", f"AWS refuses {said}", final=True)
+        return ProviderError("NotReadyYet", detail)
+    return ProviderFailed("AwsRefused", f"AWS refuses {detail}")
 
 
-def _advice(operation: str, said: str) -> str:
-    """What is to be allowed, as AWS or the operation itself names it."""
-    named = _ACTION.search(said)
+def _advice(operation: str, detail: str) -> str:
+    """Return the message with the missing IAM action, as far as AWS names it."""
+    named = _ACTION.search(detail)
     service = "sts" if operation.startswith("Assume") else "ec2"
     action = named[1] if named else f"{service}:{operation}"
-    return f"AWS does not allow {action} to the operator, see docs/aws.md for the policy: {said}"
+    return f"AWS does not allow {action} to the operator, see docs/aws.md for the policy: {detail}"

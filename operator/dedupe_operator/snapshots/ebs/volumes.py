@@ -1,4 +1,7 @@
-"""What a PersistentVolume says of the EBS volume behind it."""
+"""Read id, file system and zone of an EBS volume from its PersistentVolume.
+
+The EBS provider and `restore` call it.
+"""
 
 from typing import Final
 
@@ -12,7 +15,7 @@ _ZONE_LABELS: Final = (DRIVER_ZONE, ZONE, "failure-domain.beta.kubernetes.io/zon
 
 
 def volume_id(volume: Object) -> str | None:
-    """EC2's id of the volume; None if it is none of EBS.
+    """Return EC2's id of the volume, None if it is not an EBS volume.
 
     >>> volume_id({"spec": {"awsElasticBlockStore": {"volumeID": "aws://eu-central-1a/vol-1"}}})
     'vol-1'
@@ -26,14 +29,14 @@ def volume_id(volume: Object) -> str | None:
 
 
 def file_system(volume: Object) -> str | None:
-    """The type of its file system, None if it is the driver's default."""
+    """Return the type of its file system, None for the driver's default."""
     spec = volume["spec"]
     source = spec.get("csi") or spec.get("awsElasticBlockStore") or {}
     return source.get("fsType") or None
 
 
 def zone(volume: Object) -> str | None:
-    """The availability zone it can be attached in, None if it does not say."""
+    """Return the availability zone it can be attached in, None if unknown."""
     required = volume["spec"].get("nodeAffinity", {}).get("required", {})
     for term in required.get("nodeSelectorTerms", []):
         for expression in term.get("matchExpressions", []):
@@ -43,6 +46,6 @@ def zone(volume: Object) -> str | None:
 
 
 def zone_label(labelled: Object) -> str | None:
-    """The zone a volume's or a node's labels name."""
+    """Return the zone in the labels of a volume or node."""
     labels = labelled["metadata"].get("labels") or {}
     return next((labels[name] for name in _ZONE_LABELS if labels.get(name)), None)

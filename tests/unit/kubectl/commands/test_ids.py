@@ -132,7 +132,7 @@ def test_what_a_worker_refuses_is_told_in_its_own_words(
     api.answers[worker_path(1, "forget")] = (code, said)
     done = run(api, "forget", "orders", "a")
     assert done.exit_code == 1
-    words = f"{said['title']}: {said['description']}; the others did it"
+    words = f"{said['title']}: {said['description']}; the others succeeded"
     assert f"the worker of partition 1 refused: {words}" in done.output
 
 
@@ -140,7 +140,7 @@ def test_what_all_workers_refuse_is_told_once(api: ApiServer) -> None:
     for number in (0, 1):
         api.answers[worker_path(number, "lookup")] = (400, {"title": "400 Bad Request"})
     done = run(api, "lookup", "orders", "")
-    assert "the worker of partition 0-1 refused: 400 Bad Request. Ask again" in done.output
+    assert "the worker of partition 0-1 refused: 400 Bad Request. Repeat the command" in done.output
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_without_all_workers_nothing_is_asked(api: ApiServer, call: str) -> None
     )
     done = run(api, call, "orders", "a")
     assert done.exit_code == 1
-    assert "no worker that is ready for partition 1" in done.output
+    assert "no ready worker for partition 1" in done.output
     assert api.created == []
 
 

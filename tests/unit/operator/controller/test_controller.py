@@ -52,7 +52,7 @@ def lost() -> threading.Event:
 def controller(
     look: FakeLook, lost: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Controller]:
-    monkeypatch.setattr(module, "_SETTLE_SECONDS", 0.01)
+    monkeypatch.setattr(module, "_DEBOUNCE_SECONDS", 0.01)
     monkeypatch.setattr(module, "_LONGEST_WAIT_SECONDS", 0.05)
     running = Controller(look, threads=4, lost=lost.set)
     running.start()
@@ -63,7 +63,7 @@ def controller(
 def test_a_changed_stream_is_looked_at_once(
     look: FakeLook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(module, "_DEBOUNCE_SECONDS", 0.05)
     monkeypatch.setattr(module, "_LONGEST_WAIT_SECONDS", 0.05)
     running = Controller(look, threads=4, lost=lambda: None)
     asked_at = time.monotonic()

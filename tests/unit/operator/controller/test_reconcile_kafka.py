@@ -2,7 +2,7 @@
 
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.topic import TopicProblem
-from dedupe_operator.controller.reconciler import AT_REST_SECONDS, TROUBLED_SECONDS
+from dedupe_operator.controller.reconciler import PROBLEM_RETRY_SECONDS, RESYNC_SECONDS
 from dedupe_operator.controller.work_queue import Key
 from tests.unit.operator.objects import NAMESPACE, STREAM, raw_stream
 from tests.unit.operator.scene import Scene
@@ -10,12 +10,12 @@ from tests.unit.operator.scene import Scene
 
 def test_kafka_out_of_reach_makes_no_workers_and_is_told(scene: Scene) -> None:
     scene.kafka.fails = BrokerUnavailable("no answer from kafka:9092")
-    assert scene.look() == TROUBLED_SECONDS
+    assert scene.look() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.condition("Ready")["reason"] == "BrokerUnavailable"
     assert "kafka:9092" in scene.cluster.condition("Ready")["message"]
     assert scene.cluster.writes == [("apply", "DedupeStream", STREAM)]
     scene.kafka.fails = None
-    assert scene.rest() == AT_REST_SECONDS
+    assert scene.rest() == RESYNC_SECONDS
 
 
 def test_kafka_out_of_reach_leaves_running_workers_and_mends_their_children(scene: Scene) -> None:
@@ -39,7 +39,7 @@ def test_an_output_topic_that_would_lose_messages_starts_no_worker(scene: Scene)
 def test_an_output_topic_that_is_merely_unwise_is_told_beside_the_workers(scene: Scene) -> None:
     short = TopicProblem(reason="OutputRetentionTooShort", message="raise it", fatal=False)
     scene.kafka.problems = (short,)
-    assert scene.rest() == TROUBLED_SECONDS
+    assert scene.rest() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.condition("Ready")["status"] == "True"
     assert scene.cluster.condition("Degraded")["reason"] == "OutputRetentionTooShort"
 
@@ -61,7 +61,7 @@ def test_partitions_that_were_there_stay_whatever_the_topic_says(scene: Scene) -
 
 def test_a_missing_kafka_secret_starts_no_worker_and_says_which(scene: Scene) -> None:
     scene.cluster.add_stream({"spec.kafka.configSecretRef": {"name": "orders-kafka"}})
-    assert scene.look() == TROUBLED_SECONDS
+    assert scene.look() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.condition("Ready")["reason"] == "SecretMissing"
     assert scene.cluster.names("StatefulSet") == []
     assert scene.kafka.asked == []
@@ -108,9 +108,9 @@ def test_an_output_topic_of_an_older_stream_starts_no_worker_until_that_is_gone(
 ) -> None:
     scene.cluster.one("DedupeStream", STREAM)["metadata"]["creationTimestamp"] = "2026-02-01"
     older = raw_stream({"metadata.creationTimestamp": "2026-01-01"})
-    scene.rivals.note(Key(NAMESPACE, "older"), older)
-    assert scene.look() == TROUBLED_SECONDS
+    scene.conflicts.record(Key(NAMESPACE, "older"), older)
+    assert scene.look() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.names("StatefulSet") == []
     assert scene.cluster.condition("Ready")["reason"] == "OutputTopicShared"
-    scene.rivals.forget(Key(NAMESPACE, "older"))
-    assert scene.rest() == AT_REST_SECONDS
+    scene.conflicts.forget(Key(NAMESPACE, "older"))
+    assert scene.rest() == RESYNC_SECONDS

@@ -3,7 +3,11 @@
 from itertools import pairwise
 
 from dedupe_crds.status.worker import Phase
-from dedupe_operator.controller.reconciler import AT_REST_SECONDS, MOVING_SECONDS, TROUBLED_SECONDS
+from dedupe_operator.controller.reconciler import (
+    PROBLEM_RETRY_SECONDS,
+    RESYNC_SECONDS,
+    ROLLOUT_POLL_SECONDS,
+)
 from dedupe_operator.errors import KubernetesError
 from tests.unit.operator.objects import RELEASE, worker_status
 from tests.unit.operator.scene import Scene
@@ -18,13 +22,13 @@ def test_a_change_is_rolled_one_partition_at_a_time(scene: Scene) -> None:
         wait = scene.look()
         seen.append([scene.image(partition)[-1] for partition in range(3)])
         if seen[-1] != ["2", "2", "2"]:
-            assert wait == MOVING_SECONDS
+            assert wait == ROLLOUT_POLL_SECONDS
             assert scene.cluster.condition("Progressing")["reason"] == "RollingOut"
         scene.cluster.settle()
     steps = [before.count("1") - after.count("1") for before, after in pairwise(seen)]
     assert max(steps) == 1
     assert seen[-1] == ["2", "2", "2"]
-    assert scene.rest() == AT_REST_SECONDS
+    assert scene.rest() == RESYNC_SECONDS
     assert scene.cluster.condition("Ready")["status"] == "True"
 
 
@@ -32,7 +36,7 @@ def test_the_last_partition_of_a_rollout_is_waited_for_too(scene: Scene) -> None
     scene.kafka.partitions = 1
     scene.rest()
     scene.cluster.add_stream({"spec.worker": {"image": "registry.example/worker:2"}})
-    assert scene.look() == MOVING_SECONDS
+    assert scene.look() == ROLLOUT_POLL_SECONDS
     assert scene.cluster.condition("Progressing")["reason"] == "Starting"
 
 
@@ -50,7 +54,7 @@ def test_a_bad_version_stops_at_the_first_partition_and_is_mended_without_a_hand
     scene.rest()
     scene.cluster.bad_images.add("bad:1")
     scene.cluster.add_stream({"spec.worker": {"image": "bad:1"}})
-    assert scene.rest() == TROUBLED_SECONDS
+    assert scene.rest() == PROBLEM_RETRY_SECONDS
     assert [scene.image(0), scene.image(1)] == ["bad:1", RELEASE.image]
     assert scene.cluster.condition("Ready")["reason"] == "ImagePullFailed"
     assert scene.cluster.condition("Progressing")["reason"] == "RolloutHeldBack"
@@ -58,7 +62,7 @@ def test_a_bad_version_stops_at_the_first_partition_and_is_mended_without_a_hand
     assert scene.cluster.status["partitions"][0]["phase"] == "Failed"
 
     scene.cluster.add_stream({"spec.worker": {"image": "good:2"}})
-    assert scene.rest() == AT_REST_SECONDS
+    assert scene.rest() == RESYNC_SECONDS
     assert [scene.image(0), scene.image(1)] == ["good:2", "good:2"]
     assert "StuckPodReplaced" in scene.cluster.told
     assert scene.cluster.condition("Ready")["status"] == "True"
@@ -80,7 +84,7 @@ def test_a_failing_partition_does_not_keep_the_others(scene: Scene) -> None:
     scene.cluster.fails["PersistentVolumeClaim", "orders-0-1"] = quota
     scene.look()
     scene.cluster.settle()
-    assert scene.look() == TROUBLED_SECONDS
+    assert scene.look() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.names("StatefulSet") == ["orders-1"]
     assert scene.cluster.condition("Ready")["reason"] == "QuotaExceeded"
     assert "1 of 2" in scene.cluster.condition("Ready")["message"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dedupe_operator import metrics
-from dedupe_operator.controller.reconciler import AT_REST_SECONDS, MOVING_SECONDS
+from dedupe_operator.controller.reconciler import RESYNC_SECONDS, ROLLOUT_POLL_SECONDS
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.worker_client import WorkerRefused
@@ -77,12 +77,12 @@ def test_a_snapshot_is_made_one_partition_after_another_and_carries_its_stamp(cs
 
 def test_the_intent_is_on_record_before_the_worker_is_asked(csi: Scene) -> None:
     csi.add_snapshot("s")
-    csi.workers.answers["/checkpoint"] = WorkerRefused("Busy", "later", final=False)
+    csi.workers.answers["/checkpoint"] = WorkerRefused("Busy", "later")
     csi.look()
     assert [one["phase"] for one in entries(csi, "s")] == ["Running", "Running"]
     assert entries(csi, "s")[0]["error"] == "later"
     assert csi.cluster.names("VolumeSnapshot") == []
-    assert csi.look() == MOVING_SECONDS
+    assert csi.look() == ROLLOUT_POLL_SECONDS
 
 
 def test_an_operator_killed_after_any_write_comes_to_the_same_end(csi: Scene) -> None:
@@ -135,7 +135,7 @@ def test_a_volume_snapshot_of_the_same_name_is_adopted_only_if_it_is_ours(csi: S
     csi.rest()
     assert phase(csi, "s") == "Failed"
     assert [one["phase"] for one in entries(csi, "s")] == ["Completed", "Failed"]
-    assert "is not this snapshot's" in entries(csi, "s")[1]["error"]
+    assert "does not belong to this snapshot" in entries(csi, "s")[1]["error"]
     assert csi.snapshot("s")["status"]["reason"] == "NameTaken"
     csi.cluster.delete_as_user("DedupeSnapshot", "s")
     csi.rest()
@@ -226,7 +226,7 @@ def test_a_bucket_is_written_by_the_workers_and_cleared_before_the_snapshot_goes
 ) -> None:
     scene.cluster.add_stream(S3)
     scene.rest()
-    scene.workers.answers["/snapshots"] = WorkerRefused("Busy", "later", final=False)
+    scene.workers.answers["/snapshots"] = WorkerRefused("Busy", "later")
     scene.add_snapshot("s")
     scene.look()
     # Before the first upload: a snapshot deleted from here on is cleared away.
@@ -237,7 +237,7 @@ def test_a_bucket_is_written_by_the_workers_and_cleared_before_the_snapshot_goes
     assert (status["phase"], status["partitions"][0]["uploadedBytes"]) == ("Completed", "300")
     assert status["partitions"][0]["handle"] == UPLOADED["handle"]
     assert ("apply", "DedupeSnapshot", "s") not in scene.cluster.writes
-    scene.workers.answers["/snapshots/delete"] = WorkerRefused("Busy", "later", final=False)
+    scene.workers.answers["/snapshots/delete"] = WorkerRefused("Busy", "later")
     scene.cluster.delete_as_user("DedupeSnapshot", "s")
     scene.look()
     assert scene.cluster.names("DedupeSnapshot") == ["s"]
@@ -285,7 +285,7 @@ def test_of_one_partition_only_that_is_copied(csi: Scene) -> None:
 def test_a_suspended_stream_waits(csi: Scene) -> None:
     csi.cluster.add_stream({**CSI, "spec.suspend": True})
     csi.add_snapshot("s")
-    assert csi.rest() == AT_REST_SECONDS
+    assert csi.rest() == RESYNC_SECONDS
     assert "status" not in csi.snapshot("s")
     csi.cluster.add_stream(CSI)
     csi.rest()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dedupe_operator.controller.reconciler import AT_REST_SECONDS, TROUBLED_SECONDS
+from dedupe_operator.controller.reconciler import PROBLEM_RETRY_SECONDS, RESYNC_SECONDS
 from dedupe_operator.errors import KubernetesError, LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import NAMESPACE, STREAM
@@ -57,7 +57,7 @@ def test_suspend_stops_all_workers_and_keeps_their_volumes(scene: Scene) -> None
     replicas = [one["spec"]["replicas"] for one in scene.stateful_sets()]
     assert replicas == [0, 0]
     scene.cluster.settle()
-    assert scene.rest() == AT_REST_SECONDS
+    assert scene.rest() == RESYNC_SECONDS
     assert scene.cluster.names("Pod") == []
     assert scene.cluster.names("PersistentVolumeClaim") == ["orders-0-1", "orders-1-1"]
     assert scene.cluster.condition("Ready")["reason"] == "Suspended"
@@ -67,7 +67,7 @@ def test_suspend_stops_all_workers_and_keeps_their_volumes(scene: Scene) -> None
     scene.look()
     assert [one["spec"]["replicas"] for one in scene.stateful_sets()] == [1, 1]
     scene.cluster.settle()
-    assert scene.rest() == AT_REST_SECONDS
+    assert scene.rest() == RESYNC_SECONDS
 
 
 def test_a_volume_that_is_refused_keeps_its_name_until_it_can_be_made(scene: Scene) -> None:
@@ -179,12 +179,12 @@ def test_volumes_grow_with_the_spec(scene: Scene) -> None:
     scene.cluster.add({"kind": "StorageClass", "metadata": {"name": "default"}})
     scene.rest()
     scene.cluster.add_stream({"spec.storage": {"size": "40Gi"}})
-    assert scene.rest() == TROUBLED_SECONDS
+    assert scene.rest() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.condition("Degraded")["reason"] == "VolumeExpansionNotAllowed"
     assert "Partitions 0, 1:" in scene.cluster.condition("Degraded")["message"]
     assert scene.claimed_size() == "20Gi"
     scene.cluster.one("StorageClass", "default")["allowVolumeExpansion"] = True
-    assert scene.rest() == AT_REST_SECONDS
+    assert scene.rest() == RESYNC_SECONDS
     assert scene.claimed_size() == "40Gi"
     assert scene.cluster.condition("Degraded")["status"] == "False"
 
@@ -204,7 +204,7 @@ def test_a_file_system_that_waits_for_a_restart_gets_one_at_a_time(scene: Scene)
     scene.look()
     assert ("delete", "Pod", "orders-0-0") in scene.cluster.writes
     assert ("delete", "Pod", "orders-1-0") not in scene.cluster.writes
-    assert "RestartedToGrow" in scene.cluster.told
+    assert "RestartedToExpandVolume" in scene.cluster.told
 
 
 def test_a_worker_that_is_not_ready_is_restarted_for_more_space_whatever_else_is_going_on(

@@ -3,10 +3,14 @@
 import pytest
 
 from dedupe_operator import metrics
-from dedupe_operator.controller.reconciler import AT_REST_SECONDS, MOVING_SECONDS, TROUBLED_SECONDS
+from dedupe_operator.controller.reconciler import (
+    PROBLEM_RETRY_SECONDS,
+    RESYNC_SECONDS,
+    ROLLOUT_POLL_SECONDS,
+)
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import STREAMS
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import STREAMS
 from tests.unit.operator.objects import NAMESPACE, STREAM, worker_status
 from tests.unit.operator.scene import Scene
 
@@ -20,7 +24,7 @@ SHARED = [
 
 
 def test_a_new_stream_gets_all_its_children(scene: Scene) -> None:
-    assert scene.look() == MOVING_SECONDS
+    assert scene.look() == ROLLOUT_POLL_SECONDS
     assert scene.cluster.condition("Progressing")["reason"] == "Starting"
     for kind, name in SHARED:
         assert scene.cluster.one(kind, name)
@@ -30,7 +34,7 @@ def test_a_new_stream_gets_all_its_children(scene: Scene) -> None:
 
 
 def test_a_stream_comes_to_rest_ready_and_then_nothing_is_written(scene: Scene) -> None:
-    assert scene.rest() == AT_REST_SECONDS
+    assert scene.rest() == RESYNC_SECONDS
     assert scene.cluster.condition("Ready")["status"] == "True"
     assert scene.cluster.condition("Progressing")["reason"] == "UpToDate"
     assert scene.cluster.status["partitionsReady"] == "2/2"
@@ -38,7 +42,7 @@ def test_a_stream_comes_to_rest_ready_and_then_nothing_is_written(scene: Scene) 
     assert scene.cluster.told.count("StoreFromNothing") == 2
     before = len(scene.cluster.told)
     for _ in range(3):
-        assert scene.look() == AT_REST_SECONDS
+        assert scene.look() == RESYNC_SECONDS
         assert scene.cluster.writes == []
     scene.restart_operator()
     scene.look()
@@ -50,7 +54,7 @@ def test_a_look_at_rest_reads_a_handful_of_times(scene: Scene) -> None:
     scene.rest()
     scene.cluster.reads = 0
     scene.look()
-    assert scene.cluster.reads < AT_REST_SECONDS / 2
+    assert scene.cluster.reads < RESYNC_SECONDS / 2
 
 
 @pytest.mark.parametrize(("kind", "name"), [*SHARED, ("Service", "orders-1")])
@@ -102,7 +106,7 @@ def test_a_pause_touches_nothing_and_shows(scene: Scene) -> None:
     scene.rest()
     scene.cluster.remove("Service", "orders-0")
     scene.cluster.add_stream({**PAUSED, "spec.suspend": True})
-    assert scene.look() == AT_REST_SECONDS
+    assert scene.look() == RESYNC_SECONDS
     assert scene.cluster.writes == [("apply", "DedupeStream", STREAM)]
     assert scene.cluster.condition("ReconciliationPaused")["status"] == "True"
     assert scene.cluster.condition("Ready")["status"] == "True"
@@ -119,7 +123,7 @@ def test_a_pause_touches_nothing_and_shows(scene: Scene) -> None:
 def test_a_stream_whose_shared_children_fail_says_why(scene: Scene) -> None:
     denied = KubernetesError("AdmissionDenied", "the policy denied the request")
     scene.cluster.fails["ConfigMap", "orders-worker"] = denied
-    assert scene.look() == TROUBLED_SECONDS
+    assert scene.look() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.condition("Ready")["reason"] == "AdmissionDenied"
     assert scene.cluster.names("StatefulSet") == []
 
@@ -189,7 +193,7 @@ def test_a_stream_that_goes_away_is_not_looked_after_any_more(scene: Scene) -> N
 def test_a_manifest_this_operator_cant_read_is_told_and_nothing_is_touched(scene: Scene) -> None:
     scene.rest()
     scene.cluster.add_stream({"spec.newField": 1})
-    assert scene.look() == AT_REST_SECONDS
+    assert scene.look() == RESYNC_SECONDS
     assert scene.cluster.writes == [("apply", "DedupeStream", STREAM)]
     assert scene.cluster.condition("Ready")["reason"] == "InvalidManifest"
     assert scene.cluster.status["observedGeneration"] == 2

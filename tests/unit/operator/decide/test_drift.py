@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_operator.decide.drift import is_as_wanted, is_stamped, stamped
+from dedupe_operator.decide.drift import has_wanted_hash, is_as_wanted, with_wanted_hash
 from dedupe_operator.kubernetes.names import WANTED_HASH, Object
 
-WANTED: Object = stamped(
+WANTED: Object = with_wanted_hash(
     {
         "metadata": {"name": "a", "labels": {"ours": "1"}},
         "spec": {
@@ -86,32 +86,32 @@ def test_a_field_that_was_edited_or_removed_is_drift(spec: dict[str, Any]) -> No
 
 
 def test_a_field_that_is_no_longer_wanted_shows_by_the_hash() -> None:
-    with_less = stamped({"metadata": {"name": "a"}, "spec": {"replicas": 0}})
+    with_less = with_wanted_hash({"metadata": {"name": "a"}, "spec": {"replicas": 0}})
     assert not is_as_wanted(live(), with_less)
 
 
 def test_texts_that_only_look_like_quantities_are_compared_as_texts() -> None:
-    wanted = stamped({"metadata": {"name": "a"}, "data": {"id": "10abc", "word": "Mi"}})
+    wanted = with_wanted_hash({"metadata": {"name": "a"}, "data": {"id": "10abc", "word": "Mi"}})
     assert not is_as_wanted({**wanted, "data": {"id": "10abd", "word": "Mi"}}, wanted)
     assert not is_as_wanted({**wanted, "data": {"id": "10abc", "word": "Ki"}}, wanted)
 
 
 def test_a_stamp_is_the_same_in_whatever_order_fields_are_given() -> None:
-    one = stamped({"metadata": {"name": "a"}, "spec": {"b": 1, "c": 2}})
-    assert stamped({"spec": {"c": 2, "b": 1}, "metadata": {"name": "a"}}) == one
+    one = with_wanted_hash({"metadata": {"name": "a"}, "spec": {"b": 1, "c": 2}})
+    assert with_wanted_hash({"spec": {"c": 2, "b": 1}, "metadata": {"name": "a"}}) == one
 
 
 def test_a_stamp_keeps_the_annotations_and_leaves_the_given_object_alone() -> None:
     given_object: Object = {"metadata": {"name": "a", "annotations": {"b": "c"}}}
-    annotations = stamped(given_object)["metadata"]["annotations"]
+    annotations = with_wanted_hash(given_object)["metadata"]["annotations"]
     assert annotations.keys() == {"b", WANTED_HASH}
     assert given_object == {"metadata": {"name": "a", "annotations": {"b": "c"}}}
 
 
 def test_what_the_operator_made_is_known_by_its_stamp() -> None:
-    assert is_stamped(WANTED)
-    assert not is_stamped({"metadata": {"name": "a", "annotations": {"b": "c"}}})
-    assert not is_stamped({"metadata": {"name": "a"}})
+    assert has_wanted_hash(WANTED)
+    assert not has_wanted_hash({"metadata": {"name": "a", "annotations": {"b": "c"}}})
+    assert not has_wanted_hash({"metadata": {"name": "a"}})
 
 
 json_values = st.recursive(
@@ -123,5 +123,5 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_anything_applied_is_as_wanted_afterwards(spec: object) -> None:
-    wanted = stamped({"metadata": {"name": "a"}, "spec": spec})
+    wanted = with_wanted_hash({"metadata": {"name": "a"}, "spec": spec})
     assert is_as_wanted(deepcopy(wanted), wanted)

@@ -10,12 +10,12 @@ from dedupe_crds.status.worker import Phase
 from dedupe_operator.decide.failover import (
     Outage,
     detachments,
-    elsewhere,
-    in_doubt,
     moves,
     outage,
     problem,
-    waits_for_its_volume,
+    stale_attachments,
+    unready_on_nodes,
+    waits_for_volume,
     was_fenced,
 )
 from dedupe_operator.kubernetes.names import Object
@@ -69,7 +69,7 @@ def test_a_node_that_is_gone_is_out_since_it_was_missed() -> None:
 def test_only_pods_that_are_not_ready_and_have_a_node_are_in_doubt() -> None:
     pods = {0: pod(0), 1: pod(1, ready=False), 2: pod(2, dying=True)}
     pods[3] = on(None, pod(3, ready=False))
-    assert set(in_doubt(pods)) == {1, 2}
+    assert set(unready_on_nodes(pods)) == {1, 2}
 
 
 def test_a_worker_is_moved_once_its_node_was_out_for_long_enough() -> None:
@@ -120,13 +120,13 @@ def test_a_pod_on_its_way_out_is_moved_as_well() -> None:
 def test_a_pod_waits_for_its_volume_when_its_container_is_not_made(
     one: Object, *, waits: bool
 ) -> None:
-    assert waits_for_its_volume(one, NOW) is waits
+    assert waits_for_volume(one, NOW) is waits
 
 
 def test_a_pod_whose_node_has_not_said_a_word_may_wait_for_its_volume() -> None:
     silent = pod(0, ready=False)
     del silent["status"]["containerStatuses"]
-    assert waits_for_its_volume(silent, NOW)
+    assert waits_for_volume(silent, NOW)
 
 
 def test_volumes_attached_where_their_partition_has_no_pod_are_found() -> None:
@@ -138,19 +138,19 @@ def test_volumes_attached_where_their_partition_has_no_pod_are_found() -> None:
         attachment("volume-2", to="dead"),
     ]
     pods = {0: on("alive", pod(0)), 1: on("dead", pod(1))}
-    found = elsewhere(attachments, {0: "volume-0", 1: "volume-1", 2: "volume-2"}, pods)
+    found = stale_attachments(attachments, {0: "volume-0", 1: "volume-1", 2: "volume-2"}, pods)
     assert found == [(0, attachments[0]), (2, attachments[4])]
 
 
 def test_an_attachment_that_is_being_removed_is_let_be() -> None:
     dying = attachment("volume-0", to="dead", dying=True)
-    assert elsewhere([dying], {0: "volume-0"}, {}) == []
+    assert stale_attachments([dying], {0: "volume-0"}, {}) == []
 
 
 def test_an_inline_volume_belongs_to_nobody() -> None:
     inline = attachment("volume-0")
     inline["spec"]["source"] = {"inlineVolumeSpec": {}}
-    assert elsewhere([inline], {0: "volume-0"}, {}) == []
+    assert stale_attachments([inline], {0: "volume-0"}, {}) == []
 
 
 def test_a_volume_is_let_go_by_a_node_that_was_out_for_long_enough_and_by_no_other() -> None:

@@ -11,7 +11,7 @@ from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_crds.status.stream import RestoreSource
 from dedupe_kafka.offsets import PartitionState
-from dedupe_operator.decide.restore_source import Candidate, climb, refusal
+from dedupe_operator.decide.restore_source import Candidate, choose_source, refusal
 from tests.unit.operator.objects import NOW
 
 STATE = PartitionState(input_topic_id="in", output_topic_id="out", low=100, end=1000)
@@ -78,23 +78,23 @@ def test_the_newest_usable_copy_is_chosen_and_the_better_ones_say_why_not() -> N
         candidate("newest", entry=entry(10), failed="wrong checksum"),
         candidate("middle", entry=entry(20)),
     ]
-    rung = climb(candidates, stream="orders", now=STATE)
+    rung = choose_source(candidates, stream="orders", now=STATE)
     assert (rung.source, rung.name) == (RestoreSource.SNAPSHOT, "middle")
     assert rung.refused == ("newest: wrong checksum",)
 
 
 def test_a_copy_in_a_bucket_is_a_checkpoint() -> None:
-    rung = climb([candidate(provider=SnapshotProvider.S3)], stream="orders", now=STATE)
+    rung = choose_source([candidate(provider=SnapshotProvider.S3)], stream="orders", now=STATE)
     assert rung.source is RestoreSource.CHECKPOINT
 
 
 def test_without_a_usable_copy_the_store_is_rebuilt() -> None:
-    rung = climb(
+    rung = choose_source(
         [candidate("a", gone="gone"), candidate("b", entry=None)], stream="orders", now=STATE
     )
     assert (rung.source, rung.name) == (RestoreSource.OUTPUT_TOPIC, None)
     assert len(rung.refused) == 2
-    assert climb([], stream="orders", now=STATE).source is RestoreSource.OUTPUT_TOPIC
+    assert choose_source([], stream="orders", now=STATE).source is RestoreSource.OUTPUT_TOPIC
 
 
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 1100), st.booleans()), max_size=8))
@@ -107,7 +107,7 @@ def test_the_choice_is_the_newest_that_is_not_refused(made: list[tuple[int, int,
         )
         for number, (age, position, gone) in enumerate(made)
     ]
-    rung = climb(candidates, stream="orders", now=STATE)
+    rung = choose_source(candidates, stream="orders", now=STATE)
     usable = [one for one in candidates if refusal(one, stream="orders", now=STATE) is None]
     if not usable:
         assert rung.source is RestoreSource.OUTPUT_TOPIC

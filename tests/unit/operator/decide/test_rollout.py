@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_operator.decide.drift import stamped
+from dedupe_operator.decide.drift import with_wanted_hash
 from dedupe_operator.decide.rollout import (
     WorkerState,
     is_ready,
@@ -14,16 +14,16 @@ from dedupe_operator.decide.rollout import (
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import pod, stateful_set
 
-RUNNING = WorkerState(current=True, settled=True, idle=False)
-OUTDATED = WorkerState(current=False, settled=True, idle=False)
-STARTING = WorkerState(current=True, settled=False, idle=False)
-BROKEN = WorkerState(current=False, settled=False, idle=False)
-STOPPED = WorkerState(current=False, settled=True, idle=True)
-states = st.builds(WorkerState, current=st.booleans(), settled=st.booleans(), idle=st.booleans())
+RUNNING = WorkerState(current=True, rolled_out=True, idle=False)
+OUTDATED = WorkerState(current=False, rolled_out=True, idle=False)
+STARTING = WorkerState(current=True, rolled_out=False, idle=False)
+BROKEN = WorkerState(current=False, rolled_out=False, idle=False)
+STOPPED = WorkerState(current=False, rolled_out=True, idle=True)
+states = st.builds(WorkerState, current=st.booleans(), rolled_out=st.booleans(), idle=st.booleans())
 
 
 def wanted(replicas: int = 1, image: str = "b") -> Object:
-    return stamped(
+    return with_wanted_hash(
         {"metadata": {"name": "orders-0"}, "spec": {"replicas": replicas, "image": image}}
     )
 
@@ -77,22 +77,22 @@ def test_at_most_one_ready_worker_is_changed_and_only_while_all_others_are_settl
     workers: dict[int, WorkerState],
 ) -> None:
     changing = may_change(workers)
-    interrupted = [p for p in changing if workers[p].settled and not workers[p].idle]
+    interrupted = [p for p in changing if workers[p].rolled_out and not workers[p].idle]
     assert len(interrupted) <= 1
     if interrupted:
-        assert all(worker.settled for worker in workers.values())
+        assert all(worker.rolled_out for worker in workers.values())
     assert not any(workers[p].current for p in changing)
 
 
 @given(st.dictionaries(st.integers(0, 9), states))
 def test_a_rollout_comes_to_its_end_when_workers_settle(workers: dict[int, WorkerState]) -> None:
     for _ in range(2 * len(workers)):
-        settled = {
-            p: WorkerState(current=one.current, settled=True, idle=one.idle)
+        rolled_out = {
+            p: WorkerState(current=one.current, rolled_out=True, idle=one.idle)
             for p, one in workers.items()
         }
-        changing = may_change(settled)
-        workers = {p: RUNNING if p in changing else one for p, one in settled.items()}
+        changing = may_change(rolled_out)
+        workers = {p: RUNNING if p in changing else one for p, one in rolled_out.items()}
     assert all(worker.current for worker in workers.values())
 
 
@@ -103,26 +103,26 @@ def test_a_worker_of_the_newest_revision_that_is_ready_is_settled() -> None:
 
 def test_a_stateful_set_its_controller_has_not_seen_is_not_settled() -> None:
     live = applied(wanted(), generation=2, observed=1)
-    assert not worker_state(live, pod(), wanted()).settled
+    assert not worker_state(live, pod(), wanted()).rolled_out
     del live["status"]
-    assert not worker_state(live, pod(), wanted()).settled
+    assert not worker_state(live, pod(), wanted()).rolled_out
 
 
 def test_a_pod_of_an_older_revision_is_not_settled() -> None:
-    assert not worker_state(applied(wanted()), pod(revision="old"), wanted()).settled
+    assert not worker_state(applied(wanted()), pod(revision="old"), wanted()).rolled_out
 
 
 def test_a_missing_or_unready_pod_is_not_settled() -> None:
-    assert not worker_state(applied(wanted()), None, wanted()).settled
-    assert not worker_state(applied(wanted()), pod(ready=False), wanted()).settled
+    assert not worker_state(applied(wanted()), None, wanted()).rolled_out
+    assert not worker_state(applied(wanted()), pod(ready=False), wanted()).rolled_out
 
 
 def test_a_stopped_worker_is_settled_once_its_pod_is_gone() -> None:
     stopped = applied(wanted(0))
     assert worker_state(stopped, None, wanted(0)) == WorkerState(
-        current=True, settled=True, idle=True
+        current=True, rolled_out=True, idle=True
     )
-    assert not worker_state(stopped, pod(dying=True), wanted(0)).settled
+    assert not worker_state(stopped, pod(dying=True), wanted(0)).rolled_out
 
 
 def test_another_image_is_not_current() -> None:

@@ -12,11 +12,11 @@ from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, Snapsh
 from dedupe_operator.decide.snapshot_policy import (
     InvalidSchedule,
     Snapshot,
-    is_due,
+    due_time,
     judge,
-    last_due,
+    last_scheduled_time,
     newest_usable,
-    next_up,
+    next_snapshot,
     to_prune,
 )
 from tests.unit.operator.objects import NOW
@@ -85,24 +85,24 @@ def pruned(*snapshots: Snapshot, **known: object) -> list[str]:
     ],
 )
 def test_the_last_time_of_a_schedule_is_not_after_now(schedule: str, due: str) -> None:
-    assert last_due(schedule, NOW) == datetime.fromisoformat(f"{due}:00+00:00")
+    assert last_scheduled_time(schedule, NOW) == datetime.fromisoformat(f"{due}:00+00:00")
 
 
 @pytest.mark.parametrize("schedule", ["99 * * * *", "0 0 31 2 *", "x y z a b"])
 def test_a_schedule_that_names_no_time_is_told(schedule: str) -> None:
     with pytest.raises(InvalidSchedule, match=r"spec\.snapshots\.schedule"):
-        last_due(schedule, NOW)
+        last_scheduled_time(schedule, NOW)
 
 
 def test_after_downtime_one_is_due_however_many_were_missed() -> None:
     last = NOW - timedelta(days=3)
-    due = is_due("*/15 * * * *", last=last, now=NOW)
+    due = due_time("*/15 * * * *", last=last, now=NOW)
     assert due == NOW
-    assert is_due("*/15 * * * *", last=due, now=NOW + timedelta(minutes=14)) is None
+    assert due_time("*/15 * * * *", last=due, now=NOW + timedelta(minutes=14)) is None
 
 
 def test_nothing_is_due_before_the_schedule_was_first_seen() -> None:
-    assert is_due("* * * * *", last=None, now=NOW) is None
+    assert due_time("* * * * *", last=None, now=NOW) is None
 
 
 @given(st.integers(0, 10_000), st.integers(1, 500))
@@ -111,7 +111,7 @@ def test_each_time_is_due_once(minutes: int, step: int) -> None:
     made = []
     for _ in range(50):
         now += timedelta(minutes=step)
-        if due := is_due("*/7 * * * *", last=last, now=now):
+        if due := due_time("*/7 * * * *", last=last, now=now):
             made.append(due)
             last = due
     assert made == sorted(set(made))
@@ -121,10 +121,10 @@ def test_each_time_is_due_once(minutes: int, step: int) -> None:
 def test_the_one_that_runs_is_gone_on_with_then_the_oldest_that_waits() -> None:
     waiting, older = snapshot("b", PENDING, hours=1), snapshot("a", PENDING, hours=2)
     running = snapshot("c", RUNNING, hours=0.5)
-    assert next_up([waiting, older, running]) is running
-    assert next_up([waiting, older]) is older
-    assert next_up([snapshot("d"), snapshot("e", FAILED)]) is None
-    assert next_up([snapshot("f", RUNNING, deleting=True)]) is None
+    assert next_snapshot([waiting, older, running]) is running
+    assert next_snapshot([waiting, older]) is older
+    assert next_snapshot([snapshot("d"), snapshot("e", FAILED)]) is None
+    assert next_snapshot([snapshot("f", RUNNING, deleting=True)]) is None
 
 
 def test_the_newest_stay() -> None:

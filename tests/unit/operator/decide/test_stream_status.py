@@ -1,10 +1,10 @@
-"""The status of a stream, and its notices."""
+"""The status of a stream, and its events."""
 
 from datetime import timedelta
 
 import pytest
 
-from dedupe_operator.decide.stream_status import assemble, differs_in_figures_only, notices
+from dedupe_operator.decide.stream_status import assemble, condition_events, differs_only_in_numbers
 from tests.unit.operator.objects import NOW, condition, partition_status
 
 
@@ -39,9 +39,9 @@ def test_figures_alone_are_no_news() -> None:
         )
 
     old = status(window=timedelta(days=2), duplicates=5, lag_messages=1)
-    assert differs_in_figures_only(old, status(window=timedelta(days=3), duplicates=6))  # type: ignore[arg-type] # built above
-    assert not differs_in_figures_only(old, status(ready=False))  # type: ignore[arg-type] # as above
-    assert not differs_in_figures_only(old, status(window_truncated=True))  # type: ignore[arg-type] # as above
+    assert differs_only_in_numbers(old, status(window=timedelta(days=3), duplicates=6))  # type: ignore[arg-type] # built above
+    assert not differs_only_in_numbers(old, status(ready=False))  # type: ignore[arg-type] # as above
+    assert not differs_only_in_numbers(old, status(window_truncated=True))  # type: ignore[arg-type] # as above
 
 
 def test_the_first_figure_of_its_kind_is_news_and_its_absence_is_not() -> None:
@@ -49,37 +49,37 @@ def test_the_first_figure_of_its_kind_is_news_and_its_absence_is_not() -> None:
         assemble(generation=1, conditions=[], partitions=[partition_status(0, lag_messages=lag)])
         for lag in (None, 0)
     )
-    assert not differs_in_figures_only(unknown, known)
-    assert differs_in_figures_only(known, unknown)
+    assert not differs_only_in_numbers(unknown, known)
+    assert differs_only_in_numbers(known, unknown)
 
 
 def test_a_condition_that_turned_bad_is_a_warning() -> None:
     old = [condition("Ready", "True", "AllPartitionsReady")]
     new = [condition("Ready", "False", "DiskFull", "make room")]
-    (notice,) = notices(old, new)
-    assert (notice.reason, notice.message, notice.warning) == ("DiskFull", "make room", True)
+    (event,) = condition_events(old, new)
+    assert (event.reason, event.message, event.warning) == ("DiskFull", "make room", True)
 
 
 def test_a_condition_that_turned_good_is_told_without_warning() -> None:
     old = [condition("Degraded", "True", "DiskFull")]
-    (notice,) = notices(old, [condition("Degraded", "False", "AsExpected")])
-    assert (notice.reason, notice.warning) == ("AsExpected", False)
+    (event,) = condition_events(old, [condition("Degraded", "False", "AsExpected")])
+    assert (event.reason, event.warning) == ("AsExpected", False)
 
 
 def test_a_cause_in_several_conditions_is_told_once() -> None:
     new = [condition("Ready", "False", "DiskFull"), condition("Degraded", "True", "DiskFull")]
-    assert [one.reason for one in notices([], new)] == ["DiskFull"]
+    assert [one.reason for one in condition_events([], new)] == ["DiskFull"]
 
 
 def test_another_cause_of_the_same_status_is_news() -> None:
     old = [condition("Degraded", "True", "DiskFull")]
-    assert notices(old, [condition("Degraded", "True", "OutOfMemory")])
+    assert condition_events(old, [condition("Degraded", "True", "OutOfMemory")])
 
 
 def test_other_words_for_the_same_cause_are_no_news() -> None:
     old = [condition("Degraded", "True", "DiskFull", "one")]
     new = [condition("Degraded", "True", "DiskFull", "two", last_transition_time=NOW)]
-    assert notices(old, new) == []
+    assert condition_events(old, new) == []
 
 
 @pytest.mark.parametrize(
@@ -93,17 +93,17 @@ def test_other_words_for_the_same_cause_are_no_news() -> None:
     ],
 )
 def test_what_is_expected_of_a_new_stream_is_no_news(kind: str, status: str, reason: str) -> None:
-    assert notices([], [condition(kind, status, reason)]) == []
+    assert condition_events([], [condition(kind, status, reason)]) == []
 
 
 def test_a_worker_on_its_way_is_no_news_and_a_suspension_is() -> None:
     old = [condition("Ready", "True", "AllPartitionsReady")]
-    assert notices(old, [condition("Ready", "False", "PartitionsNotReady")]) == []
-    (suspended,) = notices(old, [condition("Ready", "False", "Suspended")])
+    assert condition_events(old, [condition("Ready", "False", "PartitionsNotReady")]) == []
+    (suspended,) = condition_events(old, [condition("Ready", "False", "Suspended")])
     assert suspended.reason == "Suspended"
 
 
 def test_a_pause_is_a_warning() -> None:
     old = [condition("ReconciliationPaused", "False", "Active")]
-    (notice,) = notices(old, [condition("ReconciliationPaused", "True", "Annotated")])
-    assert notice.warning
+    (event,) = condition_events(old, [condition("ReconciliationPaused", "True", "Annotated")])
+    assert event.warning

@@ -7,8 +7,13 @@ import pytest
 from dedupe_crds.annotations import RestoreRequest
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
 from dedupe_operator.decide import volume_claims as claims
-from dedupe_operator.decide.restore_source import Rung
-from dedupe_operator.decide.volume_claims import ClaimChoice, Trouble, Vacancy, waits_elsewhere
+from dedupe_operator.decide.restore_source import RestoreChoice
+from dedupe_operator.decide.volume_claims import (
+    ClaimChoice,
+    ClaimProblem,
+    RestoreNeed,
+    waits_for_other_class,
+)
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import EARLIER, NOW, claim, partition_status, restore
 
@@ -19,7 +24,7 @@ def choose(
     class_name: str | None = None,
     output_created: bool = False,
 ) -> ClaimChoice:
-    settled = claims.settle(
+    chosen = claims.choose_claim(
         "orders",
         0,
         recorded=recorded,
@@ -28,9 +33,9 @@ def choose(
         output_created=output_created,
         now=NOW,
     )
-    if isinstance(settled, ClaimChoice):
-        return settled
-    return claims.fill(settled, Rung(source=RestoreSource.OUTPUT_TOPIC), NOW)
+    if isinstance(chosen, ClaimChoice):
+        return chosen
+    return claims.fill_claim(chosen, RestoreChoice(source=RestoreSource.OUTPUT_TOPIC), NOW)
 
 
 def test_a_new_partition_of_a_new_stream_begins_with_nothing() -> None:
@@ -118,42 +123,46 @@ def test_a_claim_that_waits_for_a_class_no_longer_named_is_followed_by_a_new_one
 
 def test_only_a_claim_without_a_volume_and_of_another_class_waits_elsewhere() -> None:
     pending = claim(phase="Pending", class_name="slow")
-    assert waits_elsewhere(pending, "fast")
-    assert not waits_elsewhere(pending, "slow")
-    assert not waits_elsewhere(pending, None)
-    assert not waits_elsewhere(claim(phase="Bound", class_name="slow"), "fast")
+    assert waits_for_other_class(pending, "fast")
+    assert not waits_for_other_class(pending, "slow")
+    assert not waits_for_other_class(pending, None)
+    assert not waits_for_other_class(claim(phase="Bound", class_name="slow"), "fast")
 
 
-def settle(
+def choose_or_need(
     *live: Object, recorded: PartitionStatus | None = None, **known: object
-) -> ClaimChoice | Vacancy:
+) -> ClaimChoice | RestoreNeed:
     given: dict[str, Any] = {"class_name": None, "output_created": False, "now": NOW, **known}
     recorded = recorded or partition_status()
-    return claims.settle("orders", 0, recorded=recorded, live=live, **given)
+    return claims.choose_claim("orders", 0, recorded=recorded, live=live, **given)
 
 
 def asked(source: str = "snap", request: str = "1") -> RestoreRequest:
     return RestoreRequest(request=request, partition=0, source=source)
 
 
-def vacancy(settled: ClaimChoice | Vacancy) -> Vacancy:
-    assert isinstance(settled, Vacancy)
-    return settled
+def need(chosen: ClaimChoice | RestoreNeed) -> RestoreNeed:
+    assert isinstance(chosen, RestoreNeed)
+    return chosen
 
 
 def test_a_restore_that_is_asked_for_leaves_the_volume_that_is_there() -> None:
-    found = vacancy(settle(claim("orders-0-1"), request=asked()))
+    found = need(choose_or_need(claim("orders-0-1"), request=asked()))
     assert (found.name, found.request) == ("orders-0-2", asked())
 
 
 def test_a_request_is_answered_once_and_stays_answered_by_later_choices() -> None:
     known = restore().model_copy(update={"request": "1"})
     recorded = partition_status(restore=known)
-    assert isinstance(settle(claim("orders-0-1"), recorded=recorded, request=asked()), ClaimChoice)
-    found = vacancy(settle(recorded=recorded, request=asked()))
-    filled = claims.fill(found, Rung(source=RestoreSource.SNAPSHOT, name="snap"), NOW)
+    assert isinstance(
+        choose_or_need(claim("orders-0-1"), recorded=recorded, request=asked()), ClaimChoice
+    )
+    found = need(choose_or_need(recorded=recorded, request=asked()))
+    filled = claims.fill_claim(
+        found, RestoreChoice(source=RestoreSource.SNAPSHOT, name="snap"), NOW
+    )
     assert filled.restore.request == "1"
-    taken = settle(claim("orders-0-2"), recorded=recorded, request=asked())
+    taken = choose_or_need(claim("orders-0-2"), recorded=recorded, request=asked())
     assert isinstance(taken, ClaimChoice)
     assert taken.restore.request == "1"
 
@@ -167,19 +176,19 @@ def test_a_refused_request_is_answered_and_changes_nothing() -> None:
 
 
 def test_a_volume_that_is_lost_is_followed_by_a_new_claim() -> None:
-    found = vacancy(settle(claim("orders-0-1", phase="Lost")))
-    assert (found.name, found.reason) == ("orders-0-2", "volume claim orders-0-1 lost its volume")
+    found = need(choose_or_need(claim("orders-0-1", phase="Lost")))
+    assert (found.name, found.reason) == ("orders-0-2", "PVC orders-0-1 lost its volume")
 
 
 def test_a_volume_that_a_restore_replaced_is_not_gone_back_to() -> None:
     recorded = partition_status(persistent_volume_claim="orders-0-2")
-    assert vacancy(settle(claim("orders-0-1"), recorded=recorded)).name == "orders-0-3"
+    assert need(choose_or_need(claim("orders-0-1"), recorded=recorded)).name == "orders-0-3"
 
 
 def test_an_unusable_volume_is_left_and_its_reason_told() -> None:
-    trouble = Trouble(unusable="is another's")
-    found = vacancy(settle(claim("orders-0-1"), trouble=trouble))
-    assert (found.name, found.reason) == ("orders-0-2", "volume claim orders-0-1 is another's")
+    problem = ClaimProblem(unusable="is another's")
+    found = need(choose_or_need(claim("orders-0-1"), problem=problem))
+    assert (found.name, found.reason) == ("orders-0-2", "PVC orders-0-1 is another's")
 
 
 def from_snapshot(*refused: str, phase: PartitionPhase = PartitionPhase.RUNNING) -> PartitionStatus:
@@ -201,19 +210,19 @@ def test_a_source_that_failed_is_not_tried_again(
     live: list[Object], name: str, *, keep: bool
 ) -> None:
     recorded = from_snapshot("newest: gone: for good", phase=PartitionPhase.PROVISIONING)
-    trouble = Trouble(source="it is gone", keep_claim=keep)
-    found = vacancy(settle(*live, recorded=recorded, trouble=trouble))
+    problem = ClaimProblem(source="it is gone", keep_claim=keep)
+    found = need(choose_or_need(*live, recorded=recorded, problem=problem))
     assert found.name == name
     assert found.reason == "lost"
     assert found.tried == {"newest": "gone: for good", "new": "it is gone"}
 
 
 def test_a_new_output_topic_holds_nothing_to_rebuild_from() -> None:
-    found = vacancy(
-        claims.settle(
+    found = need(
+        claims.choose_claim(
             "orders", 0, recorded=None, live=(), class_name=None, output_created=True, now=NOW
         )
     )
-    assert claims.fill(found, Rung(source=RestoreSource.OUTPUT_TOPIC), NOW).restore.source is (
-        RestoreSource.NOTHING
-    )
+    assert claims.fill_claim(
+        found, RestoreChoice(source=RestoreSource.OUTPUT_TOPIC), NOW
+    ).restore.source is (RestoreSource.NOTHING)

@@ -16,14 +16,14 @@ def pending_resize(age: timedelta, status: str = "True") -> Object:
 
 
 def test_a_bound_claim_that_asks_for_less_is_to_grow() -> None:
-    assert growth.is_to_grow(claim(size="20Gi"), 30 * GIB)
-    assert not growth.is_to_grow(claim(size="30Gi"), 30 * GIB)
-    assert not growth.is_to_grow(claim(size="40Gi"), 30 * GIB)
+    assert growth.needs_expansion(claim(size="20Gi"), 30 * GIB)
+    assert not growth.needs_expansion(claim(size="30Gi"), 30 * GIB)
+    assert not growth.needs_expansion(claim(size="40Gi"), 30 * GIB)
 
 
 def test_a_claim_without_a_volume_does_not_grow() -> None:
-    assert not growth.is_to_grow(claim(phase="Pending"), 30 * GIB)
-    assert not growth.is_to_grow(None, 30 * GIB)
+    assert not growth.needs_expansion(claim(phase="Pending"), 30 * GIB)
+    assert not growth.needs_expansion(None, 30 * GIB)
     assert growth.requested(None) == 0
 
 
@@ -75,14 +75,14 @@ def test_a_file_system_that_does_not_grow_in_use_waits_for_a_restart() -> None:
     patient = claim(conditions=(pending_resize(timedelta(seconds=20)),))
     late = claim(conditions=(pending_resize(timedelta(seconds=40)),))
     over = claim(conditions=(pending_resize(timedelta(seconds=40), "False"),))
-    assert not growth.waits_for_restart(patient, pod(), NOW)
-    assert growth.waits_for_restart(late, pod(), NOW)
-    assert not growth.waits_for_restart(over, pod(), NOW)
-    assert not growth.waits_for_restart(claim(), pod(), NOW)
-    assert not growth.waits_for_restart(None, pod(), NOW)
+    assert not growth.needs_restart(patient, pod(), NOW)
+    assert growth.needs_restart(late, pod(), NOW)
+    assert not growth.needs_restart(over, pod(), NOW)
+    assert not growth.needs_restart(claim(), pod(), NOW)
+    assert not growth.needs_restart(None, pod(), NOW)
 
 
 def test_a_pod_that_was_made_since_has_been_restarted() -> None:
     late = claim(conditions=(pending_resize(timedelta(seconds=40)),))
-    assert growth.waits_for_restart(late, pod(created=NOW - timedelta(seconds=41)), NOW)
-    assert not growth.waits_for_restart(late, pod(created=NOW - timedelta(seconds=39)), NOW)
+    assert growth.needs_restart(late, pod(created=NOW - timedelta(seconds=41)), NOW)
+    assert not growth.needs_restart(late, pod(created=NOW - timedelta(seconds=39)), NOW)

@@ -6,7 +6,9 @@ import pytest
 from kubernetes import client
 
 from dedupe_operator.errors import KubernetesError, LostLeadership, Unreachable
-from dedupe_operator.kubernetes.api import (
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import (
     CLAIMS,
     EVENTS,
     PODS,
@@ -14,10 +16,8 @@ from dedupe_operator.kubernetes.api import (
     STATEFUL_SETS,
     STORAGE_CLASSES,
     STREAMS,
-    KubernetesApi,
     Resource,
 )
-from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.json_server import Request, serving
 
 POD: Object = {"metadata": {"name": "orders-0-0", "namespace": "shop", "uid": "uid-1"}}

@@ -1,7 +1,7 @@
 """The volume claim of a partition."""
 
 from dedupe_crds.quantity import GIB
-from dedupe_operator.decide.drift import is_as_wanted, stamped
+from dedupe_operator.decide.drift import is_as_wanted, with_wanted_hash
 from dedupe_operator.resources import persistent_volume_claim as claim
 from tests.unit.operator import objects
 from tests.unit.operator.objects import UID, stream
@@ -61,7 +61,9 @@ def test_a_volume_that_goes_with_its_stream_is_owned_and_blocks_nothing() -> Non
 
 
 def test_a_change_of_the_reclaim_policy_either_way_is_drift() -> None:
-    kept = stamped(claim.build(stream(), 0, name="a", live=None, size=GIB, made_from={}))
-    deleted = stamped(claim.build(stream(DELETE), 0, name="a", live=None, size=GIB, made_from={}))
+    kept = with_wanted_hash(claim.build(stream(), 0, name="a", live=None, size=GIB, made_from={}))
+    deleted = with_wanted_hash(
+        claim.build(stream(DELETE), 0, name="a", live=None, size=GIB, made_from={})
+    )
     assert not is_as_wanted(kept, deleted)
     assert not is_as_wanted(deleted, kept)

@@ -1,19 +1,24 @@
 """What all children of a stream share, and what is particular to the small ones."""
 
 from base64 import b64decode
+from collections.abc import Iterable
 
 import pytest
 
 from dedupe_crds.quantity import GIB
-from dedupe_operator.kubernetes.api import resource_of
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import resource_of
 from dedupe_operator.resources import (
+    PER_PARTITION,
+    PartitionInputs,
+    StreamInputs,
     admin_secret,
     config_map,
     service,
     service_account,
     stateful_set,
 )
+from dedupe_operator.resources import SHARED as PER_STREAM
 from dedupe_operator.resources import persistent_volume_claim as claim
 from dedupe_operator.resources import pod_disruption_budget as disruption_budget
 from tests.unit.operator.objects import NAMESPACE, RELEASE, UID, stream
@@ -74,6 +79,44 @@ def test_every_child_but_the_volume_is_controlled_by_the_stream(built: Object) -
             "blockOwnerDeletion": True,
         }
     ]
+
+
+def partition_inputs(secrets_hash: str | None = "abc") -> PartitionInputs:
+    return PartitionInputs(
+        stream=ORDERS,
+        partition=7,
+        claim_name="orders-7-1",
+        live_claim=None,
+        size=GIB,
+        claim_source={},
+        release=RELEASE,
+        secrets_hash=secrets_hash,
+        restore_from=None,
+    )
+
+
+def kinds(children: Iterable[Object | None]) -> list[str]:
+    return [child["kind"] for child in children if child]
+
+
+def test_what_a_pod_needs_is_applied_before_the_stateful_set_that_starts_it() -> None:
+    shared = StreamInputs(stream=ORDERS, admin_token=TOKEN)
+    assert kinds(build(shared) for build in PER_STREAM) == [
+        "ServiceAccount",
+        "ConfigMap",
+        "Secret",
+        "PodDisruptionBudget",
+    ]
+    assert kinds(build(partition_inputs()) for build in PER_PARTITION) == [
+        "PersistentVolumeClaim",
+        "Service",
+        "StatefulSet",
+    ]
+
+
+def test_without_credentials_no_stateful_set_is_wanted() -> None:
+    built = [build(partition_inputs(secrets_hash=None)) for build in PER_PARTITION]
+    assert kinds(built) == ["PersistentVolumeClaim", "Service"]
 
 
 def test_children_have_the_names_people_look_for() -> None:

@@ -110,10 +110,16 @@ class AwsScene:
             self.cluster.add(node(f"node-{number}", zone))
         self.provider = self.restarted()
 
-    def restarted(self, **options: float) -> EbsProvider:
+    def restarted(
+        self, *, answer_seconds: float = 60.0, eventual_consistency_seconds: float = 30.0
+    ) -> EbsProvider:
         """The provider of an operator that was just started."""
         # An answer that a busy machine makes late is no fault.
-        self.provider = EbsProvider(self.cluster, **{"answer_seconds": 60.0, **options})
+        self.provider = EbsProvider(
+            self.cluster,
+            answer_seconds=answer_seconds,
+            eventual_consistency_seconds=eventual_consistency_seconds,
+        )
         return self.provider
 
     def job(self, partition: int = 0, uid: str = SNAPSHOT_UID, **known: object) -> Job:
@@ -140,7 +146,7 @@ class AwsScene:
     def taken(self, partition: int = 0, **known: object) -> Job:
         """The job of a snapshot that was made and found usable."""
         handle = self.provider.start(self.job(partition))
-        assert self.provider.look(self.job(partition, handle=handle)).usable
+        assert self.provider.status(self.job(partition, handle=handle)).usable
         now = datetime.now(UTC)
         known = {"phase": SnapshotPhase.COMPLETED, "completed": now, "handle": handle, **known}
         return self.job(partition, SNAPSHOT_UID, **known)
@@ -197,4 +203,4 @@ def tags_of(found: "SnapshotTypeDef | VolumeTypeDef") -> Mapping[str, str]:
 
 def refusal(raised: pytest.ExceptionInfo[ProviderError]) -> tuple[str, bool]:
     """The reason of an error, and whether it is final."""
-    return raised.value.reason, raised.value.final
+    return raised.value.reason, not raised.value.retriable

@@ -34,7 +34,7 @@ def silence() -> Iterator[Fault]:
 def test_a_look_gets_over_what_passes(aws: AwsScene, fault: Fault) -> None:
     job = aws.taken()
     aws.proxy.inject(calls("DescribeSnapshots"), fault, times=2)
-    assert aws.provider.look(job).usable
+    assert aws.provider.status(job).usable
     assert aws.proxy.pending == 0
 
 
@@ -48,9 +48,9 @@ def test_what_lasts_is_tried_again_at_the_next_look(
     job = aws.taken()
     aws.proxy.inject(calls("DescribeSnapshots"), fault, times=3)
     with pytest.raises(ProviderError) as raised:
-        aws.provider.look(job)
+        aws.provider.status(job)
     assert refusal(raised) == (reason, False)
-    assert aws.provider.look(job).usable
+    assert aws.provider.status(job).usable
 
 
 @pytest.mark.parametrize("fault", [THROTTLED, FAILED, cut])
@@ -75,7 +75,7 @@ def test_a_look_ends_though_aws_does_not_answer(aws: AwsScene, silence: Fault) -
     aws.restarted(answer_seconds=0.1)
     aws.proxy.inject(calls(), silence, times=99)
     with pytest.raises(ProviderError, match="does not answer") as raised:
-        aws.provider.look(job)
+        aws.provider.status(job)
     assert refusal(raised) == ("AwsUnavailable", False)
     until(lambda: aws.proxy.pending <= 99 - 3)  # the proxy may hear of the last one late
     assert aws.proxy.pending == 99 - 3

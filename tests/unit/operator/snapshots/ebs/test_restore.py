@@ -9,7 +9,7 @@ from dedupe_crds.quantity import GIB
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.ebs.tags import as_list
-from dedupe_operator.snapshots.provider import ProviderError, Source
+from dedupe_operator.snapshots.provider import ClaimSource, ProviderError
 from tests.support.processes.faulty_proxy import Fault, answering, changing, cut, cut_after_the_act
 from tests.unit.operator.snapshots.ebs.scene import (
     SNAPSHOT_UID,
@@ -36,7 +36,7 @@ def gp3(**parameters: str) -> Object:
     }
 
 
-def made_for(aws: AwsScene, source: Source) -> Object:
+def made_for(aws: AwsScene, source: ClaimSource) -> Object:
     """The PersistentVolume a source names."""
     return aws.cluster.one("PersistentVolume", source.claim_spec["volumeName"])
 
@@ -339,7 +339,7 @@ def test_the_volume_holds_what_the_snapshot_the_stream_and_the_old_claim_need(
 ) -> None:
     job = aws.taken()
     assert job.entry.volume_size is None
-    assert aws.provider.look(job).volume_size == 20 * GIB
+    assert aws.provider.status(job).volume_size == 20 * GIB
     old = aws.cluster.one("PersistentVolumeClaim", "orders-0-1")
     old["spec"]["resources"]["requests"]["storage"] = claimed
     aws.changes["spec.storage"] = {"size": wanted}

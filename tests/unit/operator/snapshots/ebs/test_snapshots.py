@@ -9,7 +9,7 @@ import pytest
 from dedupe_crds.quantity import GIB
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.ebs.tags import as_list
-from dedupe_operator.snapshots.provider import Copy, Job, Provider, ProviderError
+from dedupe_operator.snapshots.provider import CopyStatus, Job, Provider, ProviderError
 from tests.support.processes.faulty_proxy import answering, changing, cut_after_the_act
 from tests.unit.operator.snapshots.ebs.scene import (
     SNAPSHOT_UID,
@@ -106,7 +106,7 @@ def test_no_other_is_made_before_aws_shows_the_one_whose_answer_was_lost(aws: Aw
 
 
 def test_after_a_while_another_is_made(aws: AwsScene) -> None:
-    aws.restarted(settle_seconds=0)
+    aws.restarted(eventual_consistency_seconds=0)
     aws.proxy.inject(calls("CreateSnapshot"), answering(500, error("InternalError")))
     with pytest.raises(ProviderError) as raised:
         aws.provider.start(aws.job())
@@ -126,7 +126,7 @@ def test_once_complete_one_that_was_made_twice_goes_and_not_the_one_on_record(
     aws: AwsScene,
 ) -> None:
     _, recorded = _made_twice(aws)
-    assert aws.provider.look(aws.job(handle=recorded)).usable
+    assert aws.provider.status(aws.job(handle=recorded)).usable
     assert aws.snapshot_ids() == [recorded]
 
 
@@ -143,7 +143,7 @@ def test_a_complete_one_is_usable_and_tells_its_size(aws: AwsScene) -> None:
         calls("DescribeSnapshots"),
         changing(lambda body: _replaced(body, b"</item></snapshotSet>", size)),
     )
-    assert aws.provider.look(aws.job(handle=handle)) == Copy(
+    assert aws.provider.status(aws.job(handle=handle)) == CopyStatus(
         usable=True, bytes=4096, volume_size=20 * GIB
     )
 
@@ -152,35 +152,35 @@ def test_a_complete_one_is_usable_and_tells_its_size(aws: AwsScene) -> None:
 def test_one_that_is_not_complete_is_waited_for(aws: AwsScene, state: str) -> None:
     handle = aws.provider.start(aws.job())
     aws.alter_snapshot(handle, status=state)
-    assert aws.provider.look(aws.job(handle=handle)) == Copy(usable=False)
-    assert not aws.provider.is_there(aws.job(handle=handle))
+    assert aws.provider.status(aws.job(handle=handle)) == CopyStatus(usable=False)
+    assert not aws.provider.exists(aws.job(handle=handle))
 
 
 def test_one_that_failed_says_why(aws: AwsScene) -> None:
     handle = aws.provider.start(aws.job())
     aws.alter_snapshot(handle, status="error", state_message="the key was disabled")
     with pytest.raises(ProviderError, match="the key was disabled") as raised:
-        aws.provider.look(aws.job(handle=handle))
+        aws.provider.status(aws.job(handle=handle))
     assert refusal(raised) == ("SnapshotFailed", True)
-    assert not aws.provider.is_there(aws.job(handle=handle))
+    assert not aws.provider.exists(aws.job(handle=handle))
 
 
 def test_one_that_was_deleted_is_gone_for_good(aws: AwsScene) -> None:
     job = aws.taken()
     aws.ec2.delete_snapshot(SnapshotId=str(job.entry.handle))
     with pytest.raises(ProviderError) as raised:
-        aws.provider.look(job)
+        aws.provider.status(job)
     assert refusal(raised) == ("SnapshotGone", True)
-    assert not aws.provider.is_there(job)
+    assert not aws.provider.exists(job)
 
 
 def test_one_in_the_recycle_bin_is_gone(aws: AwsScene) -> None:
     job = aws.taken()
     aws.alter_snapshot(str(job.entry.handle), status="recoverable")
     with pytest.raises(ProviderError) as raised:
-        aws.provider.look(job)
+        aws.provider.status(job)
     assert refusal(raised) == ("SnapshotGone", True)
-    assert not aws.provider.is_there(job)
+    assert not aws.provider.exists(job)
 
 
 @pytest.mark.parametrize("started", [datetime.now(UTC), LONG_AGO])
@@ -189,13 +189,13 @@ def test_one_that_was_just_made_may_not_be_shown_yet(aws: AwsScene, started: dat
     job = aws.job(handle=handle, started=started)
     absent = answering(400, error("InvalidSnapshot.NotFound"))
     aws.proxy.inject(calls("DescribeSnapshots"), absent)
-    assert aws.provider.look(job) == Copy(usable=False)
-    assert aws.provider.look(job).usable
+    assert aws.provider.status(job) == CopyStatus(usable=False)
+    assert aws.provider.status(job).usable
 
 
 def test_one_that_was_made_long_ago_and_is_not_shown_is_gone(aws: AwsScene) -> None:
     with pytest.raises(ProviderError) as raised:
-        aws.provider.look(aws.job(handle="snap-0123456789abcdef0", started=LONG_AGO))
+        aws.provider.status(aws.job(handle="snap-0123456789abcdef0", started=LONG_AGO))
     assert refusal(raised) == ("SnapshotGone", True)
 
 
@@ -204,14 +204,14 @@ def test_one_in_the_archive_can_not_be_restored_from_until_it_is_brought_back(
 ) -> None:
     job = aws.taken()
     handle = str(job.entry.handle)
-    assert aws.provider.is_there(job)
+    assert aws.provider.exists(job)
     aws.ec2.modify_snapshot_tier(SnapshotId=handle, StorageTier="archive")
-    assert not aws.provider.is_there(job)
+    assert not aws.provider.exists(job)
     with pytest.raises(ProviderError) as raised:
         aws.provider.source(job, "orders-0-2")
     assert refusal(raised) == ("SnapshotArchived", True)
     aws.ec2.restore_snapshot_tier(SnapshotId=handle, TemporaryRestoreDays=1)
-    assert aws.provider.is_there(job)
+    assert aws.provider.exists(job)
 
 
 def test_a_removal_takes_all_of_this_copy_and_may_be_repeated(aws: AwsScene) -> None:
@@ -260,7 +260,7 @@ def test_a_snapshot_with_other_tags_is_neither_adopted_nor_deleted(
     aws.restarted()
     ours = aws.provider.start(aws.job())
     assert ours != foreign
-    assert aws.provider.look(aws.job(handle=ours)).usable
+    assert aws.provider.status(aws.job(handle=ours)).usable
     aws.provider.remove(aws.job(handle=foreign if recorded else ours))
     assert aws.snapshot_ids() == [foreign]
 
@@ -284,7 +284,7 @@ def test_an_operator_killed_at_any_call_of_a_snapshot_goes_on(
     def take_and_remove() -> None:
         handle = aws.provider.start(aws.job())
         handles.append(handle)
-        assert aws.provider.look(aws.job(handle=handle)).usable
+        assert aws.provider.status(aws.job(handle=handle)).usable
         assert aws.snapshot_ids() == [handle]
         aws.provider.remove(aws.job(handle=handle))
 

@@ -6,27 +6,28 @@ from datetime import timedelta
 import pytest
 
 from dedupe_crds.status.worker import Phase
-from dedupe_kubectl.commands.describe_problem import Facts, Problem, find, lines
+from dedupe_kubectl.commands.describe_problem import lines
+from dedupe_kubectl.diagnosis import Facts, Problem, find
 from dedupe_kubectl.objects import Object, read_stream
-from dedupe_kubectl.stream_view import Look
+from dedupe_kubectl.stream_view import StreamView
 from tests.unit.kubectl.documents import (
     NOW,
     READY,
     condition,
     event,
-    look,
     partition,
     pod,
     stream,
+    view,
     worker,
     written,
 )
 
 
 def found(
-    seen: Look, events: Sequence[Object] = (), operators: Sequence[Object] | None = ()
+    seen: StreamView, events: Sequence[Object] = (), operators: Sequence[Object] | None = ()
 ) -> list[Problem]:
-    return find(Facts(look=seen, now=NOW, events=events, operators=operators))
+    return find(Facts(view=seen, now=NOW, events=events, operators=operators))
 
 
 def only(problems: list[Problem]) -> Problem:
@@ -35,13 +36,13 @@ def only(problems: list[Problem]) -> Problem:
 
 
 def test_nothing_is_wrong_with_a_stream_that_runs() -> None:
-    seen = look(stream(partitions=[partition()]), [pod()], [worker()])
+    seen = view(stream(partitions=[partition()]), [pod()], [worker()])
     assert found(seen) == []
     assert lines(seen.stream, []) == ["shop/orders: nothing is wrong"]
 
 
 def test_an_old_warning_is_no_problem_of_a_stream_that_runs() -> None:
-    seen = look(stream(partitions=[partition()]), [pod()], [worker()])
+    seen = view(stream(partitions=[partition()]), [pod()], [worker()])
     assert found(seen, [event("orders-0-0", "was unhealthy once")]) == []
 
 
@@ -50,18 +51,18 @@ def test_nothing_is_wrong_with_a_suspended_stream() -> None:
     document = stream(
         spec={"suspend": True}, conditions=[not_ready], partitions=[partition(phase="Suspended")]
     )
-    seen = look(document)
+    seen = view(document)
     assert found(seen) == []
     (line,) = lines(seen.stream, [])
     assert "kubectl dedupe resume orders" in line
 
 
 def test_a_stream_nobody_has_seen_needs_an_operator() -> None:
-    seen = look(stream(conditions=[], status={"observedGeneration": None}))
+    seen = view(stream(conditions=[], status={"observedGeneration": None}))
     problem = only(found(seen, operators=[]))
-    assert problem.what == "The operator has not seen this stream"
+    assert problem.what == "The operator has not processed this stream"
     assert "no operator runs" in problem.why
-    assert "may not see" in only(found(seen, operators=None)).why
+    assert "no rights to list its pods" in only(found(seen, operators=None)).why
     down = pod(ready=False)
     assert "is not ready" in only(found(seen, operators=[down])).why
     assert "watch.namespaces" in only(found(seen, operators=[pod()])).do
@@ -70,39 +71,39 @@ def test_a_stream_nobody_has_seen_needs_an_operator() -> None:
 def test_a_stream_of_this_minute_gives_the_operator_time() -> None:
     just_now = written(NOW - timedelta(seconds=20))
     document = stream(conditions=[], metadata={"creationTimestamp": just_now})
-    assert found(look(document)) == []
+    assert found(view(document)) == []
 
 
 def test_a_change_that_stays_unseen_is_a_problem_and_a_fresh_one_is_not() -> None:
-    def changed(seconds_ago: int) -> Look:
+    def changed(seconds_ago: int) -> StreamView:
         time = written(NOW - timedelta(seconds=seconds_ago))
         fields = [{"time": time, "fieldsV1": {"f:spec": {}}}]
-        return look(stream(metadata={"generation": 2, "managedFields": fields}))
+        return view(stream(metadata={"generation": 2, "managedFields": fields}))
 
     assert found(changed(10)) == []
     assert "newest change" in only(found(changed(600))).what
 
 
 def test_a_status_that_nobody_keeps_up_to_date_is_not_trusted() -> None:
-    broken = look(stream(partitions=[partition()]), [pod(ready=False)])
-    assert "is outdated" in only(found(broken, operators=[])).what
-    assert "is outdated" in only(found(broken, operators=[pod(ready=False)])).what
+    broken = view(stream(partitions=[partition()]), [pod(ready=False)])
+    assert "status is outdated" in only(found(broken, operators=[])).what
+    assert "status is outdated" in only(found(broken, operators=[pod(ready=False)])).what
     assert found(broken, operators=[pod()]) == []
 
 
 def test_a_paused_stream_says_how_to_go_on() -> None:
     pause = {"dedupestream.io/pause-reconciliation": "true"}
-    problem = only(found(look(stream(metadata={"annotations": pause, "generation": 2}))))
+    problem = only(found(view(stream(metadata={"annotations": pause, "generation": 2}))))
     assert problem.do == (
         "kubectl annotate -n shop dedupestream orders dedupestream.io/pause-reconciliation-"
     )
 
 
 def test_a_deletion_that_does_not_end_names_the_finalizers_that_hold_it() -> None:
-    def deleted(minutes_ago: int, *finalizers: str) -> Look:
+    def deleted(minutes_ago: int, *finalizers: str) -> StreamView:
         time = written(NOW - timedelta(minutes=minutes_ago))
         metadata = {"deletionTimestamp": time, "finalizers": finalizers, "generation": 2}
-        return look(stream(metadata=metadata))
+        return view(stream(metadata=metadata))
 
     assert found(deleted(1, "example.com/audit")) == []
     assert found(deleted(10)) == []
@@ -116,15 +117,15 @@ def test_a_deletion_that_does_not_end_names_the_finalizers_that_hold_it() -> Non
         ("WindowHealthy", "False", "TooShort", ""),
         ("SnapshotsHealthy", "False", "Unheard", ""),
         ("SnapshotsHealthy", "False", "InvalidSchedule", "correct spec.snapshots.schedule"),
-        ("SnapshotsHealthy", "False", "LastSnapshotFailed", "mend what the message names"),
-        ("SnapshotsHealthy", "False", "SnapshotOverdue", "see what holds it"),
+        ("SnapshotsHealthy", "False", "LastSnapshotFailed", "fix what the message names"),
+        ("SnapshotsHealthy", "False", "SnapshotOverdue", "see what blocks it"),
         ("Ready", "False", "PartitionsNotReady", ""),
     ],
 )
 def test_a_condition_that_is_bad_is_told_with_its_reason(
     type_: str, bad: str, reason: str, do: str
 ) -> None:
-    problem = only(found(look(stream(conditions=[condition(type_, bad, reason, "because.")]))))
+    problem = only(found(view(stream(conditions=[condition(type_, bad, reason, "because.")]))))
     assert problem.why == f"{reason}: because."
     assert problem.do.startswith(do)
     assert bool(problem.do) == bool(do), "a message that says what to do is not repeated"
@@ -132,7 +133,7 @@ def test_a_condition_that_is_bad_is_told_with_its_reason(
 
 def test_an_unknown_condition_is_no_problem() -> None:
     conditions = [*READY, condition("SnapshotsHealthy", "Unknown", "NoSnapshotYet")]
-    assert found(look(stream(conditions=conditions))) == []
+    assert found(view(stream(conditions=conditions))) == []
 
 
 def test_what_a_partition_says_is_not_said_again_by_the_stream() -> None:
@@ -145,7 +146,7 @@ def test_what_a_partition_says_is_not_said_again_by_the_stream() -> None:
         conditions=conditions, partitions=[partition(phase="Failed", message=message)]
     )
     waits = worker(phase=Phase.FAILED, reason="DiskFull", message=message)
-    problem = only(found(look(document, [pod(ready=False)], [waits])))
+    problem = only(found(view(document, [pod(ready=False)], [waits])))
     assert problem.what == "Partition 0: its worker waits"
     assert problem.do == "raise spec.storage.size"
 
@@ -155,13 +156,13 @@ def test_what_a_partition_says_is_not_said_again_by_the_stream() -> None:
     [
         ("BucketRefused", "spec.snapshots.s3"),
         ("BucketUnavailable", "spec.snapshots.s3.endpoint"),
-        ("IdentityRefused", "a volume of its own"),
+        ("IdentityRefused", "its own volume"),
         ("RestoreFailed", "kubectl dedupe snapshots STREAM"),
     ],
 )
 def test_what_keeps_a_restore_is_told_with_what_to_do(reason: str, do: str) -> None:
     waits = worker(phase=Phase.FAILED, reason=reason, message="why")
-    seen = look(stream(partitions=[partition(phase="Restoring")]), [pod(ready=False)], [waits])
+    seen = view(stream(partitions=[partition(phase="Restoring")]), [pod(ready=False)], [waits])
     problem = only(found(seen))
     assert problem.why == f"{reason}: why"
     assert do in problem.do
@@ -172,7 +173,7 @@ def test_the_same_problem_of_many_partitions_is_one() -> None:
     failed = [partition(number, "Failed", message=pulled) for number in range(3)]
     workers = [worker(3, phase=Phase.FAILED, reason="Fenced", message="m")]
     document = stream(partitions=[*failed, partition(3, "Failed")])
-    problems = found(look(document, [pod(3)], workers))
+    problems = found(view(document, [pod(3)], workers))
     assert [one.what for one in problems] == [
         "Partitions 0-2: it is not ready (Failed)",
         "Partition 3: its worker waits",
@@ -186,9 +187,9 @@ def test_the_operators_finding_has_its_reason_of_the_condition_and_advice() -> N
         "Degraded", "True", "VolumeNotMounted", "Partitions 0, 1: volume is on another node."
     )
     told = [partition(number, "Failed", message=message) for number in (0, 1)]
-    problem = only(found(look(stream(conditions=[degraded], partitions=told))))
+    problem = only(found(view(stream(conditions=[degraded], partitions=told))))
     assert problem.why == "VolumeNotMounted: volume is on another node"
-    assert problem.do == "mend what the message names"
+    assert problem.do == "fix what the message names"
 
 
 def test_the_reason_of_another_problem_is_not_taken_for_a_partitions() -> None:
@@ -199,20 +200,20 @@ def test_the_reason_of_another_problem_is_not_taken_for_a_partitions() -> None:
         "Secret shop/s is not there. Partition 0: No node takes the pod. And 2 more.",
     )
     told = [partition(phase="Failed", message="no node takes the pod")]
-    of_stream, of_partition = found(look(stream(conditions=[degraded], partitions=told)))
+    of_stream, of_partition = found(view(stream(conditions=[degraded], partitions=told)))
     assert of_stream.why == "Secret shop/s is not there."
     assert of_partition.why == "no node takes the pod"
 
 
 def test_a_worker_that_runs_again_says_more_than_the_operators_older_word() -> None:
     told = partition(phase="Failed", message="the worker ended with exit code 1")
-    assert found(look(stream(partitions=[told]), [pod()], [worker()])) == []
+    assert found(view(stream(partitions=[told]), [pod()], [worker()])) == []
 
 
 def test_a_window_that_is_too_short_is_told_by_the_worker_or_by_the_stream() -> None:
-    def forgetful(*conditions: Object) -> Look:
+    def forgetful(*conditions: Object) -> StreamView:
         document = stream(conditions=conditions, partitions=[partition()])
-        return look(document, [pod()], [worker(healthy=False)])
+        return view(document, [pod()], [worker(healthy=False)])
 
     assert only(found(forgetful(*READY))).what == "Partition 0: it forgets ids too soon"
     too_short = condition("WindowHealthy", "False", "TooShort", "Ids are given up.")
@@ -233,10 +234,10 @@ def test_fresh_warnings_of_a_partitions_objects_stand_beside_what_is_wrong_with_
         old,
     ]
     shown = ("Failed: ours", "FailedCreate: our set", "Failed: our volume")
-    failed = look(stream(partitions=[partition(1, "Failed", message="m")]))
+    failed = view(stream(partitions=[partition(1, "Failed", message="m")]))
     assert only(found(failed, events)).events == shown
     unready = condition("Ready", "False", "PartitionsNotReady")
-    silent = look(stream(conditions=[unready], partitions=[partition(1, "Provisioning")]))
+    silent = view(stream(conditions=[unready], partitions=[partition(1, "Provisioning")]))
     assert only(found(silent, events)).events == shown
 
 
@@ -245,8 +246,8 @@ def test_a_pod_on_its_way_is_no_problem() -> None:
     document = stream(conditions=rolling, partitions=[partition(phase="Reconciling")])
     reconciling = worker(phase=Phase.RECONCILING)
     events = [event("orders-0-0", "of the pod before", reason="BackOff")]
-    assert found(look(document, [pod(ready=False)], [reconciling]), events) == []
-    assert found(look(document), events) == []
+    assert found(view(document, [pod(ready=False)], [reconciling]), events) == []
+    assert found(view(document), events) == []
 
 
 def test_a_problem_is_written_with_why_and_what_to_do() -> None:

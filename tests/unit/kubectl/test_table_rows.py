@@ -10,17 +10,17 @@ from rich.console import Console
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus, Phase
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.objects import read_stream
-from dedupe_kubectl.rows import Rates, partition_rows, stream_note, stream_state
-from dedupe_kubectl.tables import as_json, look_json, partitions_table, stream_view
+from dedupe_kubectl.table_rows import Rates, partition_rows, stream_note, stream_state
+from dedupe_kubectl.tables import as_json, partitions_table, render_stream, view_json
 from tests.unit.kubectl.documents import (
     LONG_AGO,
     NOW,
     READY,
     condition,
-    look,
     partition,
     pod,
     stream,
+    view,
     worker,
     written,
 )
@@ -50,7 +50,7 @@ def test_a_worker_that_was_silent_has_no_rate_over_its_silence() -> None:
 
 def test_a_workers_own_figures_come_before_the_operators() -> None:
     told = partition(lagMessages=100, duplicates=10, window="2h")
-    seen = look(stream(partitions=[told]), [pod()], [worker(consumed=200, duplicates=20)])
+    seen = view(stream(partitions=[told]), [pod()], [worker(consumed=200, duplicates=20)])
     (row,) = partition_rows(seen, {0: 5.0})
     assert (row.lag_messages, row.duplicates, row.window_seconds) == (7, 20, 3600)
     assert (row.records_per_second, row.live, row.node) == (5.0, True, "node-0")
@@ -60,13 +60,13 @@ def test_without_the_worker_the_operators_figures_stand() -> None:
     told = partition(
         lagMessages=100, duplicates=10, window="2h", nodeName="n", message="why", phase="Failed"
     )
-    (row,) = partition_rows(look(stream(partitions=[told])), {})
+    (row,) = partition_rows(view(stream(partitions=[told])), {})
     assert (row.lag_messages, row.duplicates, row.window_seconds) == (100, 10, 7200)
     assert (row.phase, row.note, row.pod, row.node, row.live) == ("Failed", "why", None, "n", False)
 
 
 def test_a_partition_the_operator_has_not_told_of_is_seen_by_its_pod() -> None:
-    rows = partition_rows(look(stream(partitions=[partition(0)]), [pod(0), pod(1)]), {})
+    rows = partition_rows(view(stream(partitions=[partition(0)]), [pod(0), pod(1)]), {})
     assert [(row.partition, row.pod) for row in rows] == [(0, "orders-0-0"), (1, "orders-1-0")]
 
 
@@ -91,28 +91,28 @@ def test_the_state_of_a_stream_is_one_word(changes: dict[str, Any], state: str) 
 def test_a_partition_says_how_far_its_restore_is() -> None:
     transfer = {"name": "s", "bytes": "1Gi", "totalBytes": "4Gi", "remaining": "90s"}
     told = partition(phase="Restoring", restoring=transfer)
-    (by_operator,) = partition_rows(look(stream(partitions=[told])), {})
-    assert by_operator.note == "1Gi of 4Gi restored, 1m30s to come"
+    (by_operator,) = partition_rows(view(stream(partitions=[told])), {})
+    assert by_operator.note == "1Gi of 4Gi restored, 1m30s left"
 
     download = DownloadStatus(
         name="s", phase=DownloadPhase.RUNNING, total_bytes=4096, bytes=1024, seconds=10.0
     )
     busy = worker(phase=Phase.RESTORING).model_copy(update={"download": download})
-    (by_worker,) = partition_rows(look(stream(partitions=[told]), [pod()], [busy]), {})
-    assert by_worker.note == "1Ki of 4Ki restored, 30s to come"
+    (by_worker,) = partition_rows(view(stream(partitions=[told]), [pod()], [busy]), {})
+    assert by_worker.note == "1Ki of 4Ki restored, 30s left"
 
 
 def test_a_restore_that_has_just_begun_promises_no_time() -> None:
     download = DownloadStatus(name="s", phase=DownloadPhase.RUNNING, total_bytes=4096)
     busy = worker(phase=Phase.RESTORING).model_copy(update={"download": download})
-    (row,) = partition_rows(look(stream(partitions=[partition()]), [pod()], [busy]), {})
+    (row,) = partition_rows(view(stream(partitions=[partition()]), [pod()], [busy]), {})
     assert row.note == "0 of 4Ki restored"
 
 
 def test_a_partition_says_how_far_its_reconcile_is_by_the_operators_word() -> None:
     told = partition(phase="Reconciling", reconciling=1200)
-    (row,) = partition_rows(look(stream(partitions=[told])), {})
-    assert row.note == "1,200 to reconcile"
+    (row,) = partition_rows(view(stream(partitions=[told])), {})
+    assert row.note == "1,200 records to reconcile"
 
 
 def test_a_stream_whose_snapshots_fail_says_so() -> None:
@@ -137,14 +137,14 @@ def test_a_partition_shows_where_its_store_came_from_and_its_snapshot() -> None:
         },
         lastSnapshot={"name": "snap-9", "time": written(LONG_AGO)},
     )  # fmt: skip
-    text = drawn(partitions_table(partition_rows(look(stream(partitions=[told])), {}), NOW))
+    text = drawn(partitions_table(partition_rows(view(stream(partitions=[told])), {}), NOW))
     assert "Snapshot snap-7" in text
     assert "2d ago" in text
 
 
 def test_the_view_says_what_the_users_rights_do_not_show() -> None:
-    seen = look(stream(partitions=[partition(0), partition(1)]), [pod(0)], [worker(0)])
-    text = drawn(stream_view(seen, partition_rows(seen, {0: 1200.0}), NOW))
+    seen = view(stream(partitions=[partition(0), partition(1)]), [pod(0)], [worker(0)])
+    text = drawn(render_stream(seen, partition_rows(seen, {0: 1200.0}), NOW))
     assert "shop/orders: raw → clean, Running" in text
     assert "1,200" in text
     (total,) = (line for line in text.splitlines() if line.strip().startswith("total"))
@@ -153,16 +153,16 @@ def test_the_view_says_what_the_users_rights_do_not_show() -> None:
 
 def test_messages_with_brackets_are_shown_as_they_are() -> None:
     waits = worker(phase=Phase.FAILED, reason="BrokerUnavailable", message="at [::1]:9092")
-    seen = look(stream(partitions=[partition()]), [pod()], [waits])
+    seen = view(stream(partitions=[partition()]), [pod()], [waits])
     assert "BrokerUnavailable: at [::1]:9092" in drawn(
-        stream_view(seen, partition_rows(seen, {}), NOW)
+        render_stream(seen, partition_rows(seen, {}), NOW)
     )
 
 
 def test_json_has_times_and_names_for_programs() -> None:
     told = partition(lastSnapshot={"name": "s", "time": written(LONG_AGO)})
-    seen = look(stream(partitions=[told]), [pod()], [worker(consumed=3)])
-    document = json.loads(as_json(look_json(seen, partition_rows(seen, {0: 1.5}))))
+    seen = view(stream(partitions=[told]), [pod()], [worker(consumed=3)])
+    document = json.loads(as_json(view_json(seen, partition_rows(seen, {0: 1.5}))))
     (found,) = document["partitions"]
     assert document["name"] == "orders"
     assert found["recordsPerSecond"] == 1.5

@@ -1,4 +1,7 @@
-"""What the tables say of streams and of partitions. Values in, values out."""
+"""The contents of the tables: the state of a stream, and a row for each partition.
+
+`status` and `restore` call it. Invariant: pure functions, without I/O; `Rates` gets the time as an argument.
+"""
 
 from collections import deque
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from dedupe_crds.formatting import duration, size
 from dedupe_crds.status.stream import ConditionStatus, PartitionStatus
 from dedupe_crds.status.worker import DownloadStatus, Phase, WorkerStatus
 from dedupe_kubectl.objects import Object, Stream
-from dedupe_kubectl.stream_view import Look
+from dedupe_kubectl.stream_view import StreamView
 
 _RATE_SECONDS: Final = 10.0
 _UNWELL: Final = (
@@ -23,7 +26,10 @@ _UNWELL: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionRow:
-    """One partition. Figures are the worker's own if `live`, else the operator's, rounded."""
+    """One partition.
+
+    Figures come from its worker if `live`, else from the stream's status, where they are rounded.
+    """
 
     partition: int
     phase: str
@@ -43,13 +49,16 @@ class PartitionRow:
 
 
 class Rates:
-    """How fast each partition is read, over the last 10 s."""
+    """The rate at which each partition is read, over the last 10 s."""
 
     def __init__(self) -> None:
         self._seen: dict[int, deque[tuple[float, int]]] = {}
 
     def observe(self, workers: Mapping[int, WorkerStatus], now: float) -> dict[int, float]:
-        """Return the records per second of the partitions that were seen before, at `now` seconds."""
+        """Return the records per second of each partition that was observed before.
+
+        `now` is in seconds.
+        """
         for silent in self._seen.keys() - workers.keys():
             del self._seen[silent]
         rates = {
@@ -61,7 +70,7 @@ class Rates:
     def _rate(self, partition: int, consumed: int, now: float) -> float | None:
         seen = self._seen.setdefault(partition, deque())
         if seen and consumed < seen[-1][1]:
-            seen.clear()  # a new process counts from nothing
+            seen.clear()  # a new process counts from 0
         seen.append((now, consumed))
         while now - seen[0][0] > _RATE_SECONDS and len(seen) > 2:
             seen.popleft()
@@ -70,15 +79,18 @@ class Rates:
 
 
 def stream_state(stream: Stream) -> str:
-    """Say in one word how a stream is: its user's wish first, then what keeps it from it."""
-    wishes = {
+    """Return the state of a stream in a word.
+
+    What its user requested comes first, then a problem.
+    """
+    requested = {
         "Deleting": stream.deleting is not None,
         "Paused": stream.paused,
         "Suspended": stream.suspended,
         "NotSeen": not stream.status.conditions,
     }
-    if wish := next((word for word, holds in wishes.items() if holds), None):
-        return wish
+    if state := next((word for word, holds in requested.items() if holds), None):
+        return state
     if degraded := stream.condition("Degraded", "True"):
         return degraded.reason
     if not stream.observed:
@@ -90,9 +102,9 @@ def stream_state(stream: Stream) -> str:
 
 
 def stream_note(stream: Stream) -> str:
-    """Say what a user should know of a stream that is not as it should be."""
+    """Return the message of the most important unhealthy condition, or an empty text."""
     if not stream.status.conditions:
-        return "the operator has not seen it yet"
+        return "the operator has not processed it yet"
     for type_, bad in _UNWELL:
         found = stream.condition(type_, bad)
         if found and not (type_ == "Ready" and stream.suspended):
@@ -101,101 +113,100 @@ def stream_note(stream: Stream) -> str:
 
 
 def seconds(time: timedelta | None) -> float | None:
-    """A time as a number, if it is known."""
+    """Return a time in seconds, if it is known."""
     return None if time is None else time.total_seconds()
 
 
-def partition_rows(look: Look, rates: Mapping[int, float]) -> list[PartitionRow]:
-    """Say how each partition is."""
+def partition_rows(view: StreamView, rates: Mapping[int, float]) -> list[PartitionRow]:
+    """Return the row of each partition."""
     return [
         _partition_row(
             partition,
-            look.stream.partition(partition)
+            view.stream.partition(partition)
             or PartitionStatus.model_validate({"partition": partition, "phase": "Provisioning"}),
-            look.pods.get(partition),
-            look.workers.get(partition),
+            view.pods.get(partition),
+            view.workers.get(partition),
             rates.get(partition),
         )
-        for partition in look.partitions
+        for partition in view.partitions
     ]
 
 
 def _partition_row(
     partition: int,
-    told: PartitionStatus,
+    status: PartitionStatus,
     pod: Object | None,
     worker: WorkerStatus | None,
     rate: float | None,
 ) -> PartitionRow:
     return PartitionRow(
         partition=partition,
-        phase=worker.phase.value if worker else told.phase.value,
-        ready=worker.ready if worker else told.ready,
+        phase=worker.phase.value if worker else status.phase.value,
+        ready=worker.ready if worker else status.ready,
         pod=pod["metadata"]["name"] if pod else None,
-        node=(pod.get("spec") or {}).get("nodeName") if pod else told.node_name,
-        volume=told.persistent_volume_claim,
-        restored_from=_restored_from(told),
+        node=(pod.get("spec") or {}).get("nodeName") if pod else status.node_name,
+        volume=status.persistent_volume_claim,
+        restored_from=_restored_from(status),
         records_per_second=rate,
         consumed=worker.counts.consumed if worker else None,
-        duplicates=worker.counts.duplicates if worker else told.duplicates,
-        lag_messages=worker.input.lag_messages if worker else told.lag_messages,
-        window_seconds=worker.window.seconds if worker else seconds(told.window),
-        last_snapshot=told.last_snapshot.time if told.last_snapshot else None,
+        duplicates=worker.counts.duplicates if worker else status.duplicates,
+        lag_messages=worker.input.lag_messages if worker else status.lag_messages,
+        window_seconds=worker.window.seconds if worker else seconds(status.window),
+        last_snapshot=status.last_snapshot.time if status.last_snapshot else None,
         live=worker is not None,
-        note=_note(told, worker),
+        note=_note(status, worker),
     )
 
 
-def _restored_from(told: PartitionStatus) -> str | None:
-    if told.restore is None:
+def _restored_from(status: PartitionStatus) -> str | None:
+    if status.restore is None:
         return None
-    named = told.restore.name
-    shown = named if named and named != told.persistent_volume_claim else None
-    return f"{told.restore.source.value} {shown}" if shown else told.restore.source.value
+    name, source = status.restore.name, status.restore.source.value
+    return f"{source} {name}" if name and name != status.persistent_volume_claim else source
 
 
-def _note(told: PartitionStatus, worker: WorkerStatus | None) -> str:
+def _note(status: PartitionStatus, worker: WorkerStatus | None) -> str:
     if worker is None:
-        return told.message or _on_its_way(told)
+        return status.message or _progress(status)
     if worker.reason:
         return f"{worker.reason}: {worker.message}" if worker.message else worker.reason
     if worker.phase is Phase.RESTORING and (download := worker.download):
-        return arrived(download.bytes, download.total_bytes, _time_left(download))
+        return restore_progress(download.bytes, download.total_bytes, _time_left(download))
     if worker.reconcile and not worker.ready and worker.reconcile.remaining:
         done = worker.reconcile
         pace = done.seconds / done.records if done.records else None
-        return to_reconcile(done.remaining, pace and pace * done.remaining)
+        return reconcile_progress(done.remaining, pace and pace * done.remaining)
     return "" if worker.window.healthy else "the window is shorter than alertBelow"
 
 
-def _on_its_way(told: PartitionStatus) -> str:
-    """How far a store is that its worker says nothing of, as the operator last saw."""
-    if told.restoring:
-        restoring = told.restoring
-        return arrived(restoring.bytes, restoring.total_bytes, seconds(restoring.remaining))
-    if not told.reconciling:
+def _progress(status: PartitionStatus) -> str:
+    """Return the progress of a restore or a reconcile by the stream's status."""
+    if restoring := status.restoring:
+        left = seconds(restoring.remaining)
+        return restore_progress(restoring.bytes, restoring.total_bytes, left)
+    if not status.reconciling:
         return ""
-    return to_reconcile(told.reconciling, seconds(told.reconcile_remaining))
+    return reconcile_progress(status.reconciling, seconds(status.reconcile_remaining))
 
 
-def to_reconcile(records: int, seconds_left: float | None) -> str:
-    """Say how far a reconcile is.
+def reconcile_progress(records: int, seconds_left: float | None) -> str:
+    """Write how many output records are still to read.
 
-    >>> to_reconcile(1200, 75), to_reconcile(1200, None)
-    ('1,200 to reconcile, 1m15s to come', '1,200 to reconcile')
+    >>> reconcile_progress(1200, 75), reconcile_progress(1200, None)
+    ('1,200 records to reconcile, 1m15s left', '1,200 records to reconcile')
     """
-    left = f", {duration(seconds_left)} to come" if seconds_left else ""
-    return f"{records:,} to reconcile{left}"
+    left = f", {duration(seconds_left)} left" if seconds_left else ""
+    return f"{records:,} records to reconcile{left}"
 
 
-def arrived(part: int, whole: int, seconds_left: float | None) -> str:
-    """Say how far a store is on its way.
+def restore_progress(part: int, whole: int, seconds_left: float | None) -> str:
+    """Write how many bytes of a store are restored.
 
-    >>> arrived(512, 2048, 75), arrived(512, 2048, None)
-    ('512 of 2Ki restored, 1m15s to come', '512 of 2Ki restored')
+    >>> restore_progress(512, 2048, 75), restore_progress(512, 2048, None)
+    ('512 of 2Ki restored, 1m15s left', '512 of 2Ki restored')
     """
     shown = f"{size(part)} of {size(whole)} restored"
-    return shown if seconds_left is None else f"{shown}, {duration(seconds_left)} to come"
+    return shown if seconds_left is None else f"{shown}, {duration(seconds_left)} left"
 
 
 def _time_left(download: DownloadStatus) -> float | None:

@@ -1,0 +1,84 @@
+"""Put together what is known of each partition; diagnose those not ready.
+
+The reconciler calls it at the end of a pass, before it writes the status. It reads Kubernetes events, nothing else.
+"""
+
+from typing import Final
+
+from dedupe_crds.status.stream import PartitionPhase
+from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.controller.observe import events_about
+from dedupe_operator.decide import diagnosis, rollout, volume_claims
+from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.partition_status import PartitionView
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.resources import CLAIMS
+
+# Partitions whose events are read in one pass: a cause that many share shows in the first few.
+_EVENTS_OF: Final = 10
+
+
+def partition_views(
+    api: KubernetesApi, context: ReconcileContext, result: ReconcileResult
+) -> list[PartitionView]:
+    """Return a view of each partition, with the problem of those not ready.
+
+    Raises KubernetesError.
+    """
+    diagnosed = 0
+    views = []
+    for partition, choice in result.claims.items():
+        pod, worker = context.observed.pods.get(partition), context.workers.get(partition)
+        claim = context.observed.children.get((CLAIMS.kind, choice.name))
+        problem = result.partition_problems.get(partition)
+        if problem is None and not rollout.is_ready(pod) and not context.stream.spec.suspend:
+            diagnosed += 1
+            problem = diagnosis.of_worker(worker) or _diagnose(
+                api, context, partition, choice.name, with_events=diagnosed <= _EVENTS_OF
+            )
+        views.append(
+            PartitionView(
+                partition=partition,
+                claim=choice,
+                pod=pod,
+                worker=worker,
+                problem=problem,
+                suspended=context.stream.spec.suspend,
+                provisioned=claim is not None or _stays_absent(context, result, partition),
+                failover=result.failovers.get(partition),
+                bound=volume_claims.is_bound(claim),
+            )
+        )
+    return views
+
+
+def _diagnose(
+    api: KubernetesApi,
+    context: ReconcileContext,
+    partition: int,
+    claim_name: str,
+    *,
+    with_events: bool,
+) -> Problem | None:
+    """Return what Kubernetes reports about a partition that is not ready."""
+    observed = context.observed
+    pod = observed.pods.get(partition)
+    stateful_set = observed.stateful_sets.get(partition)
+    claim = observed.children.get((CLAIMS.kind, claim_name))
+    if ((claim or {}).get("status") or {}).get("phase") == "Pending":
+        events = events_about(api, claim) if with_events else []
+        if problem := diagnosis.of_claim(claim, events):
+            return problem
+    events = events_about(api, pod or stateful_set) if with_events else []
+    return diagnosis.of_pod(pod, stateful_set, events, context.now)
+
+
+def _stays_absent(context: ReconcileContext, result: ReconcileResult, partition: int) -> bool:
+    """Return whether an absent claim was deleted, rather than not created yet.
+
+    It stays in the status while its successor's restore source can't be determined.
+    """
+    recorded = context.recorded_partition(partition)
+    was_to_come = recorded is not None and recorded.phase is PartitionPhase.PROVISIONING
+    undecided = partition in result.undecided and not result.claims[partition].is_new
+    return undecided and not was_to_come

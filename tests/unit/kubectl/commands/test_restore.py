@@ -1,0 +1,198 @@
+"""`kubectl dedupe restore`, against a small API server over HTTP."""
+
+import json
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dedupe_crds.annotations import RESTORE
+from tests.unit.kubectl.api_server import ApiServer
+from tests.unit.kubectl.commands.scene import follow, orders, requested, run
+from tests.unit.kubectl.documents import (
+    NOW,
+    copy,
+    partition,
+    snapshot,
+    stream,
+    written,
+)
+
+PLUGIN = Path(__file__).parents[4] / ".venv/bin/kubectl-dedupe"
+
+
+@pytest.fixture(name="api")
+def _api(tmp_path: Path) -> Iterator[ApiServer]:
+    with orders(tmp_path / "config") as api:
+        yield api
+
+
+def restored(request: str = "", **fields: object) -> dict[str, Any]:
+    """A partition whose store came from somewhere, by a request or not."""
+    source = {"source": "Snapshot", "name": "orders-a", "reason": "asked for", "time": written(NOW)}
+    return {**partition(0), "restore": {**source, "request": request or None}, **fields}
+
+
+class TestRestore:
+    ARGUMENTS = ("restore", "orders", "--partition", "0", "--from", "orders-a")
+
+    def test_the_request_is_one_annotation(self, api: ApiServer) -> None:
+        api.holds_snapshots(snapshot(copies=[copy(0)]))
+        done = run(api, *self.ARGUMENTS, "--yes")
+        assert done.exit_code == 0
+        request = requested(api, RESTORE)
+        assert request.pop("request")
+        assert request == {"partition": 0, "source": "orders-a"}
+        assert done.stdout == (
+            "shop/orders: restore of partition 0 from snapshot orders-a requested\n"
+        )
+
+    def test_the_output_topic_needs_no_snapshot(self, api: ApiServer) -> None:
+        done = run(api, *self.ARGUMENTS[:-1], "OutputTopic", "--yes")
+        assert done.exit_code == 0
+        assert requested(api, RESTORE)["source"] == "OutputTopic"
+
+    @pytest.mark.parametrize(
+        ("made", "says"),
+        [
+            (snapshot(of="payments", copies=[copy(0)]), "is of stream payments"),
+            (snapshot(copies=[copy(1)]), "has no copy of partition 0"),
+            (
+                snapshot(phase="Failed", copies=[copy(0, "Failed", error="no space")]),
+                "partition 0 in shop/orders-a is Failed and not Completed (no space)",
+            ),
+            (
+                snapshot(phase="Running", copies=[copy(0, "Running")]),
+                "is Running and not Completed",
+            ),
+        ],
+        ids=lambda value: value if isinstance(value, str) else "",
+    )
+    def test_a_snapshot_without_that_partition_is_refused(
+        self, api: ApiServer, made: dict[str, Any], says: str
+    ) -> None:
+        api.holds_snapshots(made)
+        done = run(api, *self.ARGUMENTS, "--yes")
+        assert done.exit_code == 1
+        assert says in done.stderr
+        assert "`kubectl dedupe snapshots orders` lists all snapshots" in done.stderr
+        assert api.patches == []
+
+    def test_one_that_is_being_deleted_is_refused(self, api: ApiServer) -> None:
+        made = snapshot(copies=[copy(0)])
+        made["metadata"]["deletionTimestamp"] = written(NOW)
+        api.holds_snapshots(made)
+        assert "is being deleted" in run(api, *self.ARGUMENTS, "--yes").stderr
+
+    def test_a_request_that_is_not_answered_is_not_overwritten(self, api: ApiServer) -> None:
+        earlier = {"request": "r0", "partition": 1, "source": "OutputTopic"}
+        metadata = {"annotations": {RESTORE: json.dumps(earlier)}}
+        api.holds(stream(partitions=[partition(0), partition(1)], metadata=metadata))
+        api.holds_snapshots(snapshot(copies=[copy(0)]))
+        done = run(api, *self.ARGUMENTS, "--yes")
+        assert done.exit_code == 1
+        assert "the restore of partition 1 from OutputTopic that was requested at r0" in done.stderr
+        assert f"`kubectl annotate -n shop dedupestream orders {RESTORE}-`" in done.stderr
+        answered = {**restored("r0"), "partition": 1}
+        api.holds(stream(partitions=[partition(0), answered], metadata=metadata))
+        assert run(api, *self.ARGUMENTS, "--yes").exit_code == 0
+
+    def test_where_nobody_can_be_asked_nothing_is_done(self, api: ApiServer) -> None:
+        api.holds_snapshots(snapshot(copies=[copy(0)]))
+        done = run(api, *self.ARGUMENTS)
+        assert done.exit_code == 2
+        assert "use --yes" in done.stderr
+        assert api.patches == []
+
+    @pytest.mark.parametrize(("answer", "patches"), [("y", 1), ("n", 0)])
+    def test_a_person_is_told_what_happens_and_asked(
+        self, api: ApiServer, answer: str, patches: int
+    ) -> None:
+        made = copy(0, keys=1234, window="3d", completed=written(NOW))
+        api.holds_snapshots(snapshot(copies=[made]))
+        shown = at_a_terminal(api, *self.ARGUMENTS, answer=answer)
+        assert (
+            "Partition 0 of shop/orders gets a new volume, filled from snapshot orders-a" in shown
+        )
+        assert "1,234 ids and a window of 3d" in shown
+        assert "Its volume orders-0-1 is retained" in shown
+        assert ("nothing was done" in shown) == (patches == 0)
+        assert len(api.patches) == patches
+
+    def test_a_suspended_stream_says_that_it_waits(self, api: ApiServer) -> None:
+        api.holds(stream(spec={"suspend": True}, partitions=[partition(phase="Suspended")]))
+        assert "Suspended: " in run(api, *self.ARGUMENTS[:-1], "OutputTopic", "--yes").stdout
+
+    def test_a_rebuild_says_what_is_forgotten(self, api: ApiServer) -> None:
+        shown = at_a_terminal(api, *self.ARGUMENTS[:-1], "OutputTopic", answer="n")
+        assert "rebuilt from what the output topic still holds (raw → clean)" in shown
+        assert "ids of records it no longer holds are forgotten" in shown
+
+    def test_waiting_shows_how_far_it_is_and_what_became_of_it(self, api: ApiServer) -> None:
+        api.holds_snapshots(snapshot(copies=[copy(0)]))
+        new = {"persistentVolumeClaim": "orders-0-2", "ready": False}
+        transfer = {"name": "orders-a", "bytes": "1Gi", "totalBytes": "2Gi", "remaining": "30s"}
+        follow(
+            api,
+            restored("?", **new, phase="Provisioning"),
+            restored("?", **new, phase="Restoring", restoring=transfer),
+            restored("?", **new, phase="Reconciling", reconciling=1200),
+            restored("?", **{**new, "ready": True}, window="3d"),
+        )
+        done = run(api, *self.ARGUMENTS, "--yes", "--wait")
+        assert done.stdout.splitlines()[1:] == [
+            "partition 0 is Provisioning",
+            "partition 0 is Restoring, 1Gi of 2Gi restored, 30s left",
+            "partition 0 is Reconciling, 1,200 records to reconcile",
+            "partition 0 is ready on orders-0-2, restored from Snapshot orders-a; its window is 3d",
+        ]
+
+    def test_waiting_ends_when_the_operator_refuses(self, api: ApiServer) -> None:
+        api.holds_snapshots(snapshot(copies=[copy(0)]))
+        refusal = restored("?")
+        refusal["restore"]["refused"] = ["orders-a: the output topic was created again"]
+        follow(api, refusal)
+        done = run(api, *self.ARGUMENTS, "--yes", "--wait")
+        assert done.exit_code == 1
+        assert done.stderr == (
+            "Error: refused, and the volume orders-0-1 stays in use: orders-a: the output topic was "
+            "created again\n"
+        )
+
+
+def at_a_terminal(api: ApiServer, *arguments: str, answer: str) -> str:
+    """Run the plugin on a terminal of its own, answer its question, and return what it showed."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        [str(PLUGIN), *arguments, "--kubeconfig", str(api.kubeconfig)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "COLUMNS": "300", "NO_COLOR": "1"},
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while b"Continue?" not in shown:
+            shown += os.read(ours, 4096)
+        os.write(ours, f"{answer}\n".encode())
+        while part := _read(ours):
+            shown += part
+        assert running.wait(timeout=30) == 0, shown
+    finally:
+        running.kill()
+        running.wait()
+        os.close(ours)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    """What is there to read; nothing once the other side is closed, which Linux calls an error."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""

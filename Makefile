@@ -45,6 +45,7 @@ lint: setup ## Check style, types, import layers, generated files
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.lint
 	$(BIN)/python -m dedupe_crds.generate --check
 
 pytest: setup check-java ## Run the tests without lint: unit, component, faults

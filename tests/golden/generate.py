@@ -50,7 +50,7 @@ def main(root: Path) -> None:
 
 
 def _write_state(root: Path, bucket: Path) -> None:
-    """A state directory with a checkpoint that was uploaded, and a store that is ahead of it."""
+    """Write a state directory: its checkpoint was uploaded, its store is ahead of that."""
     state = StateDirectory(root)
     root.mkdir()
     state.record(IDENTITY)
@@ -109,7 +109,7 @@ def _upload(checkpoint: Path, state: StateDirectory, target: Path) -> None:
 
 
 def _write_values(root: Path) -> None:
-    """A store that remembers timestamps and hashes of contents."""
+    """Write a store of values with timestamps and content hashes."""
     store = open_store(root)
     for number in range(3):
         write_generation(store, ROUTING, number)
@@ -117,7 +117,7 @@ def _write_values(root: Path) -> None:
 
 
 def _write_bootstrap(root: Path) -> None:
-    """A bootstrap that was interrupted after its first range of tables."""
+    """Write a bootstrap that was interrupted after its first range of tables."""
     try:
         make_bootstrap(root, interrupted=True).run()
     except Interrupted:
@@ -126,7 +126,7 @@ def _write_bootstrap(root: Path) -> None:
 
 
 def _write_landing(root: Path) -> None:
-    """The marker of a directory of Parquet files, and the metadata of Spark's checkpoint it was made from."""
+    """Write the marker of landed Parquet files, and the metadata of Spark's checkpoint."""
     checkpoint, output = root / "checkpoint", root / "output"
     checkpoint.mkdir(parents=True)
     output.mkdir()

@@ -1,8 +1,8 @@
 """Record which modules of the product a piece of work enters, in their order, and from where.
 
 The test of docs/architecture.md compares its walks with that. A module is entered by a call from another module of the
-product, or by the first call of a thread. These do not count: imports and class bodies; constructors and what they call,
-because they only make what is entered later; generator expressions, because they run where they are read.
+product, or by the first call of a thread. These do not count: imports and class bodies; constructors and what they
+call, because they only make what is entered later; generator expressions, because they run where they are read.
 """
 
 import sys

@@ -67,7 +67,9 @@ def path_of(module: str) -> str:
 
 def used_everywhere() -> list[str]:
     """Return the modules and parts that are in no list."""
-    rows = re.findall(rf"^\| {_LINK} \| [^|]+[.)] \|$", section("## How to read a walk"), re.MULTILINE)
+    rows = re.findall(
+        rf"^\| {_LINK} \| [^|]+[.)] \|$", section("## How to read a walk"), re.MULTILINE
+    )
     assert rows
     return [module_of(name) for name, _ in rows]
 

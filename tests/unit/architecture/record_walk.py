@@ -13,7 +13,7 @@ from dedupe_worker.dedup.redelivery import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.support.tracer import Tracer
-from tests.unit.architecture.kafka_clients import TIME_MS, MemoryConsumer, MemoryProducer, record
+from tests.unit.architecture.kafka_clients import MemoryConsumer, MemoryProducer, record
 from tests.unit.crds.manifests import changed
 
 ALL_ROUTES: Final = {

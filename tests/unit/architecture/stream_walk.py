@@ -1,12 +1,10 @@
-"""A DedupeStream from watch to StatefulSet: kopf's handler, the controller and the reconciler, on a cluster in memory."""
+"""A DedupeStream from watch to StatefulSet: kopf's handler, controller and reconciler, on a cluster in memory."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 from typing import Any, Final
 from unittest.mock import patch
-
-import kopf
 
 from dedupe_operator.controller.controller import Controller
 from dedupe_operator.controller.work_queue import Key
@@ -20,12 +18,11 @@ from tests.unit.operator.scene import Scene
 _SECONDS: Final = 30.0
 
 
-def handlers_of(scene: Scene, due: Callable[[Key], None]) -> dict[str, Callable[..., None]]:
+def handlers_of(scene: Scene, due: Callable[[Key], None]) -> dict[str, Callable[..., object]]:
     """Return kopf's handlers of events, by the names of their functions."""
-    registry: Any = make_registry(due, scene.conflicts)
-    assert isinstance(registry, kopf.OperatorRegistry)
-    found = registry._watching.get_all_handlers()  # noqa: SLF001 (kopf would call them)
-    return {handler.fn.__name__: handler.fn for handler in found}
+    registry = make_registry(due, scene.conflicts)
+    functions: list[Any] = [each.fn for each in registry._watching.get_all_handlers()]  # noqa: SLF001 (kopf would call them)
+    return {function.__name__: function for function in functions}
 
 
 @contextmanager

@@ -7,7 +7,9 @@ import pytest
 
 from tests.unit.architecture.page import HEADINGS, ROOT, path_of, section, used_everywhere, walk
 
-CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+    "contracts"
+]
 
 
 def packages_of(folder: str) -> set[str]:
@@ -25,7 +27,9 @@ def test_each_folder_in_the_picture_is_in_the_tree() -> None:
 def test_the_tables_of_packages_are_import_linters_layers(table: int, contract: int) -> None:
     text = section("## Packages").split("\nInside the worker:\n")[table]
     rows = re.findall(r"^\| (`.+?`) \|", text, re.MULTILINE)
-    layers = [[part.strip() for part in layer.split("|")] for layer in CONTRACTS[contract]["layers"]]
+    layers = [
+        [part.strip() for part in layer.split("|")] for layer in CONTRACTS[contract]["layers"]
+    ]
     assert [re.findall(r"`(\w+)`", row) for row in rows] == layers
     assert CONTRACTS[contract]["type"] == "layers"
 

@@ -45,6 +45,7 @@ lint: setup ## Check style, types, import layers, generated files
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.lint
 	$(BIN)/python -m dedupe_crds.generate --check
 
 pytest: setup check-java ## Run the tests without lint: unit, component, faults
@@ -79,23 +80,23 @@ cluster-env: ## Print the variables of the cluster: eval "$(make -s cluster-env)
 cluster-down: ## Remove the cluster and Kafka, with all their data
 	@$(BIN)/python -m tests.cluster down
 
-bench: setup check-java ## Measure speed, latency and memory; updates docs/performance.md
+bench: setup check-java ## Measure speed, latency and memory; updates docs/performance*.md
 	$(BIN)/python -m benchmarks all $(ARGS)
 
-bench-operator: setup check-java ## Measure the operator on Kubernetes; updates docs/performance.md
-	$(BIN)/python -m tests.cluster run -- $(BIN)/python -m benchmarks.fleet $(ARGS)
+bench-operator: setup check-java ## Measure the operator on Kubernetes; updates docs/performance*.md
+	$(BIN)/python -m tests.cluster run -- $(BIN)/python -m benchmarks.kubernetes.fleet $(ARGS)
 
-bench-recovery: setup check-java ## Measure checkpoints, snapshots, restore and failover; updates docs/performance.md
+bench-recovery: setup check-java ## Measure checkpoints, snapshots, restore and failover; updates docs/performance*.md
 	$(BIN)/python -m benchmarks recovery $(ARGS)
-	$(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/python -m benchmarks.recovery_cluster
+	$(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/python -m benchmarks.recovery.cluster
 
-bench-peers: setup check-java ## Measure other systems that deduplicate, beside ours; needs a JDK; updates docs/performance.md
+bench-peers: setup check-java ## Compare with other systems that deduplicate; needs a JDK; updates docs/performance*.md
 	$(BIN)/python -m benchmarks.peers $(ARGS)
 
-bench-scale: setup check-java ## Measure one partition's store up to 100 M ids in 1 GiB (root); updates docs/performance.md
+bench-scale: setup check-java ## Measure one partition's store up to 100 M ids in 1 GiB (root); updates docs/performance*.md
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 
-bench-pipeline: setup check-java ## Measure readers that skip by chunk filters, and Spark; updates docs/performance.md
+bench-pipeline: setup check-java ## Measure readers that skip by chunk filters, and Spark; updates docs/performance*.md
 	$(BIN)/python -m benchmarks pipeline $(ARGS)
 
 format: setup ## Fix style automatically where possible

@@ -1,1 +1,4 @@
-"""How fast, how late and how large a worker is on the machine at hand. Run by `make bench`, never by tests."""
+"""Benchmarks of a worker on this machine: speed, latency, memory, recovery.
+
+Run by `make bench` and its variants, never by tests.
+"""

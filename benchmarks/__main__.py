@@ -1,117 +1,115 @@
-"""`python -m benchmarks`: measure, print, keep; see docs/performance.md for what the figures mean."""
+"""Command `python -m benchmarks`: measure on this machine, print, and save.
 
-import tempfile
-from collections.abc import Callable
+docs/performance-method.md explains the figures.
+"""
+
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, NamedTuple
 
 import click
-from confluent_kafka import KafkaException
-from rich.console import Console
 
-from benchmarks.ageing import measure_ageing
-from benchmarks.aggregate import measure_aggregate
-from benchmarks.cores import measure_cores
-from benchmarks.extras import measure_extras
-from benchmarks.filters import measure_filters
-from benchmarks.front import front_table, measure_front
-from benchmarks.inverse_bloom import measure_inverse_bloom
-from benchmarks.latency import measure_latency
-from benchmarks.machine import describe_machine
-from benchmarks.memory import measure_memory
-from benchmarks.page import (
-    PAGE,
-    PEERS,
-    PIPELINE,
-    RECOVERY,
-    SCALE,
-    WORKER,
-    Measured,
-    save,
-    write_page,
+from benchmarks.cases.ageing import measure_ageing
+from benchmarks.cases.aggregate import measure_aggregate
+from benchmarks.cases.cores import measure_cores
+from benchmarks.cases.extras import measure_extras
+from benchmarks.cases.filters import measure_filters
+from benchmarks.cases.inverse_bloom import measure_inverse_bloom
+from benchmarks.cases.latency import measure_latency
+from benchmarks.cases.memory import measure_memory
+from benchmarks.cases.reconcile import measure_reconcile
+from benchmarks.cases.throughput import measure_throughput
+from benchmarks.recovery.local import measure_recovery
+from benchmarks.reporting.command import (
+    Recorder,
+    console,
+    failures_shown,
+    messages_option,
+    output_option,
+    page_option,
+    rounds_option,
+    scratch_testbed,
+    update_pages,
 )
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.reconcile import measure_reconcile
-from benchmarks.recovery import measure_recovery
-from benchmarks.report import Result, machine_text, show, show_tables
-from benchmarks.testbed import Testbed
-from benchmarks.throughput import measure_throughput
+from benchmarks.reporting.render import PARTS, PIPELINE, RECOVERY, WORKER, Result
 
-_OUTPUT: Final = Path("build/bench")
 _RATE: Final = 10_000
-_AGEING: Final = 2  # times `--messages`, so that several generations are dropped
-_KEYS: Final = 10  # as many times `--messages`, in the benchmark of memory
 _SIZES: Final = (1_000_000, 10_000_000)  # ids, in the benchmark of recovery
-_BACKLOGS: Final = (0.1, 2.0)  # times `--messages`
 
-_console = Console()
-if not _console.is_terminal:
-    _console.width = 120
+Measure = Callable[..., Result]
+"""A benchmark without its testbed and `report`, which takes a line about its progress."""
 
-_output = click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=_OUTPUT,
-    help="Where the results go, and meanwhile the broker's data.",
-)
-_messages = click.option(
-    "--messages", type=click.IntRange(min=100_000), default=1_000_000, help="The size of a run."
-)
-_rounds = click.option(
-    "--rounds", type=click.IntRange(min=1), default=3, help="How often each is repeated."
-)
+
+class Case(NamedTuple):
+    """A benchmark: the help of its command, and how the options size it."""
+
+    help: str
+    sized: Callable[["Sizes"], Measure]
+
+
+class Sizes(NamedTuple):
+    """The values of the options."""
+
+    messages: int
+    rounds: int
+    seconds: float
+
+    def of(self, measure: Measure, **others: Any) -> Measure:  # noqa: ANN401 # any argument
+        """Return a benchmark of so many messages and rounds."""
+        return partial(measure, **{"messages": self.messages, "rounds": self.rounds, **others})
+
+
+_WORKER: Final = {
+    "throughput": Case(
+        "Messages per CPU second and per second, compared with a bare loop, for several value sizes.",
+        lambda s: s.of(measure_throughput),
+    ),
+    "cores": Case(
+        "One worker on one core, and two workers on two partitions.", lambda s: s.of(measure_cores)
+    ),
+    "ageing": Case(  # twice the messages, so that several generations are dropped
+        "The cost of a window that ages all the time.",
+        lambda s: s.of(measure_ageing, messages=2 * s.messages),
+    ),
+    "extras": Case(
+        "The cost of side topics, the owner log, filters and delivery without transactions.",
+        lambda s: s.of(measure_extras),
+    ),
+    "inverse-bloom": Case(
+        "Ids per second into a table of fixed size, and how many ids it retains.",
+        lambda s: s.of(measure_inverse_bloom),
+    ),
+    "latency": Case(
+        "End-to-end latency for several commit intervals, and at half load.",
+        lambda s: partial(measure_latency, rate=_RATE, messages=s.messages, seconds=s.seconds),
+    ),
+    "memory": Case(
+        "Resident memory with ten times MESSAGES keys, and with backlogs.",
+        lambda s: partial(
+            measure_memory,
+            keys=10 * s.messages,
+            backlogs=(s.messages // 10, 2 * s.messages),
+        ),
+    ),
+    "reconcile": Case(
+        "Records per second that a starting worker reads from its output topic.",
+        lambda s: partial(measure_reconcile, records=s.messages, rounds=s.rounds),
+    ),
+}
+_PIPELINE: Final = {
+    "filters": Case(
+        "What readers save by chunk filters, and Spark.", lambda s: s.of(measure_filters)
+    ),
+    "aggregate": Case(
+        "Flights into PostgreSQL by job aggregate.",
+        lambda s: partial(measure_aggregate, records=s.messages, rounds=s.rounds),
+    ),
+}
+
 _seconds = click.option(
     "--seconds", type=click.FloatRange(min=1), default=10.0, help="Length of each latency run."
 )
-
-
-_page = click.option(
-    "--page",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=PAGE,
-    show_default="docs/performance.md",
-    help="The page whose results are replaced.",
-)
-
-
-class Measure(Protocol):
-    """A benchmark whose sizes are settled. `tell` is told what goes on."""
-
-    def __call__(self, testbed: Testbed, *, tell: Callable[[str], None]) -> Result: ...  # noqa: D102
-
-
-def _throughput(messages: int, rounds: int) -> Measure:
-    return partial(measure_throughput, messages=messages, rounds=rounds)
-
-
-def _cores(messages: int, rounds: int) -> Measure:
-    return partial(measure_cores, messages=messages, rounds=rounds)
-
-
-def _ageing(messages: int, rounds: int) -> Measure:
-    return partial(measure_ageing, messages=messages * _AGEING, rounds=rounds)
-
-
-def _extras(messages: int, rounds: int) -> Measure:
-    return partial(measure_extras, messages=messages, rounds=rounds)
-
-
-def _inverse_bloom(messages: int, rounds: int) -> Measure:
-    return partial(measure_inverse_bloom, messages=messages, rounds=rounds)
-
-
-def _latency(messages: int, seconds: float) -> Measure:
-    return partial(measure_latency, rate=_RATE, messages=messages, seconds=seconds)
-
-
-def _memory(messages: int) -> Measure:
-    short, long = (int(messages * times) for times in _BACKLOGS)
-    return partial(measure_memory, keys=messages * _KEYS, backlogs=(short, long))
-
-
-def _reconcile(messages: int, rounds: int) -> Measure:
-    return partial(measure_reconcile, records=messages, rounds=rounds)
 
 
 @click.group(context_settings={"show_default": True})
@@ -120,177 +118,84 @@ def main() -> None:
 
 
 @main.command("all")
-@_messages
-@_rounds
+@messages_option
+@rounds_option
 @_seconds
-@_output
-@_page
+@output_option
+@page_option
 def everything(messages: int, rounds: int, seconds: float, output: Path, page: Path) -> None:
-    """All benchmarks; updates docs/performance.md."""
-    _run(_throughput(messages, rounds), output)
-    _run(_cores(messages, rounds), output)
-    _run(_ageing(messages, rounds), output)
-    _run(_extras(messages, rounds), output)
-    _run(_inverse_bloom(messages, rounds), output)
-    _run(_latency(messages, seconds), output)
-    _run(_memory(messages), output)
-    _run(_reconcile(messages, rounds), output)
-    write_page(WORKER, output, page)
-    _console.print(f"Results in {output}; {page} is updated.")
+    """Run all benchmarks of a worker; updates docs/performance.md."""
+    sizes = Sizes(messages, rounds, seconds)
+    _run((case.sized(sizes) for case in _WORKER.values()), output)
+    update_pages([WORKER], output, page)
 
 
 @main.command()
-@_messages
-@_rounds
-@_output
-def throughput(messages: int, rounds: int, output: Path) -> None:
-    """Messages a CPU second and a second, beside a bare loop, for values of several sizes."""
-    _run(_throughput(messages, rounds), output)
-
-
-@main.command()
-@_messages
-@_rounds
-@_output
-def cores(messages: int, rounds: int, output: Path) -> None:
-    """What a worker does on one core, and two workers on two partitions."""
-    _run(_cores(messages, rounds), output)
-
-
-@main.command()
-@_messages
-@_rounds
-@_output
-def ageing(messages: int, rounds: int, output: Path) -> None:
-    """What a window costs that ages all the time."""
-    _run(_ageing(messages, rounds), output)
-
-
-@main.command()
-@_messages
-@_rounds
-@_output
-def extras(messages: int, rounds: int, output: Path) -> None:
-    """What routed duplicates, notes, filters and delivery without transactions cost."""
-    _run(_extras(messages, rounds), output)
-
-
-@main.command("inverse-bloom")
-@_messages
-@_rounds
-@_output
-def inverse_bloom(messages: int, rounds: int, output: Path) -> None:
-    """Ids a second into a table of fixed size, and what it retains beside the formula."""
-    _run(_inverse_bloom(messages, rounds), output)
-
-
-@main.command()
-@_messages
-@_seconds
-@_output
-def latency(messages: int, seconds: float, output: Path) -> None:
-    """End-to-end latency for several commit intervals, and at half load."""
-    _run(_latency(messages, seconds), output)
-
-
-@main.command()
-@_messages
-@_output
-def memory(messages: int, output: Path) -> None:
-    """Resident memory with ten times MESSAGES keys, and with backlogs."""
-    _run(_memory(messages), output)
-
-
-@main.command()
-@_messages
-@_rounds
-@_output
-def reconcile(messages: int, rounds: int, output: Path) -> None:
-    """Records a second that a starting worker learns."""
-    _run(_reconcile(messages, rounds), output)
+@messages_option
+@rounds_option
+@output_option
+@page_option
+def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
+    """Measure chunk filters, Spark and PostgreSQL; updates docs/performance.md."""
+    sizes = Sizes(messages, rounds, 0)
+    _run((case.sized(sizes) for case in _PIPELINE.values()), output)
+    update_pages([PIPELINE], output, page)
 
 
 @main.command()
 @click.option(
     "--ids",
     "sizes",
-    type=click.IntRange(min=100_000),
+    type=click.IntRange(min=200_000),
     multiple=True,
     default=_SIZES,
-    help="The size of a store; may be repeated.",
+    help="Ids in a store; may be repeated.",
 )
-@_rounds
+@rounds_option
 @click.option(
-    "--checkpoints", type=click.IntRange(min=1), default=12, help="How many are made under load."
+    "--checkpoints", type=click.IntRange(min=1), default=12, help="Checkpoints under load."
 )
-@_output
-@_page
+@output_option
+@page_option
 def recovery(
     sizes: tuple[int, ...], rounds: int, checkpoints: int, output: Path, page: Path
 ) -> None:
-    """Checkpoints, snapshots to a bucket, restore, rebuild; updates docs/performance.md."""
-    _run(
-        partial(measure_recovery, sizes=sizes, rounds=rounds, checkpoints=checkpoints),
-        output,
-    )
-    write_page(RECOVERY, output, page)
+    """Measure checkpoints, snapshots and restores; updates docs/performance.md."""
+    measure = partial(measure_recovery, sizes=sizes, rounds=rounds, checkpoints=checkpoints)
+    _run([measure], output)
+    update_pages([RECOVERY], output, page)
 
 
 @main.command()
-@click.option(
-    "--known", type=click.IntRange(min=200_000), default=5_000_000, help="Ids that are there."
-)
-@_messages
-@_rounds
-@_output
-def front(known: int, messages: int, rounds: int, output: Path) -> None:
-    """Whether a table in memory ahead of RocksDB pays; see docs/decisions/0018."""
-    output.mkdir(parents=True, exist_ok=True)
-    with _console.status("starting") as status:
-        runs = measure_front(
-            known=known, messages=messages, rounds=rounds, directory=output, tell=status.update
-        )
-    show_tables(_console, [front_table(runs)])
-    _console.print(f"[dim]{machine_text(describe_machine())}[/]")
-
-
-@main.command()
-@_messages
-@_rounds
-@_output
-@_page
-def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
-    """Chunk filters, Spark's data source, flights into PostgreSQL; updates docs/performance.md."""
-    _run(partial(measure_filters, messages=messages, rounds=rounds), output)
-    _run(partial(measure_aggregate, records=messages, rounds=rounds), output)
-    write_page(PIPELINE, output, page)
-
-
-@main.command()
-@_output
-@_page
+@output_option
+@page_option
 def write(output: Path, page: Path) -> None:
-    """Write docs/performance.md from the results that are there."""
-    for part in (WORKER, PEERS, SCALE, PIPELINE, RECOVERY):
-        write_page(part, output, page)
+    """Write both performance pages from the results in the output directory."""
+    update_pages(PARTS, output, page)
 
 
-def _run(measure: Measure, output: Path) -> None:
-    """Measure with a broker of its own, so that no benchmark inherits another's."""
-    output.mkdir(parents=True, exist_ok=True)
-    machine = describe_machine()
-    try:
-        with (
-            tempfile.TemporaryDirectory(dir=output, prefix="scratch-") as scratch,
-            Testbed(Path(scratch).absolute()) as testbed,
-            _console.status("starting") as status,
-        ):
-            result = measure(testbed, tell=status.update)
-    except (BenchmarkFailed, KafkaException) as failed:
-        raise click.ClickException(str(failed)) from failed
-    save(Measured(machine=machine, result=result), output)
-    show(_console, machine, result)
+def _run(measures: Iterable[Measure], output: Path) -> None:
+    """Run each benchmark with a new broker, so that none affects another."""
+    for measure in measures:
+        recorder = Recorder(output)
+        with failures_shown(), scratch_testbed(output) as testbed, console.status("starting") as s:
+            result = measure(testbed, report=s.update)
+        recorder.save(result)
 
+
+def _add(name: str, case: Case) -> None:
+    """Add the command of a benchmark."""
+
+    def command(messages: int, rounds: int, seconds: float, output: Path) -> None:
+        _run([case.sized(Sizes(messages, rounds, seconds))], output)
+
+    for option in (output_option, _seconds, rounds_option, messages_option):
+        command = option(command)
+    main.command(name, help=case.help)(command)
+
+
+for _name, _case in {**_WORKER, **_PIPELINE}.items():
+    _add(_name, _case)
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""What every test may ask for: a Kafka broker and topics of its own; and how properties are tried."""
+"""Fixtures of all tests, a broker and topics, and the profiles of Hypothesis."""
 
 from collections.abc import Callable, Iterator
 from uuid import uuid4
@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.processes.processes import wait_for
 
-# The same examples in every run, so that one that fails does so because of what was changed; others by
-# `pytest --hypothesis-profile=explore`. How long an example takes is the machine's affair.
+# Every run tries the same examples, so that a failure comes from a change; `pytest --hypothesis-profile=explore` tries
+# others. There is no time limit for an example, as that depends on the machine.
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("repeatable", _UNTIMED, derandomize=True)
 settings.register_profile("explore", _UNTIMED, max_examples=5_000)
@@ -25,17 +25,20 @@ CreateTopic = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """One broker for the whole run; a test that kills brokers starts its own."""
-    # Nobody ends it: a machine that is busy with tests may stand still for longer than a short session.
+    """Run one broker for the session; a test that kills brokers starts its own."""
+    # No test kills it, so its session may be long: on a machine that is busy with tests it may hang longer than a
+    # short session.
     directory = tmp_path_factory.mktemp("broker")
     with EmbeddedBroker(directory, heap="512m", session_seconds=60) as running:
         yield running
 
 
 def is_led(admin: AdminClient, topic: str) -> bool:
-    """Whether the broker, which hears of it from the controller, knows a topic with all its leaders."""
+    """Return whether the broker, not only the controller, knows all leaders."""
     found = admin.list_topics(topic, timeout=30).topics[topic]
-    return found.error is None and all(one.leader >= 0 for one in found.partitions.values())
+    return found.error is None and all(
+        partition.leader >= 0 for partition in found.partitions.values()
+    )
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def topics(broker: EmbeddedBroker) -> Iterator[CreateTopic]:
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
         admin.create_topics([topic], operation_timeout=30)[name].result(timeout=30)
         created.append(name)
-        wait_for(lambda: is_led(admin, name), f"the broker has heard of {name}")
+        wait_for(lambda: is_led(admin, name), f"the broker knows {name}")
         return name
 
     yield create

@@ -1,1 +1,1 @@
-"""This project beside other systems that can remove duplicates from a Kafka topic, on one machine."""
+"""Comparison with other systems that remove duplicates from a Kafka topic."""

@@ -1,4 +1,4 @@
-"""All peers, in the order in which they are shown; what they are compared with comes last."""
+"""All peers in the order of the page; those they are compared with come last."""
 
 from typing import Final
 

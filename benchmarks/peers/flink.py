@@ -1,7 +1,8 @@
-"""Flink SQL: the documented deduplication query on RocksDB, exactly-once from checkpoint to transactional sink.
+"""Flink SQL: the documented deduplication query, on RocksDB, exactly once.
 
-Its jars are those of Flink's own distribution. Job manager and task manager share one process, which spares them the
-network and a second heap: 2 GiB, less than the 3.3 GB that a standalone cluster takes by Flink's defaults.
+Exactly-once holds from checkpoint to transactional sink. Its jars are those of Flink's own distribution. Job
+manager and task manager share one process, which saves them the network and a second heap: 2 GiB, less than the 3.3
+GB that a standalone cluster takes by Flink's defaults.
 """
 
 from pathlib import Path

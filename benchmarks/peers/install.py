@@ -1,6 +1,6 @@
-"""What peers are made of, fetched and built once into the project's cache, outside the tree.
+"""Installation of the peers, once, into the project's cache outside the tree.
 
-Everything is locked: jars by jars.json, Python packages by the requirements files beside it.
+Everything is locked: jars by jars.json, Python packages by the requirements files in the same folder.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks.processes import BenchmarkFailed
+from benchmarks.harness.processes import BenchmarkFailed
 from dedupe_pipeline.runtime.jars import cache_dir, resolve
 from dedupe_pipeline.runtime.java import find_java
 
@@ -28,12 +28,18 @@ _console = Console(stderr=True)
 
 
 def jars(name: str, coordinates: Sequence[str], *, transitive: bool = True) -> list[Path]:
-    """The jars of Maven coordinates "group:artifact:version". Raises JarsUnavailable."""
+    """Return the jars of Maven coordinates "group:artifact:version".
+
+    Raises JarsUnavailable.
+    """
     return resolve(name, coordinates, transitive=transitive, locks=_LOCKS / "jars.json")
 
 
 def virtual_environment(name: str) -> Path:
-    """A virtual environment with exactly the packages of locks/NAME.txt. Raises BenchmarkFailed."""
+    """Return a virtual environment with exactly the packages of locks/NAME.txt.
+
+    Raises BenchmarkFailed.
+    """
     lock = _LOCKS / f"{name}.txt"
 
     def make(target: Path) -> None:
@@ -48,7 +54,10 @@ def virtual_environment(name: str) -> Path:
 
 
 def java_classes(source: Path, class_path: Iterable[Path]) -> Path:
-    """A directory with the classes of a source file. Raises BenchmarkFailed, also where there is no JDK."""
+    """Return a directory with the classes of a source file.
+
+    Raises BenchmarkFailed, also where there is no JDK.
+    """
     paths = [*class_path]
     inputs = [source.read_bytes(), *(path.name.encode() for path in paths)]
 
@@ -60,7 +69,7 @@ def java_classes(source: Path, class_path: Iterable[Path]) -> Path:
 
 
 def java_version() -> str:
-    """What the Java that runs the peers calls itself, such as "openjdk 17.0.15 2025-04-15"."""
+    """Return the name of the peers' Java, such as "openjdk 17.0.15 2025-04-15"."""
     asked = subprocess.run([find_java(), "--version"], capture_output=True, text=True, check=True)
     return asked.stdout.splitlines()[0]
 
@@ -78,7 +87,7 @@ def _javac() -> Path:
 
 
 def _once(name: str, inputs: Iterable[bytes], make: Callable[[Path], None]) -> Path:
-    """The directory that `make` fills from these inputs; it is made again when they change."""
+    """Return the directory that `make` fills; it is filled again if inputs change."""
     digest = hashlib.sha256(b"\0".join(inputs)).hexdigest()[:12]
     target = cache_dir() / "peers" / f"{name}-{digest}"
     if not (target / _INSTALLED).exists():

@@ -1,7 +1,7 @@
-"""Kafka Streams: a processor with a persistent key-value store and its changelog topic, exactly_once_v2.
+"""Kafka Streams: a processor with a persistent store and its changelog topic.
 
-One process with a thread for each partition, as its documentation scales up on one machine. The heap is 1 GiB, of
-which it uses a part; RocksDB's memory is beside it.
+It uses exactly_once_v2, and one process with a thread for each partition, as its documentation recommends for one
+machine. The heap is 1 GiB, of which it uses a part; RocksDB's memory is not part of the heap.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""Peers take turns on the same input, each time with a new output topic and no state.
+"""Runs of the peers in turn, each with a new output topic and no state.
 
-After each run all of the output is read and judged. In a crash run all processes of the peer are killed three times on
-the way, wherever in its cycle of commits it happens to be, and started again at once.
+All have the same input. After each run all of the output is read and judged. In a crash run all processes of the
+peer are killed three times on the way, wherever in its cycle of commits it is, and started again at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,11 @@ from typing import Final, TypeVar
 import numpy as np
 from confluent_kafka import KafkaException
 
-from benchmarks.measure import CpuMeter
+from benchmarks.harness.measure import CpuMeter
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.steady import steady_span
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import REPEAT_RATE, VALUE_BYTES
 from benchmarks.peers.install import java_version
 from benchmarks.peers.ours import BARE
 from benchmarks.peers.peer import PARTITIONS, Peer
@@ -19,15 +23,11 @@ from benchmarks.peers.processes import TreeMeter
 from benchmarks.peers.results import CrashRun, PeerResult, Peers, SteadyRun
 from benchmarks.peers.traffic import Input, send_input
 from benchmarks.peers.turn import Settled, Written, follow, turn_of, work_until
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.steady import steady_span
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import REPEAT_RATE, VALUE_BYTES
 
 KILLS_AT: Final = (0.22, 0.45, 0.67)
 """Shares of the output after which a crash run kills."""
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 _T = TypeVar("_T")
 
 
@@ -38,17 +38,17 @@ def measure_peers(
     messages: int,
     rounds: int,
     crash: bool,
-    tell: Tell,
-    done: Tell,
+    report: Report,
+    done: Report,
 ) -> Peers:
-    """Measure each peer in each round, and then its crashes. Raises BenchmarkFailed if none gets through.
+    """Measure each peer in each round, and then its crashes.
 
-    A peer that fails does not stop the others: the result says why it did. `tell` is told what goes on, `done` what
-    came of it.
+    A peer that fails does not stop the others: the result has the reason. `report` takes the current step, `done`
+    the result of each step. Raises BenchmarkFailed if no peer completes a run.
     """
-    tell(f"sending {messages:,} messages")
+    report(f"sending {messages:,} messages")
     source = send_input(testbed, messages)
-    attempts = _Attempts(tell, done)
+    attempts = _Attempts(report, done)
     attempts.make("warming up the broker", partial(_steady_run, testbed, BARE, source))
     runs: dict[str, list[SteadyRun]] = {peer.name: [] for peer in peers}
     for number in range(rounds):
@@ -79,15 +79,15 @@ def measure_peers(
 
 
 class _Attempts:
-    """Carries on when one of several things fails, and remembers why it did."""
+    """Continues when an attempt fails, and keeps the reasons."""
 
-    def __init__(self, tell: Tell, done: Tell) -> None:
-        self._tell, self._done = tell, done
+    def __init__(self, report: Report, done: Report) -> None:
+        self._report, self._done = report, done
         self.failures: list[str] = []
 
     def make(self, what: str, act: Callable[[], _T]) -> _T | None:
-        """What `act` returns, or None if it fails."""
-        self._tell(what)
+        """Return the result of `act`, or None if it fails."""
+        self._report(what)
         try:
             result = act()
         except (BenchmarkFailed, KafkaException, TimeoutError) as failed:
@@ -111,7 +111,7 @@ def _result(peer: Peer, runs: list[SteadyRun], crash: CrashRun | None) -> PeerRe
 
 
 def _steady_run(testbed: Testbed, peer: Peer, source: Input) -> SteadyRun:
-    """Raises BenchmarkFailed, also if a message is lost, twice or altered."""
+    """Measure a run. Raises BenchmarkFailed if a message is lost, twice or altered."""
     with turn_of(testbed, peer, source) as turn:
         settled = Settled(turn)
         with (
@@ -120,7 +120,7 @@ def _steady_run(testbed: Testbed, peer: Peer, source: Input) -> SteadyRun:
             CpuMeter(broker=testbed.broker_pid) as rest,
         ):
             if not follow(turn, processes, settled):
-                raise BenchmarkFailed(turn.explain("has ended by itself"))
+                raise BenchmarkFailed(turn.explain("has exited"))
         output = settled.output or turn.judge()
         verdict = output.verdict
         if verdict.lost or verdict.twice or verdict.altered:
@@ -140,7 +140,10 @@ def _steady_run(testbed: Testbed, peer: Peer, source: Input) -> SteadyRun:
 
 
 def _crash_run(testbed: Testbed, peer: Peer, source: Input) -> CrashRun:
-    """What is wrong with the output is in the verdict. Raises BenchmarkFailed if it does not come to an end."""
+    """Kill a peer on the way. Faults of the output are in the verdict.
+
+    Raises BenchmarkFailed if it does not finish.
+    """
     with turn_of(testbed, peer, source) as turn:
         own_exits = sum(
             work_until(turn, Written(turn, share * turn.expected), then_kill=True)

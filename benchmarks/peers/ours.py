@@ -1,35 +1,21 @@
-"""This project, with the settings it has by itself, and the loop that no Python worker can be faster than.
+"""This project with default settings, and the bare loop as the limit.
 
-Two worker processes, as on Kubernetes. `dedupe run` would start the same two, but refuses an output topic whose
-messages do not keep their time stamps, and here these tell when the broker appended them.
+No Python worker can be faster than the bare loop. Two worker processes, as on Kubernetes. `dedupe run` would start the
+same two, but refuses an output topic whose messages do not keep their timestamps; here the timestamps show when the
+broker appended the messages.
 """
 
 import sys
 from importlib.metadata import version
 from typing import Final
 
-import yaml
-
+from benchmarks.harness.processes import manifest_of
 from benchmarks.peers.peer import PARTITIONS, Command, Job, Peer
 
 
 def _workers(job: Job) -> list[Command]:
     manifest, token = job.state / "stream.yaml", job.state / "token"
-    manifest.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "dedupestream.io/v1alpha1",
-                "kind": "DedupeStream",
-                "metadata": {"name": job.target, "namespace": "peers"},
-                "spec": {
-                    "kafka": {"bootstrapServers": job.servers},
-                    "input": {"topic": job.source},
-                    "output": {"topic": job.target},
-                    "id": {"from": "Key"},
-                },
-            }
-        )
-    )
+    manifest.write_text(manifest_of(job.servers, job.source, job.target, {}))
     token.write_text("peers")
     return [
         [
@@ -42,7 +28,7 @@ def _workers(job: Job) -> list[Command]:
 
 
 def _bare_loops(job: Job) -> list[Command]:
-    loop = ("benchmarks.bare_loop", job.servers, job.source, job.target, job.target)
+    loop = ("benchmarks.harness.bare_loop", job.servers, job.source, job.target, job.target)
     return [
         [sys.executable, "-m", *loop, f"{records}", f"{partition}"]
         for partition, records in enumerate(job.records)

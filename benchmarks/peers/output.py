@@ -9,10 +9,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     OffsetSpec,
 )
 
-from benchmarks.check import Output, check_all_partitions
+from benchmarks.harness.check import Output, check_all_partitions
+from benchmarks.harness.testbed import Testbed, client
+from benchmarks.harness.traffic import Traffic
 from benchmarks.peers.peer import PARTITIONS
-from benchmarks.testbed import Testbed, client
-from benchmarks.traffic import Traffic
 
 _TIMEOUT_SECONDS: Final = 30.0
 _RETRY_SECONDS: Final = 0.1
@@ -35,11 +35,14 @@ class OutputTopic:
         self._admin = AdminClient(client(self._servers))
 
     def written(self) -> int:
-        """Offsets that are taken in all partitions: records, committed or not, and marks of transactions."""
+        """Return the offsets taken in all partitions: records and transaction markers.
+
+        Records count whether they are committed or not.
+        """
         return self._ends(IsolationLevel.READ_UNCOMMITTED)
 
     def committed(self) -> int:
-        """The same, up to what a reader of committed records sees."""
+        """Return the same up to the end that a reader of committed records sees."""
         return self._ends(IsolationLevel.READ_COMMITTED)
 
     def judge(self, sent: Traffic, *, deduplicated: bool) -> Output:
@@ -49,7 +52,7 @@ class OutputTopic:
         )
 
     def delete(self) -> None:
-        """Delete it, and the topics that the peer made for itself: they are named after it."""
+        """Delete it, and the topics that the peer has created and named after it."""
         topics = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
         own = [topic for topic in topics if self.name in topic]
         for deleted in self._admin.delete_topics(own).values():

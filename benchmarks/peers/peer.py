@@ -1,4 +1,4 @@
-"""What a peer is to the benchmark: how it is installed, how it is started, and what it promises."""
+"""A peer: how it is installed and started, and its guarantee."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,20 +9,23 @@ PARTITIONS: Final = 2
 """Of the input and of the output, and the tasks of every peer: as many as the machine that this began on has cores."""
 
 COMMIT_SECONDS: Final = 1
-"""How often a peer commits that does so by the clock, unless its own default does better."""
+"""Seconds between commits of peers that commit by time, unless their default is better."""
 
 PRODUCER: Final[Mapping[str, str]] = {"compression.type": "lz4", "linger.ms": "100"}
-"""What every peer's producer has. A commit flushes it, so lingering only fills batches; 100 ms is the default of Kafka
-Streams. librdkafka's own batches are of 1 MB at most, as ours are."""
+"""Settings of every peer's producer.
+
+A commit flushes it, so lingering only fills batches; 100 ms is the default of Kafka Streams. librdkafka's default
+batches are of 1 MB at most, as ours are.
+"""
 
 JAVA_PRODUCER: Final[Mapping[str, str]] = {**PRODUCER, "batch.size": str(128 << 10)}
-"""Java's batches are of 16 KiB at most by themselves: for throughput 100 to 200 kB are what is recommended."""
+"""Java's default batches are of 16 KiB at most; 100 to 200 kB are recommended for throughput."""
 
 
 class Job(NamedTuple):
-    """What a peer is to do: `records` are in each partition of the topic `source`.
+    """The task of a peer: `records` are in each partition of the topic `source`.
 
-    `state` is a directory of its own, which it finds again after a crash.
+    `state` is its directory, which it finds again after a crash.
     """
 
     servers: str
@@ -37,18 +40,18 @@ Command = Sequence[str | Path]
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """A system, configured. What it is told to do it does until SIGTERM."""
+    """A configured system. It works until SIGTERM."""
 
     name: str
     title: str
     guarantee: str
-    """What it promises of its output: "exactly once" or "at least once"."""
+    """Its guarantee for the output: "exactly once" or "at least once"."""
     configuration: str
-    """In a few words, for the page; the reasons are in the comments beside it."""
+    """A short text for the page; the reasons are in the comments of its module."""
     install: Callable[[], object]
     """Fetch and build what it needs, unless it is there."""
     commands: Callable[[Job], list[Command]]
     """The processes that it consists of, after `install`."""
     environment: Mapping[str, str] = field(default_factory=dict)
     removes_duplicates: bool = True
-    """Whether it does the work at all: the bare loop only copies."""
+    """False for the bare loop, which only copies."""

@@ -1,4 +1,4 @@
-"""A peer's processes, with all that they start: together they are measured, and together they are killed."""
+"""Processes of a peer with all their descendants: measured and killed together."""
 
 import math
 import os
@@ -12,12 +12,12 @@ from typing import Final, Self
 import numpy as np
 import psutil
 
+from benchmarks.harness.processes import python_environment
+from benchmarks.harness.sampler import Sampler
 from benchmarks.peers.peer import Job, Peer
-from benchmarks.sampler import Sampler
 from dedupe_local.run import child_process as tether
 from dedupe_worker.allocator import find_jemalloc, with_jemalloc
 
-_REPOSITORY: Final = Path(__file__).parents[2]
 _SAMPLE_SECONDS: Final = 0.1
 _LOOK_SECONDS: Final = 1.0
 _STOP_SECONDS: Final = 20.0
@@ -25,18 +25,18 @@ _GONE_SECONDS: Final = 10.0
 
 
 class PeerProcesses:
-    """A peer at work on a job, its output going to `log`. A context manager that ends it.
+    """A peer that works on a job, ended by its context manager; output goes to `log`.
 
-    None of its processes outlives this one: see `dedupe_local.run.child_process`.
+    None of its processes outlives this process: see `dedupe_local.run.child_process`.
     (Spark's Java ends when its Python does.)
     """
 
     def __init__(self, peer: Peer, job: Job, log: Path) -> None:
         self.log = log
-        # Everyone has jemalloc, if anyone: a worker takes it by itself, Flink's own images have it, and Kafka
-        # Streams' documentation recommends it with RocksDB.
+        # All peers use jemalloc if the machine has it: a worker does so by default, Flink's own images have it, and
+        # Kafka Streams' documentation recommends it with RocksDB.
         inherited = with_jemalloc(os.environ, find_jemalloc()) or os.environ
-        environment = {**inherited, "PYTHONPATH": str(_REPOSITORY), **peer.environment}
+        environment = {**python_environment(inherited), **peer.environment}
         with log.open("ab") as output:
             self._processes = [
                 tether.spawn(command, output=output, env=environment)
@@ -74,9 +74,9 @@ class PeerProcesses:
 class TreeMeter(Sampler):
     """CPU time over time, and peak memory, of processes and all their descendants.
 
-    CPU seconds are of user and system. Memory is resident memory: a page that processes share counts for each of them.
-    `used` answers after the context. Descendants are looked for each
-    second, so that the look costs little; what lives for less than that is missed, as may be at the start.
+    CPU seconds are user and system time. Memory is resident memory: a page that processes share counts for each of
+    them. `used` is valid after the context. Descendants are searched once a second, to keep the cost low; a process
+    that lives for less than that may be missed.
     """
 
     def __init__(self, pids: Sequence[int]) -> None:
@@ -112,7 +112,7 @@ class TreeMeter(Sampler):
 
 
 def _tree(pids: Sequence[int]) -> Iterator[psutil.Process]:
-    """The processes that are there, and their descendants."""
+    """Yield the processes that exist, and their descendants."""
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
             root = psutil.Process(pid)

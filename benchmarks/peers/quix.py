@@ -1,8 +1,8 @@
-"""Quix Streams: the same libraries as ours (confluent-kafka, rocksdict), so the difference is the design.
+"""Quix Streams: the same libraries as ours, so the difference is the design.
 
-State is scoped to the message's key, in RocksDB and a changelog topic; exactly-once by transactions that hold output,
-changelog and offsets. One process is bound to one core by the GIL, therefore there is one for each partition, as
-Quix's own documentation scales out.
+The libraries are confluent-kafka and rocksdict. State is scoped to the message's key, in RocksDB and a changelog
+topic; exactly-once by transactions that hold output, changelog and offsets. The GIL binds a process to one core. So
+there is one process for each partition, as Quix's own documentation scales out.
 """
 
 from functools import partial

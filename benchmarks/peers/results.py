@@ -1,16 +1,20 @@
-"""What was measured of each peer."""
+"""Results of the peers."""
 
 from statistics import median
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict
+from benchmarks.harness.check import Verdict
+from benchmarks.harness.measure import Speed
+from benchmarks.harness.model import Model
 
-from benchmarks.check import Verdict
-from benchmarks.measure import Speed
+ENOUGH_MESSAGES: Final = 1_000_000
 
 
 class SteadyRun(Speed):
-    """One run through the input, in its steady state. Messages are those read, of which some repeat others; CPU seconds
-    are those of all of its processes, without the broker's."""
+    """A run through the input, in its steady state.
+
+    Messages are those read, duplicates included; CPU seconds are those of all of its processes, without the broker's.
+    """
 
     broker_cpu_seconds: float
     other_cpu_seconds: float
@@ -23,14 +27,12 @@ class SteadyRun(Speed):
         return f"{self.per_cpu_second:,.0f} messages a CPU second, {self.per_second:,.0f} a second"
 
 
-class CrashRun(BaseModel):
-    """One run in which all of its processes were killed at once, several times."""
-
-    model_config = ConfigDict(frozen=True)
+class CrashRun(Model):
+    """A run in which all processes were killed at once, several times."""
 
     kills: int
     own_exits: int
-    """How often it ended by itself after a kill and had to be started again, as a supervisor would."""
+    """Unexpected exits after a kill; each time it was started again, as by a supervisor."""
     verdict: Verdict
 
     def __str__(self) -> str:
@@ -38,10 +40,8 @@ class CrashRun(BaseModel):
         return f"lost {v.lost:,}, twice {v.twice:,}, altered {v.altered:,}"
 
 
-class PeerResult(BaseModel):
-    """A peer's runs: one in each round that it got through, and one with crashes."""
-
-    model_config = ConfigDict(frozen=True)
+class PeerResult(Model):
+    """A peer's runs: one in each round that it completed, and one with crashes."""
 
     name: str
     title: str
@@ -68,19 +68,17 @@ class PeerResult(BaseModel):
 
     @property
     def is_in_order(self) -> bool:
-        """Whether no run wrote a message before one that was ahead of it in its partition of the input."""
+        """True if each run wrote the messages of a partition in the order of its input."""
         return not any(run.verdict.reordered for run in self.runs)
 
     @property
     def other_cores(self) -> float:
-        """How many cores others took meanwhile, the median."""
+        """Cores that other processes used meanwhile, the median."""
         return median(run.other_cpu_seconds / run.seconds for run in self.runs)
 
 
-class Peers(BaseModel):
-    """Everyone who got through a round, in the order in which they ran, and what went wrong meanwhile."""
-
-    model_config = ConfigDict(frozen=True)
+class Peers(Model):
+    """All peers that completed a round, in the order of their runs, and all failures."""
 
     messages: int
     value_bytes: int
@@ -91,6 +89,29 @@ class Peers(BaseModel):
     peers: list[PeerResult]
     failures: list[str]
 
+    @property
+    def ours(self) -> PeerResult | None:
+        """This project, if it was measured."""
+        return self.named("ours")
+
+    @property
+    def others(self) -> list[PeerResult]:
+        """Those that ours is compared with: they remove duplicates. None without ours."""
+        return [
+            peer
+            for peer in self.peers
+            if self.ours and peer.removes_duplicates and peer.name != "ours"
+        ]
+
+    @property
+    def is_short(self) -> bool:
+        """True if a run is too short for fair figures: Java still compiles."""
+        return self.messages < ENOUGH_MESSAGES
+
+    def best_of(self, peers: list[PeerResult]) -> list[PeerResult]:
+        """Return the fastest of some peers in a list; an empty list if there are none."""
+        return sorted(peers, key=lambda peer: peer.per_cpu_second)[-1:]
+
     def named(self, name: str) -> PeerResult | None:
-        """The peer of this name, if it was measured."""
+        """Return the peer of this name, if it was measured."""
         return next((peer for peer in self.peers if peer.name == name), None)

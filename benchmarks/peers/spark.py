@@ -1,4 +1,4 @@
-"""Spark Structured Streaming: dropDuplicatesWithinWatermark on its RocksDB state store.
+"""Spark Structured Streaming: dropDuplicatesWithinWatermark, on RocksDB.
 
 Its sink for Kafka is at-least-once: a batch that is repeated after a crash is written again.
 """

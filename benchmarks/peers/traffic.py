@@ -1,20 +1,20 @@
-"""The input of all peers: the same log, its messages in partitions by key as Java's producer would send them."""
+"""Input of all peers: one log, partitioned by key as Java's producer would."""
 
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Sender, Traffic, key_of, traffic
 from benchmarks.peers.peer import PARTITIONS
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import Sender, Traffic, key_of, traffic
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 
-_CHUNK: Final = 100_000  # messages sent to all partitions before the next ones are
+_CHUNK: Final = 100_000  # messages that are sent to all partitions in turn
 
 
 class Input(NamedTuple):
-    """A topic and what it holds: so many `records` in each partition, of `sent` in all."""
+    """A topic with `records` in each partition, of `sent` in all."""
 
     topic: str
     sent: Traffic
@@ -35,6 +35,9 @@ def send_input(testbed: Testbed, messages: int) -> Input:
 
 
 def partition_of_each(sent: Traffic) -> NDArray[np.int64]:
-    """The partition of each message sent: that of its key, so that what repeats another is in the same one."""
+    """Return the partition of each message sent: that of its key.
+
+    So duplicates are in the same partition as their original.
+    """
     keys = [key_of(number) for number in range(len(sent.first_at))]
     return partitions_of(keys, PARTITIONS, Partitioner.MURMUR2)[sent.numbers]

@@ -1,6 +1,6 @@
-"""A peer's turn: it is started, watched by what it writes, killed if that is wanted, and started again.
+"""A peer's turn: started, watched by its output, killed, and started again.
 
-It is over when all that must be in the output is there, and nothing more has come for a while.
+It ends when the output is complete, and nothing more has arrived for a while.
 """
 
 import shutil
@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from benchmarks.check import Output
+from benchmarks.harness.check import Output
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import Traffic
 from benchmarks.peers.output import OutputTopic
 from benchmarks.peers.peer import Job, Peer
 from benchmarks.peers.processes import PeerProcesses
 from benchmarks.peers.traffic import Input
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import Traffic
 
 _POLL_SECONDS: Final = 0.2
 _SETTLE_SECONDS: Final = 6.0  # longer than any of the peers takes between two commits
@@ -48,15 +48,15 @@ class Turn(NamedTuple):
         return self.target.judge(self.sent, deduplicated=self.peer.removes_duplicates)
 
     def explain(self, what: str) -> str:
-        """What has happened, with the end of the peer's log."""
+        """Return a description of an event, with the end of the peer's log."""
         log = self.job.state / "log"
         lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return "\n".join([f"{self.peer.title} {what}; it said last:", *lines])
+        return "\n".join([f"{self.peer.title} {what}; the end of its log:", *lines])
 
 
 @contextmanager
 def turn_of(testbed: Testbed, peer: Peer, source: Input) -> Iterator[Turn]:
-    """A turn with a new output topic and an empty state directory, both removed afterwards."""
+    """Provide a new output topic and an empty state directory; remove both afterwards."""
     target = OutputTopic(testbed, peer.name)
     state = testbed.scratch / target.name
     state.mkdir()
@@ -69,7 +69,7 @@ def turn_of(testbed: Testbed, peer: Peer, source: Input) -> Iterator[Turn]:
 
 
 class Written:
-    """True when so many offsets are written, and one more than at first: the peer is at work."""
+    """True when so many offsets are written, at least one more than at first."""
 
     def __init__(self, turn: Turn, offsets: float) -> None:
         self._turn = turn
@@ -81,11 +81,11 @@ class Written:
 
 
 class Settled:
-    """True when all that must be in the output is there, and nothing more has come for a while.
+    """True when the output is complete and nothing more has arrived for a while.
 
-    Offsets alone cannot tell: marks of transactions, what was aborted and what came twice have theirs, too. So when it
-    is quiet the output is judged, and what is missing is only taken for lost when it stays quiet for long. `output` is
-    the last judgement.
+    Offsets alone do not show it: transaction markers, aborted records and duplicates take offsets, too. So the
+    output is judged when it is quiet, and missing records count as lost only when it stays quiet for long. `output`
+    is the last judgement.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -94,7 +94,7 @@ class Settled:
         self._committed, self._since = -1, time.monotonic()
 
     def __call__(self) -> bool:
-        """Ask the broker; to be called again and again."""
+        """Ask the broker; to be called repeatedly."""
         committed, now = self._turn.target.committed(), time.monotonic()
         if committed != self._committed:
             self._committed, self._since, self.output = committed, now, None
@@ -106,7 +106,10 @@ class Settled:
 
 
 def work_until(turn: Turn, reached: Callable[[], bool], *, then_kill: bool) -> int:
-    """Let a peer work until then, started again when it ends by itself: returns how often. Raises BenchmarkFailed."""
+    """Let a peer work until `reached`; return how often it had to be started again.
+
+    Raises BenchmarkFailed.
+    """
     for own_exits in range(_MOST_EXITS):
         with turn.start() as processes:
             is_reached = follow(turn, processes, reached)
@@ -114,11 +117,14 @@ def work_until(turn: Turn, reached: Callable[[], bool], *, then_kill: bool) -> i
                 processes.kill()
         if is_reached:
             return own_exits
-    raise BenchmarkFailed(turn.explain(f"has ended by itself {_MOST_EXITS} times"))
+    raise BenchmarkFailed(turn.explain(f"has exited {_MOST_EXITS} times"))
 
 
 def follow(turn: Turn, processes: PeerProcesses, reached: Callable[[], bool]) -> bool:
-    """Wait until something is reached; False if a process fails before. Raises BenchmarkFailed if all stands still."""
+    """Wait until something is reached; return False if a process fails before.
+
+    Raises BenchmarkFailed if nothing is written for long.
+    """
     written, since = -1, time.monotonic()
     while not reached():
         if any(processes.exit_codes):  # the bare loop ends with 0 when all is copied

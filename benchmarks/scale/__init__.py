@@ -1,1 +1,1 @@
-"""One partition's store as it grows to 100 M ids, under a limit of its memory."""
+"""A partition's store that grows to 100 M ids, under a memory limit."""

@@ -1,15 +1,15 @@
-"""`python -m benchmarks.scale`: one partition's store from 1 M to 100 M ids; see docs/performance.md."""
+"""Command `python -m benchmarks.scale`: a store from 1 M to 100 M ids.
+
+docs/performance-method.md explains the figures.
+"""
 
 import signal
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
 import click
-from confluent_kafka import KafkaException
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -19,26 +19,25 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from benchmarks.machine import describe_machine
-from benchmarks.page import PAGE, SCALE, Measured, load, save, write_page
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.report import show
+from benchmarks.reporting.command import (
+    Recorder,
+    console,
+    failures_shown,
+    output_option,
+    page_option,
+    scratch_testbed,
+    update_pages,
+)
+from benchmarks.reporting.render import SCALE, load
 from benchmarks.scale.climb import Follow, climb, work_of
 from benchmarks.scale.figures import figures_of, write_figures
-from benchmarks.scale.limit import MemoryLimit, NoLimit
+from benchmarks.scale.limit import MemoryLimit
 from benchmarks.scale.result import Rung, Scale
-from benchmarks.testbed import Testbed
-from benchmarks.traffic import SendFailed
 from dedupe_crds.quantity import GIB
 
-_OUTPUT: Final = Path("build/bench")
 _MILLIONS: Final = (1, 2, 5, 10, 20, 40, 60, 80, 100)
 _KEYS: Final = _MILLIONS[-1] * 1_000_000
-_SPEED_SECONDS: Final = 120.0  # over which the time left is judged
-
-_console = Console()
-if not _console.is_terminal:
-    _console.width = 120
+_SPEED_SECONDS: Final = 120.0  # the time left is estimated from the speed over that time
 
 
 @click.command(context_settings={"show_default": True})
@@ -46,13 +45,13 @@ if not _console.is_terminal:
     "--keys",
     type=click.IntRange(min=1_000_000),
     default=_KEYS,
-    help="Ids at the last rung; those before it are 1, 2, 5, 10, 20, 40, 60 and 80 million.",
+    help="Ids at the last step; the steps before are 1, 2, 5, 10, 20, 40, 60 and 80 million.",
 )
 @click.option(
     "--messages",
     type=click.IntRange(min=100_000),
     default=1_000_000,
-    help="What the worker gets at each rung.",
+    help="Messages for the worker at each step.",
 )
 @click.option(
     "--no-limit", is_flag=True, help=f"Measure without the limit of {GIB >> 20} MiB of memory."
@@ -60,73 +59,75 @@ if not _console.is_terminal:
 @click.option(
     "--write/--no-write",
     default=None,
-    show_default="if all rungs are measured",
-    help="Update docs/performance.md, docs/scale.md and what `dedupe size` reckons from.",
+    show_default="if all steps are measured",
+    help="Update docs/performance.md, docs/scale.md and the figures of `dedupe size`.",
 )
 @click.option(
     "--write-only",
     is_flag=True,
     help="Update them from the results that there are; measure nothing.",
 )
-@click.option(
-    "--output",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=_OUTPUT,
-    help="Where the results go, and meanwhile the broker's data and the store.",
-)
+@output_option
+@page_option
 def main(
-    *, keys: int, messages: int, no_limit: bool, write: bool | None, write_only: bool, output: Path
+    *,
+    keys: int,
+    messages: int,
+    no_limit: bool,
+    write: bool | None,
+    write_only: bool,
+    output: Path,
+    page: Path,
 ) -> None:
-    """Fill one partition's store, rung by rung, and measure a worker on each. Nothing else should run meanwhile."""
+    """Fill a partition's store step by step, and measure a worker at each.
+
+    Nothing else should run meanwhile.
+    """
     # What ends it also ends the processes below it, and removes their control group.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not write_only:
         _measure(output, keys, messages, None if no_limit else GIB)
     if write_only or write or (write is None and keys >= _KEYS):
-        _write(output)
+        _write(output, page)
 
 
 def _measure(output: Path, keys: int, messages: int, limit_bytes: int | None) -> None:
-    machine = describe_machine()
+    recorder = Recorder(output)
     rungs = [*(each for each in (m * 1_000_000 for m in _MILLIONS) if each < keys), keys]
     kept: list[Scale] = []
 
     def keep(result: Scale) -> None:
-        save(Measured(machine=machine, result=result), output)
+        recorder.save(result, shown=False)
         if len(result.rungs) > (len(kept[-1].rungs) if kept else 0):
-            _console.print(_line(result.largest))
+            console.print(_line(result.largest))
         kept.append(result)
 
-    output.mkdir(parents=True, exist_ok=True)
     try:
         with (
+            failures_shown(),
             MemoryLimit(limit_bytes) if limit_bytes else nullcontext() as limit,
-            tempfile.TemporaryDirectory(dir=output, prefix="scratch-") as scratch,
-            Testbed(Path(scratch).absolute()) as testbed,
+            scratch_testbed(output) as testbed,
             _progress(work_of(rungs, messages)) as follow,
         ):
             climb(testbed, limit, rungs=rungs, messages=messages, follow=follow, keep=keep)
-    except (BenchmarkFailed, KafkaException, NoLimit, SendFailed) as failed:
-        raise click.ClickException(str(failed)) from failed
     finally:
         if kept:
-            show(_console, machine, kept[-1])
-            _console.print(
+            recorder.save(kept[-1])
+            console.print(
                 f"Results in {output / 'scale.json'}; --write-only brings them to the pages."
             )
 
 
-def _write(output: Path) -> None:
+def _write(output: Path, page: Path) -> None:
     found = load(SCALE, output).get("scale")
     if found is None or not isinstance(found.result, Scale):
         raise click.ClickException(f"{output} has no results: run without --write-only first")
-    write_page(SCALE, output)
-    _console.print(f"{PAGE} is updated.")
+    update_pages([SCALE], output, page)
     if found.result.rebuild:
         write_figures(figures_of(found.result, found.machine))
-        _console.print("docs/scale.md and the figures of `dedupe size` are updated.")
+        console.print("docs/scale.md and the figures of `dedupe size` are updated.")
     else:
-        _console.print("The run was not complete: `dedupe size` keeps its figures.")
+        console.print("The run was not complete: `dedupe size` keeps its figures.")
 
 
 def _line(rung: Rung) -> str:
@@ -148,7 +149,7 @@ def _progress(total: float) -> Iterator[Follow]:
         TimeRemainingColumn(),
     )
     with Progress(
-        *columns, console=_console, transient=True, speed_estimate_period=_SPEED_SECONDS
+        *columns, console=console, transient=True, speed_estimate_period=_SPEED_SECONDS
     ) as progress:
         task = progress.add_task("starting", total=total)
 

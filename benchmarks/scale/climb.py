@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from benchmarks.harness.testbed import Testbed
 from benchmarks.scale.ids import FILL_REPEAT_RATE
 from benchmarks.scale.limit import MemoryLimit
 from benchmarks.scale.partition import Partition
 from benchmarks.scale.result import Ageing, Rung, Scale
-from benchmarks.testbed import Testbed
 
 AGED_SHARE: Final = 0.8
 """Of the ids after the largest rung, what the window holds that ages."""
@@ -15,19 +15,19 @@ AGED_SHARE: Final = 0.8
 _FIRST_BYTES_PER_ID: Final = 48  # of the window, until it is measured what an id takes
 _ROOM: Final = 1.15  # times that: all ids stay, in most of the window's generations
 _MESSAGE_WORK: Final = (
-    8  # as much as so many ids of a fill: to be sent, to pass a worker, to be learnt
+    8  # as much as so many ids of a fill: sending, the worker, and reading the output again
 )
 _STARTS_WORK: Final = 6_000_000
 
 
 class Follow(Protocol):
-    """Is told what is being done, and how much has been since the last time, in the measure of `work_of`."""
+    """Takes the current step, and the work done since the last call, see `work_of`."""
 
     def __call__(self, what: str, done: float = 0) -> None: ...  # noqa: D102
 
 
 def work_of(rungs: Sequence[int], messages: int) -> float:
-    """How much there is to do, in what an id of a fill takes."""
+    """Return the work of all steps, in units of an id of a fill."""
     runs = len(rungs) * (messages * _MESSAGE_WORK + _STARTS_WORK)
     return rungs[-1] * (2 - AGED_SHARE) + runs
 
@@ -41,7 +41,10 @@ def climb(
     follow: Follow,
     keep: Callable[[Scale], None],
 ) -> Scale:
-    """Measure all rungs, the ageing and a rebuild; `keep` is given what there is after each. Raises BenchmarkFailed."""
+    """Measure all steps, the ageing and a rebuild. Raises BenchmarkFailed.
+
+    `keep` is called with the results so far after each of them.
+    """
     most = rungs[-1] + messages * len(rungs)
     partition = Partition(testbed, limit, max_bytes=most * _FIRST_BYTES_PER_ID)
     result = Scale(limit_bytes=limit.limit_bytes if limit else None, messages=messages, rungs=[])
@@ -77,7 +80,7 @@ def _rung(partition: Partition, keys: int, messages: int, follow: Follow) -> Run
 
 
 def _ageing(partition: Partition, last: Rung, follow: Follow) -> Ageing:
-    """Go on with a window that holds fewer ids than the store does."""
+    """Continue with a window that holds fewer ids than the store does."""
     partition.max_bytes = int(partition.keys * AGED_SHARE * last.bytes_per_id)
     count = int(partition.keys * (1 - AGED_SHARE))
     aged = partition.fill(count, lambda done: follow("ageing", done))

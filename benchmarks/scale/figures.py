@@ -1,4 +1,7 @@
-"""What `dedupe size` reckons from, and docs/scale.md, which shows it: both follow from the results."""
+"""Figures of `dedupe size`, and docs/scale.md, which shows its output.
+
+Both follow from the results.
+"""
 
 import re
 import shlex
@@ -7,7 +10,7 @@ from typing import Final
 
 from click.testing import CliRunner
 
-from benchmarks.machine import Machine
+from benchmarks.harness.machine import Machine
 from benchmarks.scale.result import Scale
 from dedupe_local.cli import main as dedupe
 from dedupe_local.sizing.constants import MEASURED, Measured, measured
@@ -17,12 +20,16 @@ SCALE_PAGE: Final = Path(__file__).parents[2] / "docs" / "scale.md"
 
 _PROMPT: Final = "$ dedupe "
 _BLOCK: Final = re.compile(
-    r"^```console\n(?P<command>\$ dedupe .*?[^\\]\n)(?P<shown>.*?)^```", re.MULTILINE | re.DOTALL
+    r"^```console\n(?P<command>\$ dedupe .*?[^\\]\n)(?P<shown>.*?)^```\n", re.MULTILINE | re.DOTALL
 )
+_COMMON: Final = re.compile(r"^All with `(?P<options>.*)`", re.MULTILINE)
+_ITEM: Final = re.compile(r"^- (?P<name>[A-Z]): `dedupe (?P<command>.*?)`", re.MULTILINE)
+_TABLE: Final = re.compile(r"^\| figure \| A \|.*\n(?:\|.*\n)+", re.MULTILINE)
+_ROW: Final = re.compile(r"^(\S.*?)  +(\S.*?)  +.*$", re.MULTILINE)
 
 
 def figures_of(result: Scale, machine: Machine) -> Measured:
-    """The constants, from a complete result."""
+    """Return the constants of a complete result."""
     if result.rebuild is None:
         raise ValueError("a rebuild was not measured")
     large = result.largest
@@ -53,13 +60,39 @@ def write_figures(figures: Measured, path: Path = MEASURED, page: Path = SCALE_P
 
 
 def with_outputs(text: str) -> str:
-    """A page in which each `dedupe` command has the output that it has now.
+    """Return a page whose `dedupe` commands have the output that they have now.
 
-    A command may go on behind a backslash. Raises RuntimeError for one that fails.
+    A command of a console block may continue after a backslash. Items "- A: `dedupe size ...`" are the columns of the
+    table whose first header is "figure". Raises RuntimeError for a command that fails.
     """
-    return _BLOCK.sub(
-        lambda block: f"```console\n{block['command']}{_output(block['command'])}```", text
+    text = _BLOCK.sub(
+        lambda block: f"```console\n{block['command']}{_output(block['command'])}```\n", text
     )
+    return _TABLE.sub(lambda _: _table(text), text)
+
+
+def commands_of(text: str) -> list[str]:
+    """Return all commands of a page."""
+    return [*(block["command"] for block in _BLOCK.finditer(text)), *_columns(text).values()]
+
+
+def _columns(text: str) -> dict[str, str]:
+    """Return the commands of the table by the names of their columns."""
+    common = _COMMON.search(text)
+    options = f" {common['options']}" if common else ""
+    return {item["name"]: f"{_PROMPT}{item['command']}{options}" for item in _ITEM.finditer(text)}
+
+
+def _table(text: str) -> str:
+    """Return a row for each figure that a command prints, a column for each command."""
+    columns = {
+        name: dict(_ROW.findall(_output(command).partition("\n\n")[0]))
+        for name, command in _columns(text).items()
+    }
+    lines = [["figure", *columns], ["---", *("---:" for _ in columns)]]
+    figures = dict.fromkeys(figure for values in columns.values() for figure in values)
+    lines += [[f, *(values.get(f, "") for values in columns.values())] for f in figures]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _output(command: str) -> str:

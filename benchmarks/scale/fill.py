@@ -1,7 +1,7 @@
-"""`python -m benchmarks.scale.fill PLAN`: gives a store ids by the calls of the worker's loop, and says what they cost.
+"""Process that gives a store ids by the calls of the worker's loop.
 
-In a process of its own, so that its memory is limited and what it uses is its own. It prints lines of JSON: `Progress`
-now and then, `Filled` in the end.
+`python -m benchmarks.scale.fill PLAN` is a separate process, so that its memory can be limited and its CPU time
+measured. It prints lines of JSON: `Progress` now and then, `Filled` at the end.
 """
 
 import sys
@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 import psutil
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
+from benchmarks.harness.model import Model
 from benchmarks.scale.ids import fill_numbers, packed_ids
 from benchmarks.scale.result import Filled
 from dedupe_crds.spec.store import Window as WindowSpec
@@ -30,10 +31,8 @@ _PROGRESS_SECONDS: Final = 0.25
 _REFILL_SECONDS: Final = 1.0
 
 
-class FillPlan(BaseModel):
-    """`count` ids for the store in `database`, which has had those of the numbers below `known`."""
-
-    model_config = ConfigDict(frozen=True)
+class FillPlan(Model):
+    """`count` ids for the store in `database`, which has the numbers below `known`."""
 
     database: Path
     max_bytes: int
@@ -41,16 +40,14 @@ class FillPlan(BaseModel):
     count: int
 
 
-class Progress(BaseModel):
-    """How many ids there are so far."""
-
-    model_config = ConfigDict(frozen=True)
+class Progress(Model):
+    """The number of ids so far."""
 
     done: int
 
 
 def bytes_of(directory: Path) -> int:
-    """The size of a directory's files."""
+    """Return the size of a directory's files."""
     sizes = []
     for file in directory.iterdir():
         try:
@@ -60,32 +57,35 @@ def bytes_of(directory: Path) -> int:
     return sum(sizes)
 
 
-def fill(plan: FillPlan, tell: Callable[[Progress], None]) -> Filled:
-    """Do it. The store must have been opened by a worker before, whose positions it keeps.
+def fill(plan: FillPlan, report: Callable[[Progress], None]) -> Filled:
+    """Fill the store of a plan. A worker must have opened it before.
 
-    Raises StreamError, and ValueError if the store does not know what it was given.
+    The store keeps that worker's positions. Raises StreamError, and ValueError if the store does not know its ids.
     """
     bounds = Bounds(max_bytes=plan.max_bytes, max_age=_NEVER, generations=WindowSpec().generations)
     store = Store(plan.database, bounds, block_cache_bytes=_TUNING.block_cache_bytes)
-    return _Filling(plan, store).run(tell)
+    return _Filling(plan, store).run(report)
 
 
 class _Filling:
-    """One run. `_aside` are CPU seconds that are not the store's: of the ids, and of looking at the directory."""
+    """A run. `_aside` are CPU seconds of other work than the store's.
+
+    These are making the ids and measuring the directory.
+    """
 
     def __init__(self, plan: FillPlan, store: Store) -> None:
         self._plan = plan
         self._store = store
         self._window = Window(store)
-        if store.stamp is None:
+        if store.metadata is None:
             raise ValueError(f"{plan.database}: no worker has had this store yet")
-        self._stamp = store.stamp
+        self._stamp = store.metadata
         self._rng = np.random.default_rng(plan.known)
         self._known = plan.known
         self._repeats = self._drops = self._peak_bytes = 0
         self._lookup = self._write = self._aside = self._longest_write = 0.0
 
-    def run(self, tell: Callable[[Progress], None]) -> Filled:
+    def run(self, report: Callable[[Progress], None]) -> Filled:
         """To its end."""
         self._age(int(time.time() * 1000))  # what is too much already is not this run's to pay for
         while self._store.refill(_REFILL_SECONDS):  # nor is what a crash has left to be read
@@ -104,7 +104,7 @@ class _Filling:
             self._commit()
             done += admitted
             if time.monotonic() >= due:
-                tell(Progress(done=done))
+                report(Progress(done=done))
                 due = time.monotonic() + _PROGRESS_SECONDS
         self._store.flush()
         generations = self._store.generations()
@@ -128,7 +128,7 @@ class _Filling:
         )
 
     def _admit(self, count: int) -> None:
-        """One transaction's ids, in batches as the loop reads them."""
+        """Admit a transaction's ids, in batches as the loop reads them."""
         for start in range(0, count, _TUNING.max_batch_records):
             rows = min(_TUNING.max_batch_records, count - start)
             began = time.thread_time()

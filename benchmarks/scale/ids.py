@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.traffic import REPEAT_RATE
+from benchmarks.harness.traffic import REPEAT_RATE
 
 FILL_REPEAT_RATE: Final = 0.006
 """Segment's: 0.6 % of the messages repeat one of the last four weeks."""
@@ -18,9 +18,10 @@ _K2: Final = np.uint64(0x94D0_49BB_1331_11EB)
 
 
 def packed_ids(numbers: NDArray[np.int64]) -> bytes:
-    """The ids of numbers, joined: 16 bytes each that look like chance and differ as the numbers do.
+    """Return the ids of numbers, joined: 16 bytes each.
 
-    Source of the mixing: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+    They look random and differ as the numbers do. Source of the mixing: Steele, Lea and Flood, "Fast splittable
+    pseudorandom number generators" (2014).
     """
     seeds = numbers.astype(np.uint64)
     halves = np.empty((len(seeds), 2), np.uint64)
@@ -30,9 +31,9 @@ def packed_ids(numbers: NDArray[np.int64]) -> bytes:
 
 
 def fill_numbers(known: int, count: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], int]:
-    """Numbers for a store that has been given 0 to `known` - 1: `count`, some of them repeats of any before.
+    """Return `count` numbers for a store of 0 to `known` - 1, and how many are new.
 
-    Returns them, and how many are new: those are `known` and the next ones, in order.
+    Some are duplicates of any earlier number. New numbers are `known` and the next, in order.
     """
     is_repeat = (rng.random(count) < FILL_REPEAT_RATE) & (known > 0)
     numbers = known - 1 + np.cumsum(~is_repeat)
@@ -43,8 +44,11 @@ def fill_numbers(known: int, count: int, rng: np.random.Generator) -> tuple[NDAr
 def message_numbers(
     known: int, count: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], int]:
-    """The same for messages, of which more are repeats: half of one of the last 1,000, half of any that was ever sent,
-    also while the store was small."""
+    """Return the same for messages, of which more are duplicates.
+
+    Half of the duplicates are of one of the last 1,000 messages, half of any that was ever sent, also while the
+    store was small.
+    """
     is_repeat = rng.random(count) < REPEAT_RATE
     if not known:
         is_repeat[0] = False

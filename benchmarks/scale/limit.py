@@ -1,7 +1,7 @@
-"""A limit of memory that the kernel enforces: a control group, of version 1 or 2, for the processes that are measured.
+"""A memory limit enforced by the kernel: a control group, version 1 or 2.
 
-The group is made below the one that this process is in (version 2: below the nearest one that hands the memory
-controller on), so that whatever bounds this process bounds those, too. What it limits is all that a container's limit
+The group is created below the group of this process (version 2: below the nearest group that delegates the memory
+controller), so whatever limits this process also limits the measured processes. It limits what a container's limit
 does: the memory of its processes and the pages of files that they have touched.
 """
 
@@ -12,18 +12,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from benchmarks.harness.processes import BenchmarkFailed
+
 _ROOT: Final = Path("/sys/fs/cgroup")
 _PREFIX: Final = "dedupestream-scale-"
 _REMOVE_SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.05
 
 
-class NoLimit(Exception):
+class NoLimit(BenchmarkFailed):
     """No control group can be made here."""
 
 
 class _Files(NamedTuple):
-    """The names of one version's files."""
+    """The names of a version's files."""
 
     limit: str
     no_swap: tuple[str, str]
@@ -43,9 +45,9 @@ _V2: Final = _Files(
 
 
 class MemoryLimit:
-    """A context manager: the group is there inside of it. Processes started within `entered()` are in the group.
+    """A control group that exists inside of its context.
 
-    Raises NoLimit where it can't be made.
+    Processes started within `entered()` are in the group. Raises NoLimit where it can't be created.
     """
 
     def __init__(self, limit_bytes: int, *, root: Path = _ROOT, own: str | None = None) -> None:
@@ -83,7 +85,7 @@ class MemoryLimit:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """This process is in the group meanwhile, so that a child is from its first instruction on."""
+        """Put this process in the group, so that a child is in it from its start."""
         _move(self._group)
         try:
             yield
@@ -91,7 +93,10 @@ class MemoryLimit:
             _move(self._home)
 
     def peak_bytes(self) -> int:
-        """The most that its processes have held together, files' pages included; 0 where the kernel does not tell."""
+        """Return the most memory that its processes have used together.
+
+        Pages of files are included; 0 where the kernel does not report it.
+        """
         try:
             return int((self._group / self._files.peak).read_text())
         except FileNotFoundError:  # version 2 before Linux 5.19
@@ -103,9 +108,10 @@ def _move(group: Path) -> None:
 
 
 def _find(root: Path, own: str) -> tuple[Path, Path, _Files]:
-    """This process's group, that in which one can be made, and the files' names. Raises NoLimit.
+    """Return this process's group, the parent of the new group, and its files' names.
 
-    `own` is the text of /proc/self/cgroup: lines of "number:controllers:path", the second empty for version 2.
+    `own` is the text of /proc/self/cgroup: lines of "number:controllers:path", the second empty for version 2. Raises
+    NoLimit.
     """
     paths = {}
     for line in own.splitlines():
@@ -123,7 +129,7 @@ def _find(root: Path, own: str) -> tuple[Path, Path, _Files]:
         if parent == root:
             break
     raise NoLimit(
-        f"no control group above {home} hands on the memory controller. Run this on a machine where one does "
+        f"no control group above {home} delegates the memory controller. Run this on a machine where one does "
         "(systemd-run --scope does), or measure without the limit: --no-limit"
     )
 

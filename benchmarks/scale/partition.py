@@ -1,4 +1,7 @@
-"""One partition with its store, and the processes that work on it, under the limit. The broker is not."""
+"""A partition with its store, and its processes under the memory limit.
+
+The broker is not limited.
+"""
 
 import os
 import shutil
@@ -10,14 +13,14 @@ from typing import Final
 import httpx
 import numpy as np
 
-from benchmarks.measure import Memory, cpu_seconds_of, memory_of
-from benchmarks.processes import BenchmarkFailed, Process, Worker
+from benchmarks.harness.measure import Memory, cpu_seconds_of, memory_of
+from benchmarks.harness.processes import BenchmarkFailed, Process, Worker
+from benchmarks.harness.testbed import GroupOffset, Testbed
+from benchmarks.harness.traffic import Sender
 from benchmarks.scale.fill import FillPlan, Progress
 from benchmarks.scale.ids import message_numbers
 from benchmarks.scale.limit import MemoryLimit
 from benchmarks.scale.result import Filled, Run, Start
-from benchmarks.testbed import GroupOffset, Testbed
-from benchmarks.traffic import Sender
 from dedupe_crds.status.worker import Phase
 
 _STEADY: Final = (0.10, 0.95)
@@ -48,8 +51,11 @@ class Partition:
         """Different ids that the store has been given, by fills and in messages."""
         return self._filled + self._sent
 
-    def fill(self, count: int, tell: Callable[[int], None]) -> Filled:
-        """Give the store so many ids, `tell` being told how many more it has got. Raises BenchmarkFailed."""
+    def fill(self, count: int, report: Callable[[int], None]) -> Filled:
+        """Give the store so many ids. Raises BenchmarkFailed.
+
+        `report` is called with the number of ids added since its last call.
+        """
         self._fills += 1
         plan = FillPlan(
             database=self._state / "db",
@@ -65,7 +71,7 @@ class Partition:
             *_, last = ("", *log.read_text().splitlines())
             if last.startswith('{"done"') and last.endswith("}"):
                 done = Progress.model_validate_json(last).done
-                tell(done - told)
+                report(done - told)
                 told = done
             return last.startswith('{"ids"')
 
@@ -80,23 +86,28 @@ class Partition:
             )
             process.wait(_DEADLINE_SECONDS)
         filled = Filled.model_validate_json(log.read_text().splitlines()[-1])
-        tell(count - told)
+        report(count - told)
         self._filled = filled.known
         return filled
 
     def send(self, messages: int) -> int:
-        """Send messages for the next worker; returns how many of them are no repeats. Raises SendFailed."""
+        """Send messages for the next worker; return how many of them are new.
+
+        Raises SendFailed.
+        """
         numbers, new = message_numbers(self._sent, messages, np.random.default_rng(self._sent))
         self._sender.send(numbers)
         self._sent += new
         return new
 
     def run(self, messages: int, new: int) -> tuple[Start, Run]:
-        """Start a worker on what was sent, and kill it when it is through. Raises BenchmarkFailed."""
+        """Start a worker on the sent messages, and kill it when it has processed them.
+
+        Raises BenchmarkFailed.
+        """
         first = self._testbed.end_offset(self._target)
-        began = time.monotonic()
         with self._worker() as worker:
-            start = _watch_start(worker, began)
+            start = _watch_start(worker)
             run = self._follow(worker, first, new)
             counts = worker.status().counts
             worker.kill()
@@ -106,16 +117,15 @@ class Partition:
 
     def restart(self) -> Start:
         """Start a worker on the store as it is. Raises BenchmarkFailed."""
-        began = time.monotonic()
         with self._worker() as worker:
-            return _watch_start(worker, began)
+            return _watch_start(worker)
 
     def remember(self) -> None:
         """Keep the store as it is now, for `learn_tail`."""
         shutil.copytree(self._state, self._kept, copy_function=_link_or_copy)
 
     def learn_tail(self) -> Start:
-        """Start a worker on the store that was kept: it learns what has come since from the output topic."""
+        """Start a worker on the kept store: it reads the newer ids from the output topic."""
         aside = self._home / "aside"
         self._state.rename(aside)
         self._kept.rename(self._state)
@@ -125,7 +135,10 @@ class Partition:
         return start
 
     def rebuild(self) -> Start:
-        """Start a worker without a store: it learns the ids of all messages. Raises BenchmarkFailed."""
+        """Start a worker without a store: it reads the ids of all messages.
+
+        Raises BenchmarkFailed.
+        """
         self._state.rename(self._kept)
         start = self.restart()
         if start.records != self._sent:
@@ -133,7 +146,7 @@ class Partition:
         return start
 
     def _follow(self, worker: Worker, first: int, new: int) -> Run:
-        """Measure between the moments at which 10 % and 95 % of the output are there, until all of it is."""
+        """Measure the steady state: between 10 % and 95 % of the output."""
         due = [first + int(new * share) for share in _STEADY]
         looks: list[tuple[float, float, int, dict[str, float]]] = []
         memory: list[Memory] = []
@@ -152,7 +165,9 @@ class Partition:
         finally:
             committed.close()
         if len(looks) < len(due):
-            raise BenchmarkFailed("it was done before it could be looked at: more --messages")
+            raise BenchmarkFailed(
+                "the worker finished before it could be measured: use more --messages"
+            )
         (since, cpu, consumed, before), (until, cpu_until, consumed_until, after) = looks
         messages = consumed_until - consumed
         stages = {name: seconds - before.get(name, 0.0) for name, seconds in after.items()}
@@ -176,13 +191,11 @@ class Partition:
             )
 
     def _limited(self) -> AbstractContextManager[None]:
-        """Processes that are started inside of it are under the limit."""
+        """Return a context; processes started inside of it are under the limit."""
         return self._limit.entered() if self._limit else nullcontext()
 
 
-def _watch_start(worker: Worker, began: float) -> Start:
-    """`began` is when its process was started, on the monotonic clock."""
-
+def _watch_start(worker: Worker) -> Start:
     def has_begun() -> bool:
         try:
             return worker.status().phase in _BEGUN
@@ -190,16 +203,13 @@ def _watch_start(worker: Worker, began: float) -> Start:
             return False
 
     worker.wait_until(
-        has_begun, "it reconciles", deadline_seconds=_DEADLINE_SECONDS, poll_seconds=_POLL_SECONDS
+        has_begun, "it catches up", deadline_seconds=_DEADLINE_SECONDS, poll_seconds=_POLL_SECONDS
     )
-    reconciling = time.monotonic() - began
-    worker.wait_until_ready(_DEADLINE_SECONDS)
-    ready = time.monotonic() - began
-    cpu_seconds = cpu_seconds_of(worker.pid)
-    done = worker.reconciled()
+    reconciling = time.monotonic() - worker.began
+    ready_seconds, cpu_seconds, done = worker.wait_for_start(_DEADLINE_SECONDS)
     return Start(
         reconciling_seconds=reconciling,
-        ready_seconds=ready,
+        ready_seconds=ready_seconds,
         cpu_seconds=cpu_seconds,
         reason=done.reason,
         records=done.records,

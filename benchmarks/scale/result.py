@@ -1,34 +1,23 @@
-"""What was measured, and what follows from it."""
+"""Results of the scale benchmark."""
 
 from typing import Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
-from benchmarks.measure import Speed
+from benchmarks.harness.measure import Speed
+from benchmarks.harness.model import Model
 
 ENTRY_BYTES: Final = 24
 """Of an id with its owner."""
 
-GOAL_SHARE: Final = 0.70
-GOAL_BYTES_PER_ID: Final = 30.0
-GOAL_START_SECONDS: Final = 5.0
-GOAL_AGEING: Final = 0.05
-GOAL_MEMORY_PER_ID: Final = 3.0
-"""Bytes: the filter takes two, and its tables are made ahead of the ids."""
 
+class Filled(Model):
+    """Ids given to a store by the calls of the worker's loop, in a separate process.
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Filled(_Model):
-    """Ids given to a store by the calls of the worker's loop, in a process that does nothing else.
-
-    `known` is how many different ones it has been given by then, in this and in earlier fills.
-    CPU seconds: `cpu_seconds` of the whole process, RocksDB's threads included, without making the ids;
-    `lookup_seconds` and `write_seconds` of the calling thread. Bytes: `written` by the process, `peak_bytes` the most
-    that the store's directory took, `bytes` what it takes in the end. `drops` is how often ids aged out.
+    `known` is the number of different ids it has been given by then, in this and in earlier fills. CPU seconds:
+    `cpu_seconds` of the whole process, RocksDB's threads included, without making the ids; `lookup_seconds` and
+    `write_seconds` of the calling thread. Bytes: `written` by the process, `peak_bytes` the largest size of the store's
+    directory, `bytes` its size at the end. `drops` is how often ids aged out.
     """
 
     ids: int
@@ -67,8 +56,11 @@ class Filled(_Model):
         return self.written / (self.ids * ENTRY_BYTES)
 
 
-class Start(_Model):
-    """A start of a worker. Seconds from the start of its process: until it reconciles, and until it is ready."""
+class Start(Model):
+    """A start of a worker: seconds until it catches up, and until it is ready.
+
+    Both are from the start of its process.
+    """
 
     reconciling_seconds: float
     ready_seconds: float
@@ -84,8 +76,11 @@ class Start(_Model):
 
 
 class Run(Speed):
-    """A worker on messages that waited for it, in its steady state. `stages` are elapsed microseconds a message;
-    memory is in bytes: of the worker, and of its control group with the pages of files (0: not limited)."""
+    """A worker on messages that waited for it, in its steady state.
+
+    `stages` are elapsed microseconds per message. Memory is in bytes: of the worker, and of its control group with
+    the pages of files (0: not limited).
+    """
 
     stages: dict[str, float]
     resident: int
@@ -94,10 +89,13 @@ class Run(Speed):
     group_peak: int
 
 
-class Rung(_Model):
-    """A size of the store. `keys` are those when the worker began; `filled` is how it came to them from the rung
-    before; `start` is on the store as the fill has left it, `restart` after a SIGKILL at the end of the run, `tail` on
-    the store as it was before the run, so that all messages of it are to be learnt."""
+class Rung(Model):
+    """A size of the store; `keys` are those when the worker started.
+
+    `filled` is the fill since the step before; `start` is on the store after the fill, `restart` after a SIGKILL at
+    the end of the run, `tail` on the store as it was before the run, so that the worker reads all of its messages
+    again.
+    """
 
     keys: int
     filled: Filled
@@ -112,9 +110,11 @@ class Rung(_Model):
         return self.filled.bytes / self.filled.keys
 
 
-class Ageing(_Model):
-    """More ids for a window that is full: `max_bytes` is what it may take. `unaged` is what the last of the ids before
-    cost, which aged nothing."""
+class Ageing(Model):
+    """More ids for a window that is full: `max_bytes` is its limit.
+
+    `unaged` is the cost of the last ids before, which aged nothing.
+    """
 
     max_bytes: int
     unaged: Filled
@@ -122,12 +122,12 @@ class Ageing(_Model):
 
     @property
     def cost(self) -> float:
-        """What it costs more, as a share: negative if less."""
+        """The additional cost as a share; negative if it costs less."""
         return self.aged.cpu_micros / self.unaged.cpu_micros - 1
 
 
-class Scale(_Model):
-    """All of it, or what there is so far. `limit_bytes` is None where nothing limited the memory."""
+class Scale(Model):
+    """All results so far. `limit_bytes` is None without a memory limit."""
 
     limit_bytes: int | None
     messages: int
@@ -151,15 +151,29 @@ class Scale(_Model):
         return self.largest.run.per_cpu_second / self.smallest.run.per_cpu_second
 
     @property
+    def peak(self) -> int:
+        """The most memory that a worker took, in bytes."""
+        return max(rung.run.peak for rung in self.rungs)
+
+    @property
+    def longest_start(self) -> float:
+        """The most seconds from the start of a process until it catches up."""
+        return max(
+            start.reconciling_seconds
+            for rung in self.rungs
+            for start in (rung.start, rung.restart, rung.tail)
+        )
+
+    @property
     def write_amplification(self) -> float:
         """Over all fills."""
         fills = [rung.filled for rung in self.rungs if rung.filled.ids]
         return sum(f.written for f in fills) / (sum(f.ids for f in fills) * ENTRY_BYTES)
 
     def memory_line(self) -> tuple[float, float]:
-        """Anonymous memory of a worker as a line over its ids: bytes without any, and bytes for each.
+        """Return anonymous memory as a line: bytes without ids, and bytes per id.
 
-        Least squares over all rungs; with one rung alone all of it counts as the first.
+        Least squares over all steps; with a single step all of it counts as the first.
         """
         if len(self.rungs) == 1:
             return float(self.largest.run.anonymous), 0.0

@@ -16,8 +16,6 @@ import click
 from rich.console import Console
 
 from dedupe_kafka.errors import StreamError
-from dedupe_local.errors import LocalError
-from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jobs.audit import report
 from dedupe_pipeline.runtime.jars import kafka_broker, spark_kafka
 from dedupe_pipeline.runtime.java import find_java
@@ -174,7 +172,7 @@ def _errors_as_exit_codes() -> Iterator[None]:
         click.echo("Interrupted; all processes were stopped.", err=True)
         sys.exit(_INTERRUPTED)
     except (
-        *(LocalError, PipelineError, StreamError, OSError),
+        *(StreamError, OSError),
         *(data.FlightsMissing, NotSent, NotRecovered, NotCounted),
     ) as error:
         click.echo(f"error: {error}", err=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dedupe_pipeline.jobs.audit import plots
 from dedupe_pipeline.jobs.audit.result import Bin, Distribution
-from dedupe_pipeline.plots import CLEAN, GRID, INK, RAW, REPEATS, plot, svg
+from dedupe_pipeline.pages.plots import CLEAN, GRID, INK, RAW, REPEATS, plot, svg
 from examples.flights.outcome import Recovery, Sample, Timeline
 
 _BINS_PER_DECADE = 5

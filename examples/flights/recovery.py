@@ -33,7 +33,7 @@ def kill_and_follow(fleet: Fleet, state: StateDir, partition: int, began: float)
     killed = fleet.views()[partition]
     if killed.pid is None:
         raise NotRecovered(
-            f"The worker of partition {partition} ended before it was killed ({killed.trouble}): "
+            f"The worker of partition {partition} ended before it was killed ({killed.last_exit}): "
             f"run the demo with --keep and read worker.log in {state.partition(partition)}."
         )
     # Connect before the kill, because the successor may produce its first record very soon.

@@ -1,1 +1,4 @@
-"""Chunk filters: what a reader that wants few values need not fetch. After RabbitMQ 3.13's filters for streams."""
+"""Chunk filters: readers skip the offset ranges without the values they want.
+
+The idea is that of RabbitMQ 3.13's filters for streams.
+"""

@@ -1,8 +1,10 @@
-"""Writes the filters that a topic lacks: of before it had any, or made from something else by then.
+"""Write the filters that a topic lacks, for `dedupe index-filters`.
 
-Safe at any time, beside a worker and beside itself: each filter is a claim about records that were read, so those
-of others for the same offsets do no harm. What a run has written before it was killed stays, and the next goes on
-from there.
+Filters are missing for records that are older than the filters, and after a change of the values' source.
+
+Invariant: safe at any time, together with a worker or with another backfill. Each filter is a claim about records that
+were read, so several filters for the same offsets do no harm. The filters that a killed run wrote stay valid, and the
+next run continues after them.
 """
 
 from bisect import bisect_left
@@ -13,38 +15,39 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from dedupe_filters.builder import Collector, FilterRecord
+from dedupe_filters.builder import FilterBuilder, FilterRecord
 from dedupe_filters.filter_index import FilterIndex
-from dedupe_filters.planner import ask_state
-from dedupe_filters.range_consumer import BULK, RecordsExpired, SpanFetcher, consumer_config
-from dedupe_filters.range_plan import Span, uncovered
+from dedupe_filters.planner import read_offsets
+from dedupe_filters.range_consumer import BULK, RangeConsumer, consumer_config
+from dedupe_filters.range_plan import uncovered
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_filters.wire_format import Origin
 from dedupe_kafka.client import Properties, client_config, kafka_error, made
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, RecordsExpired
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import filters_topic
 
 _MAX_RECORDS: Final = 10_000
 _STEP_RECORDS: Final = 500
-# For each byte of a filter: 32 values in 16 bytes have 14 % of false matches.
+# Values for each byte of a filter: 32 values in 16 bytes have 14 % of false matches.
 _VALUES_PER_BYTE: Final = 2
 _TRIES: Final = 5
 _FLUSH_SECONDS: Final = 60.0
 
 OnProgress = Callable[[int, int], None]
-"""Called with how many offsets are done, and how many there are to do."""
+"""Called with the number of offsets that are done, and the total."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Indexed:
-    """What a run has done: `filters` that it wrote, of so many `records`."""
+class BackfillResult:
+    """The number of `filters` that a run wrote, and of the `records` they cover."""
 
     filters: int
     records: int
 
 
-def index_topic(
+def backfill_topic(
     bootstrap_servers: str,
     topic: str,
     source: FilterSource,
@@ -52,10 +55,10 @@ def index_topic(
     *,
     properties: Properties,
     on_progress: OnProgress,
-) -> Indexed:
-    """Write the filters that are missing of what a topic holds now, and wait until they are there.
+) -> BackfillResult:
+    """Write the missing filters of a topic's present records, and flush them.
 
-    The filters topic must exist. `source` is where values are, `size_bytes` the size of a filter.
+    The filters topic must exist. `source` is the source of the values, `size_bytes` the size of a filter.
 
     Raises:
         StreamError: Kafka does not answer or refuses; TopicMissing: one of the two topics is absent.
@@ -65,14 +68,14 @@ def index_topic(
         try:
             return run.index(on_progress)
         except RecordsExpired:
-            # Retention has deleted the oldest of what was to be indexed, so there is less to do now.
+            # Retention deleted the oldest records meanwhile, so the next try has less to do.
             if not tries_left:
                 raise
     raise AssertionError("unreachable: the last try returns or raises")
 
 
 class _Run:
-    """One try."""
+    """One attempt."""
 
     def __init__(
         self,
@@ -88,106 +91,114 @@ class _Run:
         self._size_bytes = size_bytes
         self._cluster = Cluster(bootstrap_servers, properties)
         self._config = consumer_config(bootstrap_servers, properties, BULK)
-        self._writer = Writer(client_config(bootstrap_servers, properties), self._filters)
+        self._producer = FilterProducer(client_config(bootstrap_servers, properties), self._filters)
 
-    def index(self, on_progress: OnProgress) -> Indexed:
-        state = ask_state(self._cluster, self._topic)
-        missing = self._missing(state.id, state.lows, state.ends)
+    def index(self, on_progress: OnProgress) -> BackfillResult:
+        topic_offsets = read_offsets(self._cluster, self._topic)
+        missing = self._missing(topic_offsets.id, topic_offsets.lows, topic_offsets.ends)
         cutters = {
-            partition: Cutter(
-                spans, Collector(self._source, self._size_bytes, state.id), self._size_bytes
+            partition: RangeCutter(
+                ranges,
+                FilterBuilder(self._source, self._size_bytes, topic_offsets.id),
+                self._size_bytes,
             )
-            for partition, spans in missing.items()
+            for partition, ranges in missing.items()
         }
-        total = sum(span.offsets for spans in missing.values() for span in spans)
+        total = sum(offsets.count for ranges in missing.values() for offsets in ranges)
         on_progress(0, total)
-        with closing(SpanFetcher(self._config, self._topic)) as fetcher:
-            for records in fetcher.read(missing):
+        with closing(RangeConsumer(self._config, self._topic)) as consumer:
+            for records in consumer.read(missing):
                 partition = records[0].partition() or 0
-                for made_of in cutters[partition].add(records):
-                    self._writer.write(partition, made_of)
+                for chunk in cutters[partition].add(records):
+                    self._producer.write(partition, chunk)
                 on_progress(sum(cutter.done for cutter in cutters.values()), total)
         for partition, cutter in cutters.items():
-            for made_of in cutter.finish():
-                self._writer.write(partition, made_of)
-        self._writer.flush()
+            for chunk in cutter.finish():
+                self._producer.write(partition, chunk)
+        self._producer.flush()
         on_progress(total, total)
-        return Indexed(
-            filters=self._writer.written, records=sum(cutter.records for cutter in cutters.values())
+        return BackfillResult(
+            filters=self._producer.written,
+            records=sum(cutter.records for cutter in cutters.values()),
         )
 
     def _missing(
         self, topic_id: str, lows: Mapping[int, int], ends: Mapping[int, int]
-    ) -> dict[int, tuple[Span, ...]]:
-        """The offsets of each partition of which no filter speaks."""
+    ) -> dict[int, tuple[OffsetRange, ...]]:
+        """Return the offsets of each partition that no filter covers."""
         with closing(
-            SpanFetcher(self._config | {"auto.offset.reset": "earliest"}, self._filters)
-        ) as fetcher:
-            index = FilterIndex(fetcher, topic_id, self._source, Wanted.of([]))
-            index.refresh(ask_state(self._cluster, self._filters))
+            RangeConsumer(self._config | {"auto.offset.reset": "earliest"}, self._filters)
+        ) as consumer:
+            index = FilterIndex(consumer, topic_id, self._source, Wanted.of([]))
+            index.refresh(read_offsets(self._cluster, self._filters))
         return {
             partition: uncovered(
-                Span(low, ends[partition]), index.claims(partition), stable_end=ends[partition]
+                OffsetRange(low, ends[partition]),
+                index.claims(partition),
+                stable_end=ends[partition],
             )
             for partition, low in lows.items()
         }
 
 
-class Cutter:
-    """Cuts what comes of the spans of one partition into ranges, each with a filter that is neither full nor wasted.
+class RangeCutter:
+    """Cuts the missing ranges of a partition into chunks and builds their filters.
 
-    Together the ranges cover the spans to the last offset. A range ends at a record, or with its span.
+    A chunk is large enough to use its filter, and small enough not to fill it. Together the chunks cover the ranges to
+    the last offset. A chunk ends at a record, or at the end of its range.
     """
 
-    def __init__(self, spans: Sequence[Span], collector: Collector, size_bytes: int) -> None:
-        self._spans = list(reversed(spans))
-        self._collector = collector
+    def __init__(
+        self, ranges: Sequence[OffsetRange], builder: FilterBuilder, size_bytes: int
+    ) -> None:
+        self._ranges = list(reversed(ranges))
+        self._builder = builder
         self._most_values = _VALUES_PER_BYTE * size_bytes
-        self._start = spans[0].start if spans else 0
+        self._start = ranges[0].low if ranges else 0
         self.done = 0
         self.records = 0
 
     def add(self, records: Sequence[Message]) -> Iterator[FilterRecord]:
-        """Take records, in order, from the spans; return the filters of the ranges that are through."""
+        """Take the next records of the ranges; yield the filters of complete chunks."""
         at = 0
         while at < len(records):
-            span = self._spans[-1]
-            if _offset(records[at]) >= span.end:
-                yield from self._through(span.end)
+            offsets = self._ranges[-1]
+            if _offset(records[at]) >= offsets.end:
+                yield from self._close(offsets.end)
                 continue
-            room = _STEP_RECORDS - self._collector.records % _STEP_RECORDS
-            end = min(bisect_left(records, span.end, at, key=_offset), at + room)
-            self._collector.add(records[at:end])
+            room = _STEP_RECORDS - self._builder.records % _STEP_RECORDS
+            end = min(bisect_left(records, offsets.end, at, key=_offset), at + room)
+            self._builder.add(records[at:end])
             self.records += end - at
             at = end
             if self._is_enough():
-                yield from self._through(_offset(records[at - 1]) + 1)
+                yield from self._close(_offset(records[at - 1]) + 1)
 
     def finish(self) -> Iterator[FilterRecord]:
-        """Return the filters of the rest, in which there are no more records."""
-        while self._spans:
-            yield from self._through(self._spans[-1].end)
+        """Yield the filters of the rest, which holds no more records."""
+        while self._ranges:
+            yield from self._close(self._ranges[-1].end)
 
     def _is_enough(self) -> bool:
-        records = self._collector.records
+        records = self._builder.records
         return records >= _MAX_RECORDS or (
-            records % _STEP_RECORDS == 0 and self._collector.distinct > self._most_values
+            records % _STEP_RECORDS == 0 and self._builder.distinct > self._most_values
         )
 
-    def _through(self, end: int) -> Iterator[FilterRecord]:
-        """Close the open range before `end`, which is in or at the end of the present span."""
+    def _close(self, end: int) -> Iterator[FilterRecord]:
+        """Close the open chunk before `end`, which is at most the end of its range."""
         if self._start < end:
             self.done += end - self._start
-            yield self._collector.finish(self._start, end - 1, Origin.READ)
+            yield self._builder.finish(self._start, end - 1, Origin.READ)
             self._start = end
-        if end == self._spans[-1].end:
-            self._spans.pop()
-            if self._spans:
-                self._start = self._spans[-1].start
+        if end == self._ranges[-1].end:
+            self._ranges.pop()
+            if self._ranges:
+                self._start = self._ranges[-1].low
 
 
-class Writer:
-    """Appends filters to the filters topic, to the partition of what they speak of."""
+class FilterProducer:
+    """Produces filters to the filters topic, to the partition that they describe."""
 
     def __init__(self, config: Mapping[str, Any], topic: str) -> None:
         self._producer = made(Producer, {**config, "acks": "all", "enable.idempotence": True})
@@ -196,7 +207,7 @@ class Writer:
         self.written = 0
 
     def write(self, partition: int, record: FilterRecord) -> None:
-        """Send a filter on its way. Raises what became of it, or of one before."""
+        """Produce a filter. Raises the error of this filter or of an earlier one."""
         while True:
             try:
                 self._producer.produce(
@@ -217,13 +228,13 @@ class Writer:
         self._check()
 
     def flush(self) -> None:
-        """Wait until all is there."""
+        """Wait until Kafka has acknowledged every filter."""
         left = self._producer.flush(_FLUSH_SECONDS)
         self._check()
         if left:
             raise BrokerUnavailable(
-                f"{left} filters for {self._topic} were not taken within {_FLUSH_SECONDS:.0f} s; run this again, it "
-                "goes on where it was"
+                f"Kafka did not acknowledge {left} filters for {self._topic} within {_FLUSH_SECONDS:.0f} s; run "
+                "this again, it continues where it stopped"
             )
 
     def _report(self, error: KafkaError | None, _message: Message) -> None:
@@ -236,5 +247,5 @@ class Writer:
 
 def _offset(record: Message) -> int:
     offset = record.offset()
-    assert offset is not None  # noqa: S101 (for the type checker: a record that was read has one)
+    assert offset is not None  # noqa: S101 (for the type checker: a consumed record has an offset)
     return offset

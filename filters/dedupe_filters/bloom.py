@@ -1,13 +1,14 @@
-"""Bloom filters of some bytes: each value sets k bits, and a value of which one is not set was not put in.
+"""Small Bloom filters: a value sets k bits; a value with an unset bit is absent.
+
+The worker and the backfill build them, the readers test them.
 
     bit j of a filter is bit j % 8 (from the lowest) of byte j // 8
     bits of a value: the first k of the 16 little-endian 32-bit words of its 64-byte BLAKE2b hash, each modulo the
     filter's bits
 
-With m bits and n distinct values a value that was not put in is taken for one that was at a rate of
-(1 - e^(-kn/m))^k (Bloom, 1970). RabbitMQ has k = 2 and publishes the rates that follow: 2 % for 10 values in 16
-bytes, 14 % for 30, 10 % for 200 in 128 bytes. Here k is the one that is best for n, and is kept beside the bits:
-0.2 %, 13 % and 9 %.
+With m bits and n distinct values the rate of false matches is (1 - e^(-kn/m))^k (Bloom, 1970). RabbitMQ has k = 2 and
+publishes the rates that follow: 2 % for 10 values in 16 bytes, 14 % for 30, 10 % for 200 in 128 bytes. Here k is the
+best for n and is stored with the bits: 0.2 %, 13 % and 9 %.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 MAX_HASHES: Final = 16
 
-# With so many distinct values for each bit nearly all bits are set, whatever is hashed.
+# With so many distinct values for each bit nearly all bits are set, whatever the hash.
 _FULL: Final = 4
 
 
@@ -32,7 +33,7 @@ class Bloom(NamedTuple):
 
 
 def build(values: Iterable[bytes], size_bytes: int) -> Bloom:
-    """Return a filter of `size_bytes` that holds the values. About 1 us for each distinct one."""
+    """Return a filter of `size_bytes` with the values; about 1 us a distinct value."""
     distinct = set(values)
     size = 8 * size_bytes
     if len(distinct) >= full(size_bytes):
@@ -45,7 +46,7 @@ def build(values: Iterable[bytes], size_bytes: int) -> Bloom:
 
 
 def may_contain(bloom: Bloom, value: bytes) -> bool:
-    """False if the value was not put in; true if it was, and sometimes if it was not.
+    """Return whether the filter may contain a value; False is certain.
 
     >>> may_contain(build([b"DE", b"FR"], 16), b"DE")
     True
@@ -58,7 +59,7 @@ def may_contain(bloom: Bloom, value: bytes) -> bool:
 def may_contain_any(
     bits: NDArray[np.uint8], hashes: NDArray[np.integer[Any]], values: Iterable[bytes]
 ) -> NDArray[np.bool_]:
-    """Ask many filters of one size at once: which of them may contain at least one of the values.
+    """Test which of many filters of one size may contain at least one of the values.
 
     `bits` has the shape (filters, bytes), `hashes` and the result (filters,).
     """
@@ -75,7 +76,7 @@ def may_contain_any(
 
 
 def full(size_bytes: int) -> int:
-    """Return the number of distinct values from which on a filter says yes to anything."""
+    """Return the number of distinct values at which a filter matches everything."""
     return _FULL * 8 * size_bytes
 
 
@@ -91,7 +92,7 @@ def best_hashes(values: int, size_bytes: int) -> int:
 
 
 def false_matches(values: int, size_bytes: int, hashes: int) -> float:
-    """Return the expected rate at which a filter of so many distinct values takes another for one of them.
+    """Return the expected rate of false matches with so many distinct values.
 
     >>> round(false_matches(30, 16, 2), 2)
     0.14

@@ -1,4 +1,7 @@
-"""Gathers what a filter says of the records of one range, as they come."""
+"""Build the filter of an offset range from its records, as they arrive.
+
+The worker uses it for its transactions, the backfill for chunks that it reads.
+"""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -7,20 +10,21 @@ from dedupe_filters.bloom import build, full
 from dedupe_filters.values import FilterSource, Record
 from dedupe_filters.wire_format import ChunkFilter, Origin, encode
 
-_NOW: Final = 0  # what librdkafka takes for the time of sending
+_NOW: Final = 0  # librdkafka replaces it by the time of sending
 
 
 class FilterRecord(NamedTuple):
-    """What is to be produced to the filters topic, to the same partition: value and timestamp; there is no key."""
+    """The value and the timestamp of a record of the filters topic; it has no key."""
 
     value: bytes
     timestamp_ms: int
 
 
-class Collector:
-    """`add` records, then `finish` the range, and so on. Not to be shared between threads.
+class FilterBuilder:
+    """Builds one filter after another: `add` records, then `finish` the range.
 
-    `source` is where a record's value is, `size_bytes` the size of a filter, `topic_id` the output topic's UUID.
+    Not to be shared between threads. `source` is the source of a record's value, `size_bytes` the size of a filter,
+    `topic_id` the output topic's UUID.
     """
 
     def __init__(self, source: FilterSource, size_bytes: int, topic_id: str) -> None:
@@ -32,18 +36,21 @@ class Collector:
         self.clear()
 
     def clear(self) -> None:
-        """Forget the open range, as when its transaction is aborted."""
+        """Discard the open range, for example when its transaction is aborted."""
         self.records = 0
         self._latest_ms = 1
         self._values: set[bytes | None] = set()
 
     @property
     def distinct(self) -> int:
-        """How many values the open range has, that of none included; not exact where a filter is full."""
+        """Return the number of distinct values in the open range.
+
+        "No value" counts as a value. The number is not exact once the filter is full.
+        """
         return len(self._values)
 
     def add(self, records: Iterable[Record]) -> None:
-        """Add records to the open range. About 0.3 us each for a header's value."""
+        """Add records to the open range; about 0.3 us a record for a header's value."""
         value_of, values = self._value_of, self._values
         latest = self._latest_ms
         for record in records:
@@ -55,9 +62,9 @@ class Collector:
         self._latest_ms = latest
 
     def finish(self, first_offset: int, last_offset: int, origin: Origin) -> FilterRecord:
-        """Return the filter of the records added, which are those from `first_offset` to `last_offset`, and begin anew.
+        """Return the filter of the added records, and begin the next range.
 
-        `last_offset` is included.
+        The records are those from `first_offset` to `last_offset`, included.
         """
         chunk = ChunkFilter(
             topic_id=self._topic_id,

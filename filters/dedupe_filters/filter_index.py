@@ -1,4 +1,7 @@
-"""What a topic's filters say of what a reader wants, kept up to date as filters come."""
+"""The claims of a topic's filters about the values that a reader wants.
+
+The planner and the backfill refresh it before they plan. Invariant: only filters whose claim is reliable count.
+"""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -8,27 +11,27 @@ import numpy as np
 from confluent_kafka import Message
 
 from dedupe_filters.bloom import may_contain_any
-from dedupe_filters.range_consumer import SpanFetcher
-from dedupe_filters.range_plan import Claims, Span
+from dedupe_filters.range_consumer import RangeConsumer
+from dedupe_filters.range_plan import Claims
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_filters.wire_format import ChunkFilter, Origin, decode
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 
 _BATCH = 50_000
-_NEWEST = 8  # offsets, among which is a record unless as many transactions were aborted
+_NEWEST = 8  # offsets; they include a record unless as many transactions were aborted
 
 
 class FilterIndex:
-    """Reads <output>-filters and keeps, of each filter that counts, only what it claims of the wanted values.
+    """Reads <output>-filters; keeps of each filter its claim about the wanted values.
 
-    18 bytes a filter. Filters count that speak of the topic with the UUID `topic_id`, of values from `source`, and of
-    every record in their range; see record.py.
+    A claim takes 18 bytes. A filter counts if it is of the topic with the UUID `topic_id`, of values from `source`, and
+    of every record in its range; see wire_format.py.
     """
 
     def __init__(
-        self, fetcher: SpanFetcher, topic_id: str, source: FilterSource, wanted: Wanted
+        self, consumer: RangeConsumer, topic_id: str, source: FilterSource, wanted: Wanted
     ) -> None:
-        self._fetcher = fetcher
+        self._consumer = consumer
         self._topic_id = topic_id
         self._source = source
         self._wanted = wanted
@@ -37,39 +40,41 @@ class FilterIndex:
         self._claims: dict[int, list[Claims]] = {}
 
     def refresh(self, filters: TopicOffsets) -> None:
-        """Learn what the filters topic holds now, and was not learnt before."""
+        """Read the filters that the topic holds now and that were not read before."""
         if filters.id != self._filters_id:
             self._filters_id = filters.id
             self._positions = {}
-        spans = {
-            partition: [Span(start, end)]
+        ranges = {
+            partition: [OffsetRange(start, end)]
             for partition, end in filters.ends.items()
             if (start := max(filters.lows[partition], self._positions.get(partition, 0))) < end
         }
         pending: dict[int, list[ChunkFilter]] = {}
-        for records in self._fetcher.read(spans):
+        for records in self._consumer.read(ranges):
             partition = records[0].partition() or 0
             kept = pending.setdefault(partition, [])
-            kept += self._that_count(records)
+            kept += self._reliable(records)
             if len(kept) >= _BATCH:
                 self._learn(partition, pending.pop(partition))
         for partition, chunks in pending.items():
             self._learn(partition, chunks)
-        self._positions |= {partition: span[0].end for partition, span in spans.items()}
+        self._positions |= {partition: offsets[0].end for partition, offsets in ranges.items()}
 
     def claims(self, partition: int) -> Claims:
-        """All that is claimed of a partition of the output."""
+        """Return all claims about a partition of the output."""
         joined = Claims.joined(self._claims.get(partition, []))
         self._claims[partition] = [joined]
         return joined
 
     def forget(self, befores: Mapping[int, int]) -> None:
-        """Let go of what is claimed only of offsets before these, by partition."""
+        """Discard the claims that cover only offsets before these, by partition."""
         for partition, before in befores.items():
-            # A marker is known by the transaction that ends before it.
-            self._claims[partition] = [self.claims(partition).within(Span(before - 1, 1 << 62))]
+            # The claim of the transaction before a marker shows that it is a marker.
+            self._claims[partition] = [
+                self.claims(partition).within(OffsetRange(before - 1, 1 << 62))
+            ]
 
-    def _that_count(self, records: Iterable[Message]) -> Iterable[ChunkFilter]:
+    def _reliable(self, records: Iterable[Message]) -> Iterable[ChunkFilter]:
         for record in records:
             chunk = decode(record.value())
             if (
@@ -97,7 +102,7 @@ class FilterIndex:
         )
 
     def _matches(self, chunks: list[ChunkFilter]) -> list[bool]:
-        """Whether each may hold something wanted; those of one size are asked together."""
+        """Test which chunks may hold a wanted value, all filters of one size together."""
         matches = [chunk.unfiltered and self._wanted.unfiltered for chunk in chunks]
         by_size = sorted((len(chunk.bloom.bits), at) for at, chunk in enumerate(chunks))
         for size, group in groupby(by_size, itemgetter(0)):
@@ -111,15 +116,19 @@ class FilterIndex:
         return matches
 
 
-def newest_sources(fetcher: SpanFetcher, topic_id: str, filters: TopicOffsets) -> set[FilterSource]:
-    """Return what the newest filter of each partition was made from."""
-    spans = {
-        partition: [Span(max(low, filters.ends[partition] - _NEWEST), filters.ends[partition])]
+def newest_sources(
+    consumer: RangeConsumer, topic_id: str, filters: TopicOffsets
+) -> set[FilterSource]:
+    """Return the sources of the newest filter of each partition."""
+    ranges = {
+        partition: [
+            OffsetRange(max(low, filters.ends[partition] - _NEWEST), filters.ends[partition])
+        ]
         for partition, low in filters.lows.items()
         if low < filters.ends[partition]
     }
     newest: dict[int, FilterSource] = {}
-    for records in fetcher.read(spans):
+    for records in consumer.read(ranges):
         for record in records:
             chunk = decode(record.value())
             if chunk is not None and chunk.topic_id == topic_id:

@@ -1,4 +1,7 @@
-"""Asks Kafka what a topic and its filters hold, and plans what of it has to be read."""
+"""Plan which offsets of a topic a reader must read, from the topic's filters.
+
+`FilteredReader`, the Spark data source and the backfill call it. Invariant: an offset that no filter rules out is read.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,20 +9,26 @@ from typing import Any, Final, Literal
 
 from dedupe_crds.deadline import Deadline
 from dedupe_filters.filter_index import FilterIndex, newest_sources
-from dedupe_filters.range_consumer import BULK, RecordsExpired, SpanFetcher, consumer_config
-from dedupe_filters.range_plan import Claims, Plan, Span, plan
+from dedupe_filters.range_consumer import BULK, RangeConsumer, consumer_config
+from dedupe_filters.range_plan import Claims, Plan, plan
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.client import Properties
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, TopicMissing, TopicUnusable
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    InvalidConfig,
+    RecordsExpired,
+    TopicMissing,
+    TopicUnusable,
+)
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_kafka.side_topics import filters_topic
 
 GAP_OFFSETS: Final = 100
-"""So few offsets between two spans are fetched rather than skipped: Kafka fetches whole batches, often larger ones."""
+"""A gap of so few offsets between two ranges is fetched, not skipped: Kafka fetches whole batches, often larger."""
 
 Place = Literal["earliest", "latest"] | Mapping[int, int]
-"""Where a read begins or ends: offsets by partition, of which those that are absent are not read."""
+"""The start or the end of a read: partitions without an offset are not read."""
 
 _PATIENCE_SECONDS: Final = 20.0
 _RETRY_SECONDS: Final = 0.2
@@ -27,10 +36,10 @@ _RETRY_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """What to read of a topic.
+    """The records of a topic to read.
 
-    `properties` are librdkafka's, of the user, and may hold secrets. Without `wanted` all records are read. `source` is
-    where their values are; without it, where the newest filters have them from.
+    `properties` are the user's client properties and may hold secrets. Without `wanted` all records are read. `source`
+    is the source of their values, by default that of the newest filters.
     """
 
     bootstrap_servers: str
@@ -41,10 +50,11 @@ class Selection:
     properties: Properties = field(default_factory=dict, repr=False)
 
 
-def ask_state(cluster: Cluster, topic: str) -> TopicOffsets:
-    """Return what a topic holds now, trying again for a while, as when a partition is given to another broker.
+def read_offsets(cluster: Cluster, topic: str) -> TopicOffsets:
+    """Return a topic's present offsets.
 
-    Raises TopicMissing if there is none, or BrokerUnavailable, NotAuthorized.
+    It retries for a while, for example while the leadership of a partition moves. Raises TopicMissing if the topic is
+    absent, and BrokerUnavailable or NotAuthorized.
     """
     deadline = Deadline(_PATIENCE_SECONDS)
     while True:
@@ -55,28 +65,28 @@ def ask_state(cluster: Cluster, topic: str) -> TopicOffsets:
                 raise
 
 
-def offsets_at(place: Place, state: TopicOffsets, topic: str) -> dict[int, int]:
-    """Return the offsets of a place by partition; those that are given may be beyond the end.
+def offsets_at(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[int, int]:
+    """Return the offsets of a place by partition; given offsets may be beyond the end.
 
-    Raises TopicMissing for a partition that the topic has not.
+    Raises TopicMissing for a partition that does not exist.
     """
     match place:
         case "earliest":
-            return dict(state.lows)
+            return dict(topic_offsets.lows)
         case "latest":
-            return dict(state.ends)
+            return dict(topic_offsets.ends)
         case offsets:
-            if absent := sorted(offsets.keys() - state.ends.keys()):
+            if absent := sorted(offsets.keys() - topic_offsets.ends.keys()):
                 raise TopicMissing(
-                    f"Topic {topic} has no partition {absent[0]}: it has {len(state.ends)}, numbered from 0."
+                    f"Topic {topic} has no partition {absent[0]}: it has {len(topic_offsets.ends)}, numbered from 0."
                 )
             return dict(offsets)
 
 
 class Planner:
-    """Plans reads of one topic, again and again if need be. Not to be shared between threads.
+    """Plans any number of reads of one topic. Not to be shared between threads.
 
-    `client` is more configuration for its consumer. Raises a StreamError when Kafka does not answer or refuses,
+    `client` is additional configuration of its consumer. Raises a StreamError when Kafka does not answer or refuses,
     TopicMissing if the topic is absent.
     """
 
@@ -86,33 +96,37 @@ class Planner:
         self._source = selection.source
         self._filters = filters_topic(selection.topic)
         self._cluster = Cluster(selection.bootstrap_servers, selection.properties)
-        self._fetcher: SpanFetcher | None = None
+        self._consumer: RangeConsumer | None = None
         self._index: FilterIndex | None = None
         self._topic_id = ""
 
-    def state(self) -> TopicOffsets:
-        """Return what the topic holds now.
+    def topic_offsets(self) -> TopicOffsets:
+        """Return the topic's present offsets.
 
-        Raises TopicUnusable if it is no longer the topic that it was at first: its offsets are others now.
+        Raises TopicUnusable if the topic was deleted and created again: its offsets are of other records now.
         """
-        state = ask_state(self._cluster, self._selection.topic)
-        if self._topic_id not in {"", state.id}:
+        topic_offsets = read_offsets(self._cluster, self._selection.topic)
+        if self._topic_id not in {"", topic_offsets.id}:
             raise TopicUnusable(
                 f"Topic {self._selection.topic} was deleted and created again while it was read: read it from "
                 "its start."
             )
-        self._topic_id = state.id
-        return state
+        self._topic_id = topic_offsets.id
+        return topic_offsets
 
-    def source(self, state: TopicOffsets) -> FilterSource:
-        """Return where the values are.
+    def source(self, topic_offsets: TopicOffsets) -> FilterSource:
+        """Return the source of the values.
 
-        Raises InvalidConfig if nobody says so: there are no filters, or they differ.
+        Raises InvalidConfig if it is not configured, and there are no filters or they have different sources.
         """
         if self._source is not None:
             return self._source
-        filters = self._filters_state()
-        found = newest_sources(self._filters_fetcher(), state.id, filters) if filters else set()
+        filters = self._filters_offsets()
+        found = (
+            newest_sources(self._filters_consumer(), topic_offsets.id, filters)
+            if filters
+            else set()
+        )
         if len(found) != 1:
             why = (
                 f"the newest filters in {self._filters} are of {' and '.join(sorted(map(str, found)))}"
@@ -120,71 +134,76 @@ class Planner:
                 else f"there are no filters in topic {self._filters}"
             )
             raise InvalidConfig(
-                f"Where the values of topic {self._selection.topic} are is not known, as {why}: name the header or the "
-                "JSON path."
+                f"The source of the values of topic {self._selection.topic} is unknown, because {why}: name the header "
+                "or the JSON path."
             )
         self._source = found.pop()
         return self._source
 
-    def plan(self, state: TopicOffsets, spans: Mapping[int, Span]) -> dict[int, Plan]:
-        """Return what to read of the spans, by partition. `state` is of now or of before.
+    def plan(
+        self, topic_offsets: TopicOffsets, ranges: Mapping[int, OffsetRange]
+    ) -> dict[int, Plan]:
+        """Return the plan of each partition's range; `topic_offsets` may be outdated.
 
-        Raises RecordsExpired if a span begins before what is kept.
+        Raises RecordsExpired if a range begins before the first retained offset.
         """
-        for partition, span in spans.items():
-            if span.offsets > 0 and span.start < state.lows.get(partition, 0):
+        for partition, offsets in ranges.items():
+            if offsets.count > 0 and offsets.low < topic_offsets.lows.get(partition, 0):
                 raise RecordsExpired(
-                    f"records of {self._selection.topic}/{partition} were to be read from offset {span.start} on, and "
-                    f"it begins at {state.lows[partition]}; read from there, or raise the topic's retention"
+                    f"the read of {self._selection.topic}/{partition} starts at offset {offsets.low}, and "
+                    f"the partition begins at {topic_offsets.lows[partition]}; read from there, or raise the topic's "
+                    "retention"
                 )
-        claims = self._claims(state, spans)
+        claims = self._claims(topic_offsets, ranges)
         return {
             partition: plan(
-                span,
+                offsets,
                 claims[partition],
-                stable_end=state.ends[partition],
+                stable_end=topic_offsets.ends[partition],
                 gap_offsets=self._selection.gap_offsets,
             )
-            for partition, span in spans.items()
+            for partition, offsets in ranges.items()
         }
 
     def forget(self, befores: Mapping[int, int]) -> None:
-        """Nothing before these offsets will be planned again."""
+        """Discard what is needed only for offsets before these, by partition."""
         if self._index is not None:
             self._index.forget(befores)
 
     def poll(self, seconds: float) -> bool:
-        """Let the consumer call back; false if there is none."""
-        return self._fetcher is not None and self._fetcher.poll(seconds)
+        """Serve the consumer's callbacks; return False without a consumer."""
+        return self._consumer is not None and self._consumer.poll(seconds)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        if self._fetcher is not None:
-            self._fetcher.close()
-            self._fetcher = None
+        """Close the connection."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
 
-    def _claims(self, state: TopicOffsets, spans: Mapping[int, Span]) -> dict[int, Claims]:
+    def _claims(
+        self, topic_offsets: TopicOffsets, ranges: Mapping[int, OffsetRange]
+    ) -> dict[int, Claims]:
         wanted = self._selection.wanted
-        filters = None if wanted is None else self._filters_state()
+        filters = None if wanted is None else self._filters_offsets()
         if wanted is None or filters is None:
-            return {partition: Claims.of([]) for partition in spans}
+            return {partition: Claims.of([]) for partition in ranges}
         if self._index is None:
-            source = self.source(state)
-            self._index = FilterIndex(self._filters_fetcher(), state.id, source, wanted)
+            source = self.source(topic_offsets)
+            self._index = FilterIndex(self._filters_consumer(), topic_offsets.id, source, wanted)
         self._index.refresh(filters)
-        return {partition: self._index.claims(partition) for partition in spans}
+        return {partition: self._index.claims(partition) for partition in ranges}
 
-    def _filters_state(self) -> TopicOffsets | None:
+    def _filters_offsets(self) -> TopicOffsets | None:
         try:
-            return ask_state(self._cluster, self._filters)
+            return read_offsets(self._cluster, self._filters)
         except TopicMissing:
             return None
 
-    def _filters_fetcher(self) -> SpanFetcher:
-        if self._fetcher is None:
+    def _filters_consumer(self) -> RangeConsumer:
+        if self._consumer is None:
             selection = self._selection
             config = consumer_config(selection.bootstrap_servers, selection.properties, BULK)
-            # Filters that retention deletes meanwhile are not missed: what they spoke of is read.
+            # If retention deletes filters meanwhile, their ranges are read, so no error is needed.
             config["auto.offset.reset"] = "earliest"
-            self._fetcher = SpanFetcher({**config, **self._client}, self._filters)
-        return self._fetcher
+            self._consumer = RangeConsumer({**config, **self._client}, self._filters)
+        return self._consumer

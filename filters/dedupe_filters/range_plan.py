@@ -1,14 +1,16 @@
-"""Which offsets of a partition a reader has to read, by what filters claim of it. Values in, values out.
+"""Choose the offsets of a partition to read, from the claims of its filters.
 
-An offset is skipped if at least one claim covers it and no claim that covers it says that the range may match. One
-claim that rules it out would do, as each stands by itself (see record.py); all are heard, so that one that has become
-untrue can't hide records from one that is true, as after an unclean leader election, when other records take
-offsets that were taken before.
+Values in, values out; the planner and the backfill call it.
 
-An offset that no claim covers is read: of before there were filters, not yet indexed, lost. But not if it is sure to
-be a transaction's marker, which holds no record: exactly one offset between two ranges that are transactions of their
-own, or between one and the last stable offset. The marker of a committed transaction follows its last record
-and precedes whatever the same producer writes next, and there is no place for anything beside it.
+An offset is skipped if at least one claim covers it and no claim that covers it may match. One claim that rules the
+offset out would be enough, as each claim is independent (see wire_format.py). All claims count, so that a claim that
+became false cannot hide the records of a true claim. This happens after an unclean leader election, when other records
+get offsets that were already used.
+
+An offset without a claim is read: its filter is lost, or not yet written. The exception is an offset that is certainly
+a transaction marker, which holds no record: exactly one offset between the ranges of two transactions, or between a
+transaction's range and the last stable offset. The marker of a committed transaction follows its last record and
+precedes whatever the same producer writes next, so no record fits between them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,28 +20,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dedupe_kafka.offsets import OffsetRange
+
 Offsets = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
-class Span(NamedTuple):
-    """Offsets from `start` to before `end`."""
-
-    start: int
-    end: int
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets there are, of which each may hold a record."""
-        return self.end - self.start
-
-
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What filters say of one partition, one entry each, in any order.
+    """The claims of one partition's filters, one row each, in any order.
 
-    `starts` and `ends` (not included) of their ranges, whether each is a transaction of its own, and whether it may
-    hold what is wanted.
+    `starts` and `ends` (not included) are the ranges, `transactions` marks the ranges that are one whole transaction,
+    `matches` those that may hold a wanted value.
     """
 
     starts: Offsets
@@ -49,7 +41,7 @@ class Claims:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, bool, bool]]) -> "Claims":
-        """Make claims of rows: start, end, transaction, match."""
+        """Build claims from rows of start, end, transaction, match."""
         table = np.array(list(rows), np.int64).reshape(-1, 4)
         return cls(
             table[:, 0], table[:, 1], table[:, 2].astype(np.bool_), table[:, 3].astype(np.bool_)
@@ -57,7 +49,7 @@ class Claims:
 
     @classmethod
     def joined(cls, parts: "Sequence[Claims]") -> "Claims":
-        """Put several together."""
+        """Concatenate several sets of claims."""
         if not parts:
             return cls.of([])
         return cls(
@@ -70,58 +62,61 @@ class Claims:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def within(self, span: Span) -> "Claims":
-        """Those that say something of a span."""
-        return self._where((self.ends > span.start) & (self.starts < span.end))
+    def within(self, offsets: OffsetRange) -> "Claims":
+        """Return the claims that overlap a range."""
+        return self._select((self.ends > offsets.low) & (self.starts < offsets.end))
 
-    def _where(self, chosen: Flags) -> "Claims":
+    def _select(self, chosen: Flags) -> "Claims":
         return Claims(
             self.starts[chosen], self.ends[chosen], self.transactions[chosen], self.matches[chosen]
         )
 
 
 class Plan(NamedTuple):
-    """What to read of a partition, in order and with gaps between, and how many filters ruled their range out."""
+    """The ranges of a partition to read, in order and with gaps between them.
 
-    spans: tuple[Span, ...]
+    `chunks` counts the filters that overlap the request, `chunks_skipped` those of them that ruled their range out.
+    """
+
+    ranges: tuple[OffsetRange, ...]
     chunks: int
     chunks_skipped: int
 
     @property
-    def offsets(self) -> int:
-        """How many offsets are to be read."""
-        return sum(span.offsets for span in self.spans)
+    def offset_count(self) -> int:
+        """Return the number of offsets to read."""
+        return sum(offsets.count for offsets in self.ranges)
 
 
-def plan(wanted: Span, claims: Claims, *, stable_end: int, gap_offsets: int = 0) -> Plan:
-    """Return what to read of the offsets `wanted`.
+def plan(wanted: OffsetRange, claims: Claims, *, stable_end: int, gap_offsets: int = 0) -> Plan:
+    """Return the part of the range `wanted` that must be read.
 
-    `stable_end` is the partition's last stable offset, asked for before the claims were read. Spans with at
-    most `gap_offsets` between them are read as one, with what is between.
+    `stable_end` is the partition's last stable offset, queried before the claims were read. Ranges with at most
+    `gap_offsets` between them are read as one range, including the gap.
     """
-    if wanted.offsets <= 0:
+    if wanted.count <= 0:
         return Plan((), 0, 0)
     known = claims.within(wanted)
-    bounds, unread = _unread(wanted, Claims.joined([known, _markers(claims, stable_end)]))
-    starts, ends = bounds[:-1][~unread], bounds[1:][~unread]
+    bounds, is_skipped = _skipped(wanted, Claims.joined([known, _markers(claims, stable_end)]))
+    starts, ends = bounds[:-1][~is_skipped], bounds[1:][~is_skipped]
     apart = starts[1:] - ends[:-1] > max(0, gap_offsets)
     first = np.concatenate([[True], apart])[: len(starts)]
     last = np.concatenate([apart, [True]])[: len(starts)]
-    spans = zip(starts[first].tolist(), ends[last].tolist(), strict=True)
+    ranges = zip(starts[first].tolist(), ends[last].tolist(), strict=True)
     skipped = len(known) - int(known.matches.sum())
-    return Plan(tuple(Span(start, end) for start, end in spans), len(known), skipped)
+    return Plan(tuple(OffsetRange(start, end) for start, end in ranges), len(known), skipped)
 
 
-def uncovered(wanted: Span, claims: Claims, *, stable_end: int) -> tuple[Span, ...]:
-    """Return the offsets of which no claim speaks, without the markers of transactions."""
+def uncovered(wanted: OffsetRange, claims: Claims, *, stable_end: int) -> tuple[OffsetRange, ...]:
+    """Return the offsets that no claim covers, without transaction markers."""
     nothing_matches = Claims(
         claims.starts, claims.ends, claims.transactions, np.zeros(len(claims), np.bool_)
     )
-    return plan(wanted, nothing_matches, stable_end=stable_end).spans
+    return plan(wanted, nothing_matches, stable_end=stable_end).ranges
 
 
 def _markers(claims: Claims, stable_end: int) -> Claims:
-    """The offsets that are sure to be transaction markers, as claims that they match nothing."""
+    """Return claims that certain transaction markers match nothing."""
     ends = claims.ends[claims.transactions]
     followers = claims.starts[claims.transactions]
     markers = ends[np.isin(ends + 1, followers) | (ends + 1 == stable_end)]
@@ -129,10 +124,13 @@ def _markers(claims: Claims, stable_end: int) -> Claims:
     return Claims(markers, markers + 1, none, none)
 
 
-def _unread(wanted: Span, claims: Claims) -> tuple[Offsets, Flags]:
-    """Cut the wanted offsets where claims begin and end; return the cuts, and of each piece whether it is skipped."""
-    cuts = np.concatenate([claims.starts, claims.ends, [wanted.start, wanted.end]])
-    bounds = np.unique(np.clip(cuts, wanted.start, wanted.end))
+def _skipped(wanted: OffsetRange, claims: Claims) -> tuple[Offsets, Flags]:
+    """Cut the wanted range at the bounds of claims.
+
+    Returns the cuts, and for each piece between two cuts whether it is skipped.
+    """
+    cuts = np.concatenate([claims.starts, claims.ends, [wanted.low, wanted.end]])
+    bounds = np.unique(np.clip(cuts, wanted.low, wanted.end))
     pieces = bounds[:-1]
     covered = _open(claims.starts, claims.ends, pieces)
     matching = _open(claims.starts[claims.matches], claims.ends[claims.matches], pieces)
@@ -140,6 +138,6 @@ def _unread(wanted: Span, claims: Claims) -> tuple[Offsets, Flags]:
 
 
 def _open(starts: Offsets, ends: Offsets, at: Offsets) -> NDArray[np.intp]:
-    """How many of the ranges each offset is in."""
+    """Count for each offset the ranges that contain it."""
     begun = np.searchsorted(np.sort(starts), at, "right")
     return begun - np.searchsorted(np.sort(ends), at, "right")

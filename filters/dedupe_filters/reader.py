@@ -1,10 +1,11 @@
-"""Reads the records of a topic that have one of some values, and skips what its filters rule out.
+"""Read the records of a topic with wanted values; skip what its filters rule out.
 
     with FilteredReader("localhost:9092", "orders-clean", values=["DE", "FR"]) as reader:
         for record in reader:
             print(record.offset(), record.value())
 
-Equal to reading everything and choosing afterwards, whatever the filters say: each record that comes is looked at.
+Invariant: the result equals a read of everything, filtered afterwards, whatever the filters claim, because each
+received record is checked as well.
 """
 
 import json
@@ -16,12 +17,13 @@ from typing import Any, Final, Protocol, Self
 
 from confluent_kafka import Message
 
+from dedupe_crds.deadline import Deadline
 from dedupe_filters.planner import GAP_OFFSETS, Place, Planner, Selection, offsets_at
-from dedupe_filters.range_consumer import BULK, SPARSE, SpanFetcher, consumer_config
-from dedupe_filters.range_plan import Plan, Span
+from dedupe_filters.range_consumer import BULK, SPARSE, RangeConsumer, consumer_config
+from dedupe_filters.range_plan import Plan
 from dedupe_filters.values import FilterSource, ValueOf, Wanted
 from dedupe_kafka.client import Properties
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 
 _STATISTICS_MS: Final = 100
 _COUNT_SECONDS: Final = 3.0
@@ -29,12 +31,12 @@ _COUNT_SECONDS: Final = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class ReadStatistics:
-    """What a reader has done so far.
+    """The work of a reader so far.
 
-    `chunks` are filters that spoke of what was to be read, and `chunks_skipped` those that ruled their range out;
-    `offsets` and `offsets_read` are how many offsets there were and how many had to be read; `records` came
-    and `matched` were wanted; `bytes_fetched` is all that the broker has sent for them, as of the client's last count
-    (every 0.1 s), compressed as it is.
+    `chunks` counts the filters of the requested ranges, `chunks_skipped` those that ruled their range out; `offsets` is
+    the number of requested offsets, `offsets_read` of those that had to be read; `records` were received and `matched`
+    of them were wanted; `bytes_fetched` is all that the broker sent, compressed, as of the client's last count (every
+    0.1 s).
     """
 
     chunks: int = 0
@@ -47,24 +49,26 @@ class ReadStatistics:
 
 
 class FilteredReader:
-    """Iterable once: committed records (confluent_kafka.Message) that match, in order within a partition.
+    """An iterable, once, of the matching committed records.
+
+    The records are `confluent_kafka.Message`, in order within a partition.
 
     Args:
         bootstrap_servers: brokers to ask first: host:port, several with commas.
         topic: the topic to read; its filters are in `<topic>-filters`.
-        values: values of which one is wanted, as text or bytes; None for all records.
-        match_unfiltered: whether records without a value are wanted, too.
-        header, json_path: where the value is, one of both at most; without either, where the newest filters
-            have it from.
-        start: "earliest", "latest" or an offset for each partition; partitions that are not named are not read.
-        end: an offset for each partition, before which reading ends; without it, the present end.
-        follow: go on with what comes, until `stop` is called.
-        poll_seconds: with `follow`, how long to wait at the end before looking again.
-        gap_offsets: so many offsets between two ranges are fetched rather than skipped.
+        values: the wanted values, as text or bytes; None for all records.
+        match_unfiltered: whether records without a value are wanted as well.
+        header, json_path: the source of the value, at most one of both; by default the source of the newest
+            filters.
+        start: "earliest", "latest" or an offset for each partition; partitions without an offset are not read.
+        end: an offset for each partition, before which the read ends; by default the present end.
+        follow: continue with new records until `stop` is called.
+        poll_seconds: with `follow`, the interval of the polls at the end of the topic.
+        gap_offsets: a gap of at most so many offsets between two ranges is fetched, not skipped.
         properties: librdkafka client properties (SASL, TLS).
 
-    Raises, as a rule when iterated:
-        TopicMissing, NotAuthorized, BrokerUnavailable, InvalidConfig: as they say.
+    Raises, mostly during the iteration:
+        TopicMissing, NotAuthorized, BrokerUnavailable, InvalidConfig: see `dedupe_kafka.errors`.
         RecordsExpired: records were deleted before they were read.
     """
 
@@ -107,7 +111,7 @@ class FilteredReader:
         self._planner = Planner(self._selection, self._bytes.config)
         fetching = BULK if wanted is None else SPARSE
         config = consumer_config(bootstrap_servers, self._selection.properties, fetching)
-        self._fetcher = SpanFetcher(config | self._bytes.config, topic)
+        self._consumer = RangeConsumer(config | self._bytes.config, topic)
         self._counted = ReadStatistics()
 
     def __enter__(self) -> Self:
@@ -121,18 +125,20 @@ class FilteredReader:
             yield from records
 
     def batches(self) -> Iterator[list[Message]]:
-        """Return the same records in lists, each of one partition; faster for what handles many at once."""
-        state = self._planner.state()
+        """Yield the same records in lists of one partition, which is faster."""
+        topic_offsets = self._planner.topic_offsets()
         value_of = (
-            None if self._selection.wanted is None else self._planner.source(state).extractor()
+            None
+            if self._selection.wanted is None
+            else self._planner.source(topic_offsets).extractor()
         )
-        positions = offsets_at(self._start, state, self._selection.topic)
+        positions = offsets_at(self._start, topic_offsets, self._selection.topic)
         while True:
-            ends = self._ends(state, positions)
-            spans = {p: Span(start, ends[p]) for p, start in positions.items()}
-            plans = self._planner.plan(state, spans)
-            self._count_plans(spans, plans)
-            for records in self._fetcher.read({p: plan.spans for p, plan in plans.items()}):
+            ends = self._ends(topic_offsets, positions)
+            ranges = {p: OffsetRange(start, ends[p]) for p, start in positions.items()}
+            plans = self._planner.plan(topic_offsets, ranges)
+            self._count_plans(ranges, plans)
+            for records in self._consumer.read({p: plan.ranges for p, plan in plans.items()}):
                 if matching := self._matching(records, value_of):
                     yield matching
                 if self._stop.is_set():
@@ -141,36 +147,41 @@ class FilteredReader:
                 return
             positions = {p: max(start, ends[p]) for p, start in positions.items()}
             self._planner.forget(positions)
-            state = self._planner.state()
-            positions |= self._new_partitions(state, positions)
+            topic_offsets = self._planner.topic_offsets()
+            positions |= self._new_partitions(topic_offsets, positions)
 
     def stop(self) -> None:
-        """End the iteration after the records at hand; may be called by another thread."""
+        """End the iteration after the current list; another thread may call it."""
         self._stop.set()
 
     @property
     def statistics(self) -> ReadStatistics:
-        """What was done so far. Between iterations it waits for the client's next count of bytes."""
-        self._bytes.refresh([self._fetcher, self._planner])
+        """Return the work so far; waits for the client's next count between iterations."""
+        self._bytes.refresh([self._consumer, self._planner])
         return replace(self._counted, bytes_fetched=self._bytes.total)
 
     def close(self) -> None:
-        """Let go of the connections."""
-        self._fetcher.close()
+        """Close the connections."""
+        self._consumer.close()
         self._planner.close()
 
-    def _ends(self, state: TopicOffsets, positions: Mapping[int, int]) -> dict[int, int]:
-        """Where to read to for now: nothing that is not final."""
+    def _ends(self, topic_offsets: TopicOffsets, positions: Mapping[int, int]) -> dict[int, int]:
+        """Return the ends of the next read, at most the last stable offsets."""
         ends = {
-            p: min(state.ends[p], (self._end or state.ends).get(p, state.ends[p]))
+            p: min(
+                topic_offsets.ends[p],
+                (self._end or topic_offsets.ends).get(p, topic_offsets.ends[p]),
+            )
             for p in positions
         }
         return {p: max(end, positions[p]) for p, end in ends.items()}
 
-    def _new_partitions(self, state: TopicOffsets, known: Mapping[int, int]) -> dict[int, int]:
+    def _new_partitions(
+        self, topic_offsets: TopicOffsets, known: Mapping[int, int]
+    ) -> dict[int, int]:
         if not isinstance(self._start, str):
             return {}
-        return {p: low for p, low in state.lows.items() if p not in known}
+        return {p: low for p, low in topic_offsets.lows.items() if p not in known}
 
     def _matching(self, records: list[Message], value_of: ValueOf | None) -> list[Message]:
         wanted = self._selection.wanted
@@ -186,15 +197,15 @@ class FilteredReader:
         )
         return matching
 
-    def _count_plans(self, spans: Mapping[int, Span], plans: Mapping[int, Plan]) -> None:
+    def _count_plans(self, ranges: Mapping[int, OffsetRange], plans: Mapping[int, Plan]) -> None:
         counted = self._counted
         self._counted = replace(
             counted,
             chunks=counted.chunks + sum(plan.chunks for plan in plans.values()),
             chunks_skipped=counted.chunks_skipped
             + sum(plan.chunks_skipped for plan in plans.values()),
-            offsets=counted.offsets + sum(max(0, span.offsets) for span in spans.values()),
-            offsets_read=counted.offsets_read + sum(plan.offsets for plan in plans.values()),
+            offsets=counted.offsets + sum(max(0, offsets.count) for offsets in ranges.values()),
+            offsets_read=counted.offsets_read + sum(plan.offset_count for plan in plans.values()),
         )
 
 
@@ -203,7 +214,7 @@ class _Client(Protocol):
 
 
 class _BytesReceived:
-    """What clients have received from brokers, as they count it themselves."""
+    """The bytes that clients received from brokers, by their own statistics."""
 
     def __init__(self) -> None:
         self._by_client: dict[str, int] = {}
@@ -215,16 +226,16 @@ class _BytesReceived:
 
     @property
     def total(self) -> int:
-        """Bytes, of all clients."""
+        """Return the bytes of all clients."""
         return sum(self._by_client.values())
 
     def refresh(self, clients: Sequence[_Client]) -> None:
-        """Wait for a new count of each client that can be asked."""
-        deadline = time.monotonic() + _COUNT_SECONDS
+        """Wait for a new count of each open client."""
+        deadline = Deadline(_COUNT_SECONDS)
         for client in clients:
-            asked = time.monotonic()
+            requested = time.monotonic()
             while client.poll(_STATISTICS_MS / 1000):
-                if self._counted_at > asked or time.monotonic() > deadline:
+                if self._counted_at > requested or deadline.expired:
                     break
 
     def _hear(self, statistics: str) -> None:

@@ -1,7 +1,7 @@
-"""The value that readers select records by, and where it is: a header, or a place in the record's JSON.
+"""The value by which readers select records, from a header or from the JSON.
 
-The same bytes for all who look: the worker and `dedupe index-filters`, which put them into filters, and the readers,
-which compare them with what is wanted.
+Invariant: the worker and `dedupe index-filters`, which put the values into filters, and the readers, which compare them
+with the wanted ones, get the same bytes.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ Headers = dict[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
 
 
 class Record(Protocol):
-    """What a value is taken from; confluent-kafka's Message is one."""
+    """A record with a value to extract, such as confluent-kafka's Message."""
 
     def headers(self) -> Headers | None: ...  # noqa: D102
     def value(self) -> bytes | None: ...  # noqa: D102
@@ -28,7 +28,7 @@ ValueOf = Callable[[Record], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class FilterSource:
-    """Where the value is: `where` is the header's name, or the JSON path in its normalized spelling.
+    """The source of the value: a header's name, or a JSON path in normalized spelling.
 
     >>> FilterSource.json_path("$.order.country") == FilterSource.json_path("$['order']['country']")
     True
@@ -39,24 +39,27 @@ class FilterSource:
 
     @classmethod
     def header(cls, name: str) -> "FilterSource":
-        """The last header of a name."""
+        """Take the value from the last header of a name."""
         return cls(FilterFrom.HEADER, name)
 
     @classmethod
     def json_path(cls, path: str, field: str = "the filter's path") -> "FilterSource":
-        """Text or a whole number in a JSON value. Raises InvalidConfig, which names `field`, for no singular path."""
+        """Take text or a whole number from a JSON value.
+
+        Raises InvalidConfig, which names `field`, for a path that is not singular.
+        """
         return cls(FilterFrom.JSON_PATH, SingularPath(path, field).normalized)
 
     @classmethod
     def of(cls, manifest: OutputFilter) -> "FilterSource":
-        """As the manifest's spec.output.filter says. Raises InvalidConfig for a path that can't be used."""
+        """Return the source in spec.output.filter. Raises InvalidConfig for a bad path."""
         if manifest.from_ is FilterFrom.HEADER:
             return cls.header(manifest.name or "")
         return cls.json_path(manifest.path or "", "spec.output.filter.path")
 
     @classmethod
     def parse(cls, text: str) -> "FilterSource":
-        """Read back what `str` gives. Raises ValueError for anything else."""
+        """Parse the text that `str` returns. Raises ValueError for any other text."""
         kind, _, where = text.partition(" ")
         source = cls(FilterFrom(kind), where)
         if source.kind is FilterFrom.JSON_PATH:
@@ -70,10 +73,10 @@ class FilterSource:
         return f"{self.kind.value} {self.where}"
 
     def extractor(self) -> ValueOf:
-        """Return the function that takes a record's value.
+        """Return the function that extracts a record's value, None if it has none.
 
-        A header's value as it is; of JSON, text in UTF-8 and whole numbers of 64 bits as decimal digits. A record whose
-        value is absent, null or empty has none: the function returns None.
+        A header's value is taken unchanged; of JSON, text in UTF-8 and whole numbers of 64 bits as decimal digits. A
+        value that is absent, null or empty is None.
         """
         if self.kind is FilterFrom.HEADER:
             return _header_extractor(self.where)
@@ -98,7 +101,7 @@ def _header_extractor(name: str) -> ValueOf:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a reader selects: records with one of the values, and, with `unfiltered`, those that have none.
+    """The values that a reader selects; `unfiltered`: records without a value as well.
 
     >>> Wanted.of(["DE", b"FR"], unfiltered=True).selects(b"DE")
     True
@@ -109,10 +112,10 @@ class Wanted:
 
     @classmethod
     def of(cls, values: Iterable[str | bytes], *, unfiltered: bool = False) -> "Wanted":
-        """Values as text, which is looked for in UTF-8, or as bytes; an empty one is no value and selects nothing."""
+        """Build it from text, encoded in UTF-8, or bytes; an empty value selects nothing."""
         as_bytes = (value.encode() if isinstance(value, str) else value for value in values)
         return cls(frozenset(value for value in as_bytes if value), unfiltered)
 
     def selects(self, value: bytes | None) -> bool:
-        """Whether a record with this value is wanted."""
+        """Return whether a record with this value is wanted."""
         return self.unfiltered if value is None else value in self.values

@@ -1,25 +1,27 @@
-"""Records of the topic <output>-filters: what is known of a range of offsets of the output's same partition.
+"""The wire format of the topic <output>-filters: one record is one filter.
+
+A filter describes an offset range of the output's same partition. The builder encodes it, the index decodes it.
 
 A record's value is (integers big-endian)
 
      0   1   format: 1
      1   1   origin of the record, see Origin
-     2   1   flags: bit 0 set if some of the range's records have no value
+     2   1   flags: bit 0 is set if some of the range's records have no value
      3   1   k, the number of bits that each value sets; see bloom.py
      4   8   first offset of the range
     12   8   last offset of the range, included
     20   8   number of the range's records
     28   1   length t, and t bytes: the output topic's UUID as Kafka writes it, in ASCII
-         2   length s, and s bytes: where the values were taken from, in UTF-8, see FilterSource
+         2   length s, and s bytes: the source of the values, in UTF-8, see FilterSource
          …   the Bloom filter's bits, to the end
 
 Its key is null, its timestamp the latest of the range's records, so that retention deletes both at about the same time.
 
-A record is a claim that stands by itself: in the topic with this UUID, every record whose offset is in the range has a
-value that the filter holds, or, with the flag, none. So claims may overlap, repeat and come in any order. Whoever can't
-rely on a claim reads the range: one of another UUID (the output was deleted and made again), of another source
-(the manifest was changed), of a later format; and one whose range holds more offsets than its writer has written,
-unless the writer has read them all.
+A record is an independent claim: in the topic with this UUID, every record whose offset is in the range has a value in
+the filter, or, with the flag, no value. So claims may overlap, repeat and come in any order. A reader ignores a claim,
+and reads the range, if the claim has another UUID (the output was deleted and created again), another source (the
+manifest was changed) or a later format, or if its range holds more offsets than its writer has written, unless the
+writer has read them all.
 """
 
 import struct
@@ -41,13 +43,13 @@ _source = lru_cache(maxsize=64)(FilterSource.parse)
 
 
 class Origin(IntEnum):
-    """How a range came to be known.
+    """The origin of a filter's range.
 
-    APPENDED: its writer has appended the records; others may have appended between them.
-    TRANSACTION: likewise, in one transaction of Kafka's that was committed together with this record, so that the
-    transaction's marker follows the range.
-    READ: the range was read, from end to end and after all transactions in it were decided. It may hold offsets without
-    a record, and holds no record that was not seen.
+    APPENDED: the writer appended the records; other producers may have appended between them.
+    TRANSACTION: likewise, in one Kafka transaction that was committed together with this record, so that the
+    transaction marker follows the range.
+    READ: the writer read the whole range after all transactions in it had ended. The range may hold offsets without a
+    record, and no record that the writer did not read.
     """
 
     APPENDED = 0
@@ -57,9 +59,10 @@ class Origin(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkFilter:
-    """A filter for the records from `first_offset` to `last_offset`, both included, of one partition.
+    """A filter for one partition's records from `first_offset` to `last_offset`.
 
-    `records` is how many there are, `unfiltered` whether some have no value, `topic_id` the output topic's UUID.
+    Both are included. `records` is their number, `unfiltered` whether some have no value, `topic_id` the output
+    topic's UUID.
     """
 
     topic_id: str
@@ -73,7 +76,10 @@ class ChunkFilter:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the filter speaks for every record in its range, so that the range may be skipped by it."""
+        """Return whether the filter covers every record in its range.
+
+        Only then may a reader skip the range.
+        """
         return (
             self.origin is Origin.READ or self.records == self.last_offset - self.first_offset + 1
         )
@@ -103,7 +109,7 @@ def encode(chunk: ChunkFilter) -> bytes:
 
 
 def decode(value: bytes | None) -> ChunkFilter | None:
-    """Read a record's value; None for what is not one, or one of a format that is not known here."""
+    """Decode a record's value; return None for an invalid one or an unknown format."""
     if not value or value[0] != FORMAT:
         return None
     try:
@@ -124,8 +130,8 @@ def decode(value: bytes | None) -> ChunkFilter | None:
             unfiltered=bool(flags & _SOME_WITHOUT),
             bloom=Bloom(hashes, bits),
         )
-    except (struct.error, ValueError):  # what is no text of its encoding is a ValueError, too
+    except (struct.error, ValueError):  # a decoding error of text is a ValueError
         return None
-    # A filter without bits, or of which none is asked for, would match anything or fail.
+    # A filter without bits or without hashes would match anything, or fail.
     sound = bits and 1 <= hashes <= MAX_HASHES and 0 <= first <= last and records >= 0
     return chunk if sound else None

@@ -1,10 +1,10 @@
-"""From records to ids: 16 binary bytes each (Tapjoy's layout).
+"""Extract the ids of records: 16 binary bytes each (Tapjoy's layout).
 
-A canonical lowercase UUID text becomes its own 16 bytes; anything else the 128-bit BLAKE2b hash of its bytes.
-Two spellings of one UUID (upper case, no dashes) are different bytes and so different ids: taking them for one
-could drop a message that nobody repeated.
-
-A record without a usable id (see `extractor_for`) has no row in the result and is always passed through.
+The worker's loop, its catch-up and the bootstrap call the function that `extractor_for` returns. A canonical lowercase
+UUID text becomes its own 16 bytes; anything else the 128-bit BLAKE2b hash of its bytes. Invariants:
+  - Two spellings of one UUID (upper case, no dashes) are different ids: to treat them as one could drop a message that
+    is no repeat.
+  - A record without a usable id has no row in the result and is always passed through.
 """
 
 import binascii
@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 from confluent_kafka import Message
-from numpy.typing import NDArray
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
-from dedupe_ids.json_id import JsonId
+from dedupe_ids.batch import Rows
+from dedupe_kafka.json_path import SingularPath
 
 ID_BYTES: Final = 16
 
@@ -28,9 +28,9 @@ _DASHES: Final = (8, 13, 18, 23)
 
 @dataclass(frozen=True, slots=True)
 class PackedIds:
-    """The ids of one batch: `packed` holds 16 bytes for each entry of `rows`, positions in the batch."""
+    """The ids of one batch: 16 bytes in `packed` for each position in `rows`."""
 
-    rows: NDArray[np.intp]
+    rows: Rows
     packed: bytes
 
 
@@ -39,7 +39,7 @@ Extractor = Callable[[Sequence[Record]], PackedIds]
 
 
 def pack_id(raw: bytes) -> bytes:
-    """One id's 16 bytes from its text or bytes."""
+    """Return the 16 bytes of an id, from its text or bytes."""
     if len(raw) == _UUID_CHARS and all(raw[i] == 0x2D for i in _DASHES):
         try:
             packed = binascii.unhexlify(raw.replace(b"-", b""))
@@ -55,18 +55,21 @@ def pack_ids(raw: Sequence[bytes | None]) -> PackedIds:
     packed = _pack_uuids(raw)
     if packed is not None:
         return PackedIds(np.arange(len(raw)), packed)
-    rows = [i for i, one in enumerate(raw) if one]
+    rows = [i for i, each in enumerate(raw) if each]
     return PackedIds(np.array(rows, np.intp), b"".join(pack_id(raw[i] or b"") for i in rows))
 
 
 def _pack_uuids(raw: Sequence[bytes | None]) -> bytes | None:
-    """All at once if every raw id is a canonical UUID text, else None: about 0.06 us an id instead of 1."""
+    """Pack all at once if every raw id is a canonical UUID text, else None.
+
+    About 0.06 us an id instead of 1.
+    """
     try:
         joined = b"".join(raw)  # type: ignore[arg-type] # None among them is what the except is for
     except TypeError:
         return None
-    # Lengths are checked one by one: a 35-byte and a 37-byte id can join to what looks like two UUIDs.
-    if set(map(len, raw)) != {_UUID_CHARS}:  # type: ignore[arg-type] # the line above has seen that none is None
+    # The length of each is checked: a 35-byte and a 37-byte id can join to what looks like two UUIDs.
+    if set(map(len, raw)) != {_UUID_CHARS}:  # type: ignore[arg-type] # none is None, or the join had failed
         return None
     grid = np.frombuffer(joined, np.uint8).reshape(-1, _UUID_CHARS)
     digits = joined.translate(None, b"-")
@@ -83,7 +86,7 @@ def _pack_uuids(raw: Sequence[bytes | None]) -> bytes | None:
 
 
 def extractor_for(source: IdSource) -> Extractor:
-    """The function that takes the ids of a batch from the place the manifest names.
+    """Return the function that extracts the ids of a batch, as `spec.id` says.
 
     Key: the record's key. Header: the last header of that name, as Kafka's clients read it. JsonPath: see
     `JsonId`. Content: key and value, not headers or timestamp, which differ between retries. A null or empty
@@ -104,6 +107,27 @@ def extractor_for(source: IdSource) -> Extractor:
             return _content_ids
 
 
+class JsonId:
+    """Callable that extracts the id from a record's JSON value.
+
+    The path is of RFC 9535 and selects at most one node. A non-empty string is an id, by its UTF-8 bytes; so is an
+    integer of 64 bits, and differs from a string of the same digits. Anything else is no id, see SingularPath.
+
+    Raises InvalidConfig if the path is not valid or may select more than one node.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._find = SingularPath(path, "spec.id.path")
+
+    def __call__(self, value: bytes | None) -> bytes | None:
+        """Return the id in a record's value; None if there is none."""
+        found = self._find(value)
+        if isinstance(found, str):
+            return found.encode()
+        # 0xff is in no UTF-8 text, so no string equals a number.
+        return None if found is None else b"\xff%d" % found
+
+
 def _last_header(record: Record, name: str | None) -> bytes | None:
     for key, value in reversed(record.headers() or ()):
         if key == name:
@@ -117,7 +141,7 @@ def _content_ids(records: Sequence[Record]) -> PackedIds:
         key, value = record.key(), record.value()
         if key is None and value is None:
             continue
-        # The key's length goes first: without it ("ab", "c") and ("a", "bc") would be one content.
+        # The key's length is hashed first: without it ("ab", "c") and ("a", "bc") would have the same hash.
         digest = blake2b(
             (-1 if key is None else len(key)).to_bytes(8, "big", signed=True), digest_size=ID_BYTES
         )

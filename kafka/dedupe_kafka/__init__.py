@@ -1,1 +1,1 @@
-"""What every part asks of Kafka: clients, topics, and errors by name."""
+"""The Kafka layer of every part: clients, topics, offsets and named errors."""

@@ -1,4 +1,8 @@
-"""Kafka's clients: their configuration, and their errors by name. Everything librdkafka raises is translated here."""
+"""Configuration of Kafka clients, and translation of librdkafka's errors.
+
+Every part creates its clients here. Invariant: an error of librdkafka leaves this package as a `StreamError`, and the
+values of client properties are never logged.
+"""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -42,7 +46,7 @@ RESERVED: Final = frozenset(
     }
 )
 
-# What an error of librdkafka's is called here, and what to do about it; any other means that Kafka can't be had.
+# Error codes, their error class, and the remedy. Any other error maps to BrokerUnavailable.
 _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
     (
         frozenset(
@@ -53,7 +57,7 @@ _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
             }
         ),
         Fenced,
-        "another worker of this partition has taken over, this one ends",
+        "another worker of this partition has taken over; this worker exits",
     ),
     (
         frozenset(
@@ -68,7 +72,7 @@ _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
             }
         ),
         NotAuthorized,
-        "check the Kafka credentials and their rights",
+        "check the Kafka credentials and their ACLs",
     ),
     (
         frozenset(
@@ -92,17 +96,17 @@ _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
             }
         ),
         TopicRefused,
-        "create the topic yourself, as the cluster's rules ask for it",
+        "create the topic yourself, as the cluster's policies require",
     ),
     (
         frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}),
         RecordTooLarge,
-        "raise max.message.bytes of the output topic, or of the topic that it is routed to",
+        "raise max.message.bytes of the output topic, or of the side topic",
     ),
     (
         frozenset({KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP}),
         RecordRefused,
-        "the output topic's configuration does not take the record",
+        "the output topic's configuration does not allow the record",
     ),
 )
 
@@ -114,7 +118,7 @@ Client = TypeVar("Client")
 def read_properties(path: Path | None, *, reserved: frozenset[str] = RESERVED) -> dict[str, str]:
     """Read a librdkafka properties file; no path means no properties.
 
-    Raises InvalidConfig for a file that cannot be read, and what `parse_properties` refuses.
+    Raises InvalidConfig for a file that cannot be read, or that `parse_properties` refuses.
     """
     if path is None:
         return {}
@@ -132,10 +136,10 @@ def read_properties(path: Path | None, *, reserved: frozenset[str] = RESERVED) -
 def parse_properties(
     text: str, source: str, *, reserved: frozenset[str] = RESERVED
 ) -> dict[str, str]:
-    """Read librdkafka properties: `key=value` lines, `#` comments. Their values are never logged.
+    """Read librdkafka properties: `key=value` lines and `#` comments.
 
-    `source` names their origin in messages. Raises InvalidConfig for a line that is neither, and for a `reserved`
-    property: by default those that the worker sets itself.
+    `source` names their origin in messages. Raises InvalidConfig for any other line, and for a `reserved` property: by
+    default those that the worker sets itself.
     """
     properties = {}
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
@@ -153,7 +157,7 @@ def parse_properties(
 
 
 def client_config(bootstrap_servers: str, properties: Properties) -> dict[str, Any]:
-    """What every client has."""
+    """Return the configuration that all clients share."""
     return {
         "client.id": "dedupestream",
         "socket.keepalive.enable": True,
@@ -168,7 +172,7 @@ def client_config(bootstrap_servers: str, properties: Properties) -> dict[str, A
 
 
 def made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Client:
-    """A client. Raises InvalidConfig if one of the user's properties is not librdkafka's."""
+    """Create a client. Raises InvalidConfig for a property unknown to librdkafka."""
     try:
         return make(config)
     except KafkaException as error:
@@ -176,7 +180,7 @@ def made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Cl
 
 
 def kafka_error(error: KafkaError | KafkaException, action: str) -> StreamError:
-    """Name an error of librdkafka's by what a user can do about it."""
+    """Translate an error of librdkafka to the `StreamError` that names the remedy."""
     cause: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     text = f"{action}: {cause.str()}"
     for codes, name, advice in _NAMED:

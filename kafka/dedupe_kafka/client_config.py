@@ -1,4 +1,7 @@
-"""The configuration of the worker's own clients: what its guarantees and its memory bound ask for."""
+"""The configuration of the worker's consumers and producers.
+
+Invariant: it keeps the worker's guarantees and its bound on memory, whatever the user's properties are.
+"""
 
 from typing import Any, Final
 
@@ -6,9 +9,7 @@ from dedupe_kafka.client import Properties, client_config
 from dedupe_kafka.errors import InvalidConfig
 
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
-_LARGEST_RECORD_BYTES: Final = (
-    1_000_000_000  # librdkafka's own bound: the broker's is the one that decides
-)
+_LARGEST_RECORD_BYTES: Final = 1_000_000_000  # librdkafka's own limit; the broker's limit decides
 _BATCH_BYTES: Final = 1_000_000
 _QUEUED_RECORDS: Final = 100_000
 _BATCH_OVERHEAD_BYTES: Final = 1024
@@ -17,12 +18,15 @@ _BATCH_OVERHEAD_BYTES: Final = 1024
 def consumer_config(
     bootstrap_servers: str, properties: Properties, *, group: str, queue_bytes: int
 ) -> dict[str, Any]:
-    """A consumer of committed records whose memory is bound by `queue_bytes`, not by the backlog."""
+    """Return the configuration of a consumer of committed records.
+
+    `queue_bytes` bounds its memory, however large the backlog is.
+    """
     return {
-        # Fast again after the queue was full: the default is a second of standing still.
+        # The default pauses fetching for a second after the queue was full.
         "fetch.queue.backoff.ms": 5,
-        # The client bounds its queues by what records carry; each takes some 400 bytes more, so that small
-        # ones have to be bounded by number.
+        # The client bounds its queues by the size of keys and values. Each record takes about 400 bytes more, so small
+        # records must be bounded by number.
         "queued.min.messages": _QUEUED_RECORDS,
         **client_config(bootstrap_servers, properties),
         "queued.max.messages.kbytes": max(1024, queue_bytes >> 10),
@@ -43,13 +47,13 @@ def producer_config(
     queue_bytes: int,
     largest_batch_bytes: int,
 ) -> dict[str, Any]:
-    """A producer that hands large batches to the broker, transactional if it has a `transactional_id`.
+    """Return a producer's configuration, transactional if given a `transactional_id`.
 
-    `largest_batch_bytes` is the output topic's max.message.bytes: batches of several records stay below it, and a
-    single record above it is sent all the same, for the broker to refuse by name.
+    `largest_batch_bytes` is the output topic's max.message.bytes. Batches of several records stay below it; a single
+    record above it is sent nevertheless, so that the broker refuses it with a precise error.
 
-    Raises InvalidConfig if `properties` ask for a transactional producer that is not idempotent. One without
-    transactions may be so: then a record that the client sends again may be there twice.
+    Raises InvalidConfig if `properties` turn off idempotence for a transactional producer. Without transactions this is
+    allowed; then a record that the client resends may be written twice.
     """
     idempotent = properties.get("enable.idempotence", "true") != "false"
     sending: dict[str, Any] = {"enable.idempotence": idempotent}
@@ -62,11 +66,11 @@ def producer_config(
             "transactional.id": transactional_id,
             "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
         }
-    elif not idempotent:  # order and durability as with it
+    elif not idempotent:  # the same order and durability as an idempotent producer
         sending |= {"acks": "all", "max.in.flight": 1}
     return {
         "compression.type": "lz4",
-        "linger.ms": 50,  # a commit flushes at once, so this only fills batches while a transaction goes on
+        "linger.ms": 50,  # a commit flushes at once; this only fills batches during a transaction
         "batch.size": max(1, min(_BATCH_BYTES, largest_batch_bytes - _BATCH_OVERHEAD_BYTES)),
         **client_config(bootstrap_servers, properties),
         "message.max.bytes": _LARGEST_RECORD_BYTES,

@@ -22,19 +22,26 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, kafka_error, made
-from dedupe_kafka.errors import BrokerUnavailable, StreamError, TopicMissing, TransactionOpen
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    StreamError,
+    TopicMissing,
+    TopicUnusable,
+    TransactionOpen,
+)
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.side_topics import (
-    check_notes,
+    check_metadata,
     check_routed,
-    notes_config,
-    notes_topics,
+    metadata_config,
+    metadata_topics,
     routed_config,
     routed_topics,
 )
 from dedupe_kafka.topic import Topic, TopicProblem, check, config_for
 
+_INPUT_PARTITIONS = 4
 _POLL_SECONDS = 0.1
 # Longer than a worker's transaction may last (transaction.timeout.ms, 60 s by default): by then every transaction that
 # was open when the wait began is committed or aborted, by the broker if necessary.
@@ -46,9 +53,10 @@ _Check = Callable[[Topic, Topic], Iterator[TopicProblem]]
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTopics:
-    """A stream's topics: the input's partition count, and the problems of the output and the side topics.
+    """The state of a stream's topics.
 
-    `created`: the output topic did not exist and was created.
+    `partitions` is the input's partition count; `problems` are those of the output and the side topics; `created`: the
+    output topic did not exist and was created.
     """
 
     partitions: int
@@ -57,10 +65,10 @@ class StreamTopics:
 
 
 class Cluster:
-    """A Kafka cluster and the user's client properties. One request takes at most twice `timeout_seconds`.
+    """A Kafka cluster and the user's client properties.
 
-    Every method raises a `dedupe_kafka.errors.StreamError` when Kafka does not answer or refuses. Not to be
-    shared between threads.
+    One request takes at most twice `timeout_seconds`. Every method raises a `dedupe_kafka.errors.StreamError` when
+    Kafka does not answer or refuses. Not to be shared between threads.
     """
 
     def __init__(
@@ -86,11 +94,11 @@ class Cluster:
         )
 
     def ensure_output(self, stream: DedupeStream) -> StreamTopics:
-        """Create the output topic and those beside it if they are absent, or check those that are there.
+        """Create the output and side topics that are missing, and check the existing ones.
 
         Raises:
             TopicMissing: the input topic is absent.
-            NotAuthorized, TopicRefused: a topic is absent, and may not be created so.
+            NotAuthorized, TopicRefused: a topic is absent and cannot be created.
         """
         source = self.topic(stream.spec.input.topic)
         if source is None:
@@ -106,16 +114,36 @@ class Cluster:
             created = self.create(name, source.partitions, source.replication_factor, config)
             output = self.wait_for(name)
         problems = [] if created else check(source, output, max_age)
-        problems += self._ensure_beside(stream.spec, source, output)
+        problems += self._ensure_side_topics(stream.spec, source, output)
         problems.sort(key=lambda problem: not problem.fatal)
         return StreamTopics(partitions=source.partitions, problems=tuple(problems), created=created)
 
-    def _ensure_beside(self, spec: Spec, source: Topic, output: Topic) -> Iterator[TopicProblem]:
+    def ensure_input(self, name: str, partitions: int | None) -> None:
+        """Create an absent input topic, with 4 partitions if `partitions` is None.
+
+        Only for a cluster that belongs to the user alone, such as the embedded broker.
+
+        Raises:
+            TopicUnusable: it exists with another number of partitions.
+        """
+        found = self.topic(name)
+        if found is None:
+            self.create(name, partitions or _INPUT_PARTITIONS, 1, {})
+            self.wait_for(name)
+        elif partitions not in (None, found.partitions):
+            raise TopicUnusable(
+                f"Input topic {name} has {found.partitions} partitions, but --partitions asks for {partitions}: "
+                "omit the option, or remove the state directory to begin with no data."
+            )
+
+    def _ensure_side_topics(
+        self, spec: Spec, source: Topic, output: Topic
+    ) -> Iterator[TopicProblem]:
         for name in routed_topics(spec):
             config = routed_config(source)
             yield from self._ensure(name, output, config, partial(check_routed, source))
-        for name in notes_topics(spec):
-            yield from self._ensure(name, output, notes_config(output), check_notes)
+        for name in metadata_topics(spec):
+            yield from self._ensure(name, output, metadata_config(output), check_metadata)
 
     def _ensure(
         self,
@@ -148,13 +176,13 @@ class Cluster:
         return str(self._requests.describe(name).topic_id)
 
     def partition_count(self, name: str) -> int:
-        """Return the number of partitions. Raises TopicMissing if the topic does not exist."""
+        """Return the number of partitions. Raises TopicMissing if the topic is absent."""
         return len(self._requests.describe(name).partitions)
 
     def create(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
     ) -> bool:
-        """Create a topic; returns False if there is one of that name, which is left as it is."""
+        """Create a topic. Returns False, and changes nothing, if it exists already."""
         topic = NewTopic(
             name,
             num_partitions=partitions,
@@ -171,7 +199,7 @@ class Cluster:
         return True
 
     def wait_for(self, name: str) -> Topic:
-        """Wait until the brokers know a topic that was created."""
+        """Wait until the brokers know a new topic, and describe it."""
         deadline = Deadline(self._timeout_seconds)
         topic = deadline.wait_for(lambda: self.topic(name), poll_seconds=_POLL_SECONDS)
         if topic is None:
@@ -184,7 +212,7 @@ class Cluster:
     def offsets(
         self, name: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED
     ) -> TopicOffsets:
-        """Return a topic's UUID and offsets. Raises TopicMissing if it does not exist."""
+        """Return a topic's UUID and offsets. Raises TopicMissing if it is absent."""
         found = self._requests.describe(name)
         partitions = range(len(found.partitions))
         lows, ends = (
@@ -215,7 +243,7 @@ class Cluster:
         return found
 
     def committed(self, group: str, name: str) -> dict[int, int]:
-        """Return a consumer group's committed offset of each partition; 0 where it has none."""
+        """Return a group's committed offset of each partition, 0 where it has none."""
         partitions = [TopicPartition(name, p) for p in range(self.partition_count(name))]
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).

@@ -1,8 +1,8 @@
-"""The root of everything that can go wrong with a stream, and what can go wrong with Kafka, by name.
+"""The base class of all errors of a stream, and the errors of Kafka by name.
 
-`reason` is the stable CamelCase word users see in `/readyz`, metrics and conditions. An error that is
-`retriable` may go away by itself or by what a person does elsewhere, and is tried again with back-off; any
-other stays until what was asked for is changed. A worker process ends of it with its `exit_code`.
+`reason` is the stable CamelCase word that users see in `/readyz`, metrics and conditions. A `retriable` error may
+disappear without a change of the request, or when a user repairs something else; it is retried with back-off. Any
+other error is fatal until the request is changed; a worker process then exits with the error's `exit_code`.
 """
 
 from typing import ClassVar
@@ -11,19 +11,19 @@ from dedupe_crds.status.worker import ExitCode
 
 
 class StreamError(Exception):
-    """What happened, to what, and what to do about it."""
+    """An error whose message names the problem, its place and the remedy."""
 
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
 
     @property
     def reason(self) -> str:
-        """The error's name as users see it."""
+        """Return the error's name as users see it."""
         return type(self).__name__
 
 
 class InvalidConfig(StreamError):
-    """The configuration can't be used as it is."""
+    """The configuration is not valid."""
 
     exit_code = ExitCode.CONFIG
 
@@ -35,44 +35,48 @@ class Fenced(StreamError):
 
 
 class BrokerUnavailable(StreamError):
-    """Kafka does not answer, or gave up on a transaction."""
+    """Kafka does not answer, or aborted a transaction."""
 
     retriable = True
 
 
 class NotAuthorized(StreamError):
-    """Kafka refuses the credentials or the rights that go with them."""
+    """Kafka refuses the credentials, or an ACL is missing."""
 
     retriable = True
 
 
 class TopicMissing(StreamError):
-    """A topic or partition the stream names does not exist."""
+    """A topic or partition of the stream does not exist."""
 
     retriable = True
 
 
 class TopicRefused(StreamError):
-    """The cluster's rules do not allow a topic that was to be created."""
+    """The cluster's policies do not allow the topic to be created."""
 
     retriable = True
 
 
 class TopicUnusable(StreamError):
-    """A topic is set up so that the stream would lose what it promises."""
+    """With this topic's settings the stream cannot keep its guarantees."""
 
 
 class TransactionOpen(StreamError):
-    """A producer's transaction stays open, so a topic has no final end."""
+    """A transaction stays open, so the last stable offset does not advance."""
 
     retriable = True
 
 
+class RecordsExpired(StreamError):
+    """Retention, or a user, deleted records before they were read."""
+
+
 class RecordRefused(StreamError):
-    """The output topic refuses a record; nothing is skipped, so the partition waits."""
+    """The output topic refuses a record. No record is skipped, so the partition waits."""
 
     retriable = True
 
 
 class RecordTooLarge(RecordRefused):
-    """The output topic refuses a record for its size."""
+    """The output topic refuses a record because of its size."""

@@ -1,4 +1,7 @@
-"""One value out of a record's JSON, by an RFC 9535 path that selects at most one node."""
+"""Extraction of a value from a record's JSON, by a singular RFC 9535 path.
+
+The ids and the chunk filters use it. A singular path selects at most one node.
+"""
 
 import json
 from collections.abc import Sequence
@@ -14,12 +17,12 @@ _ALLOWED = "a path of names and indices that begins with $, such as $.order.id o
 
 
 class SingularPath:
-    """Callable: a record's value to the text or whole number at the path's end, or None.
+    """A function from a record's value to the text or whole number at a path, or None.
 
     A number is whole if it is an integer of 64 bits: floats lose digits when parsed, and so do larger integers, so
     that two different numbers could look like one. Objects and arrays have no canonical form.
 
-    `field` is where the path was written, for the InvalidConfig that is raised if the path is not valid or may select
+    `field` names the path's place in messages. Raises InvalidConfig for a path that is not valid, or that may select
     more than one node.
     """
 
@@ -28,7 +31,7 @@ class SingularPath:
 
     @property
     def normalized(self) -> str:
-        """The same path in one spelling: $["order"]["id"].
+        """Return the same path in its normalized spelling: $["order"]["id"].
 
         >>> SingularPath("$.items[0]['id']", "path").normalized
         '$["items"][0]["id"]'
@@ -36,7 +39,7 @@ class SingularPath:
         return "$" + "".join(f"[{json.dumps(step, ensure_ascii=False)}]" for step in self._steps)
 
     def __call__(self, value: bytes | None) -> str | int | None:
-        """What is there in a record's value; None also for a value that is not JSON."""
+        """Return the text or number in a record's value, None also for invalid JSON."""
         if value is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""The offsets that partitions hold. Values only: `Cluster` and the worker ask Kafka for them.
+"""Offset ranges of partitions. `Cluster` and the worker read them from Kafka.
 
 A `read_committed` consumer can read an offset range: `low` is the first offset that is retained, `end` the last stable
 one. Offsets have gaps (transaction markers, aborted records), so a difference of offsets is no count of records.
@@ -13,6 +13,11 @@ class OffsetRange:
 
     low: int
     end: int
+
+    @property
+    def count(self) -> int:
+        """Return the number of offsets, an upper bound of the number of records."""
+        return self.end - self.low
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +35,9 @@ class TopicOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState(OffsetRange):
-    """The offset range of an output partition, and the UUIDs of the stream's two topics.
+    """The offset range of an output partition, and the UUIDs of both topics.
 
-    The operator judges copies of a store by it.
+    The operator checks by it whether a copy of a store is usable.
     """
 
     input_topic_id: str

@@ -1,6 +1,6 @@
-"""Which partition a producer sends a key to, for many keys at once.
+"""The partitions that producers choose for keys, for many keys at once.
 
-murmur2   the default of Java's client, and of what follows it; librdkafka's partitioner=murmur2
+murmur2   default of the Java client and of clients compatible with it; partitioner=murmur2 of librdkafka
 crc32     librdkafka's default for keys that are not empty; its partitioner=consistent
 """
 
@@ -17,32 +17,35 @@ _M: Final = np.uint32(0x5BD1E995)
 
 
 class Partitioner(StrEnum):
-    """How producers choose partitions."""
+    """The hash by which producers choose a partition."""
 
     MURMUR2 = "murmur2"
     CRC32 = "crc32"
 
 
 def partitions_of(keys: Sequence[bytes], count: int, partitioner: Partitioner) -> NDArray[np.int64]:
-    """The partition, out of `count`, of each key."""
+    """Return the partition, out of `count`, of each key."""
     if partitioner is Partitioner.CRC32:
         return np.fromiter(map(crc32, keys), np.int64, len(keys)) % count
     return (murmur2(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
 
 
 def murmur2(keys: Sequence[bytes]) -> NDArray[np.uint32]:
-    """Kafka's 32-bit murmur2 of each key; keys of one length are hashed together, column by column."""
+    """Return Kafka's 32-bit murmur2 hash of each key.
+
+    Keys of the same length are hashed together, column by column.
+    """
     lengths = np.fromiter(map(len, keys), np.int64, len(keys))
     hashes = np.empty(len(keys), np.uint32)
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
         joined = b"".join(map(keys.__getitem__, rows.tolist()))
-        hashes[rows] = _of_one_length(np.frombuffer(joined, np.uint8).reshape(len(rows), length))
+        hashes[rows] = _of_same_length(np.frombuffer(joined, np.uint8).reshape(len(rows), length))
     return hashes
 
 
-def _of_one_length(grid: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Shape (n, length) to (n,). The arithmetic is modulo 2^32, as numpy's is for arrays."""
+def _of_same_length(grid: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Hash rows of shape (n, length) to (n,); numpy's arithmetic is modulo 2^32."""
     count, length = grid.shape
     whole = length // 4
     words = np.ascontiguousarray(grid[:, : 4 * whole]).view("<u4").reshape(count, whole)

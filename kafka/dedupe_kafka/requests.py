@@ -1,10 +1,10 @@
-"""Requests to a cluster's admin API. `Cluster` and the worker ask through this module.
+"""Requests to a cluster's admin API, for `Cluster` and the worker.
 
 Invariant: every request is bounded in time, and every error is a `StreamError` that names what a user can do.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from threading import Event
 from typing import Any, Final, TypeVar
@@ -39,13 +39,16 @@ T = TypeVar("T")
 
 
 class ClientComplaints:
-    """The cause why a client cannot reach Kafka: the client retries, and no call raises the cause."""
+    """The cause why a client cannot reach Kafka, which no call raises."""
 
     def __init__(self) -> None:
         self._cause: KafkaError | None = None
 
     def hear(self, error: KafkaError) -> None:
-        """Record an error, as the client's `error_cb`. Refused credentials outweigh their consequences."""
+        """Record an error, as the client's `error_cb`.
+
+        Refused credentials are kept as the cause, because the errors after them are only consequences.
+        """
         # "All brokers are down" follows the cause, which is more precise.
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 (its public name)
             return
@@ -72,7 +75,7 @@ class AdminRequests:
 
     `timeout_seconds` is the client's own bound on a request, which comes first and knows the cause; `hang_seconds` is
     the bound for a client that hangs. Error messages end with `where`, such as " on kafka:9092". `stop` cuts a request
-    short. `complaints` receives the client's errors.
+    short. `complaints` receives the client's errors. `deadline` makes a deadline on another clock than the machine's.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class AdminRequests:
         where: str = "",
         stop: Event | None = None,
         complaints: ClientComplaints | None = None,
+        deadline: Callable[[float], Deadline] = Deadline,
     ) -> None:
         self.admin = admin
         self.timeout_seconds = timeout_seconds
@@ -91,6 +95,7 @@ class AdminRequests:
         self._where = where
         self._stop = stop or Event()
         self._complaints = complaints
+        self._deadline = deadline
 
     def describe(self, name: str, *, include_authorized_operations: bool = False) -> Any:  # noqa: ANN401 (the library's)
         """Describe a topic. Raises TopicMissing if it does not exist."""
@@ -115,7 +120,10 @@ class AdminRequests:
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[int, int]:
-        """Return one offset of each partition. With READ_COMMITTED the latest is the last stable one."""
+        """Return one offset of each partition.
+
+        With READ_COMMITTED the latest is the last stable offset.
+        """
         futures = self.admin.list_offsets(
             {TopicPartition(topic, p): spec for p in partitions},
             isolation_level=isolation,
@@ -138,7 +146,7 @@ class AdminRequests:
     def answer(self, future: Future[T], action: str) -> T:
         """Wait for an answer. Errors are named by what a user can do about them."""
         action += self._where
-        deadline = Deadline(self._hang_seconds)
+        deadline = self._deadline(self._hang_seconds)
         while not deadline.expired and not self._stop.is_set():
             try:
                 answer = future.result(_POLL_SECONDS)

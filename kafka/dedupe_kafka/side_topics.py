@@ -1,6 +1,8 @@
-"""The topics beside a stream's output: those that records are routed to, and those with what is noted of chunks.
+"""Auxiliary topics: side outputs and per-transaction metadata.
 
-Partition p of each belongs to partition p of the input.
+Side outputs hold routed records: duplicates, conflicts and late records. Metadata topics hold the owner log and the
+chunk filters. The worker writes them, the cluster check and the readers use them. Invariant: partition p of each
+belongs to partition p of the input.
 """
 
 from collections.abc import Iterator
@@ -14,12 +16,12 @@ from dedupe_kafka.topic import Topic, TopicProblem, config_for
 
 _FOR_EVER: Final = "-1"
 _LARGEST_LONG: Final = str(2**63 - 1)
-# What the worker adds to a record that it routes is less.
+# An upper bound of the headers that the worker adds to a routed record.
 _HEADERS_BYTES: Final = 1024
 
 
 def filters_topic(output: str) -> str:
-    """The topic with the filters of an output topic.
+    """Return the name of the topic with the filters of an output topic.
 
     >>> filters_topic("orders-clean")
     'orders-clean-filters'
@@ -28,7 +30,7 @@ def filters_topic(output: str) -> str:
 
 
 def owners_topic(output: str) -> str:
-    """The topic that says which input record each record of an output topic was.
+    """Return the name of the owner log: it maps output records to input records.
 
     >>> owners_topic("orders-clean")
     'orders-clean-owners'
@@ -37,50 +39,55 @@ def owners_topic(output: str) -> str:
 
 
 def routed_topics(spec: Spec) -> list[str]:
-    """The topics that a stream routes records to."""
+    """Return the names of a stream's side outputs."""
     named = (spec.duplicates.topic, spec.conflicts.topic, spec.late.topic)
     return sorted({topic for topic in named if topic})
 
 
-def notes_topics(spec: Spec) -> list[str]:
-    """The topics that a stream's worker writes notes to."""
+def metadata_topics(spec: Spec) -> list[str]:
+    """Return the names of a stream's metadata topics."""
     topics = []
     if spec.output.filter is not None:
         topics.append(filters_topic(spec.output.topic))
-    if notes_owners(spec):
+    if needs_owner_log(spec):
         topics.append(owners_topic(spec.output.topic))
     return topics
 
 
-def notes_owners(spec: Spec) -> bool:
-    """Whether anybody is told of owners, so that they must be right after a rebuild as well.
+def needs_owner_log(spec: Spec) -> bool:
+    """Return whether the stream needs the owner log.
 
-    Without transactions a note may be missing or speak of records that came out again, so there are none.
+    It does if routed records name the owner, which must then be correct after a rebuild as well. Without transactions
+    an entry may be missing, or name a record that was produced again, so there is no owner log.
     """
-    tells = (
+    names_owners = (
         spec.duplicates.policy is DuplicatePolicy.TOPIC
         or spec.conflicts.policy is ConflictPolicy.TOPIC
     )
-    return tells and spec.delivery is Delivery.EXACTLY_ONCE
+    return names_owners and spec.delivery is Delivery.EXACTLY_ONCE
 
 
 def routed_config(source: Topic) -> dict[str, str]:
-    """The settings of a new topic for records of the input `source`, with some headers more."""
+    """Return the settings of a new side output for records of the input `source`.
+
+    Its records are larger than the input's by the headers that the worker adds.
+    """
     largest = source.number("max.message.bytes") + _HEADERS_BYTES
     return config_for(source, timedelta(0)) | {"max.message.bytes": str(largest)}
 
 
-def notes_config(output: Topic) -> dict[str, str]:
-    """The settings of a new topic for notes: kept as long as the output keeps what they speak of.
+def metadata_config(output: Topic) -> dict[str, str]:
+    """Return the settings of a new metadata topic.
 
-    By time only: a bound in bytes that fits the output is no measure for notes. What outlives its records does no harm.
+    Entries are kept at least as long as the output records that they describe. The retention is by time only: the
+    output's limit in bytes does not fit the small entries. An entry that outlives its records does no harm.
     """
     return {
         "cleanup.policy": "delete",
         "retention.ms": output.config["retention.ms"],
         "retention.bytes": _FOR_EVER,
         "min.insync.replicas": output.config["min.insync.replicas"],
-        # Filters have the timestamps of what they speak of, of whatever time that is.
+        # A filter has the timestamp of the records that it describes, which may be of any time.
         "message.timestamp.type": "CreateTime",
         "message.timestamp.before.max.ms": _LARGEST_LONG,
         "message.timestamp.after.max.ms": _LARGEST_LONG,
@@ -88,8 +95,11 @@ def notes_config(output: Topic) -> dict[str, str]:
 
 
 def check_routed(source: Topic, output: Topic, topic: Topic) -> Iterator[TopicProblem]:
-    """What is wrong with a topic for records of the input `source` that is there already, the fatal first."""
-    yield from _check_beside(output, topic)
+    """Yield the problems of an existing side output, fatal ones first.
+
+    `source` is the input topic.
+    """
+    yield from _check_side_topic(output, topic)
     if topic.config["message.timestamp.type"] != "CreateTime":
         yield TopicProblem(
             reason="SideTopicReplacesTimestamps",
@@ -101,39 +111,39 @@ def check_routed(source: Topic, output: Topic, topic: Topic) -> Iterator[TopicPr
     if topic.number("max.message.bytes") < largest:
         yield TopicProblem(
             reason="SideMessagesTooSmall",
-            message=f"Topic {topic.name} takes messages of {topic.config['max.message.bytes']} bytes, and input topic "
-            f"{source.name} of {source.config['max.message.bytes']}, to which headers are added: a partition stops at "
-            f"one that is too large. Raise the max.message.bytes of {topic.name} to {largest}.",
+            message=f"Topic {topic.name} accepts messages of {topic.config['max.message.bytes']} bytes, and input "
+            f"topic {source.name} of {source.config['max.message.bytes']}, to which headers are added: a partition "
+            f"stops at a message that is too large. Raise the max.message.bytes of {topic.name} to {largest}.",
             fatal=False,
         )
 
 
-def check_notes(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
-    """What is wrong with a topic for notes about `output` that is there already, the fatal first."""
-    yield from _check_beside(output, topic)
+def check_metadata(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
+    """Yield the problems of an existing metadata topic of `output`, fatal ones first."""
+    yield from _check_side_topic(output, topic)
     if _retention(topic) < _retention(output):
         yield TopicProblem(
             reason="SideRetentionTooShort",
-            message=f"Topic {topic.name} keeps notes for a shorter time than output topic {output.name} keeps the "
-            "messages that they are about: older ones are read as if there were none. Raise its retention.ms to "
+            message=f"Topic {topic.name} retains its records for a shorter time than output topic {output.name} "
+            "retains the messages that they describe: for older messages they are missing. Raise its retention.ms to "
             f"{output.config['retention.ms']}.",
             fatal=False,
         )
 
 
-def _check_beside(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
+def _check_side_topic(output: Topic, topic: Topic) -> Iterator[TopicProblem]:
     if topic.partitions < output.partitions:
         yield TopicProblem(
             reason="SideTopicTooFewPartitions",
             message=f"Topic {topic.name} has {topic.partitions} partitions, and output topic {output.name} has "
-            f"{output.partitions}: partition p of one belongs to partition p of the other. Raise the partition count "
-            f"of {topic.name} to {output.partitions}.",
+            f"{output.partitions}: partition p of the first belongs to partition p of the second. Raise the "
+            f"partition count of {topic.name} to {output.partitions}.",
             fatal=True,
         )
     if "compact" in topic.config["cleanup.policy"]:
         yield TopicProblem(
             reason="SideTopicCompacted",
-            message=f"Topic {topic.name} is compacted, so Kafka itself would remove records from it, and takes none "
+            message=f"Topic {topic.name} is compacted, so Kafka would remove records from it, and rejects records "
             "without a key: set its cleanup.policy to delete.",
             fatal=True,
         )

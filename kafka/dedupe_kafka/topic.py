@@ -1,4 +1,7 @@
-"""The clean topic beside its input: how to make one, and whether one that is there will do."""
+"""The settings of an output topic, and the problems of an existing one.
+
+`Cluster` and `side_topics` call it. Values in, values out.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ _LARGEST_LONG = 2**63 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A topic as the cluster describes it; `config` has Kafka's names and texts."""
+    """A topic as the cluster describes it; `config` has Kafka's names and values."""
 
     name: str
     partitions: int
@@ -26,9 +29,9 @@ class Topic:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicProblem:
-    """What is wrong with an output topic, and what to do.
+    """A problem of an output or side topic, and its remedy.
 
-    `reason` is a stable CamelCase word. With one that is `fatal`, messages would be lost or altered.
+    `reason` is a stable CamelCase word. A `fatal` problem would lose or alter messages.
     """
 
     reason: str
@@ -39,8 +42,8 @@ class TopicProblem:
 def config_for(source: Topic, max_age: timedelta) -> dict[str, str]:
     """Return the settings of a new output topic for the input `source`.
 
-    It keeps records at least as long as ids are remembered (`max_age`), for a lost store is rebuilt
-    from it; and it takes every record that the input took, with the timestamp it has.
+    The topic retains records at least as long as the window (`max_age`), because a lost store is rebuilt from it. It
+    accepts every record that the input accepted, with the same timestamp.
     """
     retention_ms = source.number("retention.ms")
     if retention_ms != _FOR_EVER_MS:
@@ -57,7 +60,7 @@ def config_for(source: Topic, max_age: timedelta) -> dict[str, str]:
 
 
 def check(source: Topic, output: Topic, max_age: timedelta) -> list[TopicProblem]:
-    """Return all that is wrong with an output topic that is there already, the fatal first."""
+    """Return the problems of an existing output topic, fatal ones first."""
     return [
         *_fewer_partitions(source, output),
         *_compacted(output),
@@ -72,8 +75,8 @@ def _fewer_partitions(source: Topic, output: Topic) -> Iterator[TopicProblem]:
         yield TopicProblem(
             reason="OutputTopicTooFewPartitions",
             message=f"Output topic {output.name} has {output.partitions} partitions, and input "
-            f"topic {source.name} has {source.partitions}: partition p of one belongs to partition "
-            f"p of the other. Raise the output's partition count to {source.partitions}, or name "
+            f"topic {source.name} has {source.partitions}: partition p of the first belongs to partition "
+            f"p of the second. Raise the output's partition count to {source.partitions}, or name "
             "another topic in spec.output.topic.",
             fatal=True,
         )
@@ -83,8 +86,8 @@ def _compacted(output: Topic) -> Iterator[TopicProblem]:
     if "compact" in output.config["cleanup.policy"]:
         yield TopicProblem(
             reason="OutputTopicCompacted",
-            message=f"Output topic {output.name} is compacted, so Kafka itself would remove "
-            "messages that are no duplicates: set its cleanup.policy to delete, or name another "
+            message=f"Output topic {output.name} is compacted, so Kafka would remove "
+            "messages that are not duplicates: set its cleanup.policy to delete, or name another "
             "topic in spec.output.topic.",
             fatal=True,
         )
@@ -107,7 +110,7 @@ def _short_retention(output: Topic, max_age: timedelta) -> Iterator[TopicProblem
         yield TopicProblem(
             reason="OutputRetentionTooShort",
             message=f"Output topic {output.name} keeps messages for {kept}, less than "
-            f"spec.store.window.maxAge ({format_duration(max_age)}): a store that is lost can be "
+            f"spec.store.window.maxAge ({format_duration(max_age)}): a lost store can be "
             f"rebuilt for {kept} only. Raise its retention.ms to {_milliseconds(max_age)}, or "
             "lower maxAge.",
             fatal=False,
@@ -119,9 +122,9 @@ def _smaller_messages(source: Topic, output: Topic) -> Iterator[TopicProblem]:
     if output.number(name) < source.number(name):
         yield TopicProblem(
             reason="OutputMessagesTooSmall",
-            message=f"Output topic {output.name} takes messages of {output.config[name]} bytes, "
-            f"and input topic {source.name} of {source.config[name]}: a partition stops at one "
-            f"that is too large. Raise the output's {name} to {source.config[name]}.",
+            message=f"Output topic {output.name} accepts messages of {output.config[name]} bytes, "
+            f"and input topic {source.name} of {source.config[name]}: a partition stops at a "
+            f"message that is too large. Raise the output's {name} to {source.config[name]}.",
             fatal=False,
         )
 

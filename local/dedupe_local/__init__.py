@@ -1,1 +1,1 @@
-"""The local fleet: the same manifest without Kubernetes, one worker process per partition."""
+"""The `dedupe` command: a stream without Kubernetes, a process per partition."""

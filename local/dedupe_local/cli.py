@@ -1,4 +1,7 @@
-"""The `dedupe` command: run a stream on this machine, or check its manifest."""
+"""The `dedupe` command line: options, and errors as messages.
+
+Each command builds its options here and calls one function elsewhere.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +17,9 @@ from dedupe_crds.quantity import parse_duration
 from dedupe_kafka.errors import StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import IndexOptions, index_filters
-from dedupe_local.errors import LocalError
 from dedupe_local.run.preflight import summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.sizing.command import size_command
-from dedupe_pipeline.errors import PipelineError
 from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
 
 
@@ -38,23 +39,23 @@ _MANIFEST = click.argument("manifest", type=click.Path(dir_okay=False, path_type
 _BOOTSTRAP_SERVERS = click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT",
-    help="Kafka to use in place of the manifest's; without it, an embedded broker is started.",
+    help="Kafka bootstrap servers, instead of the manifest's. Without this option an embedded broker is started.",
 )
 _STATE_DIR = click.option(
     "--state-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where stores, logs and the embedded broker's topics are kept. "
+    help="Directory for the stores, the logs and the embedded broker's topics. "
     "Default: ~/.local/state/dedupestream/NAMESPACE/NAME.",
 )
 _KAFKA_PROPERTIES = click.option(
     "--kafka-properties",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="librdkafka client properties (SASL, TLS), one key=value a line.",
+    help="File with librdkafka client properties (SASL, TLS), one key=value per line.",
 )
 _PARTITIONS = click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
-    help="Embedded broker only: partitions of the input topic if it has to be created. "
+    help="Embedded broker only: number of partitions if the input topic must be created. "
     "[default: 4]",
 )
 
@@ -68,8 +69,8 @@ def main() -> None:
 @main.command()
 @_MANIFEST
 def validate(manifest: Path) -> None:
-    """Check a manifest."""
-    with _told_plainly():
+    """Validate a manifest."""
+    with _errors_as_messages():
         click.echo(f"{manifest}: valid. {summary(load_manifest(manifest))}")
 
 
@@ -77,13 +78,17 @@ def validate(manifest: Path) -> None:
 @_MANIFEST
 @_BOOTSTRAP_SERVERS
 @_STATE_DIR
-@click.option("--drain", is_flag=True, help="End when the input is read to its present end.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Stop once every message that is in the input topic now is processed.",
+)
 @click.option(
     "--drain-timeout",
     type=_Duration(),
     default="120s",
     show_default=True,
-    help="With --drain: give up when a partition makes no progress for so long.",
+    help="With --drain: fail if a partition makes no progress for this long.",
 )
 @_KAFKA_PROPERTIES
 @_PARTITIONS
@@ -97,7 +102,7 @@ def run(
     kafka_properties: Path | None,
     partitions: int | None,
 ) -> None:
-    """Run a stream: one worker for each partition of its input topic."""
+    """Run a stream: one worker per partition of its input topic."""
     options = RunOptions(
         bootstrap_servers=bootstrap_servers,
         state_dir=state_dir,
@@ -105,7 +110,7 @@ def run(
         kafka_properties=kafka_properties,
         partitions=partitions,
     )
-    with _told_plainly():
+    with _errors_as_messages():
         run_stream(load_manifest(manifest), options, Console())
 
 
@@ -121,7 +126,7 @@ def run(
     "only",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Fill only this one; may be given several times. Default: all of them.",
+    help="Partition to fill (repeatable). Default: all.",
 )
 def bootstrap(
     *,
@@ -133,10 +138,10 @@ def bootstrap(
     only: tuple[int, ...],
     **request: Unpack[RequestValues],
 ) -> None:
-    """Fill the stores of a new stream with ids that were delivered before it.
+    """Fill the stores of a new stream with ids of earlier deliveries.
 
-    The ids come from a topic, or from files with a column for the id, one for when it was seen and, if need be, one
-    for its partition. If it is interrupted, the same command goes on where it was.
+    The ids come from a topic, or from files with a column for the id, a column for its time and, if needed, a column
+    for its partition. After an interruption the same command resumes.
     """
     options = BootstrapOptions(
         bootstrap_servers=bootstrap_servers,
@@ -145,7 +150,7 @@ def bootstrap(
         partitions=partitions,
         only=only,
     )
-    with _told_plainly():
+    with _errors_as_messages():
         bootstrap_stream(load_manifest(manifest), make_request(**request), options, Console())
 
 
@@ -161,17 +166,18 @@ def index_filters_command(
     state_dir: Path | None,
     kafka_properties: Path | None,
 ) -> None:
-    """Write the filters that the output topic lacks: of before it had any, or of another source.
+    """Write the filters that are missing for the output topic.
 
-    May run beside the stream's workers, and again: what has a filter is left as it is. If it is interrupted, the same
-    command goes on where it was.
+    Filters are missing for records from before spec.output.filter was set, or if its source was another one. The
+    command can run while the stream's workers run, and can be repeated: existing filters stay as they are. After an
+    interruption the same command resumes.
     """
     options = IndexOptions(
         bootstrap_servers=bootstrap_servers,
         state_dir=state_dir,
         kafka_properties=kafka_properties,
     )
-    with _told_plainly():
+    with _errors_as_messages():
         index_filters(load_manifest(manifest), options, Console())
 
 
@@ -179,9 +185,9 @@ main.add_command(size_command)
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
-    """Show what users can mend as a message, and only the rest as a traceback."""
+def _errors_as_messages() -> Iterator[None]:
+    """Show errors that the user can fix as a message; all others keep their traceback."""
     try:
         yield
-    except (LocalError, ManifestError, PipelineError, StreamError) as error:
+    except (ManifestError, StreamError) as error:
         raise click.ClickException(str(error)) from error

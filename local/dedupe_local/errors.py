@@ -1,12 +1,14 @@
-"""What can go wrong in a local run. Each message says what happened, to what, and what to do."""
+"""Errors of a local run. Each message names the cause, the place and the remedy."""
+
+from dedupe_kafka.errors import StreamError
 
 
-class LocalError(Exception):
-    """A local run cannot start or cannot go on."""
+class LocalError(StreamError):
+    """A local run cannot start or cannot continue."""
 
 
 class Refused(LocalError):
-    """The manifest asks for what a local run, or this version, does not do."""
+    """The manifest or an option asks for something that a local run does not support."""
 
 
 class BrokerFailed(LocalError):
@@ -18,12 +20,12 @@ class PostgresFailed(LocalError):
 
 
 class StateInUse(LocalError):
-    """Another run has the state directory."""
+    """Another run uses the state directory."""
 
 
 class WorkerEnded(LocalError):
-    """A worker ended in a way that starting it again cannot mend."""
+    """A worker ended with an error that a restart cannot fix."""
 
 
 class NotDrained(LocalError):
-    """The input was not read to its end."""
+    """The run ended before all of the input was processed."""

@@ -1,11 +1,11 @@
 """The state directory of a local run.
 
-lock                      held by the run
-manifest.yaml             the manifest the workers are started with
-admin-token               what their admin endpoints ask for
+lock                      locked while a run uses the directory; holds its process id
+manifest.yaml             the manifest that the workers start with
+admin-token               the token for the workers' admin endpoints
 broker/                   the embedded broker, if there is one
-partition-N/              a worker's own state directory, and beside its files:
-    worker.log            what it logged
+partition-N/              a worker's state directory, and in addition:
+    worker.log            the worker's log
     endpoint              HOST:PORT of its HTTP server
 """
 
@@ -22,10 +22,10 @@ from dedupe_local.errors import StateInUse
 
 
 class StateDir:
-    """A state directory, this process's own from `with` to its end.
+    """A state directory, locked for this process within a `with` block.
 
     Raises:
-        StateInUse: on entry, another process has it.
+        StateInUse: on entry, another process has the lock.
     """
 
     def __init__(self, root: Path) -> None:
@@ -34,27 +34,27 @@ class StateDir:
 
     @classmethod
     def default_path(cls, stream: DedupeStream) -> Path:
-        """Where a stream's state is if the user names no place (XDG)."""
+        """Return a stream's default state directory (XDG)."""
         base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         return Path(base) / "dedupestream" / stream.metadata.namespace / stream.metadata.name
 
     @property
     def broker(self) -> Path:
-        """The embedded broker's directory."""
+        """Return the embedded broker's directory."""
         return self.root / "broker"
 
     @property
     def manifest(self) -> Path:
-        """The manifest the workers are started with."""
+        """Return the path of the manifest that the workers start with."""
         return self.root / "manifest.yaml"
 
     @property
     def admin_token(self) -> Path:
-        """A file only this user can read."""
+        """Return the path of the token file, which only this user can read."""
         return self.root / "admin-token"
 
     def partition(self, number: int) -> Path:
-        """A worker's directory."""
+        """Return a worker's state directory."""
         return self.root / f"partition-{number}"
 
     def write_manifest(self, stream: DedupeStream) -> None:
@@ -63,7 +63,7 @@ class StateDir:
         self.manifest.write_text(yaml.safe_dump(document, sort_keys=False))
 
     def ensure_admin_token(self) -> None:
-        """Make a random token, unless there is one from an earlier run."""
+        """Write a random token, unless there is a token from an earlier run."""
         if not self.admin_token.exists():
             descriptor = os.open(self.admin_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "w") as file:
@@ -80,7 +80,7 @@ class StateDir:
             lock.close()
             raise StateInUse(
                 f"State directory {self.root} is in use by process {holder}: stop that run first, "
-                "or give this one a directory of its own with --state-dir."
+                "or use another directory with --state-dir."
             ) from None
         lock.truncate(0)
         lock.write(str(os.getpid()))

@@ -1,1 +1,4 @@
-"""PySpark on the clean topic: reader and jobs; knows only topics and the record format."""
+"""PySpark readers and jobs on the clean topic.
+
+They know only the topics and the format of records, not the worker.
+"""

@@ -1,6 +1,6 @@
-"""`dedupe-pipeline JOB MANIFEST`: the jobs over a stream's topics.
+"""The command `dedupe-pipeline JOB MANIFEST`: Spark jobs on a stream's topics.
 
-Exit codes: 0 done (and, of an audit, nothing wrong), 1 an audit has found defects, 2 could not run.
+Exit codes: 0 success (for an audit: no defects), 1 an audit found defects, 2 the job could not run.
 """
 
 import sys
@@ -18,10 +18,10 @@ from dedupe_pipeline.cli_options import (
     FILE,
     Common,
     common_options,
-    duration,
-    stopped_by_signals,
-    target_of,
-    told,
+    errors_reported,
+    parse_every,
+    resolve_target,
+    stop_on_signals,
 )
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.audit import audit
@@ -37,17 +37,28 @@ def main() -> None:
 
 @main.command("land")
 @common_options
-@click.option("--output", type=DIRECTORY, required=True, help="Directory for date=…/ of Parquet.")
+@click.option(
+    "--output",
+    type=DIRECTORY,
+    required=True,
+    help="Directory for the Parquet files, in date=…/ subdirectories.",
+)
 @click.option(
     "--checkpoint",
     type=DIRECTORY,
-    help="Directory that remembers what is landed; on the same file system. [OUTPUT.checkpoint]",
+    help="Directory for the progress of the job; on the same file system. [OUTPUT.checkpoint]",
 )
-@click.option("--every", metavar="DURATION", help="Go on landing, such as each 30s.")
+@click.option(
+    "--every",
+    metavar="DURATION",
+    help="Keep running and land new records at this interval, such as 30s.",
+)
 @click.option(
     "--max-offsets-per-trigger", type=click.IntRange(min=1), default=500_000, show_default=True
 )
-@click.option("--json-schema", metavar="DDL", help='Land the parsed value too: "id STRING, n INT".')
+@click.option(
+    "--json-schema", metavar="DDL", help='Land the parsed value as well: "id STRING, n INT".'
+)
 def land_command(
     *,
     output: Path,
@@ -58,9 +69,9 @@ def land_command(
     **common: Unpack[Common],
 ) -> None:
     """Land the clean topic as Parquet by date, each record exactly once."""
-    stop = stopped_by_signals()
-    with told():
-        target = target_of(**common)
+    stop = stop_on_signals()
+    with errors_reported():
+        target = resolve_target(**common)
         with target.spark("land", [target.stream.spec.output.topic]) as spark:
             landed = land(
                 spark,
@@ -69,7 +80,7 @@ def land_command(
                 checkpoint=checkpoint and checkpoint.absolute(),
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
-                every=duration(every),
+                every=parse_every(every),
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 json_schema=json_schema,
                 stop=stop,
@@ -88,16 +99,20 @@ def land_command(
 @click.option(
     "--postgres-properties",
     type=FILE,
-    help="libpq's parameters (user, password, sslmode, …) as key=value lines; they win over the URL.",
+    help="libpq parameters (user, password, sslmode, …) as key=value lines; they take precedence over the URL.",
 )
-@click.option("--every", metavar="DURATION", help="Go on counting, such as each 30s.")
+@click.option(
+    "--every",
+    metavar="DURATION",
+    help="Keep running and count new records at this interval, such as 30s.",
+)
 @click.option(
     "--max-offsets-per-trigger", type=click.IntRange(min=1), default=500_000, show_default=True
 )
 @click.option(
     "--skip-deleted",
     is_flag=True,
-    help="Go on if the topic has deleted records before they were counted.",
+    help="Continue if the topic deleted records before they were counted.",
 )
 def aggregate_command(
     *,
@@ -109,14 +124,14 @@ def aggregate_command(
     skip_deleted: bool,
     **common: Unpack[Common],
 ) -> None:
-    """Count and sum the clean topic in windows, as the file JOB says, into a table of PostgreSQL.
+    """Count and sum the clean topic in windows, into a PostgreSQL table.
 
-    Each record is counted once, whatever is killed and repeated. Passwords come from PGPASSFILE, a
-    service file, PGPASSWORD or --postgres-properties.
+    The file JOB defines windows, keys and measures. Each record is counted exactly once, also after crashes and
+    retries. Passwords come from PGPASSFILE, a service file, PGPASSWORD or --postgres-properties.
     """
-    stop = stopped_by_signals()
-    with told():
-        target = target_of(**common)
+    stop = stop_on_signals()
+    with errors_reported():
+        target = resolve_target(**common)
         job = load_job(job_file)
         properties = read_properties(postgres_properties, reserved=frozenset())
         postgres = Postgres.of(postgres_url, properties)
@@ -128,32 +143,32 @@ def aggregate_command(
                 postgres,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
-                every=duration(every),
+                every=parse_every(every),
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
                 stop=stop,
             )
     click.echo(
         f"added {added.records:,} records in {added.batches} batches to {job.table}; "
-        f"late: {added.late:,}, not wanted: {added.filtered:,}, unusable: {added.unusable:,}"
+        f"late: {added.late:,}, filtered out: {added.filtered:,}, unusable: {added.unusable:,}"
     )
 
 
 @main.command("audit")
 @common_options
-@click.option("--html", type=FILE, help="Write a page with plots to this file.")
-@click.option("--json", "json_file", type=FILE, help="Write everything as JSON to this file.")
+@click.option("--html", type=FILE, help="Write an HTML report with plots to this file.")
+@click.option("--json", "json_file", type=FILE, help="Write the full result as JSON to this file.")
 @click.option(
     "--up-to-committed",
     is_flag=True,
-    help="Judge only what the stream has processed; use it while the stream runs.",
+    help="Check only the records that the stream has committed; use it while the stream runs.",
 )
 def audit_command(
     *, html: Path | None, json_file: Path | None, up_to_committed: bool, **common: Unpack[Common]
 ) -> None:
-    """Compare the raw with the clean topic; exit code 1 if anything is wrong."""
-    with told():
-        target = target_of(**common)
+    """Compare the raw with the clean topic; exit with code 1 for any defect."""
+    with errors_reported():
+        target = resolve_target(**common)
         spec = target.stream.spec
         with target.spark("audit", [spec.input.topic, spec.output.topic]) as spark:
             result = audit(
@@ -173,21 +188,29 @@ def audit_command(
 
 @main.command("bootstrap")
 @common_options
-@click.option("--from", "source", required=True, metavar="SOURCE", help="topic:NAME, or a path.")
-@click.option("--output", type=DIRECTORY, required=True, help="A new directory for the files.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="SOURCE",
+    help="topic:NAME, or a path of Parquet or CSV files.",
+)
+@click.option(
+    "--output", type=DIRECTORY, required=True, help="Directory for the files; it must not exist."
+)
 @click.option("--id-column", default="id", show_default=True)
 @click.option("--time-column", default="time", show_default=True)
 @click.option("--partition-column", default="partition", show_default=True)
 @click.option(
     "--partition-by",
-    type=click.Choice([one.value for one in Partitioner]),
-    help="How producers choose a key's partition, where the source does not tell: murmur2 (Java "
+    type=click.Choice([partitioner.value for partitioner in Partitioner]),
+    help="How producers choose a key's partition, if the source does not contain it: murmur2 (Java "
     "clients) or crc32 (librdkafka).",
 )
 @click.option(
     "--before",
     type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S"]),
-    help="Take only ids seen before this time in UTC.",
+    help="Use only ids seen before this time, in UTC.",
 )
 def bootstrap_command(
     *,
@@ -200,7 +223,10 @@ def bootstrap_command(
     before: datetime | None,
     **common: Unpack[Common],
 ) -> None:
-    """Sort ids delivered in the past into files that `dedupe bootstrap` fills a new stream with."""
+    """Write ids delivered in the past to files for `dedupe bootstrap`.
+
+    That command loads them into the stores of a new stream.
+    """
     past = PastIds(
         source=source,
         id_column=id_column,
@@ -209,8 +235,8 @@ def bootstrap_command(
         partition_by=Partitioner(partition_by) if partition_by else None,
         before=before.replace(tzinfo=UTC) if before else None,
     )
-    with told():
-        target = target_of(**common)
+    with errors_reported():
+        target = resolve_target(**common)
         with target.spark("bootstrap", [target.stream.spec.input.topic]) as spark:
             done = bootstrap(
                 spark,

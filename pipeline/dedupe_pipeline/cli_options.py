@@ -1,4 +1,4 @@
-"""What the commands of `dedupe-pipeline` have in common: options, the session, errors told in a sentence."""
+"""Options, Spark session and error reports of all `dedupe-pipeline` commands."""
 
 import signal
 import sys
@@ -31,7 +31,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The stream, and what reaches its cluster and starts Spark, checked before Spark starts."""
+    """The stream, its Kafka connection and the Spark settings, checked before a start."""
 
     stream: DedupeStream
     connection: KafkaConnection
@@ -40,7 +40,7 @@ class Target:
 
     @contextmanager
     def spark(self, job: str, topics: list[str]) -> Iterator[SparkSession]:
-        """A session for a job, once it is known that its topics are there."""
+        """Start a session for a job, after a check that Java and its topics exist."""
         find_java()
         cluster = self.connection.cluster()
         for topic in topics:
@@ -64,36 +64,40 @@ class Common(TypedDict):
 
 
 def common_options(command: Command) -> Command:
-    """Add them to a command."""
+    """Add the common options to a command."""
     for decorate in (
-        click.option("--conf", metavar="KEY=VALUE", multiple=True, help="A property of Spark."),
-        click.option("--master", help="Spark's master. [local[*], or spark-submit's]"),
+        click.option(
+            "--conf", metavar="KEY=VALUE", multiple=True, help="Spark property (repeatable)."
+        ),
+        click.option("--master", help="Spark master. [local[*], or that of spark-submit]"),
         click.option(
             "--kafka-properties",
             type=FILE,
-            help="Kafka client properties (SASL, TLS) as key=value lines, as the worker has them.",
+            help="Kafka client properties (SASL, TLS) as key=value lines, the same file as the worker's.",
         ),
-        click.option("--bootstrap-servers", help="Brokers, instead of those of the manifest."),
+        click.option(
+            "--bootstrap-servers", help="Kafka brokers, instead of those in the manifest."
+        ),
         click.argument("manifest", type=FILE),
     ):
         command = decorate(command)
     return command
 
 
-def target_of(**given: Unpack[Common]) -> Target:
-    """Check them."""
+def resolve_target(**given: Unpack[Common]) -> Target:
+    """Check the common options and read the files they name."""
     stream = load_manifest(given["manifest"])
     properties = read_properties(given["kafka_properties"], reserved=frozenset())
     return Target(
         stream=stream,
         connection=KafkaConnection.of(stream, given["bootstrap_servers"], properties),
         master=given["master"],
-        spark_properties=dict(_key_value(one) for one in given["conf"]),
+        spark_properties=dict(map(_key_value, given["conf"])),
     )
 
 
-def stopped_by_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set, for jobs that go on."""
+def stop_on_signals() -> threading.Event:
+    """Return an event that SIGTERM and SIGINT set, for jobs with --every."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -107,8 +111,8 @@ def _key_value(text: str) -> tuple[str, str]:
     return name, value
 
 
-def duration(text: str | None) -> timedelta | None:
-    """The value of --every."""
+def parse_every(text: str | None) -> timedelta | None:
+    """Parse the value of --every."""
     if text is None:
         return None
     try:
@@ -118,8 +122,8 @@ def duration(text: str | None) -> timedelta | None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Tell what went wrong in a sentence, with the exit code for it."""
+def errors_reported() -> Iterator[None]:
+    """Report an expected error as one message, and exit with code 2."""
     try:
         yield
     except (ManifestError, StreamError, OSError) as error:

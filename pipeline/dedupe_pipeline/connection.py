@@ -1,8 +1,8 @@
-"""How the jobs reach Kafka: one set of properties for both clients, librdkafka and Spark's Java one.
+"""The jobs' Kafka connection: one set of properties for librdkafka and Spark.
 
-The properties file is the worker's (librdkafka names), so that one Secret serves all. Spark's
-connector speaks Java's names, hence the translation. Only what concerns security is translated:
-the rest of such a file tunes the C client.
+The properties file is the worker's, with librdkafka's names, so that one Secret serves all parts. Spark's connector
+uses a Java client with other names, hence the translation. Only security properties are translated, because the rest of
+such a file tunes the C client.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,13 +29,13 @@ _SAME_IN_JAVA = {
     "ssl.keystore.location": "ssl.keystore.location",
     "ssl.keystore.password": "ssl.keystore.password",
 }
-# Of each pair the first holds the text itself, the second the path of a file with it.
+# The first property of a pair holds the PEM text, the second the path of a file with it.
 _PEM_TEXTS = {
     "ssl.truststore.certificates": ("ssl.ca.pem", "ssl.ca.location"),
     "ssl.keystore.certificate.chain": ("ssl.certificate.pem", "ssl.certificate.location"),
     "ssl.keystore.key": ("ssl.key.pem", "ssl.key.location"),
 }
-_TRANSLATED_APART = {
+_TRANSLATED_SEPARATELY = {
     "sasl.username",
     "sasl.password",
     "ssl.endpoint.identification.algorithm",
@@ -45,7 +45,7 @@ _TRANSLATED_APART = {
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaConnection:
-    """A cluster and the client properties to reach it with, which are secret and never shown."""
+    """A cluster and its client properties, which may be secret and are never shown."""
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -57,21 +57,21 @@ class KafkaConnection:
         bootstrap_servers: str | None = None,
         kafka_options: Mapping[str, str] | None = None,
     ) -> "KafkaConnection":
-        """The stream's own cluster, unless another address is given."""
+        """Connect to the stream's cluster, unless another address is given."""
         return cls(
             bootstrap_servers=bootstrap_servers or stream.spec.kafka.bootstrap_servers,
             properties=kafka_options or {},
         )
 
     def cluster(self) -> Cluster:
-        """Return the cluster, for questions that must be answered before Spark reads."""
+        """Return the cluster, for requests that come before Spark's read."""
         return Cluster(self.bootstrap_servers, self.properties, timeout_seconds=_ANSWER_SECONDS)
 
     def spark_options(self) -> dict[str, str]:
-        """Options for Spark's Kafka source.
+        """Return the options for Spark's Kafka source.
 
         Raises:
-            PipelineError: a security property that Java's client has no counterpart for.
+            PipelineError: a security property has no counterpart in the Java client.
         """
         java = dict(_java_properties(self.properties))
         return {
@@ -84,13 +84,13 @@ def _java_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]
     for name, value in properties.items():
         if name in _SAME_IN_JAVA:
             yield _SAME_IN_JAVA[name], value
-        elif name.startswith(("sasl.", "ssl.")) and name not in _TRANSLATED_APART:
+        elif name.startswith(("sasl.", "ssl.")) and name not in _TRANSLATED_SEPARATELY:
             raise PipelineError(
                 f"the Kafka property {name} has no counterpart in Spark's Kafka client; "
                 "use SASL PLAIN or SCRAM, or TLS with PEM files, for the pipeline"
             )
     if "ssl.keystore.location" in properties:
-        yield "ssl.keystore.type", "PKCS12"  # the only kind that librdkafka reads
+        yield "ssl.keystore.type", "PKCS12"  # the only type that librdkafka reads
     yield from _login(properties)
     yield from _pem(properties)
     if algorithm := properties.get("ssl.endpoint.identification.algorithm"):
@@ -104,7 +104,7 @@ def _login(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     module = _LOGIN_MODULES.get(mechanism)
     if module is None:
         raise PipelineError(
-            f"sasl.mechanisms={mechanism} does not log in with sasl.username; "
+            f"sasl.mechanisms={mechanism} cannot log in with sasl.username; "
             f"use one of {', '.join(_LOGIN_MODULES)}"
         )
     user, password = (

@@ -1,13 +1,23 @@
-"""Errors of the jobs. Each message says what to do next.
+"""Errors of the Spark jobs, below `StreamError`.
 
-Errors of Kafka itself are those of `dedupe_kafka.errors`.
+Each message names the cause, the place and the remedy.
+
+Errors of Kafka and of the topics are in `dedupe_kafka.errors`.
 """
 
 from dedupe_kafka.errors import StreamError
 
 
 class PipelineError(StreamError):
-    """A job cannot start or cannot continue; the message names the cause, the place and the remedy."""
+    """A job cannot start or cannot continue."""
+
+
+class JavaMissing(PipelineError):
+    """This machine has no Java runtime that Kafka and Spark run on."""
+
+
+class JarsUnavailable(PipelineError):
+    """Jars could not be downloaded from Maven Central, or differ from the locked ones."""
 
 
 class LandingRefused(PipelineError):
@@ -15,12 +25,13 @@ class LandingRefused(PipelineError):
 
 
 class JobRefused(PipelineError):
-    """A job can't run as its file says, or not on the table that is there."""
+    """A job cannot run as its file says, or not on the existing table."""
 
 
 class DatabaseFailed(PipelineError):
-    """PostgreSQL can't be reached, or has refused what it was told. Nothing is half done in it."""
+    """PostgreSQL cannot be reached or refused a statement; no batch is half written."""
 
 
-class RecordsExpired(PipelineError):
-    """The topic no longer has records that a job has not read yet."""
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, as the rest may be a Java stack trace."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

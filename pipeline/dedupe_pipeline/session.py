@@ -1,4 +1,7 @@
-"""A Spark session that can read Kafka, for the jobs and for notebooks. None is made at import."""
+"""Create a Spark session that can read Kafka, for jobs and notebooks.
+
+Invariant: the import of this module starts nothing.
+"""
 
 import logging
 import os
@@ -13,18 +16,18 @@ from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java
 
 _LOG_SETTINGS = Path(__file__).parent / "runtime" / "log4j2.properties"
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # what spark-submit leaves to the Python that it starts
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit sets it for the Python process that it starts
 _ALWAYS = {
-    # Options of a source show in plans and error messages, logins among them.
+    # Plans and error messages show the options of a source, including logins.
     "spark.sql.redaction.options.regex": r"(?i)url|secret|password|token|jaas|\.key|keystore",
     "spark.sql.session.timeZone": "UTC",
 }
 _LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _DEFAULTS = {
-    # Pauses do no harm to a batch job.
+    # Garbage collection pauses do not matter to a batch job.
     "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
-    # Upper bound: adaptive execution joins the small ones.
+    # Upper bound: adaptive execution coalesces small partitions.
     "spark.sql.shuffle.partitions": "16",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -39,27 +42,26 @@ def spark_session(
 ) -> SparkSession:
     """Start Spark, or return the session that already runs in this process.
 
-    `properties` are Spark's own (`spark.driver.memory`, …) and win over what is set here; with
-    `spark.jars` among them no jars are resolved. The first call on a machine downloads 10 MB. What
-    spark-submit has started has its master, jars and properties from there. Else `master` is
-    `local[*]` by default.
+    `properties` are Spark's own (`spark.driver.memory`, …) and take precedence over the defaults here; with
+    `spark.jars` among them no jars are resolved. The first call on a machine downloads 10 MB. A process started by
+    spark-submit gets its master, jars and properties from there; otherwise `master` is `local[*]` by default.
 
     Raises:
-        JavaMissing: no Java that Spark runs on.
-        JarsUnavailable: the Kafka connector could not be had.
+        JavaMissing: there is no Java runtime for Spark.
+        JarsUnavailable: the Kafka connector could not be downloaded.
     """
-    find_java()  # says what is missing, where Spark would only say that its JVM has ended
+    find_java()  # names the missing Java; Spark would only report that its JVM exited
     settings = {**_ALWAYS, **(properties or {})}
     if _SUBMITTED not in os.environ:
         master = master or "local[*]"
         settings = {**_DEFAULTS, **(_LOCAL if master.startswith("local") else {}), **settings}
         if "spark.jars" not in settings:
             settings["spark.jars"] = ",".join(str(jar) for jar in spark_kafka())
-    # Without it Spark takes whatever python3 is on PATH, which may lack what the jobs import.
+    # By default Spark uses the python3 on PATH, which may lack the packages of the jobs.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Its advice is about pandas' behaviour; records pass between Spark and Python as Arrow only.
+    # The warning is about pandas; records pass between Spark and Python as Arrow only.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it would log is raised as well
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j raises what it would log
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)

@@ -1,4 +1,7 @@
-"""Readers of a stream's topics: committed records only, as the same six columns everywhere."""
+"""Read a stream's topics with Spark's Kafka source, as the same six columns.
+
+The jobs and users' notebooks call it. Invariant: only committed records, and no silent gap.
+"""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +12,7 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 
-# Half the CPU time of reading with the client's own 500 records a poll and 1 MiB a fetch.
+# Half the CPU time of a read with the client's defaults of 500 records a poll and 1 MiB a fetch.
 _FETCH = {"kafka.max.poll.records": "5000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
@@ -17,7 +20,7 @@ SCHEMA = (
     "partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-"""These columns' types, as Spark's DDL."""
+"""The types of these columns, as Spark DDL."""
 
 
 def read_clean(
@@ -28,15 +31,15 @@ def read_clean(
     kafka_options: Mapping[str, str] | None = None,
     starting_offsets: str = "earliest",
 ) -> DataFrame:
-    """The clean topic as it is now, one row per record.
+    """Return the present clean topic, one row per record.
 
     Columns: `partition` int, `offset` long (with gaps: count records, do not subtract offsets),
-    `timestamp` (the producer's, in milliseconds), `key` and `value` binary, null where the record's
-    are, `headers` array of (`key` string, `value` binary) in order with repeats, null if none.
+    `timestamp` (the producer's, in milliseconds), `key` and `value` binary, null if the record's are null, `headers`
+    array of (`key` string, `value` binary) in order and with repeated keys, null if none.
 
     `kafka_options` are client properties with librdkafka's names, as in the worker's file.
-    `starting_offsets` is "earliest" or JSON {"topic": {"0": offset}}. Records that retention deletes
-    while they are read make the job fail; they are not skipped.
+    `starting_offsets` is "earliest" or JSON {"topic": {"0": offset}}. The job fails if
+    retention deletes records during the read; they are not skipped.
     """
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
     options = _options(connection, stream.spec.output.topic) | {
@@ -55,7 +58,9 @@ def read_clean_stream(
     starting_offsets: str = "earliest",
     max_offsets_per_trigger: int | None = None,
 ) -> DataFrame:
-    """The clean topic as an unbounded table; columns and options as in `read_clean`.
+    """Return the clean topic as an unbounded table.
+
+    Columns and options are those of `read_clean`.
 
     `max_offsets_per_trigger` bounds a micro-batch, over all partitions together.
     """
@@ -67,11 +72,13 @@ def read_clean_stream(
     return spark.readStream.format("kafka").options(**options).load().select(*COLUMNS)
 
 
-def read_range(spark: SparkSession, connection: KafkaConnection, span: TopicOffsets) -> DataFrame:
-    """Just the committed records of any topic from `span.lows` to before `span.ends`."""
-    options = _options(connection, span.topic) | {
-        "startingOffsets": _offsets_json(span.topic, span.lows),
-        "endingOffsets": _offsets_json(span.topic, span.ends),
+def read_range(
+    spark: SparkSession, connection: KafkaConnection, offsets: TopicOffsets
+) -> DataFrame:
+    """Return a topic's committed records from `offsets.lows` to before `offsets.ends`."""
+    options = _options(connection, offsets.topic) | {
+        "startingOffsets": _offsets_json(offsets.topic, offsets.lows),
+        "endingOffsets": _offsets_json(offsets.topic, offsets.ends),
     }
     return spark.read.format("kafka").options(**options).load().select(*COLUMNS)
 

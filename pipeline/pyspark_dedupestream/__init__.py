@@ -1,4 +1,7 @@
-"""Makes `spark.read.format("dedupestream")` known: Spark looks for data sources in packages named pyspark_*."""
+"""Register `spark.read.format("dedupestream")`.
+
+Spark finds data sources in packages named pyspark_*.
+"""
 
 from dedupe_pipeline.datasource.source import DedupeStreamSource as DefaultSource
 

@@ -1,4 +1,4 @@
-"""What integration tests may ask for."""
+"""Fixtures of the component tests."""
 
 from tests.support.fixtures import routing, streams, workers
 

@@ -16,7 +16,7 @@ from dedupe_crds.openapi import CUSTOM_RESOURCES
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator import metrics as operator_metrics
 from dedupe_worker.admin.metrics import make_registry
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from tests.e2e.chart import CHART, NAMESPACE, Object, helm, of_kind, render, template
 from tests.unit.crds.manifests import MINIMAL
 
@@ -323,8 +323,8 @@ def samples_of(registry: CollectorRegistry) -> set[str]:
 
 
 def known_metrics() -> set[str]:
-    board = Board(DedupeStream.model_validate(MINIMAL), 0)
-    workers = samples_of(make_registry(board))
+    worker_state = WorkerState(DedupeStream.model_validate(MINIMAL), 0)
+    workers = samples_of(make_registry(worker_state))
     # These are there once there is something to tell.
     later = {
         "dedupe_lag_messages",

@@ -187,7 +187,7 @@ def taken_over_at(stream: ClusterStream) -> datetime:
     """When the worker that runs now had fenced whoever was before it."""
     lines = stream.kubectl("logs", stream.pod_name(0)).splitlines()
     logged = [json.loads(line) for line in lines if line.startswith("{")]
-    first, *_ = [line for line in logged if line["event"] == "reconciling"]
+    first, *_ = [line for line in logged if line["event"] == "catching up"]
     return datetime.fromisoformat(first["timestamp"])
 
 

@@ -16,10 +16,10 @@ from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import lose_volume
 from tests.faults.seed import SEED
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
 from tests.support.checker.routed import added, everything, judge_routes, routed, routes_of
 from tests.support.spark.session import spark
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.traffic import ID_HEADER, retries
 
 __all__ = ["spark"]

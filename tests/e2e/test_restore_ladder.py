@@ -23,7 +23,7 @@ from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
 from tests.faults.seed import SEED
 from tests.support.checker.history import end_offsets
 from tests.support.checker.record import Message
-from tests.support.traffic.meddling import create_topic, delete_records, delete_topic
+from tests.support.traffic.topic_changes import create_topic, delete_records, delete_topic
 from tests.support.traffic.traffic import order
 
 COUNT = 400

@@ -1,4 +1,4 @@
-"""What fault tests may ask for."""
+"""Fixtures of the fault tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,20 +6,23 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.fixtures import routing, streams
-from tests.support.processes.inner_crashes import FaultWorkers
 
 __all__ = ["routing", "streams", "workers"]
 
 
 @pytest.fixture(autouse=True)
 def show_seed() -> None:
-    print(f"seed {SEED}; another one: FAULT_SEED=… pytest …")
+    print(f"seed {SEED}; use another with FAULT_SEED=… pytest …")
 
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[FaultWorkers]:
-    """Start workers that end with the test: `workers.start(stream, crash=Crash(Step.BEFORE_COMMIT))`."""
+    """Start workers that end with the test.
+
+    Example: `workers.start(stream, crash=Crash(Step.BEFORE_COMMIT))`.
+    """
     started = FaultWorkers(tmp_path)
     yield started
     started.end_all()

@@ -1,4 +1,4 @@
-"""The seed of all traffic and all random kills in a run; FAULT_SEED sets another."""
+"""The seed of all traffic and all random kills in a run; FAULT_SEED overrides it."""
 
 import os
 

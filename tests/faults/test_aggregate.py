@@ -1,4 +1,4 @@
-"""Whatever is killed, lost or restarted while `aggregate` runs, its table is the truth in the end."""
+"""The table of `aggregate` is exact, whatever is killed, lost or restarted."""
 
 import os
 import random
@@ -40,7 +40,7 @@ JOB = job("flights", slide="30m")
 
 
 class Runs:
-    """Runs of one job as processes, each in a group of its own, of which nothing is left in the end."""
+    """Runs of a job as processes, each in its own group, which is killed at the end."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Runs:
 
     @contextmanager
     def start(self, *step: str, batch: int = SMALL_BATCH) -> Iterator[subprocess.Popen[str]]:
-        """One that has its session, and begins to count now; it dies at the step."""
+        """Start a run that dies at the step, and wait until it begins to count."""
         command = [
             sys.executable,
             "-m",
@@ -72,12 +72,12 @@ class Runs:
             yield started
 
     def finish(self) -> None:
-        """One that counts what is left."""
+        """Run the job on the rest."""
         with self.start(batch=LARGE_BATCH) as last:
             assert last.wait(DEADLINE_SECONDS) == 0
 
     def checkpoint(self) -> Path | None:
-        """Where Spark remembers what the present run has done."""
+        """Return the directory in which Spark records the progress of the run."""
         return next(self._temporary.glob("dedupe-aggregate-*/offsets"), None)
 
 
@@ -92,7 +92,7 @@ def runs(stream: TestStream, database: TestDatabase, tmp_path: Path) -> Runs:
 
 
 def fill(stream: TestStream, count: int) -> Truth:
-    """Commit messages in two transactions, with one aborted between; returns what the table must hold."""
+    """Commit messages in two transactions, an aborted one between; return the truth."""
     sent = list(messages(SEED, count, partitions=PARTITIONS))
     half = len(sent) // 2
     for part, commit in ((sent[:half], True), (sent, False), (sent[half:], True)):
@@ -101,7 +101,7 @@ def fill(stream: TestStream, count: int) -> Truth:
 
 
 def counted(database: TestDatabase) -> int:
-    """How many records are counted so far."""
+    """Return how many records are counted so far."""
     if not database.has("dedupestream_offsets"):
         return 0
     [(total,)] = database.rows("SELECT coalesce(sum(records), 0)::int FROM dedupestream_offsets")
@@ -110,7 +110,7 @@ def counted(database: TestDatabase) -> int:
 
 
 def check_is_part(database: TestDatabase, wanted: AggregateJob, expected: Truth) -> None:
-    """No row has more than is true."""
+    """Assert that no row counts too much."""
     whole = expected.table(wanted)
     for key, (flights, delayed, *_, late) in read_table(database, wanted).items():
         of_all = whole[key]
@@ -119,11 +119,11 @@ def check_is_part(database: TestDatabase, wanted: AggregateJob, expected: Truth)
         assert (late or 0) <= (of_all[-1] or 0)
 
 
-@pytest.mark.timeout(900)  # some eight Spark sessions, one after another
+@pytest.mark.timeout(900)  # about eight Spark sessions in sequence
 def test_killed_at_each_step_the_table_is_the_truth(
     stream: TestStream, database: TestDatabase, runs: Runs
 ) -> None:
-    """One job, killed again and again at the next step; each run goes on where the last one was."""
+    """Kill a job at step after step; each run resumes where the previous one ended."""
     expected = fill(stream, 3_000)
     seen = 0
 
@@ -153,11 +153,11 @@ def wait_until_noticed(database: TestDatabase) -> None:
     )
 
 
-@pytest.mark.timeout(900)  # some five Spark sessions, one after another
+@pytest.mark.timeout(900)  # about five Spark sessions in sequence
 def test_killed_at_random_moments_the_table_is_the_truth(
     stream: TestStream, database: TestDatabase, runs: Runs
 ) -> None:
-    """Python alone or with its JVM, at any moment from the first batch on."""
+    """Kill Python alone or with its JVM, at any moment from the first batch on."""
     rng = random.Random(SEED)
     expected = fill(stream, 6_000)
 
@@ -185,18 +185,18 @@ def test_when_every_task_fails_once_and_is_tried_again_the_table_is_the_truth(
     check(database, JOB, expected)
 
 
-@pytest.mark.timeout(600)  # some two Spark sessions, one after another
+@pytest.mark.timeout(600)  # about two Spark sessions in sequence
 def test_when_sparks_checkpoint_is_lost_the_database_tells_where_to_go_on(
     stream: TestStream, database: TestDatabase, runs: Runs
 ) -> None:
-    """In the middle of a run, which may end of it. No run looks for that of another."""
+    """It is lost in the middle of a run, which may fail. No run uses that of another."""
     expected = fill(stream, 3_000)
 
     with runs.start() as robbed:
         wait_for(lambda: counted(database) > 0, "something is counted")
         checkpoint = runs.checkpoint()
         assert checkpoint is not None
-        # At once: Spark goes on writing into it.
+        # At once, as Spark still writes into it.
         checkpoint.parent.rename(checkpoint.parent.with_name("lost"))
         robbed.wait(DEADLINE_SECONDS)
     check_is_part(database, JOB, expected)

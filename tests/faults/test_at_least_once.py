@@ -1,4 +1,4 @@
-"""Without transactions a killed worker loses nothing; what it may do is pass a message on once more."""
+"""Without transactions a killed worker loses nothing, but may repeat messages."""
 
 import random
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, wait_until_killed
 from tests.support.checker.checker import Verdict, judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.routed import added, everything, repeats, routes_of
-from tests.support.processes.crashes import Crash, Step
-from tests.support.processes.inner_crashes import FaultWorkers
-from tests.support.traffic.id_sources import key_id
+from tests.support.crashes.aftermath import finish, wait_until_killed
+from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.crashes.steps import Crash, Step
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
 
@@ -26,7 +26,7 @@ SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords"
 
 
 def judged(stream: TestStream) -> Verdict:
-    """Judge the stream: all must be there, as it was, and the first copies in order; some may be there twice."""
+    """Judge the stream: all unchanged, first copies in order; repeats may occur."""
     verdict = judge(stream.raw(), stream.clean(), key_id)
     assert verdict.defects.keys() <= {"duplicated", "reordered"}, str(verdict)
     again = {defect.raw_offset for defect in verdict.duplicated}
@@ -35,7 +35,7 @@ def judged(stream: TestStream) -> Verdict:
 
 
 def positions(stream: TestStream) -> set[str]:
-    """Where the routed duplicates stand in the input. A kill may have one routed again."""
+    """Return the input positions of routed duplicates; a kill may repeat a record."""
     return {added(record)["dedupe-position"] for record in routes_of(stream).duplicates}
 
 
@@ -65,7 +65,7 @@ def test_a_worker_that_is_not_killed_passes_each_message_on_once(
 def test_what_a_killed_worker_had_sent_is_neither_lost_nor_repeated_nor_its_own_duplicate(
     routing: Routing, workers: FaultWorkers, step: Step
 ) -> None:
-    """By the time of the next start the broker has all that was sent."""
+    """At the next start the broker has everything that was sent."""
     stream = routing(duplicates=True, delivery="AtLeastOnce", worker=SMALL_TRANSACTIONS)
     stream.send(retries(SEED, RECORDS, near_share=0.5, value_bytes=100))
     for time in (1, 7):

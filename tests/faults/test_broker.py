@@ -1,4 +1,4 @@
-"""The broker dies, is away, or hangs, and the worker outlives it."""
+"""The broker dies, is down or hangs, and the worker survives it."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 from dedupe_crds.status.worker import ExitCode
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.crashes.aftermath import (
     fault_met,
     finish,
     judged,
@@ -19,8 +19,8 @@ from tests.support.checker.aftermath import (
     wait_until_frozen,
     wait_until_passed,
 )
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.forked import STOP_SECONDS
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.processes import WorkerProcess, wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
@@ -37,14 +37,14 @@ SOON_SECONDS = 30.0
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker that these tests may end."""
+    """Run a broker that these tests may kill."""
     with EmbeddedBroker(tmp_path_factory.mktemp("mortal-broker")) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def back_again(broker: EmbeddedBroker, topics: Callable[..., str]) -> Iterator[None]:  # noqa: ARG001 # ends after this
-    """Whatever a test did, there is a broker that runs when `topics` deletes what it made."""
+    """Ensure a running broker when `topics` deletes its topics."""
     yield
     if broker.running:
         os.kill(broker.pid, signal.SIGCONT)
@@ -53,7 +53,7 @@ def back_again(broker: EmbeddedBroker, topics: Callable[..., str]) -> Iterator[N
 
 
 def wait_until_unready(worker: WorkerProcess, reason: str) -> None:
-    """Soon: long before a call to the broker gives up."""
+    """Wait until it is not ready, long before a call to the broker times out."""
 
     def unready() -> bool:
         answer = worker.readiness()
@@ -72,7 +72,7 @@ def fail_broker_in_commit(
     fault: signal.Signals = signal.SIGSTOP,
     stuck_seconds: float | None = None,
 ) -> WorkerProcess:
-    """A worker whose broker hangs (or dies) just before it is asked to commit."""
+    """Start a worker whose broker hangs or dies just before a commit."""
     worker = workers.start_towards(
         stream,
         InnerCrash(
@@ -116,7 +116,7 @@ def test_a_broker_killed_in_the_midst_of_traffic(
 def test_a_worker_waits_for_a_broker_that_is_away(
     streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
 ) -> None:
-    """It says so, stays up, and goes on by itself."""
+    """It reports that, keeps running, and resumes automatically."""
     stream = streams()
     messages = list(retries(SEED, RECORDS, value_bytes=100))
     stream.send(messages[: RECORDS // 2])
@@ -172,7 +172,7 @@ def test_a_coordinator_that_hangs_during_a_commit(
 def test_a_client_that_stops_fetching_is_replaced(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
-    """As librdkafka's has after a partition had no leader: it neither reads on nor says anything."""
+    """This imitates librdkafka after a partition had no leader: no fetch, no error."""
     stream = streams(worker=SMALL_TRANSACTIONS)
     stream.send(retries(SEED, RECORDS, value_bytes=100))
     worker = workers.start_towards(stream, InnerCrash(point=Point.READING, time=3, signal=0))
@@ -187,7 +187,7 @@ def test_a_client_that_stops_fetching_is_replaced(
 def test_a_broker_that_dies_during_a_commit(
     streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
 ) -> None:
-    """The commit never reaches it: what the worker makes of that must not lose the records."""
+    """The commit never reaches the broker, and the worker must not lose the records."""
     stream = streams(worker=SMALL_TRANSACTIONS)
     stream.send(retries(SEED, RECORDS, value_bytes=100))
     worker = fail_broker_in_commit(stream, workers, broker, fault=signal.SIGKILL)

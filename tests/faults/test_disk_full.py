@@ -1,4 +1,4 @@
-"""A volume without room: the worker waits, says why, and goes on by itself."""
+"""A full volume: the worker waits, reports why, and resumes automatically."""
 
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import judged, wait_until_passed
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import judged, wait_until_passed
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.volumes import Volume, small_volume
 from tests.support.traffic.streams import TestStream

@@ -1,4 +1,4 @@
-"""Two workers of one partition: the newer one has it, and the older one ends, whatever it was about to do."""
+"""Two workers of a partition: the newer takes it over, and the older ends."""
 
 import signal
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 
 from dedupe_crds.status.worker import ExitCode
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.crashes.aftermath import (
     fault_met,
     judged,
     logged,
@@ -16,7 +16,7 @@ from tests.support.checker.aftermath import (
     wait_until_open,
     wait_until_passed,
 )
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
@@ -63,7 +63,7 @@ def test_a_worker_that_hung_while_another_took_over_ends_fenced(
     point: Point,
     leaves_open: bool,
 ) -> None:
-    """SIGSTOP in a transaction, SIGCONT when the newer worker has passed on everything."""
+    """Send SIGSTOP in a transaction, and SIGCONT once the newer worker is done."""
     messages = list(retries(SEED, RECORDS, value_bytes=100))
     stream = streams(worker=SMALL_TRANSACTIONS)
     stream.send(messages)
@@ -80,11 +80,11 @@ def test_a_worker_that_hung_while_another_took_over_ends_fenced(
     stream.send(messages)
     wait_until_passed(stream, newer)
     judged(stream)
-    assert logged(newer, "session failed") == [], "the newer one was not disturbed"
+    assert logged(newer, "session failed") == [], "the newer worker was not disturbed"
 
 
 def test_a_state_directory_has_one_worker(streams: CreateStream, workers: FaultWorkers) -> None:
-    """The second ends before it takes over, so that the first is not even fenced."""
+    """The second worker ends before it takes over, so the first is not fenced."""
     stream = streams()
     stream.send(retries(SEED, RECORDS))
     first = workers.start(stream)
@@ -100,7 +100,7 @@ def test_a_state_directory_has_one_worker(streams: CreateStream, workers: FaultW
 def test_a_fenced_worker_writes_no_more_and_stands_by_when_it_is_started_again(
     streams: CreateStream, workers: FaultWorkers, tmp_path: Path
 ) -> None:
-    """As on a node that is cut off, whose kubelet starts it again and again."""
+    """As on a partitioned node, whose kubelet restarts the worker repeatedly."""
     stream = streams()
     stream.send(retries(SEED, RECORDS))
     noted = ("--fenced-file", tmp_path / "fenced")
@@ -122,12 +122,15 @@ def test_a_fenced_worker_writes_no_more_and_stands_by_when_it_is_started_again(
     assert again.readiness().body["reason"] == "Fenced"
     assert again.get("/healthz").status_code == 200
     assert again.sigterm() == ExitCode.OK
-    assert logged(newer, "session failed") == [], "the newer one was not disturbed"
+    assert logged(newer, "session failed") == [], "the newer worker was not disturbed"
     judged(stream)
 
 
 def files_of(directory: Path) -> dict[str, tuple[int, int]]:
-    """Size and time of the last write of each file, but for RocksDB's diary, which has statistics a second later."""
+    """Return size and mtime of each file except RocksDB's LOG.
+
+    RocksDB writes statistics to its LOG a second later.
+    """
     paths = (path for path in directory.rglob("*") if path.is_file() and path.name != "LOG")
     found = ((path, path.stat()) for path in paths)
     return {str(path): (stat.st_size, stat.st_mtime_ns) for path, stat in found}

@@ -1,4 +1,4 @@
-"""Input offsets that were lost, set back, or have expired while nobody read."""
+"""Input offsets that were lost, were reset, or have expired without a reader."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -7,14 +7,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, judged, passed_and_stopped
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import finish, judged, passed_and_stopped
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
-from tests.support.traffic.id_sources import key_id
-from tests.support.traffic.meddling import delete_group, delete_records, set_committed
 from tests.support.traffic.streams import TestStream
+from tests.support.traffic.topic_changes import delete_group, delete_records, set_committed
 from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]

@@ -1,6 +1,6 @@
-"""A worker with a table of fixed size is killed at each step, its table resized, damaged and restored.
+"""A worker with an inverse Bloom store is killed at each step.
 
-Nothing is lost, and nothing passes twice but what shares its slot with another id.
+Its table is also resized, damaged and restored. Nothing is lost, and only ids that share a slot may pass twice.
 """
 
 import random
@@ -16,16 +16,24 @@ import pytest
 
 from dedupe_crds.status.worker import ExitCode, UploadPhase
 from tests.faults.seed import SEED
-from tests.support.asked import admin, reconcile
-from tests.support.checker.aftermath import logged, reconciled, wait_until_killed, wait_until_passed
 from tests.support.checker.record import Message
-from tests.support.postgres.tables import Act, TableCrash, TableWorkers, edit, judged_table, table
-from tests.support.processes.crashes import Crash, Step
+from tests.support.crashes.aftermath import logged, reconciled, wait_until_killed, wait_until_passed
+from tests.support.crashes.steps import Crash, Step
+from tests.support.crashes.table_crashes import (
+    Act,
+    TableCrash,
+    TableWorkers,
+    edit,
+    judged_table,
+    table,
+)
+from tests.support.processes.admin_calls import admin_arguments, post
+from tests.support.processes.full_reconciles import reconcile
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import TestBucket
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
-from tests.support.snapshots.snapshots import admin_arguments, post, snapshot
+from tests.support.snapshots.requests import snapshot
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 
@@ -40,7 +48,7 @@ SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords"
 
 @cache
 def messages() -> Sequence[Message]:
-    """Every 20th is without an id: only the input offset keeps it from passing twice."""
+    """Yield messages, every 20th without id: only the input offset prevents a repeat."""
     traffic = retries(SEED, RECORDS, near_share=0.5, value_bytes=100)
     return [
         replace(message, key=None) if place % 20 == 0 else message
@@ -57,7 +65,7 @@ def tables(tmp_path: Path) -> Iterator[TableWorkers]:
 
 @pytest.fixture
 def stream(streams: CreateStream) -> TestStream:
-    """A stream whose first half has been sent."""
+    """Return a stream after its first half was sent."""
     made = streams(store=table(SLOTS), worker=SMALL_TRANSACTIONS)
     made.send(messages()[: RECORDS // 2])
     return made
@@ -68,7 +76,7 @@ def killed(stream: TestStream, tables: TableWorkers, crash: Crash | TableCrash) 
 
 
 def finished(stream: TestStream, tables: TableWorkers) -> WorkerProcess:
-    """Send the second half, and have a worker pass on what is left."""
+    """Send the second half, and have a worker process the rest."""
     stream.send(messages()[RECORDS // 2 :])
     worker = tables.start_table(stream)
     wait_until_passed(stream, worker)
@@ -190,7 +198,9 @@ def test_a_smaller_table_remembers_what_the_larger_one_did(
     worker = finished(stream, tables)
     judged_table(stream, SLOTS, 500_000)
     worker.wait_until_ready()
-    worker.wait_until(lambda: worker.status().window.generations == 2, "both tables are told of")
+    worker.wait_until(
+        lambda: worker.status().window.generations == 2, "the status shows both tables"
+    )
 
 
 def damages() -> dict[str, Callable[[Path], object]]:
@@ -299,7 +309,7 @@ def test_a_table_goes_to_a_bucket_and_comes_back(
 def test_a_comparison_with_the_output_is_refused_and_the_stream_goes_on(
     stream: TestStream, tables: TableWorkers, tmp_path: Path
 ) -> None:
-    worker = tables.start_table(stream, arguments=admin(tmp_path))
+    worker = tables.start_table(stream, arguments=admin_arguments(tmp_path))
     wait_until_passed(stream, worker)
     answer = reconcile(worker, "all")
     assert answer.error is not None

@@ -1,4 +1,4 @@
-"""A worker is killed at each step of its life; what its successors make of it is judged."""
+"""A worker is killed at each step, and its successors' output is judged."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -12,7 +12,10 @@ import pytest
 
 from dedupe_crds.status.worker import ExitCode
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     fault_met,
     finish,
     judged,
@@ -21,12 +24,9 @@ from tests.support.checker.aftermath import (
     wait_until_open,
     wait_until_passed,
 )
-from tests.support.checker.checker import judge
-from tests.support.checker.record import Message
-from tests.support.processes.crashes import Crash, Step
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.steps import Crash, Step
 from tests.support.processes.processes import WorkerProcess, wait_for
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 
@@ -47,7 +47,7 @@ YEAR_2100_MS = 4_102_444_800_000
 
 @cache
 def messages(near_share: float = 0.5) -> Sequence[Message]:
-    """Every 20th is without an id: only the input offset keeps it from passing twice."""
+    """Yield messages, every 20th without id: only the input offset prevents a repeat."""
     traffic = retries(SEED, RECORDS, near_share=near_share, value_bytes=100)
     return [
         replace(message, key=None) if place % 20 == 0 else message
@@ -79,7 +79,7 @@ def start(
 
 
 def crash_at(stream: TestStream, workers: FaultWorkers, crash: AnyCrash) -> None:
-    """Have a worker killed at a step, on what the one before it has left."""
+    """Kill a worker at a step, on the state of its predecessor."""
     worker = start(stream, workers, crash)
     wait_until_killed(worker)
     if isinstance(crash, InnerCrash):
@@ -119,7 +119,7 @@ def test_killed_between_two_steps_of_the_loop(
 def test_killed_in_a_commit_with_all_its_store_on_disk(
     streams: CreateStream, workers: FaultWorkers, point: Point
 ) -> None:
-    """RocksDB flushes when it likes: an id may be there no sooner than its record is in the output."""
+    """RocksDB may flush at any time: an id must not precede its record in the output."""
     stream = filled(streams(worker=SMALL_TRANSACTIONS), messages())
     for time in (1, 9):
         crash_at(stream, workers, InnerCrash(point=point, time=time, flushed=True))
@@ -130,7 +130,7 @@ def test_killed_in_a_commit_with_all_its_store_on_disk(
 def test_killed_with_only_the_newest_generation_on_disk(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
-    """Its stamp speaks for the older ones too, which have to be on disk by then."""
+    """Its metadata also covers older generations, which must be on disk by then."""
     stream = filled(streams(worker=SMALL_TRANSACTIONS, store=SMALL_MEMTABLES), messages())
     crash = InnerCrash(point=Point.RECORDS_SENT, time=14, flushed=True, window_bytes=SEALS_BYTES)
     crash_at(stream, workers, crash)
@@ -158,7 +158,7 @@ def test_killed_during_a_flush(streams: CreateStream, workers: FaultWorkers, tim
 def test_killed_while_generations_come_and_go(
     streams: CreateStream, workers: FaultWorkers, point: Point
 ) -> None:
-    """The window is far smaller than the stream, and larger than the distance of its repeats."""
+    """The window is far smaller than the stream, but longer than repeats are apart."""
     stream = filled(streams(worker=SMALL_TRANSACTIONS), messages(near_share=1.0))
     for time in (1, 2):
         crash_at(stream, workers, crash(point, time, window_bytes=SMALL_WINDOW_BYTES))
@@ -208,7 +208,7 @@ def test_killed_during_a_checkpoint(
     with pytest.raises(httpx.TransportError):
         post_checkpoint(worker)
     wait_until_killed(worker)
-    assert len(checkpoints(worker)) == len(whole) + 1, "it was killed in the midst of one"
+    assert len(checkpoints(worker)) == len(whole) + 1, "it was killed during a checkpoint"
 
     filled(stream, messages()[half:])
     last = workers.start(stream, arguments=admin)
@@ -287,7 +287,7 @@ def test_killed_while_it_rebuilds(
 def test_a_producer_s_clock_does_not_shorten_what_is_remembered(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
-    """A replay of old records is protected like new ones: ids age from when they were seen."""
+    """A replay of old records has the full window: ids age from when they were seen."""
     clocks = (1, YEAR_2000_MS, YEAR_2100_MS)
     traffic = [
         replace(message, timestamp_ms=clocks[place * len(clocks) // 3_000])

@@ -1,23 +1,23 @@
-"""An output topic that is not what it was when the store was written."""
+"""An output topic that has changed since the store was written."""
 
 import shutil
 from collections.abc import Callable, Sequence
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     finish,
     logged,
     passed_and_stopped,
     reconciled,
     wait_until_passed,
 )
-from tests.support.checker.checker import judge
-from tests.support.checker.record import Message
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
-from tests.support.traffic.id_sources import key_id
-from tests.support.traffic.meddling import create_topic, delete_records, delete_topic
 from tests.support.traffic.streams import TestStream
+from tests.support.traffic.topic_changes import create_topic, delete_records, delete_topic
 from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
@@ -39,7 +39,7 @@ def assert_rebuilt_for(worker: WorkerProcess, reason: str) -> None:
 
 
 def assert_exactly_once_from(stream: TestStream, offset: int) -> None:
-    """What came from this input offset on stands once in the output topic that began then."""
+    """Assert that the new output topic has all messages from this offset once."""
     raw = [record for record in stream.raw() if record.offset >= offset]
     verdict = judge(raw, stream.clean(), key_id)
     verdict.assert_exactly_once()
@@ -75,9 +75,9 @@ def test_one_that_is_replaced_under_a_running_worker_is_noticed(
 
     worker.wait_until(
         lambda: any(
-            line["reason"] == "OutputTopicReplaced" for line in logged(worker, "reconciled")
+            line["reason"] == "OutputTopicReplaced" for line in logged(worker, "caught up")
         ),
-        "the topic is known to be another one",
+        "the worker knows that it is another topic",
     )
     worker.wait_until_ready()
     stream.send(traffic())
@@ -94,7 +94,7 @@ def test_one_that_is_replaced_under_a_running_worker_is_noticed(
 def test_a_tail_that_was_retained_away_is_not_passed_over_in_silence(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
-    """The store is of yesterday, and what came since is in part gone from the output topic."""
+    """The store is old, and later records are partly gone from the output topic."""
     stream = streams()
     worker = passed_and_stopped(stream, workers, traffic())
     yesterday = worker.state_dir.with_name("yesterday")
@@ -119,7 +119,7 @@ def test_a_tail_that_was_retained_away_is_not_passed_over_in_silence(
 def test_one_that_was_shortened_does_not_shorten_a_window_that_is_whole(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
-    """Retention of the output topic is none of the store's business while it is complete."""
+    """Retention of the output topic does not matter to a complete store."""
     stream = streams()
     worker = passed_and_stopped(stream, workers, traffic())
     clean = stream.clean()

@@ -1,4 +1,4 @@
-"""Workers are killed again and again, at moments that chance picks, while traffic goes on."""
+"""Workers are killed repeatedly, at random moments, during traffic."""
 
 import random
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, judged, logged
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import finish, judged, logged
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
@@ -22,12 +22,12 @@ MOST_RECORDS = 600_000
 
 
 def let_live(worker: WorkerProcess, rng: random.Random) -> str:
-    """Wait for the moment of the worker's death; returns which it is."""
+    """Wait until the moment of the next kill; return which it is."""
     moment = rng.choice(("starting", "reconciled", "at work", "at work"))
     if moment == "starting":
         worker.endpoint()
     elif moment == "reconciled":
-        worker.wait_until(lambda: logged(worker, "reconciled"), moment)
+        worker.wait_until(lambda: logged(worker, "caught up"), moment)
     else:
         stream, partition = worker.stream, worker.partition
         goal = stream.progress().get(partition, 0) + rng.randrange(1, 300)

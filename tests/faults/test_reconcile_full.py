@@ -1,4 +1,4 @@
-"""The whole store is compared with the output topic when someone asks for it, and is what that says afterwards."""
+"""A full reconcile makes the whole store agree with the output topic."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -9,8 +9,8 @@ import pytest
 from dedupe_crds.status.worker import CheckpointStatus, ComparisonStatus, ExitCode
 from dedupe_ids.extract import pack_id
 from tests.faults.seed import SEED
-from tests.support.asked import admin, ask, opened_store, post, reconcile
-from tests.support.checker.aftermath import (
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     fault_met,
     judged,
     logged,
@@ -18,13 +18,14 @@ from tests.support.checker.aftermath import (
     wait_until_killed,
     wait_until_passed,
 )
-from tests.support.checker.record import Message
-from tests.support.processes.crashes import Crash, Step
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.steps import Crash, Step
+from tests.support.processes.admin_calls import admin_arguments, post
+from tests.support.processes.full_reconciles import ask, opened_store, reconcile
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.volumes import small_volume
-from tests.support.traffic.meddling import delete_records
 from tests.support.traffic.streams import TestStream
+from tests.support.traffic.topic_changes import delete_records
 from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
@@ -46,12 +47,12 @@ def packed(keys: Sequence[bytes | None]) -> list[bytes]:
 
 
 def strangers() -> list[bytes]:
-    """Ids whose messages were never sent."""
+    """Return ids whose messages were never sent."""
     return packed([message.key for message in messages(start=RECORDS)])[:INVENTED]
 
 
 def tampered_with(stream: TestStream, worker: WorkerProcess) -> int:
-    """Remove ids from its store and put others into it; returns how many records the output has."""
+    """Remove ids from the store and add others; return the number of output records."""
     clean = stream.clean()
     with opened_store(stream, worker.state_dir) as store:
         assert store.forget(packed([record.key for record in clean[:LOST]])) == LOST
@@ -60,7 +61,7 @@ def tampered_with(stream: TestStream, worker: WorkerProcess) -> int:
 
 
 def assert_exactly_once_after(stream: TestStream, worker: WorkerProcess) -> None:
-    """Send it all again, and what it may not know yet: none is lost, and none comes twice."""
+    """Send everything again, and new messages; assert exactly once."""
     stream.send(messages())
     stream.send(messages(start=RECORDS))
     wait_until_passed(stream, worker)
@@ -73,7 +74,7 @@ def test_what_was_lost_is_added_and_what_was_invented_is_removed(
     stream = streams(worker=SMALL_TRANSACTIONS)
     stopped = passed_and_stopped(stream, workers, messages())
     records = tampered_with(stream, stopped)
-    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker = workers.start(stream, arguments=admin_arguments(tmp_path))
     worker.wait_until_ready()
     expected = ComparisonStatus(
         request="one", full=True, done=True, records=records, added=LOST, removed=INVENTED
@@ -81,17 +82,17 @@ def test_what_was_lost_is_added_and_what_was_invented_is_removed(
     assert reconcile(worker, "one") == expected
     assert_exactly_once_after(stream, worker)
 
-    again = post(worker, "/reconcile", {"request": "one", "full": True})
+    again = post(worker, "/reconcile", request="one", full=True)
     assert ComparisonStatus.model_validate_json(again.content) == expected
     assert worker.sigterm() == ExitCode.OK
-    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker = workers.start(stream, arguments=admin_arguments(tmp_path))
     worker.wait_until_ready()
     ask(worker, "one")
     assert worker.status().comparison == expected, "the answer is kept"
     after = reconcile(worker, "two")
     assert (after.added, after.removed) == (0, 0)
     assert after.records == len(stream.clean())
-    assert [line["request"] for line in logged(worker, "comparing")] == ["two"]
+    assert [line["request"] for line in logged(worker, "full reconcile starts")] == ["two"]
     status = worker.status()
     assert status.reconcile is not None
     assert (status.reconcile.reason, status.reconcile.remaining) == ("Full", 0)
@@ -102,13 +103,13 @@ def test_one_that_is_not_full_reads_the_tail_and_leaves_the_rest(
 ) -> None:
     stream = streams()
     stream.send(messages())
-    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker = workers.start(stream, arguments=admin_arguments(tmp_path))
     wait_until_passed(stream, worker)
     worker.wait_until_ready()
     found = reconcile(worker, "tail", full=False)
     assert (found.added, found.removed, found.full) == (0, 0, False)
-    assert logged(worker, "comparing") == []
-    assert len(logged(worker, "reconciled")) == 2, "each by a session of its own"
+    assert logged(worker, "full reconcile starts") == []
+    assert len(logged(worker, "caught up")) == 2, "each in its own session"
     assert logged(worker, "session failed") == []
     stream.send(messages())
     wait_until_passed(stream, worker)
@@ -126,7 +127,7 @@ def test_ids_whose_records_are_no_longer_retained_are_kept(
     with opened_store(stream, stopped.state_dir) as store:
         store.forget(packed([record.key for record in clean[-LOST:]]))
         store.amend("g00000001", added=strangers())
-    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker = workers.start(stream, arguments=admin_arguments(tmp_path))
     found = reconcile(worker, "one")
     assert found == ComparisonStatus(
         request="one",
@@ -144,18 +145,18 @@ def test_ids_whose_records_are_no_longer_retained_are_kept(
 def test_ids_that_the_window_has_given_up_stay_given_up(
     streams: CreateStream, workers: FaultWorkers, tmp_path: Path
 ) -> None:
-    """The window is far smaller than the stream, and some generations' records are retained away."""
+    """The window is far smaller than the stream; retention deleted some records."""
     stream = streams(worker=SMALL_TRANSACTIONS)
     never = InnerCrash(point=Point.DROPPED, time=NEVER, window_bytes=SMALL_WINDOW_BYTES)
     stream.send(messages(count=20_000))
-    worker = workers.start_towards(stream, never, arguments=admin(tmp_path))
+    worker = workers.start_towards(stream, never, arguments=admin_arguments(tmp_path))
     wait_until_passed(stream, worker)
     worker.wait_until_ready()
     clean = stream.clean()
-    told = (
+    answer = (
         post(worker, "/checkpoint").raise_for_status().content
     )  # by the loop itself, as it is now
-    remembered = CheckpointStatus.model_validate_json(told).keys
+    remembered = CheckpointStatus.model_validate_json(answer).keys
     assert 0 < remembered < len(clean) // 2
 
     found = reconcile(worker, "whole")
@@ -171,7 +172,7 @@ def test_ids_that_the_window_has_given_up_stay_given_up(
         assert oldest != newest
         store.amend(oldest, added=strangers()[:10])
         store.amend(newest, added=strangers()[10:])
-    worker = workers.start_towards(stream, never, arguments=admin(tmp_path))
+    worker = workers.start_towards(stream, never, arguments=admin_arguments(tmp_path))
     found = reconcile(worker, "cut")
     assert (found.added, found.aged_out) == (0, 0)
     assert found.removed == INVENTED - 10, "the newest generation's records are all there"
@@ -204,7 +205,7 @@ def test_killed_in_the_midst_of_it(
     stream = streams()
     stopped = passed_and_stopped(stream, workers, messages())
     tampered_with(stream, stopped)
-    arguments = admin(tmp_path)
+    arguments = admin_arguments(tmp_path)
     if isinstance(crash, Crash):
         worker = workers.start(stream, crash=crash, arguments=arguments)
     else:
@@ -231,7 +232,7 @@ def test_without_room_it_is_given_up_and_the_stream_goes_on(
     stream = streams()
     stopped = passed_and_stopped(stream, workers, messages())
     tampered_with(stream, stopped)
-    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker = workers.start(stream, arguments=admin_arguments(tmp_path))
     worker.wait_until_ready()
     # Its files alone have no room: on the volume the worker's own would run out of it by chance.
     with small_volume(worker.state_dir / "comparison", 1 << 14) as volume:

@@ -1,4 +1,4 @@
-"""Stores that are behind their output topic: an older copy put back, and a damaged one that its checkpoint replaces."""
+"""Stores behind their output topic: an older copy, or a restored checkpoint."""
 
 import json
 import shutil
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.asked import admin, post
-from tests.support.checker.aftermath import (
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     fault_met,
     finish,
     judged,
@@ -22,8 +22,8 @@ from tests.support.checker.aftermath import (
     wait_until_killed,
     wait_until_passed,
 )
-from tests.support.checker.record import Message
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.processes.admin_calls import admin_arguments, post
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.support.traffic.streams import TestStream
@@ -42,7 +42,7 @@ def messages() -> Sequence[Message]:
 def test_a_store_put_back_reads_what_came_after_it_and_no_more(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
-    """Repeats of what was passed on before the copy, between copy and loss, and after it."""
+    """Yield repeats from before the copy, between copy and loss, and after the loss."""
     stream = streams()
     third = RECORDS // 3
     worker = passed_and_stopped(stream, workers, messages()[:third])
@@ -62,7 +62,7 @@ def test_a_store_put_back_reads_what_came_after_it_and_no_more(
 
 @dataclass(frozen=True)
 class Halves:
-    """A stream whose worker was stopped after a checkpoint of the first half, and after the second half.
+    """Return a stream whose worker made a checkpoint halfway, and stopped at the end.
 
     `tail` records came after the checkpoint. Both halves are on disk, each flushed at the end of a session.
     """
@@ -81,7 +81,7 @@ def stream(streams: CreateStream) -> TestStream:
 def halves(stream: TestStream, workers: FaultWorkers, tmp_path: Path) -> Halves:
     half = RECORDS // 2
     stream.send(messages()[:half])
-    worker = workers.start(stream, arguments=admin(tmp_path))
+    worker = workers.start(stream, arguments=admin_arguments(tmp_path))
     wait_until_passed(stream, worker)
     worker.wait_until_ready()
     assert post(worker, "/checkpoint").status_code == HTTPStatus.OK
@@ -96,13 +96,13 @@ def halves(stream: TestStream, workers: FaultWorkers, tmp_path: Path) -> Halves:
 def started_on(
     damages: dict[str, Damage], stream: TestStream, workers: FaultWorkers, halves: Halves
 ) -> Iterator[WorkerProcess]:
-    """Damage the stopped worker's files in each way, and start another one that gets every message once more."""
+    """Damage the stopped worker's files, start a worker, and send all again."""
     state = halves.worker.state_dir
     stopped = state.with_name("stopped")
     state.rename(stopped)
     for name, damage in damages.items():
         print(name)
-        # With its links: a copy of each name would have a file of its own.
+        # With its hard links: otherwise each name would become a separate file.
         subprocess.run(["cp", "-a", stopped, state], check=True)  # noqa: S607 # the system's
         damage(halves.worker)
         stream.send(messages())

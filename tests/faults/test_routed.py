@@ -1,4 +1,4 @@
-"""A worker that routes is killed at each step: its topics beside the output have everything once, as the output has."""
+"""A worker with side topics is killed at each step: each record is there once."""
 
 import shutil
 from collections.abc import Callable
@@ -6,19 +6,19 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.checker.id_sources import key_id
+from tests.support.checker.routed import added, judge_routes, routed, routes_of
+from tests.support.crashes.aftermath import (
     finish,
     judged,
     passed_and_stopped,
     reconciled,
     wait_until_killed,
 )
-from tests.support.checker.routed import added, judge_routes, routed, routes_of
-from tests.support.processes.crashes import Crash, Step
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
-from tests.support.traffic.id_sources import key_id
-from tests.support.traffic.meddling import delete_records
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.steps import Crash, Step
 from tests.support.traffic.streams import TestStream
+from tests.support.traffic.topic_changes import delete_records
 from tests.support.traffic.traffic import retries
 
 RECORDS = 10_000
@@ -59,7 +59,7 @@ def test_killed_workers_route_each_duplicate_once_with_the_right_owner(
 def test_a_rebuild_that_is_broken_off_still_knows_what_is_not_in_the_output(
     routing: Routing, workers: FaultWorkers
 ) -> None:
-    """What the output has lost is older than all that is left: a copy of it is late, and no new message."""
+    """A copy of a record that the output has lost is late, and no new message."""
     finely = {"window": {"maxBytes": "16Mi", "generations": 16}}  # written 1,000 ids at a time
     stream = routing(late=True, store=finely)
     traffic = list(retries(SEED, RECORDS, value_bytes=100))

@@ -1,4 +1,4 @@
-"""A worker is killed in the midst of a snapshot, or of a restore; the next one makes it right."""
+"""A worker is killed during a snapshot or a restore; the next worker recovers."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,27 +11,22 @@ import pytest
 
 from dedupe_crds.status.worker import DownloadPhase, UploadPhase
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import (
+from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import (
     fault_met,
     judged,
     reconciled,
     wait_until_killed,
     wait_until_passed,
 )
-from tests.support.checker.record import Message
-from tests.support.processes.crashes import Crash, Step
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.crashes.steps import Crash, Step
+from tests.support.processes.admin_calls import admin_arguments, post
 from tests.support.processes.faulty_proxy import Answer, Fault, Forward, Request
-from tests.support.processes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import TestBucket, is_content
-from tests.support.snapshots.snapshots import (
-    admin_arguments,
-    begin_snapshot,
-    download_of,
-    post,
-    snapshot,
-)
+from tests.support.snapshots.requests import begin_snapshot, download_of, snapshot
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 
@@ -62,7 +57,7 @@ def stream(streams: CreateStream, bucket: TestBucket) -> TestStream:
 
 
 def kill(worker: WorkerProcess, *, after_the_act: bool) -> Fault:
-    """The worker dies of this request, which has reached the bucket or has not."""
+    """Kill the worker at this request, before or after it has reached the bucket."""
 
     def fault(request: Request, forward: Forward) -> Answer | None:
         if after_the_act:
@@ -100,7 +95,7 @@ def is_download(request: Request) -> bool:
 def lost_and_restored(
     stream: TestStream, workers: FaultWorkers, worker: WorkerProcess
 ) -> WorkerProcess:
-    """Lose the volume, restore snapshot `a`, and have all repeats of everything met."""
+    """Lose the volume, restore snapshot `a`, and send everything again."""
     worker.sigkill()
     shutil.rmtree(worker.state_dir)
     stream.send(traffic())
@@ -113,7 +108,7 @@ def lost_and_restored(
 
 
 class Moment(NamedTuple):
-    """The n-th request of a kind, before or after the bucket has acted on it."""
+    """A kill at the n-th request of a kind, before or after its effect."""
 
     chosen: Callable[[Request], bool]
     number: int = 1
@@ -203,7 +198,7 @@ def test_killed_during_the_checkpoint_of_a_snapshot(
 def stored(
     stream: TestStream, workers: FaultWorkers, bucket: TestBucket, admin: Admin
 ) -> TestStream:
-    """The stream's first half is in snapshot `a`; its volume is lost, and all comes once more."""
+    """Put the first half into snapshot `a`, lose the volume, and send all again."""
     worker = workers.start(stream, arguments=admin)
     wait_until_passed(stream, worker)
     assert snapshot(worker, "a").phase is UploadPhase.COMPLETED
@@ -230,7 +225,7 @@ def test_killed_during_a_download(
     number: int,
     after_the_act: bool,
 ) -> None:
-    # Its requests come at once: the one that kills waits until others have been answered.
+    # Its requests come in parallel: the killing request waits until others are answered.
     worker = workers.start(stored, arguments=RESTORING)
     bucket.proxy.inject(nth(number, is_download), kill(worker, after_the_act=after_the_act))
     wait_until_killed(worker)
@@ -248,7 +243,7 @@ def test_killed_during_a_download(
 def test_killed_at_the_end_of_a_restore(
     stored: TestStream, workers: FaultWorkers, bucket: TestBucket, point: Point
 ) -> None:
-    """The store is in its place, and its identity is on record or is not."""
+    """The store is in place; its identity is recorded or not."""
     worker = workers.start_towards(stored, InnerCrash(point=point), arguments=RESTORING)
     wait_until_killed(worker)
     assert fault_met(worker)["point"] == point

@@ -1,4 +1,4 @@
-"""A store goes to a bucket and comes back on an empty volume; no duplicate passes that it knew."""
+"""A store is restored from a bucket to an empty volume; no known duplicate passes."""
 
 import json
 import shutil
@@ -10,10 +10,11 @@ import pytest
 
 from dedupe_crds.status.worker import DownloadPhase, ExitCode, UploadPhase
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import judged, logged, reconciled, wait_until_passed
 from tests.support.checker.record import Message
+from tests.support.crashes.aftermath import judged, logged, reconciled, wait_until_passed
+from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.processes.admin_calls import admin_arguments
 from tests.support.processes.faulty_proxy import Answer, Fault, Forward, Request
-from tests.support.processes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
 from tests.support.snapshots.bucket_fixtures import bucket, s3_server
 from tests.support.snapshots.buckets import (
@@ -25,7 +26,7 @@ from tests.support.snapshots.buckets import (
     TestBucket,
     is_content,
 )
-from tests.support.snapshots.snapshots import admin_arguments, begin_snapshot, download_of, snapshot
+from tests.support.snapshots.requests import begin_snapshot, download_of, snapshot
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 
@@ -50,7 +51,7 @@ def admin(tmp_path: Path) -> Sequence[str | Path]:
 def stored(
     streams: CreateStream, workers: FaultWorkers, bucket: TestBucket, admin: Sequence[str | Path]
 ) -> TestStream:
-    """A stream whose first half is in snapshot `a`, and whose volume is lost."""
+    """Return a stream with its first half in snapshot `a`, and without its volume."""
     stream = streams(snapshots=bucket.snapshots(), store=SMALL_MEMTABLES)
     stream.send(traffic())
     worker = workers.start(stream, arguments=admin)
@@ -113,7 +114,7 @@ def test_no_duplicate_passes_a_store_that_came_back_from_the_bucket(
 def test_a_snapshot_of_another_output_topic_is_not_believed(
     stored: TestStream, workers: FaultWorkers, bucket: TestBucket
 ) -> None:
-    """The restore takes it as it is; reconciling finds out, as with any volume."""
+    """The restore accepts it; the reconcile detects it, as on any volume."""
     key = f"default/{stored.name}/0/snapshots/a.json"
     manifest = bucket.manifest(key)
     manifest["record"]["outputTopicId"] = "of-another-topic"
@@ -173,7 +174,7 @@ def test_a_bucket_that_does_not_answer_is_waited_for(
     bucket.proxy.inject(lambda _: True, SLOW_DOWN, times=ALWAYS)
     worker = workers.start(stored, arguments=["--restore-from", "a"])
     wait_until_failed(worker, "BucketUnavailable")
-    assert worker.status().download is None, "nobody is to choose another source yet"
+    assert worker.status().download is None, "no user must choose another source yet"
     bucket.proxy.clear()
     wait_until_passed(stored, worker)
     judged(stored)
@@ -226,5 +227,5 @@ def test_messages_pass_while_a_snapshot_is_uploaded(
     assert upload is not None
     assert upload.phase is UploadPhase.RUNNING
     opened.set()
-    worker.wait_until(lambda: worker.status().upload != upload, "it goes on")
+    worker.wait_until(lambda: worker.status().upload != upload, "the upload continues")
     judged(stream)

@@ -1,4 +1,4 @@
-"""A state directory that is gone, is another one's, or is of yesterday."""
+"""A state directory that is lost, of another stream, or old."""
 
 import hashlib
 import shutil
@@ -10,9 +10,9 @@ import pytest
 
 from dedupe_crds.status.worker import CheckpointStatus, ExitCode
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, judged, logged, reconciled, wait_until_passed
 from tests.support.checker.record import Message
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import finish, judged, logged, reconciled, wait_until_passed
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
@@ -28,7 +28,7 @@ def traffic(start: int = 0, count: int = RECORDS, partitions: int = 1) -> Sequen
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """What every file holds."""
+    """Return the content of every file."""
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(directory.rglob("*"))
@@ -99,15 +99,17 @@ def test_the_directory_of_another_partition_is_refused_and_nobody_is_disturbed(
 def test_the_directory_of_another_stream_is_refused(
     streams: CreateStream, workers: FaultWorkers
 ) -> None:
-    one, other = streams(), streams()
-    for stream in (one, other):
-        stream.send(traffic(count=100))
-    [worker] = finish(one, workers)
+    stream, other = streams(), streams()
+    for each in (stream, other):
+        each.send(traffic(count=100))
+    [worker] = finish(stream, workers)
     assert worker.sigterm() == ExitCode.OK
     before = contents(worker.state_dir)
 
     wrong = workers.start(other, state_dir=worker.state_dir)
-    assert_refused(wrong, f"belongs to default/{one.name} partition 0, not to default/{other.name}")
+    assert_refused(
+        wrong, f"belongs to default/{stream.name} partition 0, not to default/{other.name}"
+    )
     assert contents(worker.state_dir) == before
     assert other.clean() == []
     finish(other, workers)

@@ -1,4 +1,4 @@
-"""Files of the store that a bad disk, or a person, has damaged."""
+"""Files of the store that a bad disk or a user has damaged."""
 
 import shutil
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.seed import SEED
-from tests.support.checker.aftermath import finish, judged, logged, reconciled
-from tests.support.processes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import finish, judged, logged, reconciled
+from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.processes.processes import wait_for
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.support.traffic.streams import TestStream
@@ -48,7 +48,7 @@ RECOVERED: dict[str, Damage] = {
 
 
 def wait_until_at_rest(database: Path) -> None:
-    """Wait until no file of ids is being written or merged: each is one that the MANIFEST names."""
+    """Wait until no file of ids is written or merged: the MANIFEST names all."""
 
     def files() -> dict[str, int]:
         return {path.name: path.stat().st_size for path in database.glob("**/*.sst")}
@@ -67,7 +67,7 @@ def wait_until_at_rest(database: Path) -> None:
 def test_a_damaged_store_is_rebuilt_or_recovered(
     streams: CreateStream, workers: FaultWorkers, damaged: str
 ) -> None:
-    """The worker was killed before, so that the youngest ids are in no file at all."""
+    """The worker was killed before, so the newest ids are in no file."""
     messages = list(retries(SEED, RECORDS, value_bytes=100))
     stream = streams(store=MANY_FILES, worker=SMALL_TRANSACTIONS)
     stream.send(messages)

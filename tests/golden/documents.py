@@ -36,7 +36,8 @@ from dedupe_crds.status.worker import (
 )
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.errors import StreamError
-from dedupe_kafka.side_topics import filters_topic, notes_topics, owners_topic, routed_topics
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.side_topics import filters_topic, metadata_topics, owners_topic, routed_topics
 from dedupe_local.state_dir import StateDir
 from dedupe_operator.decide.drift import with_wanted_hash
 from dedupe_operator.kubernetes.names import (
@@ -63,17 +64,18 @@ from dedupe_operator.snapshots.ebs.tags import of_snapshot, of_volume
 from dedupe_operator.snapshots.provider import Job
 from dedupe_operator.snapshots.resource import SnapshotWriter
 from dedupe_pipeline.jobs.aggregate.columns import Shape
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.dedup.judge import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
-from dedupe_worker.dedup.redelivery import note_of
+from dedupe_worker.dedup.classify import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
+from dedupe_worker.dedup.redelivery import encode_metadata as encode_offset_metadata
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.kafka.producer import Note, Span
-from dedupe_worker.side_topics.writers import logs_of
+from dedupe_worker.kafka.producer import SideRecord
+from dedupe_worker.side_topics.writers import side_topic_writers
 from dedupe_worker.snapshots.bucket import Folder
-from dedupe_worker.status import Board
-from dedupe_worker.store.metadata import Stamp, encode_stamp
-from dedupe_worker.store.rocksdb import CURRENT, UNTRUSTED, Store
+from dedupe_worker.status import WorkerState
+from dedupe_worker.store.column_families import CURRENT, UNTRUSTED
+from dedupe_worker.store.metadata import StoreMetadata, encode_metadata
+from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.golden import STREAMS
 from tests.golden.stores import (
@@ -82,7 +84,7 @@ from tests.golden.stores import (
     PARTITION,
     ROUTING,
     START_MS,
-    make_admission,
+    make_classifier,
     record,
     seen_ms,
     time_ms,
@@ -95,7 +97,7 @@ NOTED_OFFSETS: Final = (*range(100, 130), *range(140, 150), 160, *range(170, 175
 """Input offsets of the records that a transaction adds to the output from OUTPUT_FIRST on."""
 
 TIME: Final = datetime(2025, 10, 9, 1, 2, 3, 456789, tzinfo=UTC)
-STAMP: Final = Stamp(
+STAMP: Final = StoreMetadata(
     output_position=300,
     input_offset=-1,
     keys=299,
@@ -118,17 +120,17 @@ def stream(name: str) -> DedupeStream:
 
 def side_records() -> list[Any]:
     """Build what a transaction writes to the topics of owners and filters."""
-    logs = logs_of(stream("full").spec, IDENTITY.output_topic_id)
+    writers = side_topic_writers(stream("full").spec, IDENTITY.output_topic_id)
     passed = [record(number) for number in range(len(NOTED_OFFSETS))]
     offsets = np.array(NOTED_OFFSETS, np.uint64)
-    for log in logs:
-        log.add(passed[:20], offsets[:20])
-        log.add(passed[20:], offsets[20:])
-    span = Span(OUTPUT_FIRST, OUTPUT_FIRST + len(passed))
-    return [_side_record(note) for log in logs for note in log.notes(span)]
+    for writer in writers:
+        writer.add(passed[:20], offsets[:20])
+        writer.add(passed[20:], offsets[20:])
+    span = OffsetRange(OUTPUT_FIRST, OUTPUT_FIRST + len(passed))
+    return [_side_record(note) for writer in writers for note in writer.records(span)]
 
 
-def _side_record(note: Note) -> dict[str, Any]:
+def _side_record(note: SideRecord) -> dict[str, Any]:
     return {
         "topic": note.topic,
         "key": None if note.key is None else note.key.decode(),
@@ -140,7 +142,7 @@ def _side_record(note: Note) -> dict[str, Any]:
 def routed_records(store: Store) -> list[Any]:
     """Build what is routed of a batch, with the store of values: a duplicate, a conflict, what is late and a copy."""
     policy = replace(ROUTING, late_after=timedelta(days=10))
-    window, admission = make_admission(store, policy)
+    window, classifier = make_classifier(store, policy)
     now_ms = seen_ms(2)
     records = [
         record(10, offset=FIRST_OFFSET + 1_000, timestamp_ms=now_ms),
@@ -151,7 +153,7 @@ def routed_records(store: Store) -> list[Any]:
         record(701, offset=FIRST_OFFSET + 1_005, timestamp_ms=now_ms + 5),
         record(30, timestamp_ms=now_ms),
     ]
-    verdict = admission.decide(records, admission.identify(records), now_ms)
+    verdict = classifier.classify(records, classifier.identify(records), now_ms)
     window.abort()
     routed = [
         {
@@ -166,7 +168,7 @@ def routed_records(store: Store) -> list[Any]:
 
 def offset_metadata() -> str:
     """Build what stands with an input offset that is committed without a transaction."""
-    return note_of(IDENTITY.output_topic_id, 650)
+    return encode_offset_metadata(IDENTITY.output_topic_id, 650)
 
 
 def clients() -> dict[str, Any]:
@@ -202,7 +204,7 @@ def clients() -> dict[str, Any]:
 
 def stamps() -> dict[str, str]:
     """Build a stamp in its present format, and in the first, which is only read."""
-    encoded = encode_stamp(STAMP)
+    encoded = encode_metadata(STAMP)
     return {"2": encoded.hex(), "1": (b"\x01" + encoded[1:42]).hex()}
 
 
@@ -236,20 +238,22 @@ def checkpoint() -> CheckpointStatus:
     )
 
 
-def fill_board(board: Board) -> None:
+def fill_worker_state(worker_state: WorkerState) -> None:
     """Set everything that a worker shows of itself."""
-    tally = board.tally
+    tally = worker_state.tally
     tally.consumed, tally.produced, tally.transactions = 101, 102, 108
     tally.duplicates, tally.redelivered, tally.without_id = 103, 104, 105
     tally.conflicts, tally.late, tally.aborted_transactions = 106, 107, 109
-    board.input = InputStatus(topic="orders", next_offset=7, end_offset=19, lag_messages=12)
-    board.output = OutputStatus(topic="orders-clean", position=9)
-    board.window = WindowStatus(
+    worker_state.input = InputStatus(topic="orders", next_offset=7, end_offset=19, lag_messages=12)
+    worker_state.output = OutputStatus(topic="orders-clean", position=9)
+    worker_state.window = WindowStatus(
         seconds=86400.25, bytes=1000, keys=600, generations=3, truncated=True, healthy=False
     )
-    board.reconcile = ReconcileStatus(reason="OutputAhead", records=3, remaining=4, seconds=5.5)
-    board.checkpoint = checkpoint()
-    board.upload = UploadStatus(
+    worker_state.reconcile = ReconcileStatus(
+        reason="OutputAhead", records=3, remaining=4, seconds=5.5
+    )
+    worker_state.checkpoint = checkpoint()
+    worker_state.upload = UploadStatus(
         name="nightly",
         phase=UploadPhase.FAILED,
         checkpoint=checkpoint(),
@@ -259,7 +263,7 @@ def fill_board(board: Board) -> None:
         uploaded_bytes=10,
         error="SnapshotFailed: why",
     )
-    board.download = DownloadStatus(
+    worker_state.download = DownloadStatus(
         name="nightly",
         phase=DownloadPhase.COMPLETED,
         total_bytes=30,
@@ -267,15 +271,15 @@ def fill_board(board: Board) -> None:
         seconds=1.5,
         error="RestoreFailed: why",
     )
-    board.comparison = comparison()
+    worker_state.comparison = comparison()
 
 
 def status() -> str:
     """Build the body of GET /status for a worker that has failed; its start and up-time vary."""
-    board = Board(stream("full"), PARTITION)
-    fill_board(board)
-    board.fail(DiskFull("writing the store: no space"))
-    return board.status().model_dump_json(by_alias=True)
+    worker_state = WorkerState(stream("full"), PARTITION)
+    fill_worker_state(worker_state)
+    worker_state.report_failure(DiskFull("writing the store: no space"))
+    return worker_state.status().model_dump_json(by_alias=True)
 
 
 def reasons() -> dict[str, Any]:
@@ -330,7 +334,7 @@ def names() -> dict[str, Any]:
         "topics": {
             "filters": filters_topic("orders-clean"),
             "owners": owners_topic("orders-clean"),
-            "notes": notes_topics(spec),
+            "notes": metadata_topics(spec),
             "routed": routed_topics(spec),
         },
         "kafka": {"group": config.group, "transactionalId": config.transactional_id},
@@ -430,17 +434,17 @@ def database() -> list[str]:
     """Build the statements that make and fill the tables of an aggregation."""
     measures = dict.fromkeys(("flights", "delayed", "total", "least", "worst"), "bigint")
     shape = Shape(schema=None, keys={"carrier": "text"}, measures=measures)
-    layout = Layout.of(aggregate_job("shop.flights"), shape)
-    view = layout.create_view()
+    table_sql = TableSql.of(aggregate_job("shop.flights"), shape)
+    view = table_sql.create_view()
     assert view is not None
     statements = (
-        *layout.create_ledger(),
-        layout.create_table(),
+        *table_sql.create_metadata_tables(),
+        table_sql.create_table(),
         view,
-        layout.create_staging(),
-        layout.hold(),
-        layout.add(),
-        layout.account(),
-        layout.advance(),
+        table_sql.create_staging(),
+        table_sql.lock_job(),
+        table_sql.add(),
+        table_sql.record_offsets(),
+        table_sql.advance_offsets(),
     )
     return [statement.as_string(None) for statement in statements]

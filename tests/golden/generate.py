@@ -9,10 +9,10 @@ from typing import Any, Final
 import boto3
 
 from dedupe_crds.spec.snapshots import S3Snapshots
-from dedupe_pipeline.jobs.land.parquet_sink import mark
+from dedupe_pipeline.jobs.land.parquet_sink import write_marker
 from dedupe_worker.bootstrap.progress import BootstrapRecord, write_record
 from dedupe_worker.snapshots.bucket import Bucket, Folder
-from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.digest_cache import DigestCache
 from dedupe_worker.snapshots.upload import upload
 from dedupe_worker.store.checkpoint import make_checkpoint
 from dedupe_worker.store.state_dir import StateDirectory, write_atomically
@@ -50,7 +50,7 @@ def main(root: Path) -> None:
 
 
 def _write_state(root: Path, bucket: Path) -> None:
-    """A state directory with a checkpoint that was uploaded, and a store that is ahead of it."""
+    """Write a state directory: its checkpoint was uploaded, its store is ahead of that."""
     state = StateDirectory(root)
     root.mkdir()
     state.record(IDENTITY)
@@ -97,8 +97,8 @@ def _upload(checkpoint: Path, state: StateDirectory, target: Path) -> None:
             Bucket(s3, Folder.of(s3, IDENTITY.stream, PARTITION), client),
             _NAME,
             checkpoint,
-            Digests(state.root / "digests.json"),
-            give_up=lambda: None,
+            DigestCache(state.root / "digests.json"),
+            stop_reason=lambda: None,
             bandwidth=1 << 30,
             on_progress=lambda *_: None,
         )
@@ -109,7 +109,7 @@ def _upload(checkpoint: Path, state: StateDirectory, target: Path) -> None:
 
 
 def _write_values(root: Path) -> None:
-    """A store that remembers timestamps and hashes of contents."""
+    """Write a store of values with timestamps and content hashes."""
     store = open_store(root)
     for number in range(3):
         write_generation(store, ROUTING, number)
@@ -117,7 +117,7 @@ def _write_values(root: Path) -> None:
 
 
 def _write_bootstrap(root: Path) -> None:
-    """A bootstrap that was interrupted after its first range of tables."""
+    """Write a bootstrap that was interrupted after its first range of tables."""
     try:
         make_bootstrap(root, interrupted=True).run()
     except Interrupted:
@@ -126,12 +126,12 @@ def _write_bootstrap(root: Path) -> None:
 
 
 def _write_landing(root: Path) -> None:
-    """The marker of a directory of Parquet files, and the metadata of Spark's checkpoint it was made from."""
+    """Write the marker of landed Parquet files, and the metadata of Spark's checkpoint."""
     checkpoint, output = root / "checkpoint", root / "output"
     checkpoint.mkdir(parents=True)
     output.mkdir()
     (checkpoint / "metadata").write_text('{"id":"6f0f5c1e-0000-4000-8000-000000000002"}')
-    mark(output, checkpoint, "orders-clean")
+    write_marker(output, checkpoint, "orders-clean")
 
 
 def _write_documents(root: Path) -> None:

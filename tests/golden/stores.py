@@ -17,11 +17,11 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import extractor_for
-from dedupe_worker.bootstrap.job import Job, Step, Target
-from dedupe_worker.bootstrap.rows import make_rows
-from dedupe_worker.bootstrap.source import Batch
-from dedupe_worker.dedup.classify import Admission
-from dedupe_worker.dedup.judge import Policy
+from dedupe_worker.bootstrap.job import Job, Target
+from dedupe_worker.bootstrap.progress import Step
+from dedupe_worker.bootstrap.source import Batch, seen_entries
+from dedupe_worker.dedup.classify import Classifier
+from dedupe_worker.dedup.policy import Policy
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.api import IdStore
@@ -134,18 +134,18 @@ def open_table(path: Path, slots: int, value_bytes: int) -> InverseBloomStore:
     return InverseBloomStore(path, BOUNDS, slots=slots, value_bytes=value_bytes)
 
 
-def make_admission(store: IdStore, policy: Policy) -> tuple[Window, Admission]:
+def make_classifier(store: IdStore, policy: Policy) -> tuple[Window, Classifier]:
     window = Window(store, policy.layout.dtype)
     extract = extractor_for(IdSource.model_validate({"from": "Key"}))
-    return window, Admission(policy, partition=PARTITION, window=window, extract=extract)
+    return window, Classifier(policy, partition=PARTITION, window=window, extract=extract)
 
 
 def remember(store: IdStore, policy: Policy, numbers: Sequence[int], now_ms: int) -> None:
     """Write orders to a store as the loop does, in one transaction."""
-    window, admission = make_admission(store, policy)
+    window, classifier = make_classifier(store, policy)
     records = [record(number) for number in numbers]
-    batch = admission.identify(records)
-    verdict = admission.decide(records, batch, now_ms)
+    batch = classifier.identify(records)
+    verdict = classifier.classify(records, batch, now_ms)
     assert verdict.passed.all()
     window.commit(
         output_position=numbers[-1] + 1,
@@ -185,7 +185,7 @@ class Orders:
             seen = np.array([bootstrap_seen_ms(number) for number in numbers])
             packed = b"".join(map(packed_id, numbers))
             partitions = np.full(100, PARTITION)
-            yield Batch(make_rows(packed, seen), partitions, 0, first + 100, first + 100)
+            yield Batch(seen_entries(packed, seen), partitions, 0, first + 100, first + 100)
 
 
 def bootstrap_seen_ms(number: int) -> int:

@@ -1,5 +1,5 @@
-"""Instruments of the integration and fault tests, and the judge of what they saw.
+"""Instruments of the component, fault and e2e tests, in a folder for each purpose.
 
-Record a history (`history`), judge it afterwards (`checker`, `id_sources`): the idea of Jepsen's
-Kafka tests. Nothing that judges imports the worker.
+They record a history (`checker.history`) and judge it afterwards (`checker.checker`, `checker.routed`): the idea of
+Jepsen's Kafka tests. No module of `checker` imports the worker.
 """

@@ -1,4 +1,4 @@
-"""Fixtures of the integration and fault tests; their conftest.py takes them from here."""
+"""Fixtures of the component and fault tests, whose conftest.py imports them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,15 +15,15 @@ from tests.support.traffic.streams import TestStream, stream_manifest
 CreateStream = Callable[..., TestStream]
 
 HOLDS_ANYTHING = {"retention.ms": -1, "message.timestamp.after.max.ms": 2**63 - 1}
-"""Topic settings under which a record of any time is taken and kept."""
+"""Topic settings that accept and keep records with any timestamp."""
 
 
 @pytest.fixture
 def streams(broker: EmbeddedBroker, topics: Callable[..., str], tmp_path: Path) -> CreateStream:
     """Create streams: `streams(partitions=4, output={"max.message.bytes": 1 << 20})`.
 
-    Both topics are new. `input` and `output` are settings of theirs; the rest is the manifest's,
-    see `stream_manifest`.
+    Both topics are new. `input` and `output` are their settings; the rest are fields of the spec, see
+    `stream_manifest`.
     """
 
     def create(
@@ -49,17 +49,20 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
 
 
 def topics_beside(stream: TestStream) -> None:
-    """Have them created, as the operator and `dedupe run` do."""
+    """Create a stream's output and side topics, as the operator and `dedupe run` do."""
     manifest = load_manifest(stream.manifest)
     cluster = Cluster(stream.bootstrap_servers)
-    cluster.wait_for(stream.input_topic)  # brokers hear of new topics one after another
+    cluster.wait_for(stream.input_topic)  # each broker learns of a new topic at its own time
     problems = cluster.ensure_output(manifest).problems
     assert not [problem for problem in problems if problem.fatal]
 
 
 @pytest.fixture
 def routing(streams: CreateStream, topics: Callable[..., str]) -> Callable[..., TestStream]:
-    """Create a stream that routes what the arguments say: `routing(duplicates=True, late={"maxAge": "1d"})`."""
+    """Create streams with side topics.
+
+    Example: `routing(duplicates=True, late={"maxAge": "1d"})`.
+    """
 
     def create(*, partitions: int = 1, **routes: Any) -> TestStream:  # noqa: ANN401 # True, or more of the field
         spec: dict[str, Any] = {}

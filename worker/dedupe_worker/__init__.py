@@ -1,1 +1,1 @@
-"""One partition's deduplicating process: knows Kafka and RocksDB, and nothing of its surroundings."""
+"""Deduplicate one partition: a process that knows Kafka and RocksDB only."""

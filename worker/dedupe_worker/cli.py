@@ -1,4 +1,4 @@
-"""`dedupe-worker`: one partition of one stream."""
+"""The command `dedupe-worker`: one partition of one stream."""
 
 import os
 import sys
@@ -10,8 +10,13 @@ import structlog
 
 from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_worker.admin.http_api import read_token
-from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.bootstrap.request import (
+    RequestValues,
+    logged_bootstrap,
+    make_request,
+    request_options,
+)
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.process import configure_logs, run_worker
 
@@ -29,7 +34,7 @@ _STATE_DIR = click.option(
     "--state-dir",
     type=click.Path(path_type=Path),
     required=True,
-    help="This partition's own directory.",
+    help="Directory for this partition's state; no other partition may use it.",
 )
 _KAFKA_PROPERTIES = click.option(
     "--kafka-properties", type=_FILE, help="librdkafka properties (SASL, TLS), key=value lines."
@@ -37,7 +42,7 @@ _KAFKA_PROPERTIES = click.option(
 
 
 class _Commands(click.Group):
-    """Runs a partition, unless the first argument is the name of another command."""
+    """Run a partition, unless the first argument is the name of another command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
@@ -47,7 +52,7 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands)
 def main() -> None:
-    """One partition of a stream."""
+    """Deduplicate one partition of a stream, or bootstrap its store."""
 
 
 @main.command(context_settings=_SETTINGS)
@@ -58,15 +63,17 @@ def main() -> None:
     "--http",
     "address",
     default="127.0.0.1:8080",
-    help="HOST:PORT to listen on; port 0 takes a free one.",
+    help="HOST:PORT for HTTP; port 0 takes a free port.",
 )
 @click.option(
     "--endpoint-file",
     type=click.Path(path_type=Path),
-    help="Where to write the address listened on.",
+    help="File to write the HTTP address to, as HOST:PORT.",
 )
 @_KAFKA_PROPERTIES
-@click.option("--admin-token-file", type=_FILE, help="Token that POST requests must carry.")
+@click.option(
+    "--admin-token-file", type=_FILE, help="File with the token that POST requests must carry."
+)
 @click.option(
     "--restore-from",
     metavar="SNAPSHOT",
@@ -75,7 +82,7 @@ def main() -> None:
 @click.option(
     "--fenced-file",
     type=click.Path(path_type=Path),
-    help="Note here that another worker has taken over, and do nothing while the note is there.",
+    help="File to create when another worker takes over; while it exists, this worker only idles.",
 )
 def run(  # noqa: PLR0917 (click passes each option by name)
     manifest: Path,
@@ -88,8 +95,9 @@ def run(  # noqa: PLR0917 (click passes each option by name)
     restore_from: str | None,
     fenced_file: Path | None,
 ) -> None:
-    """Deduplicate one partition of a stream, exactly once, until SIGTERM. For the command that fills the store of a
-    new stream, see `bootstrap --help`.
+    """Deduplicate one partition of a stream, exactly once, until SIGTERM.
+
+    For the command that fills the store of a new stream, see `bootstrap --help`.
 
     Exit codes: 0 stopped; 64 configuration; 65 state directory of another stream or partition; 66 fenced by a newer
     worker; 67 state directory in use; 70 stuck; 1 anything else.
@@ -107,7 +115,7 @@ def run(  # noqa: PLR0917 (click passes each option by name)
         )
         host, port = _parse_address(address)
         code = run_worker(
-            Parts(config),
+            ComponentFactory(config),
             host=host,
             port=port,
             endpoint_file=endpoint_file,
@@ -116,7 +124,7 @@ def run(  # noqa: PLR0917 (click passes each option by name)
     except StreamError as error:
         log.error("worker can't start", reason=error.reason, error=str(error))
         sys.exit(error.exit_code)
-    # All is done and closed. Taking the interpreter down under librdkafka's threads has been seen to crash.
+    # All is done and closed. Shutting the interpreter down under librdkafka's threads has been seen to crash.
     sys.stderr.flush()
     os._exit(code)
 
@@ -135,13 +143,11 @@ def bootstrap(
     kafka_properties: Path | None,
     **request: Unpack[RequestValues],
 ) -> None:
-    """Fill the store of a new stream's partition with ids that were delivered before it.
+    """Fill the store of a new stream's partition with ids delivered earlier.
 
-    The worker must not run, and both topics must exist. If it is interrupted, the same command goes on where it was;
-    after it is done, it says so and ends well. Exit codes are those of the worker.
+    The worker must not run, and both topics must exist. If it is interrupted, run the same command again: it resumes.
+    Once it is complete, the command reports that and exits with 0. Exit codes are those of the worker.
     """
-    # pyarrow takes 60 MB and more, which workers do without.
-    from dedupe_worker.bootstrap.logged import logged_bootstrap  # noqa: PLC0415
 
     configure_logs()
     try:
@@ -153,7 +159,7 @@ def bootstrap(
         )
         logged_bootstrap(config, make_request(**request))
     except StreamError as error:
-        structlog.get_logger().error("bootstrap can't go on", reason=error.reason, error=str(error))
+        structlog.get_logger().error("bootstrap failed", reason=error.reason, error=str(error))
         sys.exit(error.exit_code)
 
 

@@ -1,4 +1,7 @@
-"""One worker's configuration: the stream's manifest, a partition number, a directory. Built once, passed down."""
+"""The configuration of one worker, built once by the command line and passed down.
+
+It consists of the stream's manifest, a partition number and a state directory.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +21,11 @@ from dedupe_worker.store.state_dir import StateDirectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """What a worker is told. `properties` are the user's librdkafka properties and may hold secrets; an empty state
-    directory is filled from the snapshot `restore_from`. `fenced_file` is there once another worker has taken over."""
+    """The configuration of one worker.
+
+    `properties` are the user's librdkafka properties and may hold secrets. An empty state directory is filled from the
+    snapshot `restore_from`. `fenced_file` exists once another worker has taken over.
+    """
 
     stream: DedupeStream
     partition: int
@@ -30,28 +36,34 @@ class WorkerConfig:
 
     @property
     def stream_id(self) -> str:
-        """namespace/name, as recorded on the volume."""
+        """Return namespace/name, as recorded on the volume."""
         return f"{self.stream.metadata.namespace}/{self.stream.metadata.name}"
 
     @property
     def group(self) -> str:
-        """The consumer group whose offsets say how far the input is read."""
+        """Return the consumer group whose offsets record how far the input is read."""
         return f"{self.stream.metadata.namespace}.{self.stream.metadata.name}"
 
     @property
     def transactional_id(self) -> str:
-        """One for each partition of each stream: a second worker with it fences the first."""
+        """Return the transactional id of this partition of this stream.
+
+        A second worker with the same id fences the first.
+        """
         return f"{self.group}.{self.partition}"
 
     @property
     def bucket(self) -> S3Snapshots | None:
-        """Where snapshots are kept, if it is a bucket: also those of before another provider was chosen."""
+        """Return the snapshots' bucket, if there is one.
+
+        It may also be that of an earlier provider, whose snapshots are still there.
+        """
         snapshots = self.stream.spec.snapshots
         return snapshots.s3 if snapshots else None
 
     @property
     def bounds(self) -> Bounds:
-        """The window's bounds."""
+        """Return the window's bounds."""
         window = self.stream.spec.store.window
         return Bounds(
             max_bytes=window.max_bytes, max_age=window.max_age, generations=window.generations
@@ -67,7 +79,7 @@ def load_config(
     restore_from: str | None = None,
     fenced_file: Path | None = None,
 ) -> WorkerConfig:
-    """Read and check everything a worker is started with. Raises InvalidConfig."""
+    """Read and check the configuration. Raises InvalidConfig."""
     try:
         stream = load_manifest(manifest)
     except ManifestError as error:

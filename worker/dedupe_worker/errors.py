@@ -1,7 +1,7 @@
-"""What can go wrong with one partition beside Kafka, by name.
+"""The named errors of one partition, apart from those of Kafka.
 
-An error that is `retriable` leaves the process up in that named state and is tried again with back-off; any
-other ends the process with its `exit_code`, for a person or a supervisor to decide.
+After an error that is `retriable` the process stays up, shows that reason, and retries with back-off. Any other error
+ends the process with its `exit_code`, for a person or a supervisor to decide.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from dedupe_kafka.errors import StreamError
 
 
 class Unsupported(StreamError):
-    """The manifest asks for what this version does not do."""
+    """The manifest asks for something that this version does not support."""
 
     exit_code = ExitCode.UNSUPPORTED
 
@@ -48,51 +48,54 @@ class StoreCorrupt(StreamError):
 
 
 class StoreFailed(StreamError):
-    """RocksDB failed in a way that has no name of its own."""
+    """RocksDB failed in a way for which there is no other name."""
 
     retriable = True
 
 
 class NotComparable(StoreFailed):
-    """The store can't be compared with the output topic."""
+    """The store cannot be compared with the output topic."""
 
 
 class BucketUnavailable(StreamError):
-    """The service that keeps the snapshots does not answer, or not as it should."""
+    """The object storage does not answer, or answers with an error."""
 
     retriable = True
 
 
 class BucketRefused(StreamError):
-    """The bucket or what was asked of it is not there, or the credentials do not allow it."""
+    """The bucket or object does not exist, or the credentials do not allow access."""
 
     retriable = True
 
 
 class RestoreFailed(StreamError):
-    """A snapshot can't be restored from: it is gone, damaged, another partition's or not to be had."""
+    """A snapshot cannot be restored: gone, damaged, unreadable or another partition's."""
 
     retriable = True
 
 
 class SnapshotFailed(StreamError):
-    """A snapshot was uploaded, and is not whole in the bucket."""
+    """A snapshot was uploaded, but is not complete in the bucket."""
 
     retriable = True
 
 
 class UploadRunning(StreamError):
-    """A snapshot is being uploaded; what would disturb it has to wait."""
+    """A snapshot is being uploaded; operations that would change it must wait."""
 
     retriable = True
 
 
 def store_error(error: Exception, action: str) -> StreamError:
-    """Name what RocksDB raised: rocksdict has one exception class, so the status text decides."""
+    """Return the named error for an exception of RocksDB.
+
+    rocksdict has one exception class, so the status text decides.
+    """
     text = str(error)
     if "No space left" in text or "Disk quota exceeded" in text:
         return DiskFull(
-            f"{action}: {text}; free or add space on the state volume, the worker goes on by itself"
+            f"{action}: {text}; free or add space on the state volume; the worker then continues automatically"
         )
     if "LOCK" in text:
         return StateLocked(
@@ -105,7 +108,7 @@ def store_error(error: Exception, action: str) -> StreamError:
 
 @contextmanager
 def store_errors(action: str) -> Iterator[None]:
-    """Translate what RocksDB raises; rocksdict raises bare Exceptions."""
+    """Translate the exceptions of RocksDB; rocksdict raises bare Exceptions."""
     try:
         yield
     except Exception as error:

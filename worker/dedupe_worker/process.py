@@ -1,5 +1,8 @@
-"""The worker as a process: signals, the HTTP server, the watchdog. The loop has a thread of its own, so that a
-signal is answered and the watchdog runs while that thread waits inside librdkafka."""
+"""Run the worker as a process: signals, the HTTP server, the watchdog.
+
+`cli.py` calls it. The loop has a separate thread, so that signals are handled and the watchdog runs while that thread
+waits inside librdkafka.
+"""
 
 import faulthandler
 import gc
@@ -7,7 +10,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -15,12 +17,14 @@ from typing import Final
 import structlog
 from waitress.server import create_server
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.http_api import make_app
 from dedupe_worker.admin.metrics import make_registry
-from dedupe_worker.component_factory import Parts
-from dedupe_worker.status import Board
+from dedupe_worker.clock import Clock
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import write_atomically
 from dedupe_worker.supervisor import Supervisor
 
@@ -32,7 +36,7 @@ log = structlog.get_logger()
 
 
 def configure_logs() -> None:
-    """JSON lines on stderr, the libraries' logs among them."""
+    """Log JSON lines to stderr, including the libraries' logs."""
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -55,28 +59,28 @@ def configure_logs() -> None:
 
 
 def run_worker(
-    parts: Parts,
+    factory: ComponentFactory,
     *,
     host: str,
     port: int,
     endpoint_file: Path | None = None,
     token: str | None = None,
 ) -> ExitCode:
-    """Run one partition's worker until a signal or a final error; returns the exit code.
+    """Run one worker until a signal or a fatal error; return the exit code.
 
-    `port` 0 takes any free one; "HOST:PORT" is then written to `endpoint_file`. Raises OSError if the address can't
-    be bound.
+    `port` 0 takes any free port. The address is written to `endpoint_file` as "HOST:PORT". Raises OSError if the
+    address cannot be bound.
     """
-    board = parts.board
+    worker_state = factory.worker_state
     commands, stop = CommandQueue(), Event()
     server = create_server(
         make_app(
-            board,
+            worker_state,
             commands,
-            make_registry(board),
+            make_registry(worker_state),
             token,
-            requests=parts.requests,
-            keeper=parts.keeper,
+            requests=factory.requests,
+            upload_manager=factory.upload_manager,
         ),
         host=host,
         port=port,
@@ -89,36 +93,40 @@ def run_worker(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     log.info(
-        "worker starts", stream=board.stream, partition=board.partition, port=server.effective_port
+        "worker starts",
+        stream=worker_state.stream,
+        partition=worker_state.partition,
+        port=server.effective_port,
     )
 
     outcome: list[ExitCode] = []
-    supervisor = Supervisor(parts, commands, stop)
+    supervisor = Supervisor(factory, commands, stop)
     thread = Thread(target=lambda: outcome.append(supervisor.run()), name="partition", daemon=True)
-    # A batch is tens of thousands of objects without a cycle among them: looking for cycles at Python's default
-    # pace, every 700 objects, takes a tenth of the loop's time.
+    # A batch is tens of thousands of objects without reference cycles: a search for cycles at Python's default
+    # interval, 700 objects, takes a tenth of the loop's time.
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
     thread.start()
-    _watch(thread, board, stop)
+    _watch(thread, worker_state, stop, factory.clock)
     code = outcome[0] if outcome else ExitCode.FAILED
     log.info("worker ended", exit_code=int(code))
     return code
 
 
-def _watch(thread: Thread, board: Board, stop: Event) -> None:
-    """Wait for the loop's thread; end the process if it hangs, which is safe at any moment (see loop.py)."""
-    deadline = None
+def _watch(thread: Thread, worker_state: WorkerState, stop: Event, clock: Clock) -> None:
+    """Wait for the loop's thread; end the process if the thread hangs.
+
+    That is safe at any moment, see loop.py.
+    """
+    deadline: Deadline | None = None
     while thread.is_alive():
         thread.join(_WATCH_SECONDS)
         if stop.is_set() and deadline is None:
-            deadline = time.monotonic() + _STOP_SECONDS
-            board.phase = Phase.STOPPING
-        if deadline is not None and time.monotonic() > deadline:
-            _end(
-                "did not stop in time; what was not committed is aborted by Kafka", ExitCode.FAILED
-            )
-        if board.heartbeat_age_seconds > _STUCK_SECONDS:
+            deadline = clock.deadline(_STOP_SECONDS)
+            worker_state.phase = Phase.STOPPING
+        if deadline is not None and deadline.expired:
+            _end("did not stop in time; Kafka aborts the open transaction", ExitCode.FAILED)
+        if worker_state.heartbeat_age_seconds > _STUCK_SECONDS:
             _end(f"no progress for {_STUCK_SECONDS:.0f} s", ExitCode.STUCK)
 
 

@@ -1,9 +1,11 @@
-"""What the worker shows of itself. The loop's thread writes; HTTP threads read snapshots."""
+"""The worker's runtime state in memory.
 
-import time
+The loop's thread writes it; HTTP threads read snapshots of it for /status, /readyz, /healthz and /metrics.
+"""
+
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import timedelta
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import (
@@ -20,6 +22,8 @@ from dedupe_crds.status.worker import (
     WorkerStatus,
 )
 from dedupe_kafka.errors import RecordRefused, StreamError
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
+from dedupe_worker.store.api import IdStore
 
 _EMPTY_WINDOW = WindowStatus(
     seconds=0, bytes=0, keys=0, generations=0, truncated=False, healthy=True
@@ -28,7 +32,10 @@ _EMPTY_WINDOW = WindowStatus(
 
 @dataclass(slots=True)
 class Tally:
-    """Running totals since the process started: plain integers, because the loop adds to them for every batch."""
+    """Running totals since the process started.
+
+    They are plain integers, because the loop adds to them for each batch.
+    """
 
     consumed: int = 0
     produced: int = 0
@@ -43,10 +50,20 @@ class Tally:
     sessions: int = 0
 
 
-class Board:
-    """One worker's state, for /status, /readyz, /healthz and /metrics."""
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Records read so far, and offsets still to read (an upper bound of records)."""
 
-    def __init__(self, stream: DedupeStream, partition: int) -> None:
+    records: int
+    remaining: int
+    seconds: float
+
+
+class WorkerState:
+    """The state of one worker."""
+
+    def __init__(self, stream: DedupeStream, partition: int, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._monotonic = clock.monotonic
         self.stream = f"{stream.metadata.namespace}/{stream.metadata.name}"
         self.partition = partition
         self.tally = Tally()
@@ -63,68 +80,68 @@ class Board:
         self.comparison: ComparisonStatus | None = None
         self.phase = Phase.STARTING
         self._problem: StreamError | None = None
-        self._disturbance: StreamError | None = None
-        self._started_at = datetime.now(UTC)
-        self._started = self._heartbeat = time.monotonic()
+        self._client_error: StreamError | None = None
+        self._started_at = clock.now()
+        self._started = self._heartbeat = self._monotonic()
 
     @property
     def problem(self) -> StreamError | None:
-        """What keeps the worker from its work."""
-        return self._problem or self._disturbance
+        """Return the error that blocks the worker, if any."""
+        return self._problem or self._client_error
 
     @property
     def ready(self) -> bool:
-        """Reconciled, and nothing keeps it from its work."""
+        """Return whether the worker has caught up and nothing blocks it."""
         return self.phase is Phase.RUNNING and self.problem is None
 
     @property
     def heartbeat_age_seconds(self) -> float:
-        """Time since the loop last went round."""
-        return time.monotonic() - self._heartbeat
+        """Return the seconds since the last heartbeat."""
+        return self._monotonic() - self._heartbeat
 
-    def beat(self) -> None:
-        """The loop has gone round."""
-        self._heartbeat = time.monotonic()
+    def heartbeat(self) -> None:
+        """Record that the loop, or whatever runs before it, makes progress."""
+        self._heartbeat = self._monotonic()
 
-    def disturb(self, error: StreamError) -> None:
-        """Kafka's client says that it can't reach the cluster; it goes on trying by itself."""
-        if self._disturbance is None:
+    def report_client_error(self, error: StreamError) -> None:
+        """Record that the Kafka client cannot reach the cluster; the client retries."""
+        if self._client_error is None:
             self.errors[error.reason] += 1
-        self._disturbance = error
+        self._client_error = error
 
-    def calm(self) -> None:
-        """Kafka has answered."""
-        self._disturbance = None
+    def clear_client_error(self) -> None:
+        """Record that Kafka has answered."""
+        self._client_error = None
 
     @property
-    def disturbance(self) -> StreamError | None:
-        """What Kafka's client last complained of and has not got over."""
-        return self._disturbance
+    def client_error(self) -> StreamError | None:
+        """Return the last error of the Kafka client, if Kafka has not answered since."""
+        return self._client_error
 
-    def fail(self, error: StreamError) -> None:
-        """Name what is wrong."""
+    def report_failure(self, error: StreamError) -> None:
+        """Record the error that ended a session or the worker."""
         self._problem = error
         self.errors[error.reason] += 1
         self.phase = Phase.FAILED
 
-    def enter(self, phase: Phase) -> None:
+    def set_phase(self, phase: Phase) -> None:
         """Begin a phase.
 
-        What was wrong is shown until it has been got over: a try that has only begun is no reason to call the
-        worker ready, or to take the cause off the screen.
+        The last failure stays visible until the worker is past it: a retry that has only begun is no reason to report
+        the worker ready, or to hide the cause.
         """
         self.phase = phase
         begun_only = phase in {Phase.STARTING, Phase.RESTORING}
         if not begun_only and not isinstance(self._problem, RecordRefused):
             self._problem = None
-        self.beat()
+        self.heartbeat()
 
-    def recover(self) -> None:
-        """Records have been passed on: whatever was wrong is over."""
+    def clear_failure(self) -> None:
+        """Forget the last failure, because records have been committed since."""
         self._problem = None
 
     def status(self) -> WorkerStatus:
-        """A snapshot."""
+        """Return a snapshot of the state."""
         tally = self.tally
         problem = self.problem
         return WorkerStatus(
@@ -135,7 +152,7 @@ class Board:
             reason=problem.reason if problem else None,
             message=str(problem) if problem else None,
             started_at=self._started_at,
-            uptime_seconds=time.monotonic() - self._started,
+            uptime_seconds=self._monotonic() - self._started,
             input=self.input,
             output=self.output,
             counts=Counts(
@@ -156,3 +173,32 @@ class Board:
             download=self.download,
             comparison=self.comparison,
         )
+
+
+def show_progress(worker_state: WorkerState, reason: str, progress: Progress) -> None:
+    """Show the progress of a catch-up or a full reconcile; `reason` is for users."""
+    worker_state.heartbeat()
+    worker_state.reconcile = ReconcileStatus(
+        reason=reason,
+        records=progress.records,
+        remaining=progress.remaining,
+        seconds=progress.seconds,
+    )
+
+
+def window_status(store: IdStore, alert_below: timedelta, now_ms: int) -> WindowStatus:
+    """Return the status of a store's window.
+
+    A window that is still filling is healthy, however short.
+    """
+    generations = store.generations()
+    seconds = store.window_seconds(now_ms)
+    truncated = bool(store.metadata and store.metadata.truncated)
+    return WindowStatus(
+        seconds=seconds,
+        bytes=sum(g.size_bytes for g in generations),
+        keys=sum(g.keys for g in generations),
+        generations=len(generations),
+        truncated=truncated,
+        healthy=not truncated or seconds >= alert_below.total_seconds(),
+    )

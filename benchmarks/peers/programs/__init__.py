@@ -1,1 +1,1 @@
-"""What is run of each peer: its own idiom, as short as its users would write it."""
+"""The programs of the peers, each as short as its users would write it."""

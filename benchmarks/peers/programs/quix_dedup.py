@@ -1,7 +1,7 @@
-"""Passes each key on once: one of several equal processes of one Quix Streams application.
+"""Pass each key on once: one of several equal processes of a Quix application.
 
 Arguments: SERVERS INPUT OUTPUT STATE_DIR INSTANCE COMMIT_SECONDS (stock | bloom), then client properties of the
-producer, each as name=value. It runs in a virtual environment of its own, with Quix Streams in it.
+producer, each as name=value. It runs in a separate virtual environment, with Quix Streams in it.
 """
 
 import sys
@@ -16,8 +16,9 @@ _BLOCK_CACHE_BYTES = 512 << 20  # no block that was read has to be read again
 class PointLookup(RocksDBOptions):  # type: ignore[misc] # of an untyped import
     """The stock options, and OptimizeForPointLookup.
 
-    The Bloom filter of the stock options is set by rocksdict's BlockBasedOptions.set_bloom_filter, which writes it
-    into the tables but lets no lookup use it (rocksdict 0.3.29; `bloom.filter.useful` stays 0). This one is used.
+    The stock options set a Bloom filter by rocksdict's BlockBasedOptions.set_bloom_filter, which writes it into the
+    tables but lets no lookup use it (rocksdict 0.3.29; `bloom.filter.useful` stays 0). With these options the
+    filter is used.
     """
 
     def to_options(self) -> Options:
@@ -28,7 +29,10 @@ class PointLookup(RocksDBOptions):  # type: ignore[misc] # of an untyped import
 
 
 def first(_value: bytes, state: State) -> bool:
-    """Whether the key is new; `state` is that of the message's key. Bytes spare it a JSON codec."""
+    """Return True if the key is new; `state` is that of the key.
+
+    Bytes avoid a JSON codec.
+    """
     if state.get_bytes("seen") is not None:
         return False
     state.set_bytes("seen", b"1")
@@ -52,8 +56,8 @@ def main() -> None:
         # After a SIGKILL the group waits for this long before it gives the partition away.
         consumer_extra_config={"session.timeout.ms": 10_000},
         producer_extra_config={
-            # The default is made up anew at each start: what a crash left open would then hold readers up until it
-            # times out, in place of being ended by the next start.
+            # The default changes with each start: a transaction left open by a crash would then block readers until it
+            # times out, instead of being aborted by the next start.
             "transactional.id": f"quix-{target}-{instance}",
             "partitioner": "murmur2_random",  # Java's, as the input was partitioned
             **dict(each.split("=", 1) for each in sys.argv[8:]),

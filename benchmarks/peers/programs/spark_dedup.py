@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from dedupe_pipeline.runtime.jars import spark_kafka
 
-# Of records in a batch. A batch has a fixed cost, so larger ones are cheaper; these take it a second or two, so the
-# output is about as late as that of the others.
+# A batch has a fixed cost, so larger batches are cheaper. Spark needs a second or two for these, so its output is about
+# as late as that of the other peers.
 _BATCH_RECORDS: Final = 100_000
 _WINDOW: Final = "24 hours"  # longer than a run: no id is forgotten in it
 _STATE: Final = "spark.sql.streaming.stateStore"
@@ -71,7 +71,7 @@ def _session(state: Path, tasks: str) -> SparkSession:
         )
         # What Spark's guide recommends against slow commits: upload the changes, not whole files.
         .config(f"{_STATE}.rocksdb.changelogCheckpointing.enabled", "true")
-        # A count of rows is a lookup more for each write.
+        # A count of rows costs another lookup for each write.
         .config(f"{_STATE}.rocksdb.trackTotalNumberOfRows", "false")
         .getOrCreate()
     )

@@ -1,1 +1,1 @@
-"""Commands of `dedupe` that need a broker or files."""
+"""Commands of `dedupe` that do one job on a broker or on files, and end."""

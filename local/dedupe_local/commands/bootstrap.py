@@ -1,4 +1,7 @@
-"""`dedupe bootstrap`: the stores that `dedupe run` is to begin with."""
+"""`dedupe bootstrap`: fill the stores that `dedupe run` then begins with.
+
+The work is the worker's `bootstrap`. Invariant: it holds the lock of the state directory while stores are written.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,22 +14,24 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
-from dedupe_local.cluster import Cluster as OwnCluster
 from dedupe_local.errors import Refused
-from dedupe_local.run.bar import progress_bar
 from dedupe_local.run.fleet import with_bootstrap_servers
+from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
-from dedupe_worker.bootstrap.job import OnProgress, Step
-from dedupe_worker.bootstrap.request import Request
-from dedupe_worker.bootstrap.setup import bootstrap, describe
+from dedupe_worker.bootstrap.job import OnProgress
+from dedupe_worker.bootstrap.progress import Step, describe
+from dedupe_worker.bootstrap.request import Request, bootstrap
 from dedupe_worker.store.state_dir import StateDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapOptions:
-    """Where the stream runs: as for `RunOptions`. `only` are the partitions to fill, all of them if empty."""
+    """The options of `dedupe bootstrap`; those of `RunOptions` mean the same.
+
+    `only` are the partitions to fill; empty means all.
+    """
 
     bootstrap_servers: str | None = None
     state_dir: Path | None = None
@@ -38,10 +43,10 @@ class BootstrapOptions:
 def bootstrap_stream(
     stream: DedupeStream, request: Request, options: BootstrapOptions, console: Console
 ) -> None:
-    """Fill the stores in the state directory, and say what came of it.
+    """Fill the stores in the state directory, and print a summary.
 
     Raises:
-        LocalError, StreamError, PipelineError: with what happened and what to do.
+        StreamError: the message names the cause, the place and the remedy.
     """
     refuse_unsupported(
         stream,
@@ -57,7 +62,7 @@ def bootstrap_stream(
             port = embedded_port(stream.spec.kafka.bootstrap_servers)
             broker = running.enter_context(EmbeddedBroker(state.broker, port))
             servers = broker.bootstrap_servers
-            OwnCluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
+            Cluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
         stream = with_bootstrap_servers(stream, servers)
         topics = Cluster(servers, properties).ensure_output(stream)
         if fatal := [problem.message for problem in topics.problems if problem.fatal]:
@@ -78,12 +83,12 @@ def bootstrap_stream(
             on_progress=on_progress,
         )
     for line in describe(summary):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        print_line(console, line)
 
 
 @contextmanager
 def _bar(console: Console) -> Iterator[OnProgress]:
-    """A progress bar for each step, on a terminal only."""
+    """Show the progress of each step, on a terminal only."""
     with progress_bar(console) as progress:
         task = progress.add_task("starting", total=None)
         action = ""

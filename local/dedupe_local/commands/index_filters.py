@@ -1,4 +1,7 @@
-"""`dedupe index-filters`: the filters that an output topic lacks, so that readers can skip in it."""
+"""`dedupe index-filters`: write the filters that an output topic lacks.
+
+The work is `dedupe_filters.backfill`. With filters, readers can skip parts of the topic.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,14 +11,14 @@ from pathlib import Path
 from rich.console import Console
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_filters.backfill import OnProgress, index_topic
+from dedupe_filters.backfill import OnProgress, backfill_topic
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicMissing, TopicUnusable
-from dedupe_kafka.side_topics import check_notes, filters_topic, notes_config
+from dedupe_kafka.side_topics import check_metadata, filters_topic, metadata_config
 from dedupe_local.errors import Refused
-from dedupe_local.run.bar import progress_bar
+from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
@@ -23,7 +26,7 @@ from dedupe_local.state_dir import StateDir
 
 @dataclass(frozen=True, kw_only=True)
 class IndexOptions:
-    """Where the stream runs: as for `RunOptions`."""
+    """The options of `dedupe index-filters`; those of `RunOptions` mean the same."""
 
     bootstrap_servers: str | None = None
     state_dir: Path | None = None
@@ -31,10 +34,10 @@ class IndexOptions:
 
 
 def index_filters(stream: DedupeStream, options: IndexOptions, console: Console) -> None:
-    """Write the filters that the stream's output topic lacks, and say what was done.
+    """Write the filters that the stream's output topic lacks, and print a summary.
 
     Raises:
-        LocalError, StreamError: with what happened and what to do.
+        StreamError: the message names the cause, the place and the remedy.
     """
     refuse_unsupported(
         stream,
@@ -44,7 +47,7 @@ def index_filters(stream: DedupeStream, options: IndexOptions, console: Console)
     wanted = stream.spec.output.filter
     if wanted is None:
         raise Refused(
-            "The manifest has no spec.output.filter, which says where the values are that readers select by: add it."
+            "The manifest has no spec.output.filter: add it, with the place of the values that readers select by."
         )
     source = FilterSource.of(wanted)
     topic = stream.spec.output.topic
@@ -58,7 +61,7 @@ def index_filters(stream: DedupeStream, options: IndexOptions, console: Console)
             servers = running.enter_context(EmbeddedBroker(state.broker, port)).bootstrap_servers
         ensure_filters(Cluster(servers, properties), topic)
         on_progress = running.enter_context(_bar(console, f"{topic} by {source}"))
-        done = index_topic(
+        done = backfill_topic(
             servers,
             topic,
             source,
@@ -69,9 +72,9 @@ def index_filters(stream: DedupeStream, options: IndexOptions, console: Console)
     line = (
         f"Wrote {done.filters:,} filters of {done.records:,} records to {filters_topic(topic)}."
         if done.filters
-        else f"All of {topic} has filters already."
+        else f"All records of {topic} already have filters."
     )
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    print_line(console, line)
 
 
 def ensure_filters(cluster: Cluster, output_name: str) -> None:
@@ -79,26 +82,26 @@ def ensure_filters(cluster: Cluster, output_name: str) -> None:
 
     Raises:
         TopicMissing: the output topic is absent.
-        TopicUnusable: the filters topic is there and will not do.
+        TopicUnusable: the filters topic exists and has unsuitable settings.
     """
     output = cluster.topic(output_name)
     if output is None:
         raise TopicMissing(
-            f"Output topic {output_name} does not exist: there is nothing to index; correct spec.output.topic."
+            f"Output topic {output_name} does not exist, so there is nothing to index: correct spec.output.topic."
         )
     name = filters_topic(output_name)
     filters = cluster.topic(name)
     if filters is None:
-        cluster.create(name, output.partitions, output.replication_factor, notes_config(output))
+        cluster.create(name, output.partitions, output.replication_factor, metadata_config(output))
         filters = cluster.wait_for(name)
-    problems = check_notes(output, filters)
+    problems = check_metadata(output, filters)
     if fatal := [problem.message for problem in problems if problem.fatal]:
         raise TopicUnusable("\n".join(fatal))
 
 
 @contextmanager
 def _bar(console: Console, title: str) -> Iterator[OnProgress]:
-    """A progress bar, on a terminal only."""
+    """Show the progress, on a terminal only."""
     with progress_bar(console) as progress:
         task = progress.add_task(title, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,1 +1,1 @@
-"""`dedupe run`: workers as child processes, and their live table."""
+"""`dedupe run`: workers as child processes, their restarts and a live table."""

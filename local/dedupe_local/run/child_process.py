@@ -1,43 +1,40 @@
-"""Child processes that cannot outlive this one, however it ends.
+"""Child processes that cannot outlive this process, however it ends.
 
-Two fleets at once would fence each other for ever, so the workers of a runner that was killed must
-be gone before its successor starts. The kernel sees to it: a child asks for SIGKILL on the death of
-its parent (prctl, Linux) and then becomes the real command, so its pid stays the same.
+Two fleets at once would fence each other for ever, so the workers of a killed runner must be gone before its successor
+starts. The kernel guarantees that: each child asks for SIGKILL on the death of its parent (`die_with_parent`).
 
-The kernel takes the thread that started a child for its parent. That is why all of them are started
-by one thread that lives as long as the interpreter.
-
-Run as a script (`python tether.py PARENT_PID COMMAND…`), this file is the first thing a child does.
+The kernel takes the thread that started a child for its parent. So all children are started by one thread that lives
+as long as the interpreter.
 """
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
-_PR_SET_PDEATHSIG = 1
+from dedupe_crds.deadline import Deadline
 
-_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tether")
+_FIRST_SCRIPT = Path(__file__).with_name("die_with_parent.py")
+
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 
 
 def spawn(
     command: Sequence[str | Path], *, output: IO[bytes], env: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a command that dies with this process, stdout and stderr going to `output`.
+    """Start a command that dies with this process.
 
-    It is in a process group of its own, so that a Ctrl-C in the terminal reaches only this process,
-    which then stops its children in the right order.
+    `output` gets its stdout and stderr. The child has its own process group. So a Ctrl-C in the terminal reaches only
+    this process, which then stops its children in the right order.
     """
     return _starter.submit(
         subprocess.Popen,
-        # -I -S: nothing but the standard library, so that it takes few milliseconds.
-        [sys.executable, "-I", "-S", __file__, str(os.getpid()), *map(str, command)],
+        # -I -S: the standard library only, so that the script takes few milliseconds.
+        [sys.executable, "-I", "-S", str(_FIRST_SCRIPT), str(os.getpid()), *map(str, command)],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
@@ -46,30 +43,19 @@ def spawn(
     ).result()
 
 
-def stop(processes: Sequence[subprocess.Popen[bytes]], *, deadline_seconds: float) -> None:
+def stop(
+    processes: Sequence[subprocess.Popen[bytes]],
+    *,
+    deadline_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     """End processes with SIGTERM and, after one deadline for all of them, SIGKILL."""
     for process in processes:
         process.terminate()
-    deadline = time.monotonic() + deadline_seconds
+    deadline = Deadline(deadline_seconds, clock=clock)
     for process in processes:
         try:
-            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+            process.wait(timeout=deadline.remaining())
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def die_with(parent: int) -> None:
-    """Have this process killed when its parent ends; end it at once if that is not its parent any more."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the kernel knew of the wish
-        sys.exit(1)
-
-
-def _become(parent: int, command: list[str]) -> None:
-    die_with(parent)
-    os.execvp(command[0], command)  # noqa: S606 # the whole purpose of this file
-
-
-if __name__ == "__main__":
-    _become(int(sys.argv[1]), sys.argv[2:])

@@ -1,4 +1,7 @@
-"""Whether a fleet has read its input up to where the input ended when it was asked."""
+"""Drain condition: has a fleet processed its input up to given end offsets?
+
+The fleet calls it with worker statuses and times. Pure: no clock, no I/O.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,10 +10,10 @@ from dedupe_crds.status.worker import Phase, WorkerStatus
 
 
 class Drain:
-    """Follows workers to the end offsets in `targets` (by partition).
+    """Tracks workers up to the end offsets in `targets` (by partition).
 
-    A partition has stalled when it made no progress for `stall_seconds`: neither a higher offset
-    nor less to reconcile than ever before, so that a worker that fails over and over is noticed.
+    A partition has stalled if it made no progress for `stall_seconds`. Progress is a higher offset, or fewer records to
+    reconcile, than ever before: so a crash-looping worker counts as stalled.
     """
 
     def __init__(self, targets: Mapping[int, int], stall_seconds: float, now: float) -> None:
@@ -20,13 +23,13 @@ class Drain:
         ]
 
     def observe(self, statuses: Sequence[WorkerStatus | None], now: float) -> None:
-        """Take note of what the workers say, by partition; None says nothing."""
+        """Record the workers' statuses, by partition; None is no answer."""
         for partition in self._partitions:
             partition.observe(statuses[partition.number], now)
 
     @property
     def done(self) -> bool:
-        """Whether every partition is at its end."""
+        """Return whether every partition is at its end."""
         return all(partition.done for partition in self._partitions)
 
     def stalled(self, now: float) -> list[str]:
@@ -50,14 +53,14 @@ class _Partition:
         self._target = target
         self._furthest = -1
         self._least_to_reconcile = math.inf
-        self._why: str | None = None
+        self._message: str | None = None
 
     def observe(self, status: WorkerStatus | None, now: float) -> None:
-        # A worker that is gone may have been in a transaction: it must come back to be done.
+        # A worker that is gone may have an open transaction: it must be ready again.
         self.done = status is not None and status.ready and self._at_end(status)
         if status is None:
             return
-        self._why = status.message or self._why
+        self._message = status.message or self._message
         if self.done or status.input.next_offset > self._furthest:
             self._furthest = max(self._furthest, status.input.next_offset)
             self.moved_at = now
@@ -68,15 +71,15 @@ class _Partition:
 
     def describe(self) -> str:
         reached = max(self._furthest, 0)
-        why = f": {self._why}" if self._why else ""
-        return f"partition {self.number} is at offset {reached} of {self._target}{why}"
+        message = f": {self._message}" if self._message else ""
+        return f"partition {self.number} is at offset {reached} of {self._target}{message}"
 
     def _at_end(self, status: WorkerStatus) -> bool:
         return status.input.next_offset >= self._target
 
 
 def _to_reconcile(status: WorkerStatus) -> float:
-    """How much a worker that reconciles has still to read."""
+    """Return how many records a worker in its reconcile has yet to read."""
     if status.phase is Phase.RECONCILING and status.reconcile is not None:
         return status.reconcile.remaining
     return math.inf

@@ -1,4 +1,4 @@
-"""One worker process for each partition of a stream's input topic, kept running.
+"""Supervise one worker process per partition of a stream's input topic.
 
 with StateDir(path) as state, Fleet(stream, state) as fleet:
     fleet.wait_drained(stall_seconds=120)
@@ -6,20 +6,21 @@ with StateDir(path) as state, Fleet(stream, state) as fleet:
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
 import httpx
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.errors import NotDrained
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 from dedupe_local.run.drain import Drain
 from dedupe_local.run.worker_process import WorkerProcess, WorkerView
 from dedupe_local.state_dir import StateDir
@@ -31,19 +32,25 @@ _ASK_TIMEOUT_SECONDS = 1.0
 
 
 class Fleet:
-    """The workers of a stream on this machine; they end when this process ends, however it does.
+    """The workers of a stream on this machine, which cannot outlive this process.
 
-    The workers are started with the stream as it is given; see `with_bootstrap_servers`.
-    `kafka_properties` is a file of librdkafka properties. Only one fleet may run for a stream:
-    a second one would fence the first, and the lock on `state` sees to it on this machine.
+    The workers get the stream as it is given; see `with_bootstrap_servers`. `kafka_properties` is a file with
+    librdkafka properties. Only one fleet may run for a stream, as a second fleet would fence the first. On this machine
+    the lock on `state` ensures that.
     """
 
     def __init__(
-        self, stream: DedupeStream, state: StateDir, *, kafka_properties: Path | None = None
+        self,
+        stream: DedupeStream,
+        state: StateDir,
+        *,
+        kafka_properties: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stream = stream
         self.warnings: Sequence[str] = ()
         self._state = state
+        self._clock = clock
         self._kafka_properties = kafka_properties.absolute() if kafka_properties else None
         self._cluster = Cluster(
             stream.spec.kafka.bootstrap_servers, read_properties(kafka_properties)
@@ -56,9 +63,9 @@ class Fleet:
         self._graceful = True
 
     def start(self) -> None:
-        """Create or check the output topic and start the workers; does not wait for them.
+        """Create or check the output topic and start the workers; do not wait for them.
 
-        What it found questionable is in `warnings`.
+        Problems of topics that are not fatal are in `warnings`.
 
         Raises:
             TopicUnusable: the output topic would lose or alter messages.
@@ -77,24 +84,25 @@ class Fleet:
                 self._http,
                 self._kafka_properties,
                 workers=topics.partitions,
+                clock=self._clock,
             )
             for number in range(topics.partitions)
         ]
         self._supervision = self._supervisor.submit(self._supervise)
 
     def stop(self) -> bool:
-        """Stop all workers within 10 s in all; returns whether each ended well by itself."""
+        """Stop all workers within 10 s in total; return whether all exited with code 0."""
         self._stop.set()
         self._supervisor.shutdown()
         self._http.close()
         return self._graceful
 
     def views(self) -> list[WorkerView]:
-        """Return what is known of each partition, in their order."""
+        """Return the current view of each partition, in order."""
         return [worker.view for worker in self._workers]
 
     def statuses(self) -> list[WorkerStatus | None]:
-        """Return what each worker last said of itself; None if it does not answer."""
+        """Return the last status of each worker; None if it does not answer."""
         return [view.status for view in self.views()]
 
     def pid(self, partition: int) -> int | None:
@@ -105,7 +113,7 @@ class Fleet:
         """Wait while the fleet runs.
 
         Raises:
-            WorkerEnded: a worker ended for good, and the others were stopped.
+            WorkerEnded: a worker ended with a final error, and the others were stopped.
         """
         if self._supervision is None:
             raise RuntimeError("The fleet was not started.")
@@ -119,43 +127,44 @@ class Fleet:
         """Wait until every worker is ready.
 
         Raises:
-            TimeoutError: not all were in time.
-            WorkerEnded: a worker ended for good.
+            TimeoutError: not all were ready in time.
+            WorkerEnded: a worker ended with a final error.
         """
-        deadline = time.monotonic() + timeout_seconds
-        while not all(status is not None and status.ready for status in self.statuses()):
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"Not every worker was ready within {timeout_seconds:.0f} s.")
-            self.wait(_TICK_SECONDS)
+        deadline = Deadline(timeout_seconds, clock=self._clock, wait=self.wait)
+        if not deadline.wait_for(self._all_ready, poll_seconds=_TICK_SECONDS):
+            raise TimeoutError(f"Not every worker was ready within {timeout_seconds:.0f} s.")
 
     def drain(self, stall_seconds: float) -> Drain:
-        """Return a drain to the end of the input as it is now."""
+        """Return a drain up to the current end offsets of the input."""
         ends = self._cluster.offsets(self.stream.spec.input.topic).ends
         targets = {partition: ends[partition] for partition in range(len(self._workers))}
-        return Drain(targets, stall_seconds, time.monotonic())
+        return Drain(targets, stall_seconds, self._clock())
 
     def advance(self, drain: Drain) -> bool:
-        """Show a drain the workers as they are; returns whether it is done.
+        """Update a drain with the current statuses; return whether it is done.
 
         Raises:
             NotDrained: a partition makes no progress.
         """
-        now = time.monotonic()
+        now = self._clock()
         drain.observe(self.statuses(), now)
         if stalled := drain.stalled(now):
             raise NotDrained(f"No progress any more: {'; '.join(stalled)}.")
         return drain.done
 
     def wait_drained(self, stall_seconds: float = 120.0) -> None:
-        """Wait until every partition has reached the end its input has now.
+        """Wait until every partition has reached the current end of its input.
 
         Raises:
             NotDrained: a partition made no progress for `stall_seconds`.
-            WorkerEnded: a worker ended for good.
+            WorkerEnded: a worker ended with a final error.
         """
         drain = self.drain(stall_seconds)
         while not self.advance(drain):
             self.wait(_TICK_SECONDS)
+
+    def _all_ready(self) -> bool:
+        return all(status is not None and status.ready for status in self.statuses())
 
     def __enter__(self) -> Self:
         self.start()
@@ -172,14 +181,14 @@ class Fleet:
                 self._stop.wait(_TICK_SECONDS)
         finally:
             running = [worker.process for worker in self._workers if worker.process]
-            tether.stop(running, deadline_seconds=STOP_SECONDS)
+            child_process.stop(running, deadline_seconds=STOP_SECONDS, clock=self._clock)
             self._graceful = all(process.returncode == 0 for process in running)
             for worker in self._workers:
                 worker.retire()
 
 
 def with_bootstrap_servers(stream: DedupeStream, bootstrap_servers: str) -> DedupeStream:
-    """Return the stream on another cluster."""
+    """Return the stream with other bootstrap servers."""
     kafka = stream.spec.kafka.model_copy(update={"bootstrap_servers": bootstrap_servers})
     spec = stream.spec.model_copy(update={"kafka": kafka})
     return stream.model_copy(update={"spec": spec})

@@ -1,13 +1,17 @@
-"""What a user sees of a running fleet: a live table on a terminal, plain lines elsewhere."""
+"""Output of the commands: a live table or plain lines, and a progress bar.
+
+A terminal gets the live table, any other output plain lines. The rows come from `table_rows`.
+"""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from dedupe_crds.formatting import duration, share
@@ -24,63 +28,70 @@ from dedupe_local.run.table_rows import (
 )
 from dedupe_local.run.worker_process import WorkerView
 
+Clock = Callable[[], float]
+"""Returns seconds and never goes backward."""
+
 _SUMMARY_SECONDS = 5.0
 _COLOURS = {Phase.RUNNING: "green", Phase.FAILED: "red", "Waiting": "red"}
 
 
 class Screen(Protocol):
-    """Shows the partitions as they are now; to be called a few times a second."""
+    """Shows the current state of the partitions; called a few times a second."""
 
     def show(self, views: Sequence[WorkerView]) -> None: ...  # noqa: D102 # the class says it
 
 
 @contextmanager
-def screen(console: Console, stream: DedupeStream) -> Iterator[Screen]:
-    """Yield what suits the console."""
+def screen(
+    console: Console, stream: DedupeStream, *, clock: Clock = time.monotonic
+) -> Iterator[Screen]:
+    """Yield a live table on a terminal, else plain lines."""
     if not console.is_terminal:
-        yield PlainLines(console)
+        yield PlainLines(console, clock)
         return
     with Live(console=console, auto_refresh=False) as live:
-        yield LiveTable(live, _title(stream))
+        yield LiveTable(live, _title(stream), clock)
 
 
 class LiveTable:
-    """One table that is drawn anew."""
+    """A table that is redrawn in place."""
 
-    def __init__(self, live: Live, title: str) -> None:
+    def __init__(self, live: Live, title: str, clock: Clock) -> None:
         self._live = live
         self._title = title
+        self._clock = clock
         self._rates = Rates()
 
     def show(self, views: Sequence[WorkerView]) -> None:
-        """Draw the table."""
-        rows = _rows(self._rates, views)
+        """Redraw the table."""
+        rows = _rows(self._rates, views, self._clock())
         self._live.update(table(self._title, rows), refresh=True)
 
 
 class PlainLines:
-    """A line for each change of state, and a summary every 5 s."""
+    """A line per change of state, and a summary every 5 s."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
+        self._clock = clock
         self._rates = Rates()
         self._rows: Sequence[Row] = ()
-        self._summary_at = time.monotonic() + _SUMMARY_SECONDS
+        self._summary_at = clock() + _SUMMARY_SECONDS
 
     def show(self, views: Sequence[WorkerView]) -> None:
-        """Print what is new."""
-        rows = _rows(self._rates, views)
+        """Print changes of state, and the summary if it is due."""
+        rows = _rows(self._rates, views, self._clock())
         lines = changes(self._rows, rows)
-        if time.monotonic() >= self._summary_at:
-            self._summary_at = time.monotonic() + _SUMMARY_SECONDS
+        if (now := self._clock()) >= self._summary_at:
+            self._summary_at = now + _SUMMARY_SECONDS
             lines.append(summary(rows))
         for line in lines:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            print_line(self._console, line)
         self._rows = rows
 
 
 def table(title: str, rows: Sequence[Row]) -> Table:
-    """Build the table of all partitions, and their total if there are several."""
+    """Build the table of all partitions, with a total if there are several."""
     built = Table(title=title, title_justify="left", show_footer=len(rows) > 1)
     rate = sum(row.records_per_second for row in rows)
     built.add_column("Partition", "total", justify="right")
@@ -101,18 +112,39 @@ def table(title: str, rows: Sequence[Row]) -> Table:
             "-" if each.lag_messages is None else f"{each.lag_messages:,}",
             duration(each.window_seconds),
             str(each.restarts),
-            escape(_remark(each)),
+            escape(_details(each)),
         )
     return built
 
 
-def _remark(each: Row) -> str:
+def progress_bar(console: Console) -> Progress:
+    """Return a bar with the share done and the time left.
+
+    It shows on a terminal only, and disappears at the end.
+    """
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def print_line(console: Console, line: str) -> None:
+    """Print a line as it is: brackets are no markup, and it is not wrapped."""
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _details(each: Row) -> str:
     progress = f"{each.to_reconcile:,} to reconcile" if each.to_reconcile else ""
-    return "; ".join(filter(None, (progress, each.note)))
+    return "; ".join(filter(None, (progress, each.details)))
 
 
-def _rows(rates: Rates, views: Sequence[WorkerView]) -> list[Row]:
-    speeds = rates.observe(views, time.monotonic())
+def _rows(rates: Rates, views: Sequence[WorkerView], now: float) -> list[Row]:
+    speeds = rates.observe(views, now)
     return [row(view, speed) for view, speed in zip(views, speeds, strict=True)]
 
 

@@ -1,4 +1,7 @@
-"""What a local run makes of a manifest: what it refuses, and what it says it leaves out."""
+"""Checks of a manifest before a local run: unsupported and ignored fields.
+
+The commands call it before they start anything. Pure: no I/O.
+"""
 
 from dedupe_crds.quantity import format_duration, format_size
 from dedupe_crds.spec.store import Store
@@ -16,42 +19,42 @@ _KUBERNETES_ONLY = (
 
 
 def refuse_unsupported(stream: DedupeStream, *, has_properties: bool, embedded: bool) -> None:
-    """Refuse, before anything starts, what would fail or be ignored later.
+    """Refuse options and fields that would fail or be ignored later.
 
-    `has_properties`: the user gave Kafka client properties. `embedded`: the broker is ours.
+    `has_properties`: the user gave Kafka client properties. `embedded`: the broker is the embedded one.
 
     Raises:
-        Refused: with the field and the way out.
+        Refused: with the field and the remedy.
     """
     if stream.spec.kafka.config_secret_ref and not has_properties and not embedded:
         raise Refused(
             "spec.kafka.configSecretRef names a Kubernetes Secret, which a local run cannot read: "
-            "write its properties to a file and give it with --kafka-properties."
+            "write its properties to a file and pass that with --kafka-properties."
         )
     if has_properties and embedded:
         raise Refused(
-            "--kafka-properties needs --bootstrap-servers: the embedded broker is open to this "
-            "machine and takes no credentials."
+            "--kafka-properties needs --bootstrap-servers: the embedded broker accepts any client of this "
+            "machine and no credentials."
         )
 
 
 def unused_fields(stream: DedupeStream) -> list[str]:
-    """Return the paths of the fields that the user set and only Kubernetes makes use of."""
+    """Return the paths of fields that the user set and only Kubernetes uses."""
     return [_yaml_path(path) for path in _KUBERNETES_ONLY if _is_set(stream, path)]
 
 
 def summary(stream: DedupeStream) -> str:
-    """Return one line about a stream."""
+    """Return a one-line summary of a stream."""
     spec = stream.spec
     where = spec.id.name or spec.id.path
     return (
         f"{stream.metadata.namespace}/{stream.metadata.name}: {spec.input.topic} → "
         f"{spec.output.topic}, id from {spec.id.from_}{f' {where}' if where else ''}, "
-        f"{_remembered(spec.store)}, mode {spec.mode}"
+        f"{_window_or_table(spec.store)}, mode {spec.mode}"
     )
 
 
-def _remembered(store: Store) -> str:
+def _window_or_table(store: Store) -> str:
     table = store.inverse_bloom
     if table is None:
         return f"window {format_duration(store.window.max_age)} or {format_size(store.window.max_bytes)}"
@@ -63,7 +66,7 @@ def _remembered(store: Store) -> str:
 
 
 def embedded_port(bootstrap_servers: str) -> int | None:
-    """Return the port an embedded broker should take: the manifest's, if it is on this machine.
+    """Return the manifest's port if its host is this machine, else None.
 
     >>> embedded_port("localhost:9092"), embedded_port("kafka:9092")
     (9092, None)

@@ -1,4 +1,7 @@
-"""`dedupe run`: everything a stream needs on this machine, from start to end."""
+"""`dedupe run`: start the embedded broker and the fleet, show them, and stop them.
+
+The CLI calls it. Invariant: whatever it started has ended when it returns.
+"""
 
 import signal
 from contextlib import ExitStack
@@ -11,10 +14,10 @@ from rich.console import Console
 
 from dedupe_crds.formatting import share
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_local.cluster import Cluster
+from dedupe_kafka.cluster import Cluster
 from dedupe_local.errors import NotDrained, Refused
 from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
-from dedupe_local.run.live_table import screen
+from dedupe_local.run.live_table import print_line, screen
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported, unused_fields
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
@@ -24,11 +27,11 @@ _SHOW_SECONDS = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What the user says beside the manifest.
+    """The options of `dedupe run`.
 
-    Without `bootstrap_servers` an embedded broker is started, and the input topic created with
-    `partitions` if it is absent. With `drain_stall_seconds` the run ends when the input is read to
-    its present end, or fails when a partition makes no progress for so long.
+    Without `bootstrap_servers` an embedded broker is started; if its input topic is absent, it is created with
+    `partitions`. With `drain_stall_seconds` the run ends once every message that is in the input now is processed, and
+    fails if a partition makes no progress for this long.
     """
 
     bootstrap_servers: str | None = None
@@ -39,10 +42,10 @@ class RunOptions:
 
 
 def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> None:
-    """Run a stream until it is drained, or a signal says to stop.
+    """Run a stream until it is drained, or until SIGINT or SIGTERM.
 
     Raises:
-        LocalError, StreamError, PipelineError: with what happened and what to do.
+        StreamError: the message names the cause, the place and the remedy.
     """
     refuse_unsupported(
         stream,
@@ -51,18 +54,17 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
     )
     if options.partitions is not None and options.bootstrap_servers is not None:
         raise Refused(
-            "--partitions is for the embedded broker: with --bootstrap-servers, the partitions of "
-            "the input topic are as they are."
+            "--partitions is only for the embedded broker: omit it, or omit --bootstrap-servers."
         )
     if stream.spec.suspend:
-        _say(console, "spec.suspend is true: nothing is started.")
+        print_line(console, "spec.suspend is true: nothing is started.")
         return
     if unused := unused_fields(stream):
-        _say(console, f"Used by Kubernetes only, and not here: {', '.join(unused)}.")
+        print_line(console, f"Ignored, as only Kubernetes uses it: {', '.join(unused)}.")
     with _StopSignals() as stop, ExitStack() as running:
         path = options.state_dir or StateDir.default_path(stream)
         state = running.enter_context(StateDir(path))
-        _say(console, f"State directory: {state.root}")
+        print_line(console, f"State directory: {state.root}")
         broker = None
         if options.bootstrap_servers is not None:
             servers = options.bootstrap_servers
@@ -71,12 +73,14 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
             running.enter_context(broker)
             servers = broker.bootstrap_servers
             Cluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
-            _say(console, f"Embedded broker: {servers}, with input topic {stream.spec.input.topic}")
+            print_line(
+                console, f"Embedded broker: {servers}, with input topic {stream.spec.input.topic}"
+            )
         stream = with_bootstrap_servers(stream, servers)
         fleet = Fleet(stream, state, kafka_properties=options.kafka_properties)
         running.enter_context(fleet)
         for warning in fleet.warnings:
-            _say(console, f"Warning: {warning}")
+            print_line(console, f"Warning: {warning}")
         stop.let_finish()
         _watch(fleet, broker, options.drain_stall_seconds, stop, console)
 
@@ -88,24 +92,27 @@ def _watch(
     stop: "_StopSignals",
     console: Console,
 ) -> None:
-    """Show the fleet until it is drained or told to stop."""
+    """Show the fleet until it is drained or a signal requests the end."""
     drain = None if stall_seconds is None else fleet.drain(stall_seconds)
     drained = False
     with screen(console, fleet.stream) as shown:
         while not (drained or stop.requested):
             if broker and not broker.running:
-                _say(console, f"The embedded broker has ended (see {broker.log_path}): restarting.")
+                print_line(
+                    console,
+                    f"The embedded broker has ended (see {broker.log_path}); restarting it.",
+                )
                 broker.start()
             fleet.wait(_SHOW_SECONDS)
             drained = drain is not None and fleet.advance(drain)
             shown.show(fleet.views())
     stopped_well = fleet.stop()
-    _say(console, _totals(fleet))
+    print_line(console, _totals(fleet))
     if drain and not drained:
         raise NotDrained(f"Stopped before the input was drained: {'; '.join(drain.missing())}.")
     if drain and not stopped_well:
         raise NotDrained(
-            "A worker failed while it stopped, so its last transaction may be open: run it again."
+            "A worker failed while it stopped, so its last transaction may be open: run the command again."
         )
 
 
@@ -120,19 +127,15 @@ def _totals(fleet: Fleet) -> str:
     return f"Read {consumed:,} records, duplicates: {share(duplicates, consumed)}."
 
 
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
 class _StopSignals:
-    """SIGINT and SIGTERM: an interrupt while things start, a polite request once they run."""
+    """SIGINT and SIGTERM: KeyboardInterrupt during the start, a flag after it."""
 
     def __init__(self) -> None:
         self.requested = False
         self._starting = True
 
     def let_finish(self) -> None:
-        """From now on only take note of a signal."""
+        """Only set `requested` at a signal from now on."""
         self._starting = False
 
     def __enter__(self) -> Self:

@@ -1,4 +1,7 @@
-"""What the table and the plain lines say of each partition. Values in, values out."""
+"""Rows of the live table and of the plain lines, one per partition.
+
+`live_table` shows them. Pure: no clock, no I/O.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,9 +16,10 @@ _RATE_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One partition. `records_per_second` is of the last seconds; None is not known now.
+    """One partition; None means that a value is not known now.
 
-    `to_reconcile` is how many records of the output are to be read before it can begin.
+    `records_per_second` is the average over the last 5 s. `to_reconcile` counts the records of the output that the
+    worker must read before it can begin.
     """
 
     partition: int
@@ -27,22 +31,22 @@ class Row:
     window_seconds: float | None
     to_reconcile: int
     restarts: int
-    note: str
+    details: str
 
     @property
     def state(self) -> tuple[str, str, int]:
-        """What is worth a line of its own when it changes."""
-        return self.phase, self.note, self.restarts
+        """Return the fields whose change gets a plain line."""
+        return self.phase, self.details, self.restarts
 
 
 class Rates:
-    """How fast each partition is read, over the last 5 s."""
+    """The records per second of each partition, over the last 5 s."""
 
     def __init__(self) -> None:
         self._seen: dict[int, deque[tuple[float, int]]] = {}
 
     def observe(self, views: Sequence[WorkerView], now: float) -> list[float]:
-        """Return the records per second of each partition at the time `now`, in seconds."""
+        """Return each partition's records per second at the time `now` (seconds)."""
         return [self._rate(view.partition, view.consumed, now) for view in views]
 
     def _rate(self, partition: int, consumed: int, now: float) -> float:
@@ -55,7 +59,7 @@ class Rates:
 
 
 def row(view: WorkerView, records_per_second: float) -> Row:
-    """Say how a partition is."""
+    """Build a partition's row."""
     status = view.status
     return Row(
         partition=view.partition,
@@ -67,22 +71,22 @@ def row(view: WorkerView, records_per_second: float) -> Row:
         window_seconds=status.window.seconds if status else None,
         to_reconcile=_to_reconcile(status) if status else 0,
         restarts=view.restarts,
-        note=view.trouble or (_note(status) if status else ""),
+        details=view.last_exit or (_details(status) if status else ""),
     )
 
 
 def changes(before: Sequence[Row], after: Sequence[Row]) -> list[str]:
-    """Return one line for each partition whose state is another than before."""
+    """Return a line for each partition whose state has changed."""
     known = {row.partition: row.state for row in before}
     return [
-        f"partition {row.partition}: {row.phase}{f' ({row.note})' if row.note else ''}"
+        f"partition {row.partition}: {row.phase}{f' ({row.details})' if row.details else ''}"
         for row in after
         if known.get(row.partition) != row.state
     ]
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Return one line about all partitions."""
+    """Return a one-line summary of all partitions."""
     running = sum(row.phase == Phase.RUNNING for row in rows)
     to_reconcile = sum(row.to_reconcile for row in rows)
     return (
@@ -96,12 +100,12 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def total_duplicates(rows: Sequence[Row]) -> str:
-    """Return the duplicates found, and their share of what was read."""
+    """Return the number of duplicates, and their share of the records read."""
     return share(sum(row.duplicates for row in rows), sum(row.consumed for row in rows))
 
 
 def total_lag(rows: Sequence[Row]) -> str:
-    """Return the messages to come in all partitions, unknown if one of them is."""
+    """Return the lag of all partitions; `?` if that of a partition is unknown."""
     lags = [row.lag_messages for row in rows]
     return "?" if None in lags else f"{sum(filter(None, lags)):,}"
 
@@ -118,7 +122,7 @@ def _to_reconcile(status: WorkerStatus) -> int:
     return 0
 
 
-def _note(status: WorkerStatus) -> str:
+def _details(status: WorkerStatus) -> str:
     if status.reason:
         return f"{status.reason}: {status.message}" if status.message else status.reason
     if not status.window.healthy:

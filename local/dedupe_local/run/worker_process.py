@@ -1,10 +1,14 @@
-"""One partition's worker process: started, asked how it is, started again when it dies."""
+"""One partition's worker process: start it, poll its status, restart it.
+
+The fleet calls `tick`. Invariant: a partition has at most one process at a time.
+"""
 
 import os
 import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +17,13 @@ from pydantic import ValidationError
 
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_local.errors import WorkerEnded
-from dedupe_local.run import child_process as tether
-from dedupe_local.run.restart_policy import GiveUp, after_exit, describe_exit, last_error
+from dedupe_local.run import child_process
+from dedupe_local.run.restart_policy import NoRestart, after_exit, describe_exit, last_error
 from dedupe_local.state_dir import StateDir
 from dedupe_worker.store.inverse_bloom.capacity import WORKERS_HERE
 
-_ASK_EVERY_SECONDS = 0.5
-_LARGEST_LOG_BYTES = 16 * 2**20  # one that grew beyond is put aside when its worker starts again
+_POLL_SECONDS = 0.5
+_LARGEST_LOG_BYTES = 16 * 2**20  # a larger log is renamed when its worker restarts
 _TAIL_BYTES = 64 * 2**10
 
 
@@ -27,9 +31,9 @@ _TAIL_BYTES = 64 * 2**10
 class WorkerView:
     """One partition as seen from outside at one moment.
 
-    `status` is None while the worker does not answer, `trouble` says how it last ended until it is
-    ready again. `consumed` and `duplicates` are records since the fleet's start, of all processes
-    the partition has had, as far as they had told before they died.
+    `status` is None while the worker does not answer. `last_exit` describes the last exit until the worker is ready
+    again. `consumed` and `duplicates` count records since the fleet's start, over all processes of the partition, as
+    far as their last status before the end reports them.
     """
 
     partition: int
@@ -38,11 +42,14 @@ class WorkerView:
     restarts: int = 0
     consumed: int = 0
     duplicates: int = 0
-    trouble: str | None = None
+    last_exit: str | None = None
 
 
 class WorkerProcess:
-    """A worker and its successors, one of `workers` on this machine. One thread calls `tick`; any may read `view`."""
+    """A worker and its successors, one of `workers` on this machine.
+
+    One thread calls `tick`; any thread may read `view`. `jitter` returns a random number from 0 to 1.
+    """
 
     def __init__(
         self,
@@ -52,11 +59,15 @@ class WorkerProcess:
         kafka_properties: Path | None,
         *,
         workers: int,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.partition = partition
         self.process: subprocess.Popen[bytes] | None = None
         self.view = WorkerView(partition=partition)
         self._http = http
+        self._clock = clock
+        self._jitter = jitter
         self._state = state
         self._kafka_properties = kafka_properties
         self._environment = {**os.environ, WORKERS_HERE: str(workers)}
@@ -64,34 +75,34 @@ class WorkerProcess:
         self._endpoint = state.partition(partition) / "endpoint"
         self._logged = 0  # bytes in the log before this process
         self._start_at = 0.0
-        self._ask_at = 0.0
+        self._poll_at = 0.0
         self._ready_since: float | None = None
         self._status: WorkerStatus | None = None
-        self._trouble: str | None = None
+        self._last_exit: str | None = None
         self._starts = self._failures = 0
         self._earlier_consumed = self._earlier_duplicates = 0
         self._consumed = self._duplicates = 0
 
     def tick(self) -> None:
-        """Do what is due: start it, ask how it is, or see to its end.
+        """Do what is due: start the process, poll its status, or handle its exit.
 
         Raises:
-            WorkerEnded: starting it again would not help.
+            WorkerEnded: a restart would not help.
         """
-        now = time.monotonic()
+        now = self._clock()
         try:
             if self.process is None:
                 if now >= self._start_at:
                     self._start()
             elif (code := self.process.poll()) is not None:
-                self._see_to_end(code, now)
-            elif now >= self._ask_at:
-                self._ask(now)
+                self._handle_exit(code, now)
+            elif now >= self._poll_at:
+                self._poll_status(now)
         finally:
             self._publish()
 
     def retire(self) -> None:
-        """Let go of a process that was stopped; what it told last stays in the totals."""
+        """Forget a process that was stopped; its last counts stay in the totals."""
         self.process = self._status = None
         self._publish()
 
@@ -103,7 +114,7 @@ class WorkerProcess:
             restarts=max(0, self._starts - 1),
             consumed=self._earlier_consumed + self._consumed,
             duplicates=self._earlier_duplicates + self._duplicates,
-            trouble=self._trouble,
+            last_exit=self._last_exit,
         )
 
     def _start(self) -> None:
@@ -113,7 +124,7 @@ class WorkerProcess:
             self._log.rename(self._log.with_suffix(".log.1"))
         with self._log.open("ab") as log:
             self._logged = log.tell()
-            self.process = tether.spawn(self._command(), output=log, env=self._environment)
+            self.process = child_process.spawn(self._command(), output=log, env=self._environment)
         self._starts += 1
         self._ready_since = None
 
@@ -130,14 +141,14 @@ class WorkerProcess:
             *(("--kafka-properties", properties) if properties else ()),
         ]
 
-    def _ask(self, now: float) -> None:
-        self._ask_at = now + _ASK_EVERY_SECONDS
+    def _poll_status(self, now: float) -> None:
+        self._poll_at = now + _POLL_SECONDS
         try:
             address = self._endpoint.read_text().strip()
             answer = self._http.get(f"http://{address}/status")
             self._status = WorkerStatus.model_validate_json(answer.content)
         except (OSError, httpx.HTTPError, httpx.InvalidURL, ValidationError):
-            self._status = None  # it is still starting, or busy; its end is seen by itself
+            self._status = None  # it still starts, or is busy; `tick` notices its end
             return
         self._consumed = self._status.counts.consumed
         self._duplicates = self._status.counts.duplicates
@@ -145,9 +156,9 @@ class WorkerProcess:
             self._ready_since = None
         elif self._ready_since is None:
             self._ready_since = now
-            self._trouble = None
+            self._last_exit = None
 
-    def _see_to_end(self, code: int, now: float) -> None:
+    def _handle_exit(self, code: int, now: float) -> None:
         how = describe_exit(code)
         if code >= 0 and (error := last_error(self._log_lines())):
             how = f"{how}: {error}"
@@ -159,16 +170,16 @@ class WorkerProcess:
             code,
             ready_seconds=now - self._ready_since if self._ready_since else 0.0,
             failures=self._failures,
-            jitter=random.random(),  # noqa: S311 # spreads restarts, guards nothing
+            jitter=self._jitter(),
         )
-        if isinstance(decision, GiveUp):
+        if isinstance(decision, NoRestart):
             raise WorkerEnded(
-                f"The worker of partition {self.partition} {how}. It would end so again; its log "
-                f"is {self._log}."
+                f"The worker of partition {self.partition} {how}. A restart would end the same way: see its log, "
+                f"{self._log}."
             )
         self._failures = decision.failures
         self._start_at = now + decision.wait_seconds
-        self._trouble = f"{how}; starts again in {decision.wait_seconds:.1f} s"
+        self._last_exit = f"{how}; restarts in {decision.wait_seconds:.1f} s"
 
     def _log_lines(self) -> list[str]:
         with self._log.open("rb") as log:

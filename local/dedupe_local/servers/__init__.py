@@ -1,1 +1,1 @@
-"""Servers started on this machine: Kafka and PostgreSQL."""
+"""Embedded servers for local runs, the demo and the tests: Kafka and PostgreSQL."""

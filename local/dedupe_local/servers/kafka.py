@@ -1,9 +1,11 @@
-"""An embedded Kafka broker: one KRaft node, for local runs, the demo and the tests."""
+"""An embedded Kafka broker: one KRaft node.
+
+Local runs, the demo and the tests start it. Invariant: it cannot outlive this process.
+"""
 
 import errno
 import socket
 import subprocess
-import time
 from base64 import urlsafe_b64encode
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,8 +16,9 @@ from uuid import uuid4
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from dedupe_crds.deadline import Deadline
 from dedupe_local.errors import BrokerFailed
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 from dedupe_pipeline.runtime.jars import kafka_broker
 from dedupe_pipeline.runtime.java import find_java
 
@@ -25,10 +28,10 @@ _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _START_ATTEMPTS = 3
 _SHOWN_LOG_LINES = 8
-# A broker that was killed is not let in again before its session has ended: keep that short.
+# A killed broker cannot register again before its session has expired: so the session is short.
 _SESSION_SECONDS = 4.0
 _PORT_TAKEN = "Address already in use"
-# Below what Linux (32768) and IANA (49152) have for outgoing connections, and Kubernetes (30000) for services.
+# Below the ephemeral ports of Linux (32768) and IANA (49152), and the node ports of Kubernetes (30000).
 _PORTS = range(20_000, 30_000)
 
 _SERVER_PROPERTIES = """\
@@ -65,13 +68,13 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 class EmbeddedBroker:
-    """A Kafka broker of its own process, which ends when this process ends.
+    """A Kafka broker in a child process, which ends when this process ends.
 
-    `data_dir` holds its topics, its configuration and `broker.log`. Started again on the same
-    directory and port, it has the topics it had. Without a port it takes any free one and keeps it
-    for later starts. `heap` is Java's, such as "512m". `host` is this machine's address that it
-    listens on and that clients are told: whoever reaches that address may do anything with it.
-    `session_seconds` is how long it may stand still before it is taken for dead, and its partitions have no leader.
+    `data_dir` holds its topics, its configuration and `broker.log`. A restart on the same directory and port keeps the
+    topics. Without a port it takes any free port, and keeps that for later starts. `heap` is Java's, such as "512m".
+    `host` is the address of this machine that it listens on and advertises: any client that reaches that address has
+    full access. `session_seconds` is how long the broker may hang before the controller considers it dead and its
+    partitions lose their leader.
     """
 
     def __init__(
@@ -93,33 +96,33 @@ class EmbeddedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """HOST:PORT, known once the broker was started."""
+        """Return HOST:PORT, which is known after the first start."""
         if self.port is None:
             raise RuntimeError("The broker has no port before its first start().")
         return f"{self.host}:{self.port}"
 
     @property
     def running(self) -> bool:
-        """Whether the broker's process is there."""
+        """Return whether the broker's process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The broker's process id, while it runs."""
+        """Return the broker's process id, while it runs."""
         if self._process is None:
-            raise RuntimeError("The broker does not run; call start().")
+            raise RuntimeError("The broker is not running; call start().")
         return self._process.pid
 
     def start(self) -> None:
         """Start the broker and wait until it answers.
 
         Raises:
-            BrokerFailed: it ended, or did not answer in time.
-            JavaMissing: no Java runtime to run it with.
-            JarsUnavailable: its jars could not be fetched.
+            BrokerFailed: the broker ended, or did not answer in time.
+            JavaMissing: there is no Java runtime.
+            JarsUnavailable: the broker's jars could not be fetched.
         """
         if self.running:
-            raise RuntimeError(f"The broker runs already, as process {self.pid}.")
+            raise RuntimeError(f"The broker is already running, as process {self.pid}.")
         self.data_dir.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _START_ATTEMPTS + 1):
             free_port, controller_port = free_ports(2, self.host)
@@ -128,23 +131,23 @@ class EmbeddedBroker:
             try:
                 self._try_start(port, controller_port)
             except BrokerFailed as failed:
-                said = _tail(self.log_path, logged)
-                # Another process took a port between our choice and the broker's.
-                if _PORT_TAKEN in said and self.port is None and attempt < _START_ATTEMPTS:
+                log_tail = _tail(self.log_path, logged)
+                # Another process took the port after it was chosen.
+                if _PORT_TAKEN in log_tail and self.port is None and attempt < _START_ATTEMPTS:
                     continue
-                raise BrokerFailed(self._explain(port, str(failed), said)) from None
+                raise BrokerFailed(self._explain(port, str(failed), log_tail)) from None
             else:
                 self.port = port
                 return
 
     def stop(self) -> None:
-        """End the broker, giving it time to close its files."""
+        """Stop the broker, with time to close its files."""
         if self._process is not None:
-            tether.stop([self._process], deadline_seconds=_STOP_SECONDS)
+            child_process.stop([self._process], deadline_seconds=_STOP_SECONDS)
             self._process = None
 
     def kill(self) -> None:
-        """End the broker with SIGKILL, as a crash would."""
+        """Kill the broker with SIGKILL, as in a crash."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -162,11 +165,11 @@ class EmbeddedBroker:
         with self.log_path.open("ab") as log:
             if not (self.data_dir / "data" / "meta.properties").exists():
                 self._format(properties, log)
-            self._process = tether.spawn(
+            self._process = child_process.spawn(
                 [*self._java(), f"-Xmx{self._heap}", "kafka.Kafka", properties], output=log
             )
         try:
-            self._wait_until_it_answers(port)
+            self._wait_until_it_answers(port, Deadline(_START_SECONDS))
         except BaseException:
             self.kill()
             raise
@@ -192,61 +195,60 @@ class EmbeddedBroker:
     def _format(self, properties: Path, log: IO[bytes]) -> None:
         cluster_id = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         command = [*self._java(), "kafka.tools.StorageTool", "format"]
-        # In one argument, for the id may begin with a dash.
+        # One argument, because the id may begin with a dash.
         command += [f"--cluster-id={cluster_id}", "--config", properties]
         formatting = subprocess.run(command, stdout=log, stderr=log, check=False)
         if formatting.returncode != 0:
             raise BrokerFailed(f"formatting its data directory failed ({formatting.returncode})")
 
-    def _wait_until_it_answers(self, port: int) -> None:
+    def _wait_until_it_answers(self, port: int, deadline: Deadline) -> None:
         client = AdminClient(
             {
                 "bootstrap.servers": f"{self.host}:{port}",
                 "reconnect.backoff.max.ms": 100,
-                "log_level": 0,  # that nobody listens yet is no news
+                "log_level": 0,  # a refused connection is expected during the start
             }
         )
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
+        while not deadline.expired:
             if self._process is not None and (code := self._process.poll()) is not None:
                 raise BrokerFailed(f"it ended with exit code {code}")
             try:
                 cluster = client.list_topics(timeout=0.5)
             except KafkaException:
-                continue  # it waited for its timeout
-            # Another broker may listen where this one is about to fail to.
+                continue  # the call has waited for its timeout
+            # Another broker may listen on this port, so that ours is about to fail.
             if cluster.brokers and cluster.cluster_id == self._cluster_id():
                 return
-        raise BrokerFailed(f"it did not answer within {_START_SECONDS:.0f} s")
+        raise BrokerFailed(f"it did not answer within {deadline.seconds:.0f} s")
 
     def _cluster_id(self) -> str:
         meta = (self.data_dir / "data" / "meta.properties").read_text()
         return dict(line.split("=", 1) for line in meta.split() if "=" in line)["cluster.id"]
 
-    def _explain(self, port: int, what: str, said: str) -> str:
-        if _PORT_TAKEN in said:
+    def _explain(self, port: int, what: str, log_tail: str) -> str:
+        if _PORT_TAKEN in log_tail:
             todo = (
-                f"Something listens on port {port}: stop it, take another port, or, if it is Kafka, "
+                f"Something listens on port {port}: stop it, choose another port, or, if it is Kafka, "
                 f"use it with --bootstrap-servers {self.host}:{port}"
             )
-        elif "OutOfMemoryError" in said or "Could not reserve" in said:
-            todo = f"Free memory: it asks for {self._heap} of heap"
-        elif "No space left" in said:
+        elif "OutOfMemoryError" in log_tail or "Could not reserve" in log_tail:
+            todo = f"Free memory: the broker needs {self._heap} of heap"
+        elif "No space left" in log_tail:
             todo = f"Free disk space for {self.data_dir}"
         else:
-            todo = f"See {self.log_path}; if its data is of no use any more, remove {self.data_dir}"
-        last = "\n".join(said.splitlines()[-_SHOWN_LOG_LINES:])
+            todo = f"See {self.log_path}; if its data is no longer needed, remove {self.data_dir}"
+        last = "\n".join(log_tail.splitlines()[-_SHOWN_LOG_LINES:])
         return (
             f"The embedded Kafka broker on port {port} did not start: {what}. {todo}. "
-            f"It logged last:\n{last}"
+            f"The end of its log:\n{last}"
         )
 
 
 def free_ports(count: int, host: str = HOST) -> list[int]:
-    """Return different ports of an address of this machine that nobody listens on now.
+    """Return different ports of this machine that no process listens on now.
 
-    They are none of those that systems give to outgoing connections: one of these could be taken before it is used, or
-    while a broker that had it is started again.
+    None of them is an ephemeral port: the system could give such a port to an outgoing connection before it is used, or
+    while a broker that had it restarts.
     """
     with ExitStack() as opened:
         found: list[int] = []
@@ -262,7 +264,7 @@ def free_ports(count: int, host: str = HOST) -> list[int]:
 
 
 def _tail(log: Path, start: int) -> str:
-    """Return what was logged after byte `start`, 64 KiB at most and without stack frames."""
+    """Return the log after byte `start`: at most 64 KiB, without stack frames."""
     with log.open("rb") as file:
         file.seek(max(start, log.stat().st_size - 65536))
         lines = file.read().decode(errors="replace").splitlines()

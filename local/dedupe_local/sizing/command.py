@@ -1,4 +1,7 @@
-"""`dedupe size`: what a stream takes, before there is one."""
+"""`dedupe size`: the resources that a stream will need.
+
+The command parses the options, calls one of the two calculations and prints its report.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,8 +12,9 @@ import click
 
 from dedupe_crds.quantity import format_duration, parse_duration, parse_size
 from dedupe_local.sizing.constants import measured
-from dedupe_local.sizing.inverse_bloom import Routes, Wanted, shown, table_size
-from dedupe_local.sizing.report import PRICES, as_text, as_yaml, notes, rows
+from dedupe_local.sizing.inverse_bloom import Routes, Wanted, render, table_size
+from dedupe_local.sizing.prices import PRICES, cost_rows, parse_prices
+from dedupe_local.sizing.report import as_text, as_yaml, notes, rows
 from dedupe_local.sizing.rocksdb import Traffic, ids_of_bytes, rate_of_ids, size
 
 _DAY_SECONDS = 86_400
@@ -36,7 +40,7 @@ class _Time(click.ParamType[timedelta]):
         except (OverflowError, ValueError) as error:
             self.fail(f"{error}, 4w", param, ctx)
         if not found:
-            self.fail(f"{value} is no time at all; say how long, such as 4w", param, ctx)
+            self.fail(f"{value} is no duration above 0; write one such as 4w", param, ctx)
         return found
 
 
@@ -53,106 +57,110 @@ class _Bytes(click.ParamType[int]):
 
 
 def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) -> dict[str, float]:
-    found = {}
-    for text in texts:
-        name, _, price = text.partition("=")
-        try:
-            found[name] = float(price)
-        except ValueError:
-            found[name] = -1.0
-        if name not in PRICES or not 0 <= found[name] < float("inf"):
-            known = ", ".join(f"{name} ({what})" for name, what in PRICES.items())
-            raise click.BadParameter(f"{text!r}: write NAME=PRICE, such as core=25, of {known}")
-    return found
+    try:
+        return parse_prices(texts)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command("size", context_settings={"show_default": True})
 @click.option(
-    "--messages-per-second", type=_POSITIVE, help="How many come, on average over the window."
+    "--messages-per-second", type=_POSITIVE, help="Messages per second, on average over the window."
 )
-@click.option("--messages-per-day", type=_POSITIVE, help="The same, by the day.")
-@click.option("--ids", type=_POSITIVE, help="In place of a rate: ids in the window, such as 60e9.")
+@click.option("--messages-per-day", type=_POSITIVE, help="Messages per day, instead of per second.")
+@click.option("--ids", type=_POSITIVE, help="Instead of a rate: ids in the window, such as 60e9.")
 @click.option(
     "--stored",
     type=_Bytes(),
-    help="In place of a rate: what all stores take together, such as 1.5T.",
+    help="Instead of a rate: total size of all stores, such as 1.5T.",
 )
 @click.option(
-    "--window", type=_Time(), default="4w", help="How long ids are remembered: 28d, 4w, 12h."
+    "--window",
+    type=_Time(),
+    default="4w",
+    help="Window: how long ids are remembered, such as 28d, 4w or 12h.",
 )
 @click.option(
     "--duplicates",
     type=click.FloatRange(0, 1, max_open=True),
     default=_DEFAULT.duplicates,
-    help="Share of the messages that repeat one.",
+    help="Share of the messages that are duplicates.",
 )
 @click.option(
     "--id-bytes",
     type=click.IntRange(1, 1 << 20),
     default=_DEFAULT.id_bytes,
-    help="Of an id in its message: 36 for a UUID's text. A store keeps 16 bytes of any.",
+    help="Size of an id in its message: 36 for a UUID as text. A store takes 16 bytes for any id.",
 )
 @click.option(
     "--value-bytes",
     type=click.IntRange(0, 1 << 30),
     default=_DEFAULT.value_bytes,
-    help="Of a message's value.",
+    help="Size of a message's value.",
 )
 @click.option(
     "--headroom",
     type=click.FloatRange(min=1),
     default=_DEFAULT.headroom,
-    help="What workers can do, to the average: for peaks, and to catch up.",
+    help="Capacity of the workers as a multiple of the average rate, for peaks and to catch up.",
 )
 @click.option(
     "--rebuild-within",
     type=_Time(),
     default=format_duration(_DEFAULT.rebuild_within),
-    help="How long a lost store may take to come back from the output topic.",
+    help="Time limit for the rebuild of a lost store from the output topic.",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1, 10_000), help="Those of a topic that there is already."
+    "--partitions",
+    type=click.IntRange(1, 10_000),
+    help="Number of partitions, if the topic exists already.",
 )
-@click.option("--snapshots", is_flag=True, help="With what snapshots take.")
+@click.option("--snapshots", is_flag=True, help="Include what snapshots need.")
 @click.option(
     "--price",
     "prices",
     multiple=True,
     metavar="NAME=PRICE",
     callback=_prices,
-    help="Of one month, in any currency; may be repeated. Names: " + ", ".join(PRICES) + ".",
+    help="Price of a resource for a month, in any currency (repeatable). Names: "
+    + ", ".join(PRICES)
+    + ".",
 )
 @click.option(
     "--inverse-bloom",
     is_flag=True,
-    help="Of the table of a partition, for store.type: InverseBloom: by --slots, --memory, or --messages "
+    help="Size the table of a partition, for store.type: InverseBloom: by --slots, by --memory, or by --messages "
     "and --retain.",
 )
-@click.option("--slots", type=click.IntRange(min=1), help="With --inverse-bloom: ids it holds.")
-@click.option("--memory", type=_Bytes(), help="With --inverse-bloom: what it takes, such as 1Gi.")
+@click.option(
+    "--slots", type=click.IntRange(min=1), help="With --inverse-bloom: number of ids in the table."
+)
+@click.option(
+    "--memory", type=_Bytes(), help="With --inverse-bloom: memory of the table, such as 1Gi."
+)
 @click.option(
     "--messages",
     type=click.IntRange(min=1),
-    help="With --inverse-bloom: further messages after which to look at what is retained.",
+    help="With --inverse-bloom: number of later messages after which the retained share is calculated.",
 )
 @click.option(
     "--retain",
     type=click.FloatRange(0.01, 0.999),
-    help="With --inverse-bloom: share of the ids to be retained after --messages.",
+    help="With --inverse-bloom: share of the ids that must be retained after --messages.",
 )
 @click.option(
     "--routes",
     type=click.Choice([routes.value for routes in Routes]),
     default=Routes.NONE.value,
     callback=lambda _ctx, _param, text: Routes(text),
-    help="With --inverse-bloom: what has policy: Topic, for which a slot is wider; of both: conflicts.",
+    help="With --inverse-bloom: the side topic with policy: Topic, which makes a slot wider; for both: conflicts.",
 )
 @click.option(
     "--output",
     "form",
     type=click.Choice(["table", "json", "yaml-fragment"]),
     default="table",
-    help="A table with its formulas, JSON, or the fields of a manifest.",
+    help="Format: a table with formulas, JSON, or fields for a manifest.",
 )
 def size_command(
     *,
@@ -177,14 +185,14 @@ def size_command(
     retain: float | None,
     routes: Routes,
 ) -> None:
-    """Say what a stream takes: partitions, cores, memory, disk, and the window's maxBytes.
+    """Calculate the resources of a stream.
 
-    From its traffic, and from what a worker was measured to do. With --inverse-bloom, what a table of fixed size takes
-    and retains.
+    These are partitions, cores, memory, disk and the window's maxBytes. They follow from its traffic and from the
+    measured performance of a worker. With --inverse-bloom: the size of a table, and the share of ids that it retains.
     """
     wanted = Wanted(slots=slots, memory=memory, messages=messages, retain=retain, routes=routes)
     if inverse_bloom:
-        click.echo(_shown_table(wanted, form, snapshots=snapshots))
+        click.echo(_render_table(wanted, form, snapshots=snapshots))
         return
     if wanted != Wanted():
         raise click.UsageError(
@@ -199,7 +207,7 @@ def size_command(
     given = [rate for rate in rates if rate is not None]
     if len(given) != 1 or not given[0]:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in _RATES)
-        raise click.UsageError(f"Say how much comes, by one of {options}.")
+        raise click.UsageError(f"Give the traffic by exactly one of {options}.")
     traffic = Traffic(
         messages_per_second=given[0],
         window=window,
@@ -211,18 +219,18 @@ def size_command(
         snapshots=snapshots,
         partitions=partitions,
     )
-    click.echo(_shown(traffic, prices, form))
+    click.echo(_render(traffic, prices, form))
 
 
-def _shown_table(wanted: Wanted, form: str, *, snapshots: bool) -> str:
+def _render_table(wanted: Wanted, form: str, *, snapshots: bool) -> str:
     try:
         found = table_size(wanted, snapshots=snapshots)
     except ValueError as error:
         raise click.UsageError(f"--inverse-bloom: {error}.") from error
-    return shown(wanted, found, form, snapshots=snapshots)
+    return render(wanted, found, form, snapshots=snapshots)
 
 
-def _shown(traffic: Traffic, prices: Mapping[str, float], form: str) -> str:
+def _render(traffic: Traffic, prices: Mapping[str, float], form: str) -> str:
     constants = measured()
     found = size(traffic, constants)
     match form:
@@ -240,5 +248,6 @@ def _shown(traffic: Traffic, prices: Mapping[str, float], form: str) -> str:
         case "yaml-fragment":
             return as_yaml(found, traffic.window)
         case _:
-            lines = rows(traffic, found, constants, prices)
+            costs = cost_rows(traffic, found, prices) if prices else []
+            lines = [*rows(traffic, found, constants), *costs]
             return as_text(lines, notes(traffic, found, constants))

@@ -1,4 +1,7 @@
-"""What a worker takes, as it was measured: the constants that sizes are reckoned from."""
+"""The measured constants of a worker, from which sizes are calculated.
+
+`make bench-scale` writes constants.json; the two calculations read it.
+"""
 
 from functools import cache
 from pathlib import Path
@@ -8,14 +11,16 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 MEASURED: Final = Path(__file__).with_name("constants.json")
-"""Written by `make bench-scale`; docs/performance.md has the whole of it."""
+"""Written by `make bench-scale`; docs/performance.md has the complete results."""
 
 
 class Measured(BaseModel):
-    """`ids` are those in the largest store measured, of one partition; most of the others are those of a worker on it.
+    """The measured values of one worker.
 
-    Memory is `memory_base_bytes` + ids * `memory_bytes_per_id`. `start_seconds` are from the start of a process, after
-    a crash, until it is ready; `rebuild_per_second` are records of 512 bytes that a worker without a store learns.
+    `ids` is the number in the largest store measured, of one partition; most other values were measured on that store.
+    Memory is `memory_base_bytes` + ids * `memory_bytes_per_id`. `start_seconds` is the time from the start of the
+    process after a crash until it is ready. `rebuild_per_second` is the rate, in records of 512 bytes, at which a
+    worker without a store reads its output.
     """
 
     model_config = ConfigDict(
@@ -36,5 +41,5 @@ class Measured(BaseModel):
 
 @cache
 def measured() -> Measured:
-    """Those of this version."""
+    """Return the values of this version."""
     return Measured.model_validate_json(MEASURED.read_text())

@@ -1,4 +1,7 @@
-"""`dedupe size --inverse-bloom`: how large the table of a partition is, and how much it retains."""
+"""The size of a partition's inverse Bloom table, and the share that it retains.
+
+`dedupe size --inverse-bloom` calls `table_size` and `render`. Pure: no I/O.
+"""
 
 import json
 from dataclasses import asdict, dataclass
@@ -24,12 +27,12 @@ from dedupe_worker.store.inverse_bloom.sizing import (
 from dedupe_worker.values import ValueLayout
 
 _RETAINS: Final = (0.99, 0.9, 0.5, 0.1)
-_BESIDE_BYTES: Final = 200 << 20
-"""Memory of a worker beside its store."""
+_PROCESS_BYTES: Final = 200 << 20
+"""Memory of a worker without its store."""
 
 
 class Routes(StrEnum):
-    """What goes to a topic of its own, of which a slot must tell more."""
+    """The side topics of a stream that need wider slots."""
 
     NONE = "none"
     DUPLICATES = "duplicates"
@@ -37,7 +40,7 @@ class Routes(StrEnum):
 
     @property
     def value_bytes(self) -> int:
-        """Of what is remembered of an id.
+        """Return the bytes of a slot in addition to its id.
 
         >>> [routes.value_bytes for routes in Routes]
         [8, 14, 18]
@@ -48,7 +51,10 @@ class Routes(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """How a table is asked for: by `slots`, by `memory` in bytes, or by `messages` with `retain`."""
+    """The table that the user asks for.
+
+    It is given by `slots`, by `memory` in bytes, or by `messages` with `retain`.
+    """
 
     routes: Routes = Routes.NONE
     slots: int | None = None
@@ -59,7 +65,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSize:
-    """A table. Bytes are of one partition; `retained` is the share left after the messages asked about, if any were."""
+    """The size of one partition's table.
+
+    `retained` is the share that is left after `Wanted.messages`, if that is given.
+    """
 
     slots: int
     slot_bytes: int
@@ -71,27 +80,33 @@ class TableSize:
 
 
 def table_size(wanted: Wanted, *, snapshots: bool) -> TableSize:
-    """Reckon. Raises ValueError where the question is incomplete, or no table is of such a size."""
+    """Calculate a table's size.
+
+    Raises ValueError if `wanted` is incomplete, or if no table can have that size.
+    """
     slots = _slots(wanted)
     if not LEAST_SLOTS <= slots <= MOST_SLOTS:
         raise ValueError(
-            f"that is a table of {slots:,} slots; one has from {LEAST_SLOTS:,} to {MOST_SLOTS:,}: use more partitions, "
-            "or ask for another share"
+            f"that is a table of {slots:,} slots, but a table has from {LEAST_SLOTS:,} to {MOST_SLOTS:,}: use more "
+            "partitions, or another share"
         )
     each = slot_bytes(wanted.routes.value_bytes)
     return TableSize(
         slots=slots,
         slot_bytes=each,
         table_bytes=slots * each,
-        memory_bytes=round_bytes(slots * each + _BESIDE_BYTES),
+        memory_bytes=round_bytes(slots * each + _PROCESS_BYTES),
         volume_bytes=round_bytes(_volume(slots * each, each, snapshots=snapshots)[0]),
         half_life_messages=half_life(slots),
         retained=retained(slots, wanted.messages) if wanted.messages else None,
     )
 
 
-def shown(wanted: Wanted, found: TableSize, form: str, *, snapshots: bool) -> str:
-    """The answer as a table with its formulas and the manifest's lines, as JSON, or as these lines alone."""
+def render(wanted: Wanted, found: TableSize, form: str, *, snapshots: bool) -> str:
+    """Render the size in the format `form`.
+
+    That is JSON, fields for a manifest, or a table with formulas followed by these fields.
+    """
     match form:
         case "json":
             return json.dumps({"wanted": asdict(wanted), "size": asdict(found)}, indent=2)
@@ -103,16 +118,16 @@ def shown(wanted: Wanted, found: TableSize, form: str, *, snapshots: bool) -> st
 
 
 _NOTES: Final = [
-    "A message overwrites the id of another one if both fall into the same of the N slots. One misses a certain slot "
-    "with the chance 1 - 1/N, and x of them do with (1 - 1/N)^x: P(lost after x) = 1 - (1 - 1/N)^x. Of an id that is "
-    "lost a duplicate passes; no new message is ever taken for a duplicate. The sooner a duplicate comes, the more "
-    "likely it is caught.",
-    "Messages are those that pass on one partition: a duplicate that is caught overwrites nothing. All figures are of "
+    "A message overwrites the id of an earlier message if both have the same slot of the N slots. A message misses a "
+    "certain slot with probability 1 - 1/N, and x messages all miss it with (1 - 1/N)^x: "
+    "P(lost after x) = 1 - (1 - 1/N)^x. If an id is lost, a duplicate of it passes; a new message is never taken for a "
+    "duplicate. The sooner a duplicate comes, the more likely it is found.",
+    "Messages are those that pass on one partition: a duplicate that is found overwrites nothing. All figures are of "
     "one partition. A slot of 24 bytes takes 30 with duplicates.policy: Topic (--routes duplicates), and 34 with "
     "conflicts.policy: Topic (--routes conflicts).",
-    "A change of the number of slots, or of their width (by the routes), begins an empty table. The one before is "
-    "asked until its ids are too old, or as many have come since as it has slots: so long, memory and volume must hold "
-    "both.",
+    "A change of the number of slots, or of their width (by the routes), begins an empty table. The previous table is "
+    "still searched until its ids are too old, or until as many messages have come as it has slots. Until then memory "
+    "and volume must hold both.",
 ]
 
 
@@ -124,12 +139,13 @@ _VALUES: Final = {
 
 
 def _volume(table: int, slot: int, *, snapshots: bool) -> tuple[float, str]:
-    """Bytes for a table of slots of so many bytes, and their formula.
+    """Return the bytes of a volume for a table, and their formula.
 
-    A segment is written beside the one it replaces, however small the table, and a file system takes some for itself.
+    `table` and `slot` are in bytes. Even a small table needs space for new segments, as a segment is written before the
+    one that it replaces is deleted, and for the file system.
     """
     times, tables = (VOLUME_WITH_CHECKPOINT, 2) if snapshots else (VOLUME, 1)
-    of_checkpoint = ", for a checkpoint, too" if snapshots else ""
+    of_checkpoint = ", with a checkpoint" if snapshots else ""
     segment = SEGMENT_SLOTS * slot
     if table * times >= table * tables + 2 * segment:
         return table * times, f"table * {times:g}{of_checkpoint}"
@@ -140,16 +156,16 @@ def _volume(table: int, slot: int, *, snapshots: bool) -> tuple[float, str]:
 def _slots(wanted: Wanted) -> int:
     if wanted.retain is not None and wanted.messages is None:
         raise ValueError(
-            "--retain needs --messages: for how many messages is that share to be retained?"
+            "--retain needs --messages: the number of messages after which that share must be left"
         )
     target = wanted.messages is not None and wanted.retain is not None
     if [wanted.slots is not None, wanted.memory is not None, target].count(True) != 1:
-        raise ValueError("say how large: by one of --slots, --memory, or --messages with --retain")
+        raise ValueError("give the size by one of --slots, --memory, or --messages with --retain")
     if wanted.slots is not None:
         return wanted.slots
     if wanted.memory is not None:
         return slots_in(wanted.memory, wanted.routes.value_bytes)
-    assert wanted.messages is not None  # noqa: S101 (a target has both)
+    assert wanted.messages is not None  # noqa: S101 (see `target`)
     assert wanted.retain is not None  # noqa: S101
     return max(LEAST_SLOTS, slots_for(wanted.messages, wanted.retain))
 
@@ -163,7 +179,7 @@ def _rows(wanted: Wanted, found: TableSize, *, snapshots: bool) -> list[Row]:
             size_text(found.table_bytes),
             f"N * {found.slot_bytes} B: {_VALUES[wanted.routes]}",
         ),
-        Row("memory", size_text(found.memory_bytes), f"table + {size_text(_BESIDE_BYTES)}"),
+        Row("memory", size_text(found.memory_bytes), f"table + {size_text(_PROCESS_BYTES)}"),
         Row("volume", size_text(found.volume_bytes), volume),
     ]
     if wanted.messages and found.retained is not None:
@@ -195,7 +211,7 @@ def _origin(wanted: Wanted, found: TableSize) -> str:
 
 
 def _fragment(wanted: Wanted, found: TableSize) -> str:
-    """Fields of a manifest's spec."""
+    """Return the fields of a manifest's spec, as YAML."""
     given: dict[str, Any] = {
         "slots": wanted.slots,
         "memory": None if wanted.memory is None else format_size(wanted.memory),

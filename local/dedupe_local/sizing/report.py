@@ -1,20 +1,22 @@
-"""A size as people read it, each figure with its formula; and as a manifest takes it."""
+"""The report of a size: a table with formulas and notes, or fields for a manifest.
+
+Both calculations use its rows and number formats. Pure: no I/O.
+"""
 
 import textwrap
-from collections.abc import Mapping
 from datetime import timedelta
 from math import ceil
 from typing import Any, Final, NamedTuple
 
 import yaml
 
-from dedupe_crds.quantity import GIB, format_duration, format_size
+from dedupe_crds.quantity import format_duration, format_size
 from dedupe_crds.spec.store import Window
 from dedupe_local.sizing.constants import Measured
 from dedupe_local.sizing.rocksdb import (
     GENERATIONS,
+    MARGIN,
     RECORD_BYTES,
-    ROOM,
     VOLUME,
     VOLUME_WITH_CHECKPOINT,
     Size,
@@ -22,69 +24,58 @@ from dedupe_local.sizing.rocksdb import (
     held_share,
 )
 
-PRICES: Final = {
-    "core": "a core, for a month",
-    "memory": "a GiB of memory, for a month",
-    "disk": "a GiB of a volume, for a month",
-    "bucket": "a GiB in a bucket, for a month",
-}
-"""What can have a price: its name, and what of it."""
-
 _WIDTH: Final = 120
 _ALERT_BELOW: Final = Window().alert_below
 
 
 class Row(NamedTuple):
-    """A line of the table."""
+    """A row of the table: a quantity, its value and its formula."""
 
     what: str
     value: str
     formula: str
 
 
-def rows(
-    traffic: Traffic, found: Size, measured: Measured, prices: Mapping[str, float]
-) -> list[Row]:
-    """The whole table."""
+def rows(traffic: Traffic, found: Size, measured: Measured) -> list[Row]:
+    """Return all rows of the table but for costs."""
     return [
         *_stream_rows(traffic, found, measured),
         *_partition_rows(traffic, found, measured),
         *_kafka_rows(traffic, found),
         *(_snapshot_rows(found, measured) if traffic.snapshots else []),
-        *(_cost_rows(traffic, found, prices) if prices else []),
     ]
 
 
 def notes(traffic: Traffic, found: Size, measured: Measured) -> list[str]:
-    """What to know of the figures."""
-    said = [f"Measured: {measured.source}."]
+    """Return notes on the source and the limits of the figures."""
+    found_notes = [f"Measured: {measured.source}."]
     if found.worker_ids > measured.ids:
-        said.append(
-            f"A store of {count(found.worker_ids)} ids is larger than any measured ({count(measured.ids)}): what "
-            "depends on its size goes on from there in a straight line. --rebuild-within makes stores smaller."
+        found_notes.append(
+            f"A store of {count(found.worker_ids)} ids is larger than any measured ({count(measured.ids)}): "
+            "what depends on its size is extrapolated linearly. --rebuild-within makes stores smaller."
         )
     needed = max(found.partitions_for_speed, found.partitions_for_rebuild)
     if traffic.partitions and traffic.partitions < needed:
-        said.append(
-            f"{traffic.partitions} partitions are too few: {found.partitions_for_speed} are needed for the speed and "
+        found_notes.append(
+            f"{traffic.partitions} partitions are too few: {found.partitions_for_speed} are needed for the speed, and "
             f"{found.partitions_for_rebuild} for a rebuild within {duration(traffic.rebuild_within.total_seconds())}."
         )
-    return said
+    return found_notes
 
 
-def as_text(lines: list[Row], said: list[str]) -> str:
-    """The table in columns."""
-    what, value = (max(len(line[column]) for line in lines) for column in (0, 1))
-    table = [f"{line.what:<{what}}  {line.value:>{value}}  {line.formula}" for line in lines]
-    wrapped = [part for each in said for part in textwrap.wrap(each, _WIDTH)]
-    return "\n".join([*table, "", *wrapped])
+def as_text(table: list[Row], remarks: list[str]) -> str:
+    """Format a table in columns, with the remarks below it."""
+    what, value = (max(len(row[column]) for row in table) for column in (0, 1))
+    lines = [f"{row.what:<{what}}  {row.value:>{value}}  {row.formula}" for row in table]
+    wrapped = [line for remark in remarks for line in textwrap.wrap(remark, _WIDTH)]
+    return "\n".join([*lines, "", *wrapped])
 
 
 def as_yaml(found: Size, window: timedelta) -> str:
-    """Fields of a manifest's spec."""
+    """Return the fields of a manifest's spec, as YAML."""
     memory = format_size(found.worker_memory_bytes)
     bounds = {"maxBytes": format_size(found.max_bytes), "maxAge": format_duration(window)}
-    if window <= _ALERT_BELOW:  # which must be shorter than the window
+    if window <= _ALERT_BELOW:  # alertBelow must be shorter than the window
         bounds["alertBelow"] = format_duration(window / 2)
     spec: dict[str, Any] = {
         "store": {"window": bounds},
@@ -103,7 +94,7 @@ def as_yaml(found: Size, window: timedelta) -> str:
 def _stream_rows(traffic: Traffic, found: Size, measured: Measured) -> list[Row]:
     within = duration(traffic.rebuild_within.total_seconds())
     rate, window = count(traffic.messages_per_second), duration(traffic.window.total_seconds())
-    chosen = "as given" if traffic.partitions else "the larger of the two, rounded up"
+    chosen = "as given" if traffic.partitions else "the larger number, rounded up"
     return [
         Row("messages/s", rate, f"the average over {window}"),
         Row(
@@ -135,26 +126,30 @@ def _stream_rows(traffic: Traffic, found: Size, measured: Measured) -> list[Row]
 
 def _partition_rows(traffic: Traffic, found: Size, measured: Measured) -> list[Row]:
     times = VOLUME_WITH_CHECKPOINT if traffic.snapshots else VOLUME
-    beside = ", for a checkpoint, too" if traffic.snapshots else ""
+    checkpoint = ", with a checkpoint" if traffic.snapshots else ""
     return [
         Row(
             "a partition: ids",
             count(found.worker_ids),
-            f"ids * {held_share():g} / partitions: one of {GENERATIONS} generations more, given up whole",
+            f"ids * {held_share():g} / partitions: {GENERATIONS} generations and the one to be dropped next",
         ),
         Row("a partition: cores", f"{found.worker_cores:.3f}", "cores / partitions"),
         Row(
             "a partition: memory",
             size_text(found.worker_memory_bytes),
-            f"({size_text(measured.memory_base_bytes)} + {measured.memory_bytes_per_id:.2f} B * ids) * {ROOM:g}",
+            f"({size_text(measured.memory_base_bytes)} + {measured.memory_bytes_per_id:.2f} B * ids) * {MARGIN:g}",
         ),
         Row(
             "a partition: store",
             size_text(found.store_bytes),
             f"{measured.bytes_per_id:.1f} B * ids, of 16 B and an owner of 8 B",
         ),
-        Row("a partition: window.maxBytes", size_text(found.max_bytes), f"store * {ROOM:g}"),
-        Row("a partition: volume", size_text(found.volume_bytes), f"maxBytes * {times:g}{beside}"),
+        Row("a partition: window.maxBytes", size_text(found.max_bytes), f"store * {MARGIN:g}"),
+        Row(
+            "a partition: volume",
+            size_text(found.volume_bytes),
+            f"maxBytes * {times:g}{checkpoint}",
+        ),
         Row(
             "a partition: start after a crash",
             duration(found.start_seconds),
@@ -172,26 +167,26 @@ def _kafka_rows(traffic: Traffic, found: Size) -> list[Row]:
     message = f"({traffic.id_bytes} + {traffic.value_bytes} + {RECORD_BYTES}) B"
     return [
         Row(
-            "network, in",
+            "network in",
             f"{size_text(found.in_bytes_per_second)}/s",
             f"messages * {message}, not compressed",
         ),
         Row(
-            "network, out",
+            "network out",
             f"{size_text(found.out_bytes_per_second)}/s",
-            "the same without duplicates, to one replica",
+            "network in, without duplicates; to one replica",
         ),
         Row(
             "output topic over the window",
             size_text(found.output_topic_bytes),
-            "network, out * window: what a rebuild reads, one replica",
+            "network out * window: input of a rebuild, one replica",
         ),
     ]
 
 
 def _snapshot_rows(found: Size, measured: Measured) -> list[Row]:
     return [
-        Row("snapshot, all partitions", size_text(found.stores_bytes), "stores; in a bucket, once"),
+        Row("snapshot, all partitions", size_text(found.stores_bytes), "stores; once in a bucket"),
         Row(
             "uploaded a day, at most",
             size_text(found.snapshot_new_bytes_per_day),
@@ -200,30 +195,8 @@ def _snapshot_rows(found: Size, measured: Measured) -> list[Row]:
     ]
 
 
-def _cost_rows(traffic: Traffic, found: Size, prices: Mapping[str, float]) -> list[Row]:
-    amounts = {
-        "core": found.cores,
-        "memory": found.memory_bytes / GIB,
-        "disk": found.volumes_bytes / GIB,
-        "bucket": found.stores_bytes / GIB if traffic.snapshots else 0.0,
-    }
-    costs = [
-        Row(
-            f"cost a month: {name}",
-            f"{amounts[name] * price:,.0f}",
-            f"{count(amounts[name])}{'' if name == 'core' else ' GiB'} * {price:g}",
-        )
-        for name, price in prices.items()
-    ]
-    whole = sum(amounts[name] * price for name, price in prices.items())
-    return [
-        *costs,
-        Row("cost a month", f"{whole:,.0f}", "their sum; Kafka's brokers are not in it"),
-    ]
-
-
 def count(number: float) -> str:
-    """A number with a word for its size.
+    """Format a number, with a word for its magnitude.
 
     >>> count(2.5), count(24_950.3), count(60.2e9), count(100_000_000)
     ('2.5', '24,950', '60.2 billion', '100 million')
@@ -235,9 +208,9 @@ def count(number: float) -> str:
 
 
 def size_text(amount: float) -> str:
-    """Bytes in a binary unit.
+    """Format bytes in a binary unit.
 
-    >>> size_text(1536), size_text(13 << 20), size_text(2.5 * GIB)
+    >>> size_text(1536), size_text(13 << 20), size_text(2.5 * 2**30)
     ('1.5 KiB', '13.0 MiB', '2.5 GiB')
     """
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
@@ -248,7 +221,7 @@ def size_text(amount: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in its largest unit.
+    """Format a time in its largest unit.
 
     >>> duration(2.25), duration(90), duration(5400), duration(28 * 86400)
     ('2.2 s', '90 s', '90 min', '28 d')
@@ -262,4 +235,4 @@ def duration(seconds: float) -> str:
             return f"{seconds:.2g} s" if seconds >= 10 else f"{seconds:.1f} s"
         if seconds < limit:
             return f"{seconds / length:.3g} {unit}"
-    raise ValueError(f"{seconds} is no time")
+    raise ValueError(f"{seconds} is no duration")

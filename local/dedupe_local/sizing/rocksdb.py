@@ -1,4 +1,7 @@
-"""What a stream takes, reckoned from its traffic and from what was measured of a worker. No I/O."""
+"""The size of a stream with RocksDB stores, from its traffic.
+
+The command calls `size`; `report` shows the result with its formulas. Pure: no I/O.
+"""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,33 +13,33 @@ from dedupe_crds.spec.store import Window
 from dedupe_local.sizing.constants import Measured
 
 GENERATIONS: Final[int] = Window().generations
-"""In which a window is forgotten, by default."""
+"""The default number of generations of a window; each is dropped as a whole."""
 
-ROOM: Final = 1.25
-"""Times what is needed, of memory and of disk: a bound that is reached costs ids, or the worker."""
+MARGIN: Final = 1.25
+"""Factor on the memory and disk needed: a bound that is reached costs ids, or kills the worker."""
 
 VOLUME: Final = 1.25
-"""Times the window's bound, for what RocksDB holds twice while it compacts: the manifest's own rule."""
+"""Factor on the window's bound, for files that RocksDB holds twice while it compacts: the manifest's rule."""
 
 VOLUME_WITH_CHECKPOINT: Final = 2.25
-"""The same where a checkpoint lies beside the store."""
+"""The same factor if the volume also holds a checkpoint."""
 
 RECORD_BYTES: Final = 10
-"""Of a record beside its key and value, in Kafka's batches; about, and without headers."""
+"""Approximate size of a record in Kafka's batches without its key, value and headers."""
 
 DAY: Final = timedelta(days=1)
 
-_SMALLEST_WINDOW: Final = 16 * MIB  # that a manifest may have
+_SMALLEST_WINDOW: Final = 16 * MIB  # the least that a manifest allows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What comes and what is promised of it.
+    """The traffic of a stream, and the limits that it must keep.
 
-    `messages_per_second` is the average over the window, `duplicates` the share of them that repeat one, `headroom`
-    what the workers can do over that average. `id_bytes` and `value_bytes` are those of a message in Kafka: in the
-    store an id takes 16 bytes and its owner 8, whatever its length. `rebuild_within` is how long a lost store may take
-    to come back from the output topic; `partitions` is None where the number is free.
+    `messages_per_second` is the average over the window, `duplicates` the share of duplicates in it, `headroom` the
+    capacity of the workers as a multiple of that average. `id_bytes` and `value_bytes` are those of a message in Kafka:
+    in the store an id takes 16 bytes and its owner 8, whatever its length. `rebuild_within` is the time limit for the
+    rebuild of a lost store from the output topic. `partitions` is None if the number is free.
     """
 
     messages_per_second: float
@@ -52,10 +55,10 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What it takes. Bytes, cores and seconds; `worker_…` and `store_…` are of one partition, the others of the stream.
+    """The resources of a stream, in bytes, cores and seconds.
 
-    `ids` are those within the window; `worker_ids` those that a store holds of them, with the generation that is given
-    up next.
+    `worker_…` and `store_…` are of one partition, the others of the stream. `ids` counts the ids within the window;
+    `worker_ids` the ids in one store, including the generation that is dropped next.
     """
 
     ids: int
@@ -78,22 +81,22 @@ class Size:
 
     @property
     def memory_bytes(self) -> int:
-        """Of all workers."""
+        """Return the memory of all workers."""
         return self.partitions * self.worker_memory_bytes
 
     @property
     def stores_bytes(self) -> int:
-        """Of all stores."""
+        """Return the size of all stores."""
         return self.partitions * self.store_bytes
 
     @property
     def volumes_bytes(self) -> int:
-        """Of all volumes."""
+        """Return the size of all volumes."""
         return self.partitions * self.volume_bytes
 
 
 def size(traffic: Traffic, measured: Measured) -> Size:
-    """Reckon. The formulas are in `rows` of size_table.py, which shows each beside its result."""
+    """Calculate the size. `report.rows` shows each formula with its result."""
     passed_per_second = traffic.messages_per_second * (1 - traffic.duplicates)
     ids = passed_per_second * traffic.window.total_seconds()
     peak = traffic.messages_per_second * traffic.headroom
@@ -103,7 +106,7 @@ def size(traffic: Traffic, measured: Measured) -> Size:
     partitions = traffic.partitions or round_partitions(max(for_speed, for_rebuild))
     worker_ids = ceil(ids * held_share() / partitions)
     store_bytes = ceil(worker_ids * measured.bytes_per_id)
-    max_bytes = round_bytes(max(_SMALLEST_WINDOW, store_bytes * ROOM))
+    max_bytes = round_bytes(max(_SMALLEST_WINDOW, store_bytes * MARGIN))
     times = VOLUME_WITH_CHECKPOINT if traffic.snapshots else VOLUME
     memory = measured.memory_base_bytes + worker_ids * measured.memory_bytes_per_id
     message_bytes = traffic.id_bytes + traffic.value_bytes + RECORD_BYTES
@@ -117,7 +120,7 @@ def size(traffic: Traffic, measured: Measured) -> Size:
         cores=peak / measured.messages_per_cpu_second,
         worker_cores=peak / measured.messages_per_cpu_second / partitions,
         worker_ids=worker_ids,
-        worker_memory_bytes=round_bytes(memory * ROOM),
+        worker_memory_bytes=round_bytes(memory * MARGIN),
         store_bytes=store_bytes,
         max_bytes=max_bytes,
         volume_bytes=round_bytes(max_bytes * times),
@@ -131,22 +134,27 @@ def size(traffic: Traffic, measured: Measured) -> Size:
 
 
 def rate_of_ids(ids: float, window: timedelta, duplicates: float) -> float:
-    """Messages a second that leave so many ids in a window."""
+    """Return the messages per second that fill a window with so many ids."""
     return ids / (1 - duplicates) / window.total_seconds()
 
 
 def ids_of_bytes(stored_bytes: float, measured: Measured) -> float:
-    """Ids of a window whose stores take so many bytes."""
+    """Return the ids in a window whose stores take so many bytes."""
     return stored_bytes / measured.bytes_per_id / held_share()
 
 
 def held_share() -> float:
-    """Ids that stores hold, to those within the window: a generation is given up whole, when its last id is too old."""
+    """Return the ratio of ids in the stores to ids within the window.
+
+    It is above 1, as a generation is dropped as a whole once its newest id is too old.
+    """
     return 1 + 1 / GENERATIONS
 
 
 def round_partitions(wanted: int) -> int:
-    """Up to a power of two, or above 16 to a multiple of 8: numbers that divide among consumers.
+    """Round up to a power of two, or above 16 to a multiple of 8.
+
+    Such numbers divide well among consumers.
 
     >>> [round_partitions(wanted) for wanted in (1, 3, 16, 17, 100)]
     [1, 4, 16, 24, 104]
@@ -157,7 +165,7 @@ def round_partitions(wanted: int) -> int:
 
 
 def round_bytes(wanted: float) -> int:
-    """Up to a multiple of 16 MiB; from 4 GiB on, of 1 GiB.
+    """Round up to a multiple of 16 MiB, or from 4 GiB of 1 GiB.
 
     >>> round_bytes(17 * MIB) // MIB, round_bytes(5.1 * GIB) // GIB
     (32, 6)

@@ -1,1 +1,1 @@
-"""Spark's data source `dedupestream`: a clean topic, without what its filters rule out."""
+"""The Spark data source `dedupestream`: a clean topic and its chunk filters."""

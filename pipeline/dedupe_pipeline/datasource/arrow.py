@@ -1,4 +1,4 @@
-"""Records as Arrow batches, with the columns that every reader of topics has here."""
+"""Convert records to Arrow batches with the columns of `dedupe_pipeline.source`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +40,7 @@ _ARROW_FIELDS = (
 
 
 def spark_schema(filter_column: str | None) -> StructType:
-    """Return the columns of `dedupe_pipeline.source.COLUMNS`, and one with the filter's value if it has a name."""
+    """Return `dedupe_pipeline.source.COLUMNS`, and the filter column if it is named."""
     extra = [] if filter_column is None else [StructField(filter_column, StringType())]
     return StructType([*_FIELDS, *extra])
 
@@ -48,7 +48,10 @@ def spark_schema(filter_column: str | None) -> StructType:
 def to_arrow(
     records: Sequence[Message], values: Sequence[bytes | None] | None, filter_column: str | None
 ) -> pa.RecordBatch:
-    """Return records of one partition as a batch; with `filter_column` their `values` too, null if not UTF-8."""
+    """Return records of one partition as a batch.
+
+    `filter_column` adds a column with their `values`, null if not UTF-8.
+    """
     partition = records[0].partition()
     milliseconds = pa.array(
         [record.timestamp()[1] for record in records], pa.timestamp("ms", "UTC")
@@ -69,7 +72,7 @@ def to_arrow(
 
 
 def _headers(records: Sequence[Message]) -> pa.Array:
-    """An array of (key, value) for each record, null for one without headers."""
+    """Return an array of (key, value) for each record, null without headers."""
     rows: list[Any] = [
         record.headers() for record in records
     ]  # lists; the client's types are wider

@@ -1,4 +1,4 @@
-"""A batch read: what a topic holds now, or between offsets that are given."""
+"""Batch reads of a topic: its present records, or those between given offsets."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -14,47 +14,54 @@ from pyspark.sql.datasource import (
 )
 
 from dedupe_filters.planner import Place, Planner, offsets_at
-from dedupe_filters.range_plan import Span
 from dedupe_filters.values import Wanted
-from dedupe_kafka.offsets import TopicOffsets
-from dedupe_pipeline.datasource.input_partition import read_share, shares, source_of
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
+from dedupe_pipeline.datasource.input_partition import (
+    filter_source,
+    input_partitions,
+    read_input_partition,
+)
 from dedupe_pipeline.datasource.options import ReadOptions
 
 
 class BatchReader(DataSourceReader):
-    """Plans in the driver, reads in the tasks. Pickled between, so it holds options only."""
+    """Plans in the driver, reads in the tasks; pickled, so it holds options only."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Divide what has to be read among tasks."""
+        """Divide the offsets to read among tasks."""
         options = self._options
         wanted = options.selection.wanted
         if wanted is not None and not wanted.values and not wanted.unfiltered:
             return []
         with closing(Planner(options.selection)) as planner:
-            state = planner.state()
-            starts = final_offsets(options.starting, state, options.selection.topic)
-            ends = final_offsets(options.ending, state, options.selection.topic)
-            spans = {p: Span(start, max(start, ends.get(p, start))) for p, start in starts.items()}
-            source = source_of(planner, options, state)
-            plans = planner.plan(state, spans)
-        return list(shares({p: plan.spans for p, plan in plans.items()}, options, source))
+            topic_offsets = planner.topic_offsets()
+            starts = final_offsets(options.starting, topic_offsets, options.selection.topic)
+            ends = final_offsets(options.ending, topic_offsets, options.selection.topic)
+            ranges = {
+                p: OffsetRange(start, max(start, ends.get(p, start))) for p, start in starts.items()
+            }
+            source = filter_source(planner, options, topic_offsets)
+            plans = planner.plan(topic_offsets, ranges)
+        return list(
+            input_partitions({p: plan.ranges for p, plan in plans.items()}, options, source)
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one task's share."""
-        return read_share(self._options, partition)
+        """Read the partition of one task."""
+        return read_input_partition(self._options, partition)
 
 
 class FilteringReader(BatchReader):
-    """Takes conditions on the filter column as values that are wanted.
+    """Takes conditions on the filter column as wanted values.
 
-    Not every reader does: Spark keeps what was pushed longer than it may, see source.py.
+    It is off by default, because Spark keeps a pushed condition too long, see source.py.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Keep values of which the column has to be one; Spark is to check all conditions again nevertheless."""
+        """Take the values of = and IN; return all filters, so that Spark checks them too."""
         column = (self._options.filter_column,)
         for condition in filters:
             if not isinstance(condition, EqualTo | In) or tuple(condition.attribute) != column:
@@ -65,7 +72,7 @@ class FilteringReader(BatchReader):
         return filters
 
     def _want(self, values: Iterable[str]) -> None:
-        """Want one of these values, and of those wanted before."""
+        """Restrict the wanted values to these."""
         asked = Wanted.of(values)
         before = self._options.selection.wanted
         if before is not None:
@@ -74,10 +81,10 @@ class FilteringReader(BatchReader):
         self._options = replace(self._options, selection=selection)
 
 
-def final_offsets(place: Place, state: TopicOffsets, topic: str) -> dict[int, int]:
-    """Return offsets by partition, none beyond what is final.
+def final_offsets(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[int, int]:
+    """Return offsets by partition, at most the last stable ones.
 
-    Raises TopicMissing for a partition that the topic has not.
+    Raises TopicMissing for a partition that does not exist.
     """
-    found = offsets_at(place, state, topic)
-    return {p: min(offset, state.ends[p]) for p, offset in found.items()}
+    found = offsets_at(place, topic_offsets, topic)
+    return {p: min(offset, topic_offsets.ends[p]) for p, offset in found.items()}

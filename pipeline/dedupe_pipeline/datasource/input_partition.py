@@ -1,4 +1,7 @@
-"""What one task reads: some spans of one partition of a topic."""
+"""The input of one Spark task: some offset ranges of one partition.
+
+The batch and the streaming reader use it.
+"""
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,51 +11,57 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from dedupe_filters.planner import Planner
-from dedupe_filters.range_consumer import BULK, SPARSE, SpanFetcher, consumer_config
-from dedupe_filters.range_plan import Span
+from dedupe_filters.range_consumer import BULK, SPARSE, RangeConsumer, consumer_config
 from dedupe_filters.values import FilterSource
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.arrow import to_arrow
 from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import split
 
 
-class Share(InputPartition):
-    """Some spans of one partition, and where records' values are, if anybody asks for them."""
+class RangeInputPartition(InputPartition):
+    """Some ranges of one partition, and the source of the values if they are needed."""
 
-    def __init__(self, partition: int, spans: Sequence[Span], source: FilterSource | None) -> None:
+    def __init__(
+        self, partition: int, ranges: Sequence[OffsetRange], source: FilterSource | None
+    ) -> None:
         self.partition = partition
-        self.spans = tuple(spans)
+        self.ranges = tuple(ranges)
         self.source = source
 
 
-def source_of(planner: Planner, options: ReadOptions, state: TopicOffsets) -> FilterSource | None:
-    """Return where values are; None if nothing is chosen by them and nobody wants to see them."""
+def filter_source(
+    planner: Planner, options: ReadOptions, topic_offsets: TopicOffsets
+) -> FilterSource | None:
+    """Return the source of the values, None if neither filter nor column needs them."""
     if options.selection.wanted is None and options.filter_column is None:
         return None
-    return planner.source(state)
+    return planner.source(topic_offsets)
 
 
-def shares(
-    spans: Mapping[int, Sequence[Span]], options: ReadOptions, source: FilterSource | None
-) -> list[Share]:
-    """Divide what is to be read among tasks."""
+def input_partitions(
+    ranges: Mapping[int, Sequence[OffsetRange]], options: ReadOptions, source: FilterSource | None
+) -> list[RangeInputPartition]:
+    """Divide the ranges among tasks."""
     return [
-        Share(partition, part, source) for partition, part in split(spans, options.min_partitions)
+        RangeInputPartition(partition, part, source)
+        for partition, part in split(ranges, options.min_partitions)
     ]
 
 
-def read_share(options: ReadOptions, share: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read a share, and choose again among what comes: filters may match what they do not hold."""
-    if not isinstance(share, Share):
-        return  # Spark's own, where there is nothing to read
+def read_input_partition(
+    options: ReadOptions, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
+    """Read a task's ranges, and check each value, as filters have false matches."""
+    if not isinstance(partition, RangeInputPartition):
+        return  # Spark's own class: there is nothing to read
     selection = options.selection
     wanted = selection.wanted
     fetching = BULK if wanted is None else SPARSE
     config = consumer_config(selection.bootstrap_servers, selection.properties, fetching)
-    value_of = None if share.source is None else share.source.extractor()
-    with _without_collections(), closing(SpanFetcher(config, selection.topic)) as fetcher:
-        for fetched in fetcher.read({share.partition: share.spans}):
+    value_of = None if partition.source is None else partition.source.extractor()
+    with _without_collections(), closing(RangeConsumer(config, selection.topic)) as consumer:
+        for fetched in consumer.read({partition.partition: partition.ranges}):
             records = fetched
             values = None if value_of is None else [value_of(record) for record in fetched]
             if wanted is not None and values is not None:
@@ -64,10 +73,10 @@ def read_share(options: ReadOptions, share: InputPartition) -> Iterator[pa.Recor
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Hold Python's collector of cycles back: 3.0 µs a record in place of 5.3.
+    """Disable Python's cyclic garbage collector: 3.0 µs a record instead of 5.3.
 
-    Records hold no cycles, and die when their batch is handed over. But their number makes the collector go through all
-    that Spark's worker has imported, again and again.
+    Records form no cycles and are freed when their batch is returned. But their number would make the collector scan
+    everything that Spark's Python worker has imported, many times.
     """
     was_enabled = gc.isenabled()
     gc.disable()

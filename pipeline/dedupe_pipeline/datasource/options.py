@@ -1,4 +1,4 @@
-"""The options of the data source, checked once."""
+"""Parse and check the options of the data source, once."""
 
 import json
 from collections.abc import Mapping
@@ -30,11 +30,11 @@ _KNOWN: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What is read, and how it is divided.
+    """The records to read, and their division among tasks.
 
-    `filter_column` is the name of a column with the value, and with `push_filters` conditions on it are taken;
-    `starting` and `ending` are offsets, or names of them; `min_partitions` is how many tasks there should be at least,
-    if there is work for them.
+    `filter_column` is the name of a column with the value; with `push_filters` its conditions are pushed down.
+    `starting` and `ending` are offsets or names of them. `min_partitions` is the minimum of tasks, if there is enough
+    work.
     """
 
     selection: Selection
@@ -47,20 +47,20 @@ class ReadOptions:
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    """Check the options of a reader, whose names may be in any case.
+    """Check the options of a reader; their names are not case-sensitive.
 
-    Raises InvalidConfig: one is unknown, missing, or says what can't be.
+    Raises InvalidConfig for an option that is unknown, missing or invalid.
     """
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
     column = given.get("filtercolumn")
     if column is not None and (column in COLUMNS or not column):
         raise InvalidConfig(
-            f"option filterColumn: {column!r} is no name for a column beside {', '.join(COLUMNS)}; choose another"
+            f"option filterColumn: {column!r} is empty or one of {', '.join(COLUMNS)}; choose another name"
         )
     push_filters = _flag(given, "pushFilters")
     if push_filters and column is None:
-        raise InvalidConfig("option pushFilters is for conditions on filterColumn: name that, too")
+        raise InvalidConfig("option pushFilters needs option filterColumn: set it as well")
     return ReadOptions(
         selection=Selection(
             bootstrap_servers=_required(given, "bootstrapServers"),
@@ -88,7 +88,7 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
     for name in given:
         if name not in known and not name.startswith(_PROPERTY):
             raise InvalidConfig(
-                f"option {name} is unknown; there are {', '.join(_KNOWN)}, and kafka.PROPERTY for librdkafka's "
+                f"option {name} is unknown; known are {', '.join(_KNOWN)}, and kafka.PROPERTY for librdkafka's "
                 "client properties"
             )
 
@@ -105,14 +105,14 @@ def _wanted(given: Mapping[str, str]) -> Wanted | None:
     if text is None:
         if unfiltered:
             raise InvalidConfig(
-                'option matchUnfiltered goes with filter; for records without a value alone, filter is "[]"'
+                'option matchUnfiltered needs option filter; to read only records without a value, set filter to "[]"'
             )
         return None
     return Wanted.of(_values(text), unfiltered=unfiltered)
 
 
 def _values(text: str) -> list[str]:
-    """One value as it is, or several as a JSON array of texts."""
+    """Parse one value, or a JSON array of values."""
     if text and not text.startswith("["):
         return [text]
     try:
@@ -123,7 +123,7 @@ def _values(text: str) -> list[str]:
         isinstance(value, str) and value for value in values
     ):
         raise InvalidConfig(
-            f'option filter: {text!r} is no value and no JSON array of values, such as ["DE", "FR"]'
+            f'option filter: {text!r} is neither a value nor a JSON array of values, such as ["DE", "FR"]'
         )
     return values
 
@@ -131,7 +131,7 @@ def _values(text: str) -> list[str]:
 def _source(given: Mapping[str, str]) -> FilterSource | None:
     header, path = given.get("header"), given.get("jsonpath")
     if header is not None and path is not None:
-        raise InvalidConfig("options header and jsonPath: a value is in one of both; leave one out")
+        raise InvalidConfig("options header and jsonPath exclude each other; remove one")
     if header is not None:
         return FilterSource.header(header)
     return None if path is None else FilterSource.json_path(path, "option jsonPath")
@@ -159,7 +159,7 @@ def _number(given: Mapping[str, str], name: str, default: int, *, least: int) ->
         return default
     if text.isascii() and text.isdigit() and int(text) >= least:
         return int(text)
-    raise InvalidConfig(f"option {name}: {text!r} is no whole number from {least} on")
+    raise InvalidConfig(f"option {name}: {text!r} is not a whole number of at least {least}")
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:

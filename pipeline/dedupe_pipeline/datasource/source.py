@@ -1,4 +1,4 @@
-"""`spark.read.format("dedupestream")` and `spark.readStream.format("dedupestream")`.
+"""The Spark data source of `spark.read` and `readStream.format("dedupestream")`.
 
     spark.read.format("dedupestream").options(
         bootstrapServers="localhost:9092", topic="orders-clean", filter='["DE", "FR"]'
@@ -8,26 +8,25 @@ Options, of which the first two are required:
 
     bootstrapServers      brokers to ask first
     topic                 the topic to read; its filters are in <topic>-filters
-    filter                a value, or a JSON array of values, of which records must have one; all records without it
-    matchUnfiltered       true: records without a value, too
-    header, jsonPath      where the value is; without either, where the newest filters have it from
+    filter                the wanted value, or a JSON array of wanted values; by default all records are read
+    matchUnfiltered       true: records without a value as well
+    header, jsonPath      the source of the value; by default the source of the newest filters
     filterColumn          name of a column with the value, as text
     pushFilters           batch only; true: conditions on filterColumn (=, IN) skip as `filter` does, see below
-    startingOffsets       earliest (default), latest, or {"0": 17, …}: only the partitions named are read
+    startingOffsets       earliest (default), latest, or {"0": 17, …}: only these partitions are read
     endingOffsets         batch only: latest (default) or {"0": 17, …}
-    minPartitions         about so many tasks; at least, and by default, there is one for each partition with work
-    maxRecordsPerTrigger  streaming only: at most so many records to read in a micro-batch; what is skipped does not
-                          count
-    gapOffsets            so many offsets between two ranges are fetched rather than skipped
-    kafka.PROPERTY        librdkafka's client properties (SASL, TLS)
+    minPartitions         approximate number of tasks; at least, and by default, one for each partition with work
+    maxRecordsPerTrigger  streaming only: the maximum of records to read in a micro-batch; skipped records do not count
+    gapOffsets            a gap of at most so many offsets between two ranges is fetched, not skipped
+    kafka.PROPERTY        librdkafka client properties (SASL, TLS)
 
-Rows are those of a read of everything, filtered afterwards; only committed records are read. A read whose records were
-deleted meanwhile fails, and does not go on without them.
+The rows are those of a read of everything, filtered afterwards; only committed records are read. A read fails if its
+records were deleted meanwhile, and does not continue without them.
 
-pushFilters is off unless asked for, and Spark refuses it where spark.sql.python.filterPushdown.enabled is not set.
-Spark 4.2 keeps what was pushed with the loaded frame, for whatever is made of that frame later or beside it: the union
-of two conditions gives the rows of one. So load a frame for each condition, and use it for nothing else; `filter` has
-no such trap.
+pushFilters is off by default, and Spark refuses it unless spark.sql.python.filterPushdown.enabled is set. Spark 4.2
+keeps a pushed condition with the loaded frame, and applies it to everything else that is derived from that frame: the
+union of two conditions returns the rows of only one. So load a separate frame for each condition, and use it for
+nothing else. `filter` has no such problem.
 """
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
@@ -40,22 +39,25 @@ from dedupe_pipeline.datasource.stream import StreamReader
 
 
 class DedupeStreamSource(DataSource):
-    """A topic of a stream, with the columns of `dedupe_pipeline.source.COLUMNS`; options as the module says."""
+    """A topic with the columns of `dedupe_pipeline.source.COLUMNS`.
+
+    The module documents the options.
+    """
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "dedupestream"
 
     def schema(self) -> StructType:
-        """The columns. Raises InvalidConfig for options that can't be used."""
+        """Return the columns. Raises InvalidConfig for invalid options."""
         return spark_schema(read_options(self.options).filter_column)
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 (Spark's interface)
-        """A batch read."""
+        """Return the reader of a batch."""
         options = read_options(self.options)
         return FilteringReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """A streaming read."""
+        """Return the reader of a stream."""
         return StreamReader(read_options(self.options))

@@ -1,72 +1,81 @@
-"""Divides what is to be read: among tasks, and among micro-batches. Values in, values out."""
+"""Divide the offsets to read among Spark tasks and among micro-batches.
+
+Values in, values out; the batch and the streaming reader call it.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dedupe_filters.range_plan import Span
+from dedupe_kafka.offsets import OffsetRange
 
 
-def split(spans: Mapping[int, Sequence[Span]], tasks: int) -> list[tuple[int, tuple[Span, ...]]]:
-    """Divide the spans of partitions into about `tasks` shares of as many offsets, each of one partition.
+def split(
+    ranges: Mapping[int, Sequence[OffsetRange]], tasks: int
+) -> list[tuple[int, tuple[OffsetRange, ...]]]:
+    """Divide the ranges of each partition among about `tasks` tasks of equal size.
 
-    Every partition that has something to read has a share of its own at least.
+    A task reads from one partition. Each partition that has something to read gets at least one task.
 
-    >>> split({0: [Span(0, 10)], 1: [Span(5, 6)]}, 1)
-    [(0, (Span(start=0, end=10),)), (1, (Span(start=5, end=6),))]
-    >>> [share for _, share in split({0: [Span(0, 10), Span(20, 30)]}, 2)]
-    [(Span(start=0, end=10),), (Span(start=20, end=30),)]
+    >>> split({0: [OffsetRange(0, 10)], 1: [OffsetRange(5, 6)]}, 1)
+    [(0, (OffsetRange(low=0, end=10),)), (1, (OffsetRange(low=5, end=6),))]
+    >>> [part for _, part in split({0: [OffsetRange(0, 10), OffsetRange(20, 30)]}, 2)]
+    [(OffsetRange(low=0, end=10),), (OffsetRange(low=20, end=30),)]
     """
-    total = sum(span.offsets for each in spans.values() for span in each)
-    shares = []
-    for partition, each in sorted(spans.items()):
-        offsets = sum(span.offsets for span in each)
-        parts = max(1, round(tasks * offsets / total)) if total else 1
-        shares += [(partition, part) for part in _cut(each, -(-offsets // parts))]
-    return shares
+    total = sum(map(_size, ranges.values()))
+    found = []
+    for partition, each in sorted(ranges.items()):
+        parts = max(1, round(tasks * _size(each) / total)) if total else 1
+        found += [(partition, part) for part in _cut(each, -(-_size(each) // parts))]
+    return found
 
 
 def ends_within(
-    spans: Mapping[int, Sequence[Span]],
+    ranges: Mapping[int, Sequence[OffsetRange]],
     ends: Mapping[int, int],
     starts: Mapping[int, int],
     limit: int,
 ) -> dict[int, int]:
-    """Return where to end so that at most `limit` offsets are read, of each partition its share by size.
+    """Return the ends of the partitions for at most `limit` offsets in total.
 
-    `ends` is where each partition would end without a limit; nothing before its spans need be read.
+    Each partition gets a share of the limit in proportion to its size. `ends` is the end of each partition without a
+    limit. Before a partition's first range there is nothing to read.
     """
-    sizes = {partition: sum(span.offsets for span in each) for partition, each in spans.items()}
+    sizes = {partition: _size(each) for partition, each in ranges.items()}
     total = sum(sizes.values())
     if total <= limit:
         return dict(ends)
     shares = {partition: limit * size // total for partition, size in sizes.items()}
-    # What rounding left over goes to those that lost by it, so that a small limit makes progress as well.
+    # The rest goes to the partitions that lost most by rounding, so that a small limit makes progress as well.
     left = limit - sum(shares.values())
     for partition in sorted(sizes, key=lambda p: limit * sizes[p] % total, reverse=True)[:left]:
         shares[partition] += 1
     return {
         partition: _end_after(each, shares[partition], ends[partition], starts[partition])
-        for partition, each in spans.items()
+        for partition, each in ranges.items()
     }
 
 
-def _end_after(spans: Sequence[Span], offsets: int, end: int, start: int) -> int:
-    """Where `offsets` offsets of the spans are read; what is skipped before the next one is done as well."""
-    for span in spans:
-        if offsets < span.offsets:
-            return max(start, span.start + offsets)
-        offsets -= span.offsets
+def _size(ranges: Sequence[OffsetRange]) -> int:
+    return sum(offsets.count for offsets in ranges)
+
+
+def _end_after(ranges: Sequence[OffsetRange], count: int, end: int, start: int) -> int:
+    """Return the offset after the first `count` offsets of the ranges, at most `end`."""
+    for offsets in ranges:
+        if count < offsets.count:
+            return max(start, offsets.low + count)
+        count -= offsets.count
     return end
 
 
-def _cut(spans: Sequence[Span], size: int) -> Iterator[tuple[Span, ...]]:
-    """Cut spans into parts of `size` offsets, the last with what is left."""
-    part: list[Span] = []
+def _cut(ranges: Sequence[OffsetRange], size: int) -> Iterator[tuple[OffsetRange, ...]]:
+    """Cut ranges into parts of `size` offsets; the last part may be smaller."""
+    part: list[OffsetRange] = []
     room = size
-    for span in spans:
-        start = span.start
-        while start < span.end:
-            end = min(span.end, start + room)
-            part.append(Span(start, end))
+    for offsets in ranges:
+        start = offsets.low
+        while start < offsets.end:
+            end = min(offsets.end, start + room)
+            part.append(OffsetRange(start, end))
             room -= end - start
             start = end
             if room == 0:

@@ -1,8 +1,8 @@
-"""The jars that Kafka and Spark need, resolved once from Maven Central and locked by their sums.
+"""Resolve the jars of Kafka and Spark from Maven Central, locked by checksums.
 
-They live outside the tree, in ${DEDUPESTREAM_CACHE:-~/.cache/dedupestream}/jars. The file
-`jars.json` beside this module names each jar of each set with its SHA-256, so a jar that differs
-is refused. After changing coordinates, `python -m dedupe_pipeline.runtime.jars` writes that file anew.
+They are kept outside the tree, in ${DEDUPESTREAM_CACHE:-~/.cache/dedupestream}/jars. Invariant: `jars.json` lists the
+SHA-256 of each jar of each set, and a jar that differs is refused. After a change of coordinates,
+`python -m dedupe_pipeline.runtime.jars` writes that file again.
 """
 
 import fcntl
@@ -21,12 +21,12 @@ from xml.sax.saxutils import quoteattr
 
 from rich.console import Console
 
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import JarsUnavailable
 from dedupe_pipeline.runtime.java import find_java
 
 KAFKA_BROKER = ("org.apache.kafka:kafka_2.13:4.3.1", "org.slf4j:slf4j-reload4j:1.7.36")
-# Only what pyspark does not ship. The token provider was never published for 4.2.0; the one of
-# 4.0.0 has the same interface.
+# Only jars that pyspark does not ship. The token provider was never published for 4.2.0; that of 4.0.0 has the same
+# interface.
 SPARK_KAFKA = (
     "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
     "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
@@ -36,11 +36,7 @@ SPARK_KAFKA = (
 
 _HERE = Path(__file__).parent
 _SUMS = _HERE / "jars.json"
-_DEADLINE_SECONDS = 900  # for all jars of a set on a slow line
-
-
-class JarsUnavailable(PipelineError):
-    """Jars could not be had from Maven Central, or are not the ones that are locked."""
+_DEADLINE_SECONDS = 900  # for all jars of a set over a slow connection
 
 
 def kafka_broker() -> list[Path]:
@@ -56,14 +52,14 @@ def spark_kafka() -> list[Path]:
 def resolve(
     name: str, coordinates: Sequence[str], *, transitive: bool = True, locks: Path | None = None
 ) -> list[Path]:
-    """Return the jars of Maven coordinates "group:artifact:version", downloaded if not yet here.
+    """Return the jars of Maven coordinates "group:artifact:version".
 
-    `name` is the set's name in `locks`, by default `jars.json`. `transitive` adds what they depend on.
-    Progress goes to stderr. Two processes at once are safe: the second waits for the first.
+    They are downloaded once. `name` is the set's name in `locks`, by default `jars.json`. `transitive` adds their
+    dependencies. Progress is printed to stderr. Two concurrent processes are safe: the second waits for the first.
 
     Raises:
-        JarsUnavailable: the download failed, or a jar is not the one that is locked.
-        JavaMissing: no Java runtime to download with.
+        JarsUnavailable: the download failed, or a jar differs from its checksum.
+        JavaMissing: the download needs a Java runtime.
     """
     locked = json.loads((locks or _SUMS).read_text()).get(name, {})
     with _cached(name, coordinates) as (target, fresh):
@@ -74,15 +70,15 @@ def resolve(
 
 
 def cache_dir() -> Path:
-    """Return the directory for everything that is downloaded once and kept outside the tree."""
+    """Return the directory for downloads, which is outside the tree."""
     return Path(os.environ.get("DEDUPESTREAM_CACHE") or Path.home() / ".cache" / "dedupestream")
 
 
 @contextmanager
 def _cached(name: str, coordinates: Sequence[str]) -> Iterator[tuple[Path, Path | None]]:
-    """Yield the set's directory, and one to fill if it is not there yet.
+    """Yield the set's directory, and an empty one to fill if it does not exist.
 
-    What was filled takes the final name in one step when the block ends well, else it is removed.
+    The filled directory gets its final name by one rename when the block succeeds; otherwise it is removed.
     """
     digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:12]
     target = cache_dir() / "jars" / f"{name}-{digest}"
@@ -90,7 +86,7 @@ def _cached(name: str, coordinates: Sequence[str]) -> Iterator[tuple[Path, Path 
         yield target, None
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    # One lock for all sets, for they share Ivy's cache.
+    # One lock for all sets, because they share Ivy's cache.
     with (target.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if target.is_dir():  # another process filled it while this one waited
@@ -126,12 +122,12 @@ def _download(name: str, coordinates: Sequence[str], into: Path, *, transitive: 
         deadline = threading.Timer(_DEADLINE_SECONDS, ivy.kill)
         deadline.start()
         try:
-            said = _show_progress(name, ivy.stdout or ())
+            output = _show_progress(name, ivy.stdout or ())
         finally:
             deadline.cancel()
     module.unlink()
     if ivy.returncode != 0:
-        raise JarsUnavailable(_why_ivy_failed(name, ivy.returncode, said))
+        raise JarsUnavailable(_why_ivy_failed(name, ivy.returncode, output))
 
 
 def _ivy_module(name: str, coordinates: Sequence[str]) -> str:
@@ -149,33 +145,33 @@ def _ivy_module(name: str, coordinates: Sequence[str]) -> str:
 
 
 def _ivy_jar() -> Path:
-    """Return Apache Ivy, which pyspark ships; found without importing it, for that is slow."""
+    """Return the Ivy jar in pyspark, without the slow import of pyspark."""
     for file in distribution("pyspark").files or ():
         if file.match("pyspark/jars/ivy-*.jar"):
             return Path(str(file.locate()))
-    raise JarsUnavailable("This pyspark ships no Ivy jar; install the pyspark that is locked.")
+    raise JarsUnavailable("This pyspark ships no Ivy jar; install the locked version of pyspark.")
 
 
 def _show_progress(name: str, lines: Iterator[str] | Sequence[str]) -> list[str]:
-    """Show how far Ivy is, and return all it said."""
+    """Show the progress of Ivy, and return its output."""
     console = Console(stderr=True)
     console.print(f"Fetching the jars of {name} (once, into {cache_dir()}) …", highlight=False)
-    said, found, downloaded = [], 0, 0
+    output, found, downloaded = [], 0, 0
     with console.status("asking Maven Central") as status:
         for line in lines:
-            said.append(line.rstrip())
+            output.append(line.rstrip())
             found += line.startswith("\tfound ")
             downloaded += line.startswith("\t[SUCCESSFUL ]")
             status.update(f"{found} jars found, {downloaded} downloaded")
-    return said
+    return output
 
 
-def _why_ivy_failed(name: str, code: int, said: Sequence[str]) -> str:
+def _why_ivy_failed(name: str, code: int, output: Sequence[str]) -> str:
     marks = ("not found", "FAILED", "UNRESOLVED", "error", "Exception")
-    problems = [line.strip() for line in said if any(mark in line for mark in marks)][-5:]
+    problems = [line.strip() for line in output if any(mark in line for mark in marks)][-5:]
     return (
-        f"The jars of {name} could not be fetched from Maven Central (Ivy ended with {code}): "
-        f"{'; '.join(problems) or 'it ran out of time'}. Check the network and try again; "
+        f"The jars of {name} could not be downloaded from Maven Central (Ivy exited with {code}): "
+        f"{'; '.join(problems) or 'timeout'}. Check the network and try again; "
         "behind a proxy, put -Dhttps.proxyHost and -Dhttps.proxyPort into JAVA_TOOL_OPTIONS."
     )
 
@@ -184,7 +180,7 @@ def _verify(name: str, directory: Path, locked: Mapping[str, str]) -> None:
     found = sums(directory)
     if wrong := sorted({jar for jar, _ in found.items() ^ locked.items()}):
         raise JarsUnavailable(
-            f"Not the locked jars of {name}: {', '.join(wrong)} differ from "
+            f"The jars of {name} are not the locked ones: {', '.join(wrong)} differ from "
             f"{_SUMS.name}. If their coordinates were changed on purpose, lock them with "
             "`python -m dedupe_pipeline.runtime.jars`; otherwise do not trust this network."
         )
@@ -199,7 +195,7 @@ def sums(directory: Path) -> dict[str, str]:
 
 
 def _lock() -> None:
-    """Resolve every set anew and write its sums down."""
+    """Resolve every set again and write its checksums."""
     locked = {}
     for name, coordinates, transitive in (
         ("kafka-broker", KAFKA_BROKER, True),

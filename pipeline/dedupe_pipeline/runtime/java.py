@@ -7,18 +7,14 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import JavaMissing
 
 MINIMUM_VERSION = 17
 
 
-class JavaMissing(PipelineError):
-    """There is no Java runtime here that Kafka and Spark run on."""
-
-
 @cache
 def find_java() -> Path:
-    """Return the `java` of JAVA_HOME, or else the one on PATH.
+    """Return the `java` of JAVA_HOME, or that on PATH.
 
     Raises:
         JavaMissing: there is none, it does not start, or it is older than Java 17.
@@ -33,7 +29,7 @@ def find_java() -> Path:
     run = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
     version = parse_version(run.stderr)
     if version is None or version < MINIMUM_VERSION:
-        is_what = f"is Java {version}" if version else "does not tell its version"
+        is_what = f"is Java {version}" if version else "does not print its version"
         raise JavaMissing(
             f"{found} {is_what}; Kafka and Spark need Java {MINIMUM_VERSION} or newer: "
             "install it, or set JAVA_HOME to one."

@@ -1,4 +1,4 @@
-"""Readers that skip by filters, on a real broker: what they give is what a read of everything gives, filtered."""
+"""Readers that skip by filters, on a real broker, return what a full read returns."""
 
 import random
 from collections.abc import Callable
@@ -10,11 +10,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from dedupe_filters.range_consumer import RecordsExpired
 from dedupe_filters.reader import FilteredReader
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import InvalidConfig, TopicMissing, TopicUnusable
+from dedupe_kafka.errors import InvalidConfig, RecordsExpired, TopicMissing, TopicUnusable
 from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.checker import history
@@ -34,7 +33,7 @@ DEADLINE_SECONDS = 120
 
 
 def write_anything(writer: ChunkWriter, rng: random.Random, steps: int) -> None:
-    """Transactions with and without filters, aborted ones, and records of others."""
+    """Write transactions with and without filters, aborted ones, and other records."""
     for _ in range(steps):
         few = rng.sample(LETTERS, k=rng.randint(1, 3))
         values = [rng.choice(few) for _ in range(rng.randint(0, 40))]
@@ -54,7 +53,7 @@ def write_anything(writer: ChunkWriter, rng: random.Random, steps: int) -> None:
 def test_a_read_gives_what_reading_everything_gives(
     seed: int, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
 ) -> None:
-    """Of whatever writers leave behind; before it is indexed as a whole, and afterwards."""
+    """Try it on what writers leave behind, before and after a complete index."""
     servers, rng = broker.bootstrap_servers, random.Random(seed)
     topic = filtered(partitions=2)
     for partition in range(2):
@@ -81,7 +80,7 @@ def test_a_read_gives_what_reading_everything_gives(
 def test_every_filter_of_a_stream_is_true_and_its_readers_skip(
     broker: EmbeddedBroker, topics: Callable[..., str], workers: Workers, tmp_path: Path
 ) -> None:
-    """Of a real worker that is killed again and again."""
+    """Try it on the output of a real worker that is killed repeatedly."""
     servers = broker.bootstrap_servers
     raw, clean = (topics(hint, **{"retention.ms": -1}) for hint in ("raw", "clean"))
     stream = stream_manifest(
@@ -172,7 +171,7 @@ def test_a_reader_that_follows_gets_what_comes_and_skips_in_it(
     for writer in writers:
         writer.settle()
     everything = history.read_topic(servers, topic)
-    assert sorted(got, key=lambda one: one.partition) == chosen(everything, [b"a"])
+    assert sorted(got, key=lambda record: record.partition) == chosen(everything, [b"a"])
     assert statistics.chunks_skipped > 0
 
 
@@ -195,7 +194,7 @@ def test_a_follower_starts_at_the_end_if_told_so(
 def test_filters_of_another_source_are_not_relied_on(
     broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
 ) -> None:
-    """The manifest's filter was changed: what was written by then says nothing of the new values."""
+    """Filters from before a change of the manifest do not cover the new values."""
     servers, topic = broker.bootstrap_servers, filtered()
     writer = ChunkWriter(servers, topic, source=FilterSource.header("n"))
     writer.transaction([b"a", b"b"] * 50)
@@ -232,7 +231,7 @@ def recreate(servers: str, topic: str) -> None:
     admin, cluster = AdminClient({"bootstrap.servers": servers}), Cluster(servers)
     admin.delete_topics([topic], operation_timeout=30)[topic].result(timeout=30)
     wait_for(lambda: cluster.topic(topic) is None, "the topic is gone")
-    wait_for(lambda: cluster.create(topic, 1, 1, {"retention.ms": "-1"}), "it is there anew")
+    wait_for(lambda: cluster.create(topic, 1, 1, {"retention.ms": "-1"}), "it exists again")
     cluster.wait_for(topic)
 
 

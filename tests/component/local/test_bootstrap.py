@@ -1,4 +1,4 @@
-"""Stores that begin with ids of the past: what a real worker makes of them, on a real broker."""
+"""Stores filled with past ids, used by a real worker on a real broker."""
 
 import csv
 import os
@@ -19,7 +19,7 @@ from pyarrow import parquet
 
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.partitioners import Partitioner, partitions_of
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 from tests.conftest import CreateTopic
 from tests.support.checker.history import read_topic
 from tests.support.checker.record import Message, Record
@@ -43,7 +43,7 @@ def called(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def local(stream: TestStream, source: Path | str, state: Path, *more: str) -> list[str]:
-    """A `dedupe bootstrap`."""
+    """Run `dedupe bootstrap`."""
     where = ("--bootstrap-servers", stream.bootstrap_servers, "--state-dir", str(state))
     return [*DEDUPE, str(stream.manifest), "--from", str(source), *where, *more]
 
@@ -94,7 +94,7 @@ def passed(stream: TestStream) -> list[bytes]:
 
 
 def reconcile_reason(worker: WorkerProcess) -> str:
-    [line] = [line for line in worker.logs() if line.get("event") == "reconciled"]
+    [line] = [line for line in worker.logs() if line.get("event") == "caught up"]
     return str(line["reason"])
 
 
@@ -114,9 +114,9 @@ def test_ids_of_a_file_are_duplicates_to_a_worker(
         state = tmp_path / "state" / f"partition-{number}"
         worker = workers.start(stream, number, state_dir=state)
         worker.wait_until_caught_up()
-        # What is committed is told of a moment later.
+        # The status shows a commit a moment later.
         worker.wait_until(partial(has_counted, worker, 100, 200), "it counted them")
-        worker.wait_until(partial(covers, worker, HOUR_MS / 1000), "its window is told")
+        worker.wait_until(partial(covers, worker, HOUR_MS / 1000), "its status shows the window")
         assert reconcile_reason(worker) == "Tail"
     assert sorted(passed(stream)) == sorted(keys_of(after[200:]))
 
@@ -247,7 +247,7 @@ def test_the_streams_own_input_counts_as_delivered_only_up_to_a_time(
 
 
 def send_keys(servers: str, topic: str, partitioner: str, messages: Iterable[Message]) -> None:
-    """As producers do that leave the partition to librdkafka."""
+    """Send messages, and let librdkafka's partitioner choose the partition."""
     producer = Producer({"bootstrap.servers": servers, "partitioner": partitioner})
     for message in messages:
         producer.produce(topic, message.value, message.key)
@@ -302,10 +302,10 @@ def test_killed_while_it_reads_and_while_it_writes_it_goes_on(
     ]
     command += ["--from", source]
     inodes = []
-    # The first run is on record once there is a second one.
+    # The first run is recorded once a second run has begun.
     for pattern in ("run-000001.npy", "*.sst"):
         with (tmp_path / f"{pattern[0]}.log").open("wb") as log:
-            process = tether.spawn(command, output=log, env={**os.environ})
+            process = child_process.spawn(command, output=log, env={**os.environ})
             found = wait_for(
                 lambda p=pattern: sorted(work.glob(p)),  # type: ignore[misc]
                 f"{pattern} is there",

@@ -1,4 +1,4 @@
-"""A fleet on a real broker: workers are kept running, and everything passes exactly once."""
+"""A fleet on a real broker restarts workers, and passes each message once."""
 
 import os
 import signal
@@ -14,8 +14,8 @@ from dedupe_local.errors import NotDrained, WorkerEnded
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.state_dir import StateDir
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.processes.processes import wait_for
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
 
@@ -76,7 +76,7 @@ def test_a_worker_that_is_killed_comes_back_and_nothing_passes_twice(
 
         assert fleet.pid(0) not in (None, killed)
         assert fleet.pid(1) == spared
-        assert fleet.views()[0].trouble is None
+        assert fleet.views()[0].last_exit is None
 
     judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
 
@@ -122,4 +122,4 @@ def test_a_partition_that_cannot_go_on_ends_a_drain_with_its_reason(
     with fleet_of(stream, state) as fleet, pytest.raises(NotDrained, match=refusal):
         fleet.wait_drained(stall_seconds=30)
 
-    assert "takes messages of 300 bytes" in "".join(fleet.warnings)
+    assert "accepts messages of 300 bytes" in "".join(fleet.warnings)

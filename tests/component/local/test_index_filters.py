@@ -1,4 +1,4 @@
-"""`dedupe index-filters`: what an output topic lacks is written once, whatever happens meanwhile."""
+"""`dedupe index-filters` writes missing filters once, also after interruptions."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def test_an_old_topic_is_indexed_once(
     again = index(tmp_path, servers, topic)
 
     assert f"filters of {len(everything):,} records to {filters_topic(topic)}." in first
-    assert again == f"All of {topic} has filters already.\n"
+    assert again == f"All records of {topic} already have filters.\n"
     found, statistics = read(servers, topic, [b"5"], header=None)
     assert found == chosen(everything, [b"5"])
     assert statistics.chunks_skipped >= 2
@@ -68,7 +68,7 @@ def test_killed_in_the_middle_indexing_goes_on_where_it_was(
     command = [
         sys.executable,
         "-m",
-        "tests.support.processes.slow_index",
+        "tests.support.crashes.slow_index",
         str(manifest(tmp_path, servers, topic)),
     ]
 

@@ -1,4 +1,4 @@
-"""The embedded broker: starts, keeps its topics, and says why when it cannot."""
+"""The embedded broker starts, keeps its topics, and reports why it cannot start."""
 
 import socket
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dedupe_local.cluster import Cluster
+from dedupe_kafka.cluster import Cluster
 from dedupe_local.errors import BrokerFailed
 from dedupe_local.servers.kafka import HOST, EmbeddedBroker
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL of this machine's own, as the demo starts it."""
+"""The embedded PostgreSQL, as the demo starts it."""
 
 import socket
 import stat
@@ -17,7 +17,7 @@ from dedupe_local.servers.postgres import EmbeddedPostgres
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """One that any user can get to: root's server runs as nobody."""
+    """Create a directory for any user, as root's server runs as user 65534."""
     with tempfile.TemporaryDirectory(prefix="dedupe-postgres-") as path:
         yield Path(path)
 
@@ -32,7 +32,7 @@ def server() -> Iterator[EmbeddedPostgres]:
 
 
 class Taken:
-    """Ports that somebody listens on, and are taken for free nevertheless, as happens between looking and binding."""
+    """Ports in use that look free, as can happen between check and bind."""
 
     def __init__(self, stack: ExitStack, count: int) -> None:
         self._servers = [

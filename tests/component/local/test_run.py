@@ -1,4 +1,4 @@
-"""`dedupe` as a user calls it."""
+"""The `dedupe` command as a user calls it."""
 
 import re
 import signal
@@ -16,8 +16,8 @@ import yaml
 
 from tests.support.checker.checker import judge
 from tests.support.checker.history import read_topic
+from tests.support.checker.id_sources import key_id
 from tests.support.processes.processes import wait_for
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import produce, retries
 
@@ -41,7 +41,7 @@ def dedupe(*arguments: str | Path, timeout: float = 120) -> subprocess.Completed
 def running(
     log: Path, arguments: Sequence[str | Path]
 ) -> Iterator[tuple[subprocess.Popen[str], Callable[[], str]]]:
-    """Start `dedupe`, and end it with the test; what it says can be read while it runs."""
+    """Start `dedupe`, and end it with the test; its output can be read meanwhile."""
     with (
         log.open("w") as output,
         subprocess.Popen(
@@ -124,7 +124,9 @@ def test_without_a_broker_it_starts_one_and_keeps_its_topics(tmp_path: Path) -> 
         found = re.search(r"Embedded broker: (\S+),", said())
         assert found is not None
         # Of now: its topics keep a week.
-        messages = [replace(one, timestamp_ms=None) for one in retries(SEED, 1_000, partitions=2)]
+        messages = [
+            replace(message, timestamp_ms=None) for message in retries(SEED, 1_000, partitions=2)
+        ]
         produce(found[1], "orders", messages)
         wait_for(lambda: "1,000 read" in said(), "all read", explain=said)
         raw = read_topic(found[1], "orders")
@@ -165,7 +167,7 @@ def edited(stream: TestStream, **spec: object) -> TestStream:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "reported"),
     [
         ({"store": {"type": "InverseBloom"}}, "spec.store.inverseBloom: is required by"),
         ({"delivery": "AtMostOnce"}, "spec.delivery"),
@@ -174,14 +176,14 @@ def edited(stream: TestStream, **spec: object) -> TestStream:
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_starts(
-    streams: CreateStream, tmp_path: Path, spec: dict[str, object], told: str
+    streams: CreateStream, tmp_path: Path, spec: dict[str, object], reported: str
 ) -> None:
     stream = edited(streams(), **spec)
 
     run = dedupe(*run_arguments(stream, tmp_path / "state"))
 
     assert run.returncode == 1
-    assert told in run.stderr
+    assert reported in run.stderr
     assert "Traceback" not in run.stderr
     assert not list(tmp_path.glob("state/partition-*"))
 

@@ -1,4 +1,4 @@
-"""`aggregate` keeps the truth about a topic in a real PostgreSQL, and says so when it can't."""
+"""`aggregate` keeps exact results in a real PostgreSQL, or reports why it cannot."""
 
 import os
 import subprocess
@@ -19,11 +19,12 @@ from pyspark.sql import SparkSession
 
 import dedupe_pipeline
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, RecordsExpired
+from dedupe_kafka.errors import RecordsExpired
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError
 from dedupe_pipeline.jobs.aggregate import AggregateJob, AggregateResult, Postgres, aggregate
 from dedupe_pipeline.jobs.aggregate.columns import shape_of
 from dedupe_pipeline.jobs.aggregate.database import Database
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java
 from tests.support.checker.record import Message
@@ -45,7 +46,7 @@ JOB = job("flights")
 
 
 def fill(stream: TestStream, count: int, *, start: int = 0) -> None:
-    """Commit messages in two transactions, with one that is aborted between."""
+    """Commit messages in two transactions, with an aborted one between them."""
     sent = list(messages(SEED, count, partitions=PARTITIONS, start=start))
     half = len(sent) // 2
     for part, commit in ((sent[:half], True), (sent, False), (sent[half:], True)):
@@ -99,7 +100,7 @@ def test_the_table_is_the_truth_about_what_is_committed(
 def test_what_is_covered_is_written_down_beside_the_rows(
     spark: SparkSession, stream: TestStream, database: TestDatabase
 ) -> None:
-    """To the end of the topic, with the markers of transactions, which are no records."""
+    """That is up to the topic's end, with transaction markers, which are no records."""
     fill(stream, 100)
     run(spark, stream, database)
 
@@ -120,7 +121,10 @@ def test_windows_are_final_once_no_partition_can_add_to_them(
     before = database.rows(final)
     expected = truth(stream.clean(), JOB)
     assert JOB.watermark is not None
-    closed = min(one.newest for one in expected.accounts.values() if one.newest) - JOB.watermark
+    closed = (
+        min(account.newest for account in expected.accounts.values() if account.newest)
+        - JOB.watermark
+    )
     in_time = {key for key in expected.table(JOB) if key[0] + JOB.window <= closed}
     assert {(row[0], row[2]) for row in before} == in_time != set()
 
@@ -201,7 +205,7 @@ def test_two_jobs_share_a_database_and_no_table(
     assert read_table(database, by_half_hour) == truth(other.clean(), by_half_hour).table(
         by_half_hour
     )
-    with pytest.raises(JobRefused, match=r"flights is counted from topic 'clean-.*begin anew"):
+    with pytest.raises(JobRefused, match=r"flights is counted from topic 'clean-.*start again"):
         run(spark, other, database)
 
 
@@ -210,7 +214,7 @@ def test_two_jobs_at_once_on_a_table_are_refused(
 ) -> None:
     fill(stream, 50)
     run(spark, stream, database)
-    with Database(database.postgres, Layout.of(JOB, shape_of(spark, JOB))):  # noqa: SIM117 # in this order
+    with Database(database.postgres, TableSql.of(JOB, shape_of(spark, JOB))):  # noqa: SIM117 # in this order
         with pytest.raises(
             JobRefused, match=r"another job adds to flights .*session \d+ .*stop it"
         ):
@@ -221,7 +225,7 @@ def test_two_jobs_at_once_on_a_table_are_refused(
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        ("CREATE TABLE flights (carrier text)", "window_start .* is missing; .*drop this one"),
+        ("CREATE TABLE flights (carrier text)", "window_start .* is missing; .*drop this table"),
         (
             "CREATE TABLE flights (window_start timestamptz, window_end timestamptz, carrier "
             "varchar(2), flights int, delayed bigint, total bigint, least bigint, worst bigint, late "
@@ -270,7 +274,9 @@ def test_a_job_that_means_something_else_is_refused_and_a_renamed_table_goes_on(
     fill(stream, 100)
     run(spark, stream, database)
 
-    with pytest.raises(JobRefused, match=r"in another way: window was '1h' and is '2h'. Put that"):
+    with pytest.raises(
+        JobRefused, match=r"with another definition: window was '1h' and is '2h'. Restore"
+    ):
         run(spark, stream, database, job("flights", window="2h"))
     database.run("ALTER TABLE flights RENAME TO departures")
     assert run(spark, stream, database, job("departures")).records == 0
@@ -296,7 +302,7 @@ def test_rows_of_unknown_origin_are_refused(
     run(spark, stream, database)
     database.run("DELETE FROM dedupestream_jobs")
 
-    with pytest.raises(JobRefused, match="has rows, and nothing tells what they were counted from"):
+    with pytest.raises(JobRefused, match="has rows of unknown origin"):
         run(spark, stream, database)
 
 
@@ -306,7 +312,7 @@ def test_a_topic_that_was_made_again_is_another_one(
     database: TestDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also if that comes to pass while it is counted, and it has more records than it had."""
+    """This also holds if it happens in a run, and the topic then has more records."""
     fill(stream, 100)
     run(spark, stream, database)
     before = read_table(database, JOB)
@@ -341,7 +347,7 @@ def make_again(stream: TestStream) -> None:
 def created(admin: AdminClient, new: NewTopic) -> bool:
     try:
         admin.create_topics([new], operation_timeout=30)[new.topic].result(30)
-    except Exception:  # noqa: BLE001 # the old one is still being deleted
+    except Exception:  # noqa: BLE001 # the old topic is still being deleted
         return False
     return True
 
@@ -367,7 +373,7 @@ def test_records_that_expired_before_they_were_counted_are_told(
 def test_records_that_expired_after_they_were_counted_are_no_trouble(
     spark: SparkSession, stream: TestStream, database: TestDatabase
 ) -> None:
-    """Nor are the markers of transactions at the end, which were never records."""
+    """Nor are transaction markers at the end missing, as they were never records."""
     fill(stream, 200)
     run(spark, stream, database)
     delete_all(stream)
@@ -388,7 +394,7 @@ def test_a_database_that_went_back_in_time_is_told_and_then_repaired(
     database: TestDatabase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a failover to a replica that lags does it, here between two batches of a run."""
+    """It goes back between two batches, as after a failover to a lagging replica."""
     fill(stream, 900)
     add, calls = Database.add, []
 
@@ -419,9 +425,9 @@ def test_a_batch_that_fails_is_explained_in_a_line_and_leaves_nothing(
 
     with pytest.raises(
         PipelineError, match=r"counting for flights stopped: .*DIVIDE_BY_ZERO"
-    ) as told:
+    ) as raised:
         run(spark, stream, database, job("flights", measures={"m": "sum(1 / (delay - delay))"}))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
     assert database.rows("SELECT count(*) FROM flights") == [(0,)]
 
 
@@ -490,7 +496,7 @@ def test_the_command_counts_with_a_password_from_a_file(
 def test_spark_submit_runs_the_same_command(
     stream: TestStream, database: TestDatabase, job_file: Path
 ) -> None:
-    """With the jars, the master and the properties that it was given, and no others."""
+    """It runs with exactly the given jars, master and properties."""
     fill(stream, 200)
     submit = Path(sys.executable).with_name("spark-submit")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The writer of a table on a real PostgreSQL, with batches made by hand: no Kafka, no Spark."""
+"""The table writer on a real PostgreSQL, with constructed batches."""
 
 import threading
 import time
@@ -8,14 +8,15 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from dedupe_kafka.errors import RecordsExpired
 from dedupe_kafka.offsets import TopicOffsets
-from dedupe_pipeline.errors import JobRefused, RecordsExpired
+from dedupe_pipeline.errors import JobRefused
 from dedupe_pipeline.jobs.aggregate import Postgres
 from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.database import Database
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from tests.support.postgres.aggregate_truth import job
 from tests.support.postgres.server import TestDatabase, database, postgres_server
 from tests.support.processes.processes import wait_for
@@ -29,19 +30,19 @@ BATCH = {0: 1}
 NOTHING = {0: Progress(next_offset=0)}
 
 
-def layout(watermark: str | None = None) -> Layout:
-    return Layout.of(job("flights", watermark=watermark, measures={"flights": "count(*)"}), SHAPE)
+def layout(watermark: str | None = None) -> TableSql:
+    return TableSql.of(job("flights", watermark=watermark, measures={"flights": "count(*)"}), SHAPE)
 
 
 def source(**starts: int) -> Source:
-    """A topic whose partitions `p0`, … begin at these offsets."""
+    """Return a source whose partitions `p0`, … begin at these offsets."""
     at = {int(name[1:]): start for name, start in starts.items()}
-    span = TopicOffsets(topic="clean", id="clean-id", lows=at, ends=dict.fromkeys(at, 100))
-    return Source(topic_id="one", span=span, definition=job("flights").definition())
+    offsets = TopicOffsets(topic="clean", id="clean-id", lows=at, ends=dict.fromkeys(at, 100))
+    return Source(topic_id="one", offsets=offsets, definition=job("flights").definition())
 
 
 def batch(carrier: str = "UA") -> pa.Table:
-    """One record, at offset 0, in the columns of `increments`."""
+    """Return a record at offset 0, in the columns of `increments`."""
     time_type = pa.timestamp("us", "UTC")
     columns = {
         "_partition": pa.array([0]),
@@ -59,7 +60,7 @@ def batch(carrier: str = "UA") -> pa.Table:
 
 
 def cut_off(database: TestDatabase) -> None:
-    """End the sessions of jobs, as a server does that goes down."""
+    """End the sessions of jobs, as a server does at its shutdown."""
     database.rows(
         "SELECT pg_terminate_backend(pid, 10_000) FROM pg_stat_activity WHERE datname = "
         "current_database() AND application_name = 'dedupe-pipeline aggregate'"
@@ -147,7 +148,7 @@ def test_text_arrives_as_it_is_whatever_encoding_is_asked_for(
 
 
 def test_a_server_that_only_reads_for_a_while_is_waited_for(database: TestDatabase) -> None:
-    """As one that was demoted is, until the name leads to its successor."""
+    """A demoted server is read-only until its name resolves to its successor."""
     settings = psycopg.connect(database.server.url, autocommit=True)
     only_reads = f"ALTER DATABASE {database.name} SET default_transaction_read_only = on"
     writes = f"ALTER DATABASE {database.name} RESET default_transaction_read_only"
@@ -175,7 +176,7 @@ def test_a_server_that_only_reads_for_a_while_is_waited_for(database: TestDataba
 def test_a_session_that_was_ended_for_standing_still_is_replaced(
     database: TestDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when this process was stopped for a while in the middle of a transaction."""
+    """This happens if the process is suspended in the middle of a transaction."""
     timeout = "idle_in_transaction_session_timeout"
     copy, calls = Database._copy, []  # noqa: SLF001
 
@@ -200,7 +201,7 @@ def test_a_session_that_was_ended_for_standing_still_is_replaced(
 def test_the_patience_of_a_job_begins_when_something_fails(
     database: TestDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not with a statement that takes long, and is then cut off."""
+    """A statement that takes long, and is then cut off, does not count as a failure."""
     add_rows, calls = Database._add_rows, []  # noqa: SLF001 # the seam
 
     def long_and_cut_off(self: Database, connection: psycopg.Connection) -> None:

@@ -1,4 +1,4 @@
-"""What a batch adds depends on its records and what came before them, and not on how batches are cut."""
+"""The increments of a batch do not depend on how a topic is split into batches."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,13 +25,13 @@ PARTITIONS = 2
 COUNT = 400
 OVERLAP = 20
 HOW: tuple[Callable[[list[int]], int], ...] = (sum, sum, sum, min, max, sum)
-"""What makes one row of two, for each measure and the number of late ones."""
+"""The function that merges two rows, for each measure and the number of late records."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
 def records(seed: int, count: int) -> list[Record]:
-    """As they would lie in a topic, with gaps between the offsets."""
+    """Return records as in a topic, with gaps between the offsets."""
     return [
         Record(
             partition=sent.partition,
@@ -62,7 +62,7 @@ def frame(spark: SparkSession, given: Sequence[Record]) -> DataFrame:
 
 
 class Added:
-    """Adds up what batches give, as the database does."""
+    """Adds up the increments of batches, as the database does."""
 
     def __init__(self, spark: SparkSession, wanted: AggregateJob) -> None:
         self._spark = spark
@@ -134,7 +134,7 @@ def _merged(how: Callable[[list[int]], int], old: int | None, new: int | None) -
 def test_batches_add_up_to_the_truth_however_they_are_cut_and_overlap(
     spark: SparkSession, changes: dict[str, object], seed: int, cuts: list[int]
 ) -> None:
-    """Each batch begins some records before the end of the last one: those are not added again."""
+    """Records that overlap with the previous batch are not added again."""
     wanted, sent = job("t", **changes), records(seed, COUNT)
     added = Added(spark, wanted)
 
@@ -149,18 +149,18 @@ def test_batches_add_up_to_the_truth_however_they_are_cut_and_overlap(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"schema": "carrier STRNG"}, "schema: Spark can't take 'carrier STRNG': "),
-        ({"schema": "record STRING"}, "schema: the field record is there already"),
+        ({"schema": "carrier STRNG"}, "schema: Spark cannot use 'carrier STRNG': "),
+        ({"schema": "record STRING"}, "schema: the field record exists already"),
         ({"eventTime": "carrier"}, "eventTime: 'carrier' is string; it must be a timestamp"),
         ({"where": "delay"}, "where: 'delay' is int; it must be true or false"),
-        ({"where": "delay >"}, "where: Spark can't take 'delay >': "),
-        ({"keys": ["carier"]}, "keys.carier: Spark can't take 'carier': "),
+        ({"where": "delay >"}, "where: Spark cannot use 'delay >': "),
+        ({"keys": ["carier"]}, "keys.carier: Spark cannot use 'carier': "),
         ({"keys": {"k": "delay / 2"}}, "keys.k: 'delay / 2' is double; it must be text"),
-        ({"keys": {"k": "explode(array(1, 2))"}}, "keys.k: Spark can't take "),
+        ({"keys": {"k": "explode(array(1, 2))"}}, "keys.k: Spark cannot use "),
         ({"measures": {"m": "sum(carrier)"}}, "measures.m: 'carrier' is string; it must be a num"),
         ({"measures": {"m": "max(carrier)"}}, "measures.m: 'carrier' is string; it must be a num"),
-        ({"measures": {"m": "sum(sum(delay))"}}, "measures.m: Spark can't take 'sum(delay)': "),
-        ({"measures": {"m": "sum(delay) + sum(delay)"}}, "measures.m: Spark can't take "),
+        ({"measures": {"m": "sum(sum(delay))"}}, "measures.m: Spark cannot use 'sum(delay)': "),
+        ({"measures": {"m": "sum(delay) + sum(delay)"}}, "measures.m: Spark cannot use "),
     ],
 )
 def test_what_spark_cannot_compute_is_refused_before_it_reads(
@@ -176,7 +176,7 @@ def test_what_spark_cannot_compute_is_refused_before_it_reads(
 @pytest.mark.parametrize(
     ("expression", "says"),
     [
-        ("lag(delay) OVER (ORDER BY time)", "looks at other records (OVER)"),
+        ("lag(delay) OVER (ORDER BY time)", "depends on other records (OVER)"),
         ("if(rand() < 0.5, delay, 0)", "calls rand()"),
         ("length(uuid())", "calls uuid()"),
         ("exists(transform(array(1), x -> x + rand()), x -> x > 1)::int", "calls rand()"),
@@ -186,11 +186,11 @@ def test_what_spark_cannot_compute_is_refused_before_it_reads(
         ("hour(localtimestamp())", "calls localtimestamp()"),
         ("unix_timestamp()", "calls current_timestamp()"),
         ("monotonically_increasing_id()", "calls monotonically_increasing_id()"),
-        ("hour(TIMESTAMP 'now')", "has the present time in it"),
-        ("hour(to_timestamp('Now UTC'))", "has the present time in it"),
-        ("if(time > 'yesterday', 1, 0)", "has the present time in it"),
-        ("(SELECT max(n) FROM VALUES (1) AS t(n))", "asks another query"),
-        ("hour(window(time, '1 hour').start)", "makes or drops records"),
+        ("hour(TIMESTAMP 'now')", "contains the present time"),
+        ("hour(to_timestamp('Now UTC'))", "contains the present time"),
+        ("if(time > 'yesterday', 1, 0)", "contains the present time"),
+        ("(SELECT max(n) FROM VALUES (1) AS t(n))", "contains a subquery"),
+        ("hour(window(time, '1 hour').start)", "generates or drops records"),
     ],
 )
 def test_what_depends_on_more_than_the_record_is_refused(
@@ -199,9 +199,9 @@ def test_what_depends_on_more_than_the_record_is_refused(
     with pytest.raises(JobRefused) as refused:
         shape_of(spark, job("t", measures={"m": f"sum({expression})"}))
 
-    told = str(refused.value)
-    assert told.startswith(f"measures.m: {expression!r} {says}, so what it gives would depend on ")
-    assert told.endswith("take what is in the record itself, such as record.timestamp")
+    message = str(refused.value)
+    assert message.startswith(f"measures.m: {expression!r} {says}, so its result would depend on ")
+    assert message.endswith("use only the record itself, such as record.timestamp")
 
 
 @pytest.mark.parametrize("where", ["eventTime", "where", "keys.k"])

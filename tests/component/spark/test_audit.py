@@ -1,4 +1,4 @@
-"""The audit against real topics: each seeded defect is told, and nothing else is."""
+"""The audit of real topics reports each seeded defect, and nothing else."""
 
 import json
 import subprocess
@@ -17,10 +17,11 @@ from dedupe_kafka.errors import BrokerUnavailable, TopicMissing
 from dedupe_pipeline.jobs.audit import AuditResult, audit
 from dedupe_pipeline.jobs.audit.result import PartitionAudit
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
+from tests.support.checker import id_sources
 from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.spark.session import spark
-from tests.support.traffic import hostile, id_sources
+from tests.support.traffic import hostile
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import (
     START_MS,
@@ -37,7 +38,7 @@ SEED = 3
 
 
 def without_repeats(messages: Sequence[Message]) -> list[Message]:
-    """What the clean topic has to hold: the first message with each key, and those without one."""
+    """Return the expected clean topic: the first of each key, and those without key."""
     seen: set[tuple[int, bytes]] = set()
     passed = []
     for message in messages:
@@ -58,7 +59,7 @@ CLEAN = without_repeats(RAW)
 
 
 def filled(stream: TestStream, raw: Sequence[Message], clean: Sequence[Message]) -> TestStream:
-    """Fill both topics; the clean one as a worker does, with an aborted try before."""
+    """Fill both topics; the clean topic as a worker does, after an aborted attempt."""
     stream.send(raw)
     for commit in (False, True):
         produce_in_transaction(stream.bootstrap_servers, stream.output_topic, clean, commit=commit)
@@ -72,8 +73,8 @@ def judged(
 
 
 def defects(*counts: PartitionAudit) -> dict[str, int]:
-    """The defects counted, those that are not 0."""
-    sums = {name: sum(getattr(one, name) for one in counts) for name in DEFECTS}
+    """Return the counts of defects that are not 0."""
+    sums = {name: sum(getattr(partition, name) for partition in counts) for name in DEFECTS}
     return {name: count for name, count in sums.items() if count}
 
 
@@ -123,7 +124,7 @@ def send_one_without_id_again(clean: list[Message]) -> list[Message]:
 
 
 def keep_the_later_copy(clean: list[Message]) -> list[Message]:
-    """A repeat with other content stands where it came, and its original is gone."""
+    """Replace an original by its repeat with other content."""
     kept = {message.key: message for message in clean if message.key}
     later = next(m for m in RAW if m.key and m.value != kept[m.key].value and m.partition == 0)
     position = RAW.index(later)
@@ -157,7 +158,7 @@ SPOILED: Sequence[tuple[Callable[[list[Message]], list[Message]], dict[str, int]
 def test_a_seeded_defect_is_told_and_nothing_else(
     spark: SparkSession, streams: CreateStream
 ) -> None:
-    """One audit for all: each case has a pair of partitions of its own."""
+    """Run one audit for all cases; each case has its own pair of partitions."""
 
     def moved(messages: Sequence[Message], case: int) -> list[Message]:
         return [replace(m, partition=m.partition + PARTITIONS * case) for m in messages]
@@ -171,11 +172,11 @@ def test_a_seeded_defect_is_told_and_nothing_else(
 
     result = judged(spark, stream)
 
-    told = {
+    reported = {
         spoil.__name__: defects(*result.partitions[PARTITIONS * case : PARTITIONS * (case + 1)])
         for case, (spoil, _) in enumerate(SPOILED)
     }
-    assert told == {spoil.__name__: expected for spoil, expected in SPOILED}
+    assert reported == {spoil.__name__: expected for spoil, expected in SPOILED}
     assert not result.is_clean
     assert len(result.examples) == result.total.defects
 
@@ -196,9 +197,9 @@ def test_what_is_counted_are_records_not_offsets(
     assert result.total.without_id == 3
     assert result.total.removed == result.total.repeats == repeats > 0
     assert result.duplicate_rate == repeats / len(RAW)
-    assert sum(one.records for one in result.delay.bins) == repeats
-    assert sum(one.raw for one in result.timeline) == len(RAW)
-    assert sum(one.clean for one in result.timeline) == len(CLEAN)
+    assert sum(part.records for part in result.delay.bins) == repeats
+    assert sum(part.raw for part in result.timeline) == len(RAW)
+    assert sum(part.clean for part in result.timeline) == len(CLEAN)
 
 
 def test_delay_and_distance_of_a_repeat_are_those_to_its_first_copy(
@@ -213,7 +214,7 @@ def test_delay_and_distance_of_a_repeat_are_those_to_its_first_copy(
 
     assert (result.delay.p50, result.delay.maximum) == (5, 2_000)
     assert (result.distance.p50, result.distance.maximum) == (2, 4)
-    assert [(one.low <= 2_000 < one.high) for one in result.delay.bins] == [False, False, True]
+    assert [(part.low <= 2_000 < part.high) for part in result.delay.bins] == [False, False, True]
 
 
 def test_a_message_of_another_partition_is_another_message(
@@ -264,7 +265,7 @@ def test_what_the_stream_has_not_reached_is_pending_and_not_lost(
     assert defects(running.total) == {
         "lost": 1
     }  # number 6: committed as processed, and not in clean
-    assert [one.raw_offset for one in running.examples] == [6]
+    assert [example.raw_offset for example in running.examples] == [6]
     assert defects(ended.total) == {"lost": 3}
 
 
@@ -296,7 +297,7 @@ def test_with_nothing_in_the_topics_there_is_nothing_to_complain_of(
     result = judged(spark, streams(partitions=PARTITIONS))
 
     assert result.is_clean
-    assert [one.partition for one in result.partitions] == [0, 1]
+    assert [partition.partition for partition in result.partitions] == [0, 1]
     assert (result.total.raw_records, result.timeline, result.delay.p50) == (0, (), None)
 
 
@@ -344,7 +345,7 @@ def test_a_stream_that_only_observes_has_to_pass_every_copy(
 
     result = judged(spark, stream)
 
-    # Of a message with copies, the later ones move up by one: the last is the one that lacks.
+    # The later copies of a message move up by one place: so the last copy is missing.
     assert result.total.lost == 1
     assert result.total.removed == result.total.duplicated == 0
 

@@ -1,4 +1,4 @@
-"""The PySpark job and the worker have the same ids, and the one's files fill the other's stores."""
+"""The PySpark job makes the worker's ids, and its files fill the worker's stores."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,8 +15,9 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jobs.bootstrap.job import BootstrapResult, PastIds, bootstrap
-from dedupe_worker.bootstrap.request import Columns, Request
-from dedupe_worker.bootstrap.setup import bootstrap as fill
+from dedupe_worker.bootstrap.request import Request
+from dedupe_worker.bootstrap.request import bootstrap as fill
+from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.conftest import CreateTopic
 from tests.support.checker.record import Message
@@ -62,7 +63,7 @@ def fill_stores(stream: TestStream, workers: Workers, source: Path | str) -> Non
 
 
 def duplicates(stream: TestStream, workers: Workers) -> int:
-    """What both workers find when they are given all that there is."""
+    """Return what both workers find when they get all messages."""
     found = 0
     for number in (0, 1):
         worker = workers.start(stream, number)

@@ -1,4 +1,4 @@
-"""Spark's data source `dedupestream`, on a real broker: rows are those of a read of everything, filtered."""
+"""Data source `dedupestream` on a real broker returns the rows of a full read."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -37,7 +37,10 @@ def load(spark: SparkSession, servers: str, topic: str, **options: str) -> DataF
 
 
 def fill(servers: str, topic: str, chunks: int = 20, partitions: int = 2) -> list[Record]:
-    """Every third transaction has some of `a`, the others of `b` or none; some have no filter, some are aborted."""
+    """Write transactions: every third with `a`, others with `b` or none.
+
+    Some have no filter, some are aborted.
+    """
     for partition in range(partitions):
         writer = ChunkWriter(servers, topic, partition)
         for number in range(chunks):
@@ -90,10 +93,10 @@ def test_a_filtered_read_is_that_of_everything_filtered(
 
     for tasks in ("1", "7"):
         some = {"minPartitions": tasks}
-        one = load(spark, servers, topic, filter="a", **some)
+        loaded = load(spark, servers, topic, filter="a", **some)
         two = load(spark, servers, topic, filter='["3", "b"]', matchUnfiltered="true", **some)
         none = load(spark, servers, topic, filter="[]", **some)
-        assert rows(one) == expected(chosen(everything, [b"a"]))
+        assert rows(loaded) == expected(chosen(everything, [b"a"]))
         assert rows(two) == expected(chosen(everything, [b"3", b"b"], unfiltered=True))
         assert rows(none) == []
 
@@ -122,14 +125,14 @@ def test_work_is_divided_among_tasks(
 
 @pytest.fixture
 def pushdown(spark: SparkSession) -> Iterator[None]:
-    """The setting that Spark wants for conditions to be taken by a source."""
+    """Set the option with which Spark passes conditions to a source."""
     spark.conf.set(PUSHDOWN, "true")
     yield
     spark.conf.unset(PUSHDOWN)
 
 
 def fill_ten(servers: str, topic: str) -> list[Record]:
-    """Ten chunks, each with a value of its own and records without one."""
+    """Write ten chunks, each with its own value and with records without a value."""
     writer = ChunkWriter(servers, topic)
     for number in range(10):
         writer.transaction([b"%d" % number, None] * 10)
@@ -174,7 +177,7 @@ def test_conditions_that_are_pushed_skip_as_the_option_does(
 def test_spark_still_keeps_what_was_pushed_so_that_it_has_to_be_asked_for(
     spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered
 ) -> None:
-    """When this fails, Spark was mended, and pushFilters can be on by itself."""
+    """If this fails, Spark is fixed, and pushFilters can be on by default."""
     servers, topic = broker.bootstrap_servers, filtered()
     fill_ten(servers, topic)
     frame = load(spark, servers, topic, filterColumn="letter", pushFilters="true")
@@ -185,7 +188,7 @@ def test_spark_still_keeps_what_was_pushed_so_that_it_has_to_be_asked_for(
 
 
 def rows_read(frame: DataFrame) -> int:
-    """How many rows a source has given out, before Spark's own filter."""
+    """Return how many rows a source has returned, before Spark's own filter."""
     frame.collect()
     leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()  # noqa: SLF001 (Spark has no public way)
     scans = [leaves.apply(at) for at in range(leaves.size())]
@@ -213,7 +216,7 @@ def test_an_empty_topic_has_no_rows(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({"filterr": "a"}, "option filterr is unknown"),
         ({"topic": "no-such-topic"}, "no-such-topic"),
@@ -226,9 +229,9 @@ def test_what_can_not_be_read_is_named(
     broker: EmbeddedBroker,
     filtered: CreateFiltered,
     options: dict[str, str],
-    told: str,
+    reported: str,
 ) -> None:
-    with pytest.raises(AnalysisException, match=told):
+    with pytest.raises(AnalysisException, match=reported):
         load(spark, broker.bootstrap_servers, **{"topic": filtered(), **options}).count()
 
 
@@ -251,7 +254,7 @@ def test_client_properties_are_not_shown(
 
 
 class Collected:
-    """What a query's micro-batches have given, by the number of the batch."""
+    """The rows of a query's micro-batches, by batch number."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[tuple[object, ...]]] = {}
@@ -274,7 +277,7 @@ def run(  # noqa: PLR0917 (what and where, in the order of a sentence)
     *,
     once: bool = True,
 ) -> StreamingQuery:
-    """Start a query, and with `once` wait until it has read what is there."""
+    """Start a query; with `once` wait until it has read all current records."""
     given = {"bootstrapServers": servers, "topic": topic, "header": HEADER, **options}
     frame = spark.readStream.format("dedupestream").options(**given).load()
     writer = frame.writeStream.foreachBatch(into).option("checkpointLocation", str(checkpoint))
@@ -348,7 +351,7 @@ def test_a_stream_follows_what_comes(
 def test_what_was_planned_and_not_done_is_read_again_after_a_restart(
     spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
 ) -> None:
-    """A batch that failed has its offsets in the checkpoint; filters that came since change nothing."""
+    """A failed batch has its offsets in the checkpoint; later filters change nothing."""
     servers, topic = broker.bootstrap_servers, filtered(partitions=2)
     everything = fill(servers, topic)
 
@@ -375,7 +378,7 @@ def test_what_was_planned_and_not_done_is_read_again_after_a_restart(
 def test_a_stream_that_begins_beyond_the_end_waits_for_what_comes_there(
     broker: EmbeddedBroker, filtered: CreateFiltered
 ) -> None:
-    """As when offsets are given that are not committed yet; what comes before them is not asked for."""
+    """Offsets that are not committed yet may be given; earlier records are not read."""
     servers, topic = broker.bootstrap_servers, filtered()
     writer = ChunkWriter(servers, topic)
     writer.transaction([b"a"] * 5)

@@ -1,4 +1,4 @@
-"""Jars are fetched once, by whoever comes first, and only the locked ones are accepted."""
+"""Jars are fetched once, by the first process, and only locked jars are accepted."""
 
 import json
 import subprocess
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from dedupe_pipeline.errors import JarsUnavailable
 from dedupe_pipeline.runtime import jars
 
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache without jars, that spares the network what Ivy has fetched before."""
+    """Return a cache without jars that reuses what Ivy has fetched before."""
     jars.kafka_broker()
     (tmp_path / "ivy").symlink_to(jars.cache_dir() / "ivy")
     monkeypatch.setenv("DEDUPESTREAM_CACHE", str(tmp_path))
@@ -45,7 +46,7 @@ def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_kept(
     locked.write_text(json.dumps(sums))
     monkeypatch.setattr(jars, "_SUMS", locked)
 
-    with pytest.raises(jars.JarsUnavailable, match=r"kafka-clients-4\.3\.1\.jar differ"):
+    with pytest.raises(JarsUnavailable, match=r"kafka-clients-4\.3\.1\.jar differ"):
         jars.kafka_broker()
 
     assert not list((empty_cache / "jars").glob("kafka-broker-*"))
@@ -53,5 +54,5 @@ def test_a_jar_that_is_not_the_locked_one_is_refused_and_not_kept(
 
 def test_what_does_not_exist_is_told_by_its_name(empty_cache: Path) -> None:
     assert empty_cache.is_dir()
-    with pytest.raises(jars.JarsUnavailable, match=r"no-such-artifact;1: not found"):
+    with pytest.raises(JarsUnavailable, match=r"no-such-artifact;1: not found"):
         jars.resolve("nothing", ["org.apache.kafka:no-such-artifact:1"])

@@ -1,4 +1,4 @@
-"""`land` leaves exactly the topic's records in the directory, as any Parquet reader sees it."""
+"""`land` writes exactly the topic's records, as any Parquet reader sees them."""
 
 import os
 import random
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from dedupe_crds.manifest import load_manifest
 from dedupe_pipeline.errors import LandingRefused, PipelineError
 from dedupe_pipeline.jobs.land.job import LandResult, land
-from dedupe_pipeline.jobs.land.parquet_sink import only_one
+from dedupe_pipeline.jobs.land.parquet_sink import lock_checkpoint
 from tests.support.checker.record import Message, Record
 from tests.support.fixtures import CreateStream
 from tests.support.processes.process_group import process_group
@@ -40,17 +40,17 @@ START_SECONDS = 120
 
 
 def messages(count: int) -> list[Message]:
-    """Hostile ones, each a third of a day after the last: every batch has several dates."""
+    """Yield hostile messages, each a third of a day later: a batch has several dates."""
     sent = hostile.hostile(SEED, count, partitions=PARTITIONS)
     return [
-        # Large ones would only make the test slow.
+        # Large messages would only make the test slow.
         replace(m, timestamp_ms=(i % 9) * DAY_MS // 3 + i, value=m.value and m.value[:100])
         for i, m in enumerate(sent, start=1)
     ]
 
 
 def fill(stream: TestStream, count: int) -> None:
-    """Commit messages in two transactions, with one that is aborted between."""
+    """Commit messages in two transactions, with an aborted one between them."""
     sent = messages(count)
     half = len(sent) // 2
     for part, commit in ((sent[:half], True), (sent, False), (sent[half:], True)):
@@ -58,7 +58,7 @@ def fill(stream: TestStream, count: int) -> None:
 
 
 def landed(output: Path) -> Counter[tuple[object, ...]]:
-    """Every row of every Parquet file below, however it came there, with its directory's date."""
+    """Return every row of all Parquet files below, with its directory's date."""
     if not output.exists():
         return Counter()
     table = pyarrow.dataset.dataset(output, format="parquet", partitioning="hive").to_table()
@@ -94,7 +94,7 @@ def expected(records: list[Record]) -> Counter[tuple[object, ...]]:
 def process(
     stream: TestStream, output: Path, *step: str
 ) -> AbstractContextManager[subprocess.Popen[str]]:
-    """Start a landing process in a group of its own, of which nothing is left in the end."""
+    """Start a landing process in its own group, which is killed at the end."""
     command = [
         sys.executable,
         "-m",
@@ -106,7 +106,7 @@ def process(
 
 
 def land_small(spark: SparkSession, stream: TestStream, output: Path) -> LandResult:
-    """Go on in this process, with batches of the size that the killed one had."""
+    """Continue in this process, with the batch size of the killed process."""
     return land(
         spark,
         load_manifest(stream.manifest),
@@ -130,11 +130,11 @@ def test_what_is_committed_lands_once_and_unchanged(
     assert {path.name.split("=")[0] for path in output.iterdir()} == {"date", ".landing.json"}
 
 
-@pytest.mark.timeout(900)  # some ten Spark sessions, one after another
+@pytest.mark.timeout(900)  # about ten Spark sessions in sequence
 def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
-    """One landing, killed again and again at the next step; each restart repairs the last."""
+    """Kill one landing at step after step; each restart repairs the previous run."""
     stream, output = streams(partitions=PARTITIONS), tmp_path / "landed"
     fill(stream, 3_000)
     topic = expected(stream.clean())
@@ -150,11 +150,11 @@ def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
     assert landed(output) == topic
 
 
-@pytest.mark.timeout(900)  # some ten Spark sessions, one after another
+@pytest.mark.timeout(900)  # about ten Spark sessions in sequence
 def test_killed_at_random_moments_nothing_lands_twice_or_not_at_all(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
-    """Python alone or with its JVM, at any moment from the first batch on."""
+    """Kill Python alone or with its JVM, at any moment from the first batch on."""
     seed = int(os.environ.get("DEDUPE_TEST_SEED", "20261121"))
     print(f"DEDUPE_TEST_SEED={seed}")
     rng = random.Random(seed)
@@ -265,7 +265,7 @@ def test_a_lost_or_foreign_checkpoint_is_refused(
     land_small(spark, stream, output)
     checkpoint = tmp_path / "landed.checkpoint"
 
-    with only_one(checkpoint), pytest.raises(LandingRefused, match="another process"):
+    with lock_checkpoint(checkpoint), pytest.raises(LandingRefused, match="another process"):
         land_small(spark, stream, output)
     with pytest.raises(LandingRefused, match="bring the output back"):
         land(spark, load_manifest(stream.manifest), tmp_path / "new", checkpoint=checkpoint)

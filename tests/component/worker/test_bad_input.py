@@ -1,4 +1,4 @@
-"""Input at the edge of what can be: nothing is lost, nothing crashes, and it is said by name."""
+"""Input at the limits: no loss, no crash, and errors that name the record."""
 
 import random
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # all are publ
 
 from dedupe_crds.status.worker import Phase
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import IdOf, content_id, json_id, key_id
 from tests.support.checker.record import Message
 from tests.support.processes.processes import Workers
-from tests.support.traffic.id_sources import IdOf, content_id, json_id, key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_PATH, ID_STEPS, retries
 
@@ -34,7 +34,7 @@ def order_json(tail: str) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """Records, where their ids are, and how many of them must pass."""
+    """Records, the place of their ids, and how many of them must pass."""
 
     source: dict[str, str]
     id_of: IdOf
@@ -107,11 +107,11 @@ def test_a_million_repeats_of_one_id_leave_one(streams: CreateStream, workers: W
 def test_a_record_too_large_for_the_output_holds_the_partition_until_it_fits(
     streams: CreateStream, workers: Workers
 ) -> None:
-    """5 MiB that can't be compressed, against an output of 1 MiB."""
+    """Send 5 MiB that cannot be compressed to an output with a limit of 1 MiB."""
     stream = streams(
         input={"max.message.bytes": 10 * MIB},
         output={"max.message.bytes": MIB},
-        # A transaction of its own for every few records, so that those before the large one pass.
+        # A transaction for every few records, so that those before the large record pass.
         worker={"tuning": {"maxBatchRecords": 100, "maxTransactionRecords": 100}},
     )
     large = Message(0, b"large", random.Random(SEED).randbytes(5 * MIB))

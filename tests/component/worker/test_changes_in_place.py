@@ -1,11 +1,11 @@
-"""What of a living stream changes in place: the window does, and the ids do not."""
+"""A running stream can change its window in place, but not its ids."""
 
 from collections.abc import Callable
 
 import yaml
 
 from dedupe_crds.status.worker import ExitCode, WindowStatus
-from tests.support.checker.aftermath import logged
+from tests.support.crashes.aftermath import logged
 from tests.support.processes.processes import Workers
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
@@ -24,7 +24,7 @@ def change(stream: TestStream, **fields: object) -> None:
 
 
 def is_empty(window: WindowStatus) -> bool:
-    """Whether a window that the store has told of holds no id."""
+    """Return whether the status shows a window without ids."""
     return window.generations > 0 and window.keys == 0
 
 
@@ -41,10 +41,10 @@ def test_a_shorter_window_forgets_and_a_longer_one_remembers_from_then_on(
 
     change(stream, store={"window": {"maxAge": "2s", "alertBelow": "0s"}})
     worker = workers.start(stream)
-    worker.wait_until(lambda: logged(worker, "reconciled"), "it is reconciled")
+    worker.wait_until(lambda: logged(worker, "caught up"), "it is reconciled")
     worker.wait_until(lambda: is_empty(worker.status().window), "it has forgotten all ids")
-    [start] = logged(worker, "reconciled")
-    assert (start["reason"], start["records"]) == ("Tail", 0), "the store is the one it was"
+    [start] = logged(worker, "caught up")
+    assert (start["reason"], start["records"]) == ("Tail", 0), "the store is the same"
     assert worker.sigterm() == 0
 
     change(stream, store={"window": {"maxAge": "28d"}})

@@ -1,14 +1,14 @@
-"""The four places an id may come from, each judged by the checker's own reading of it."""
+"""The four sources of ids, each judged by the checker's own definition."""
 
 from collections.abc import Callable
 
 import pytest
 
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import IdOf, content_id, header_id, json_id, key_id
 from tests.support.checker.record import Message
 from tests.support.processes.processes import Workers
 from tests.support.traffic.hostile import hostile
-from tests.support.traffic.id_sources import IdOf, content_id, header_id, json_id, key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_HEADER, ID_PATH, ID_STEPS, retries
 
@@ -27,7 +27,7 @@ SOURCES = [
 def test_repeats_are_told_by_the_source_named(
     streams: CreateStream, workers: Workers, source: dict[str, str], id_of: IdOf
 ) -> None:
-    """Ordinary and hostile records mixed; the worker's counters agree with the checker."""
+    """Mix ordinary and hostile records; the worker's counters agree with the checker."""
     stream = streams(id=source)
     messages = [*retries(SEED, 5_000), *hostile(SEED, 3_000), *retries(SEED + 1, 1_000)]
     stream.send(messages)
@@ -52,7 +52,7 @@ def test_repeats_are_told_by_the_source_named(
 def test_ids_are_remembered_over_a_restart_and_without_a_store(
     streams: CreateStream, workers: Workers, source: dict[str, str], id_of: IdOf
 ) -> None:
-    """What the worker reads back from its output gives the same ids as its input did."""
+    """The worker gets the same ids from its output as from its input."""
     stream = streams(id=source)
     messages = [*retries(SEED, 1_000), *hostile(SEED, 1_000)]
     for state in ("first", "first", "second"):

@@ -1,4 +1,4 @@
-"""A stream whose ids are in a table of fixed size, end to end."""
+"""A stream with an inverse Bloom store, end to end."""
 
 from collections.abc import Callable
 
@@ -7,9 +7,9 @@ import pytest
 
 from dedupe_crds.status.worker import ExitCode, WorkerStatus
 from tests.support.checker.checker import judge
-from tests.support.postgres.tables import colliding, judged_table, table
+from tests.support.checker.id_sources import key_id
+from tests.support.crashes.table_crashes import colliding, judged_table, table
 from tests.support.processes.processes import WorkerProcess, Workers
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 
@@ -19,7 +19,7 @@ RECORDS = 20_000
 
 
 def shown(worker: WorkerProcess) -> WorkerStatus:
-    """Its status, once that tells of what it holds."""
+    """Return the worker's status once it shows its ids."""
     worker.wait_until(lambda: worker.status().window.keys > 0, "it says what it holds")
     return worker.status()
 
@@ -56,7 +56,9 @@ def test_a_table_far_too_small_lets_duplicates_pass_and_loses_nothing(
     verdict = judge(stream.raw(), stream.clean(), key_id)
     assert verdict.defects.keys() == {"duplicated"}, str(verdict)
     assert len(verdict.duplicated) > RECORDS // 2, "nearly all far repeats"
-    worker.wait_until(lambda: worker.status().window.truncated, "the window is told to be short")
+    worker.wait_until(
+        lambda: worker.status().window.truncated, "the status shows that the window is truncated"
+    )
     assert worker.sigterm() == ExitCode.OK
 
 

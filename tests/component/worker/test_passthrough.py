@@ -1,14 +1,14 @@
-"""What passes is what came, byte for byte, once and in order."""
+"""The output equals the input, byte for byte, once and in order."""
 
 from collections.abc import Callable
 from functools import partial
 
 from dedupe_crds.status.worker import ExitCode
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message, TimestampType
 from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.traffic.hostile import hostile
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, produce_in_transaction, retries
 
@@ -40,7 +40,7 @@ def test_every_partition_is_deduplicated_by_its_own_worker(
 
 
 def test_a_stream_is_passed_on_while_it_is_written(streams: CreateStream, workers: Workers) -> None:
-    """Many small transactions, as when the worker has caught up."""
+    """Make many small transactions, as when the worker has caught up."""
     stream = streams()
     worker = workers.start(stream)
     worker.wait_until_ready()
@@ -60,7 +60,7 @@ def in_traffic(worker: WorkerProcess) -> bool:
 def test_a_worker_told_to_stop_leaves_no_transaction_half_done(
     streams: CreateStream, workers: Workers
 ) -> None:
-    """SIGTERM in the midst of traffic, twice; the next worker goes on where it was."""
+    """Send SIGTERM during traffic, twice; the next worker resumes."""
     stream = streams()
     messages = list(retries(SEED, 20_000))  # for longer than two workers take to start
     with PacedProducer(

@@ -1,4 +1,4 @@
-"""Duplicates, conflicts and late records in topics of their own, each with what can be said of it."""
+"""Duplicates, conflicts and late records in side topics, each with its headers."""
 
 import shutil
 from collections.abc import Callable
@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
 from tests.support.checker.routed import added, everything, judge_routes, routed, routes_of
 from tests.support.fixtures import topics_beside
 from tests.support.processes.processes import Workers
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
 
@@ -60,7 +60,7 @@ def test_another_content_under_a_known_id_goes_to_the_topic_of_conflicts(
 def test_owners_are_right_after_the_store_has_learnt_from_the_output(
     routing: CreateStream, workers: Workers, left: str
 ) -> None:
-    """Repeats of what was passed on before: whatever is left of the store, they name the same record."""
+    """Duplicates name the same original, whatever is left of the store."""
     stream = routing(duplicates=True, conflicts=True)
     traffic = list(retries(SEED, RECORDS))
     stream.send(traffic)
@@ -83,7 +83,7 @@ def test_owners_are_right_after_the_store_has_learnt_from_the_output(
 def test_a_stream_that_begins_to_route_says_unknown_of_what_it_saw_before(
     streams: CreateStream, topics: Callable[..., str], workers: Workers
 ) -> None:
-    """And it says nothing of an age that it did not keep."""
+    """It adds no age that it has not stored."""
     stream = streams()
     stream.send([Message(0, b"a", b"1", timestamp_ms=NOW_MS)])
     worker = workers.start(stream)
@@ -120,9 +120,9 @@ def test_what_is_too_old_to_be_judged_goes_to_its_topic(
     stream.send([*young, *old, *old, known, nameless])
     worker = workers.start(stream)
     worker.wait_until_caught_up()
-    assert [record.key for record in stream.clean()] == [*(one.key for one in young), None]
+    assert [record.key for record in stream.clean()] == [*(record.key for record in young), None]
     late = routed(stream, "late")
-    assert [record.key for record in late] == [one.key for one in [*old, *old]]
+    assert [record.key for record in late] == [message.key for message in [*old, *old]]
     assert {added(record)["dedupe-position"] for record in late} == {f"0:{n}" for n in range(5, 11)}
     worker.wait_until(lambda: worker.status().counts.late == 6, "it has counted them")
     assert worker.status().counts.duplicates == 1

@@ -1,4 +1,4 @@
-"""Credentials: taken from a file, used, and shown to nobody; and what they lack is named."""
+"""Credentials come from a file and are never shown; missing ACLs are named."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 
 from dedupe_crds.status.worker import ExitCode
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.processes.processes import WorkerProcess, Workers
 from tests.support.processes.secured_broker import PASSWORD, USER, Certificate, SecuredBroker
-from tests.support.traffic.id_sources import key_id
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import retries
 
@@ -36,22 +36,25 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 @pytest.fixture
 def stream(secured: SecuredBroker, tmp_path: Path) -> TestStream:
-    """A stream whose workers come through the listener that asks for TLS and a password."""
+    """Return a stream whose workers use the listener with TLS and a password."""
     return secured_stream(secured, tmp_path)
 
 
 def secured_stream(
     secured: SecuredBroker, directory: Path, *, routed: bool = False, **spec: object
 ) -> TestStream:
-    """One with its topics; `routed` sends its duplicates to a third, for which there is a fourth with their owners."""
+    """Create a stream with its topics.
+
+    `routed` sends duplicates to a third topic, with a fourth for their owners.
+    """
     name = uuid4().hex[:8]
     raw, clean = f"raw-{name}", f"clean-{name}"
-    beside = [f"{clean}-duplicates", f"{clean}-owners"] if routed else []
+    side_topics = [f"{clean}-duplicates", f"{clean}-owners"] if routed else []
     if routed:
-        spec["duplicates"] = {"policy": "Topic", "topic": beside[0]}
+        spec["duplicates"] = {"policy": "Topic", "topic": side_topics[0]}
     admin = AdminClient({"bootstrap.servers": secured.bootstrap_servers})
     keeps_all = {"retention.ms": "-1"}  # what is sent is of another year
-    topics = [NewTopic(topic, 1, config=keeps_all) for topic in (raw, clean, *beside)]
+    topics = [NewTopic(topic, 1, config=keeps_all) for topic in (raw, clean, *side_topics)]
     for created in admin.create_topics(topics).values():
         created.result(30)
     open_stream = stream_manifest(directory, secured.bootstrap_servers, raw, clean, **spec)
@@ -103,7 +106,7 @@ def allow(
     *operations: AclOperation,
     user: str = USER,
 ) -> None:
-    """Give a user rights to something. From the first on, nobody has any other rights to it."""
+    """Grant a user an ACL on a resource; the first ACL denies all other access."""
     admin = AdminClient({"bootstrap.servers": secured.bootstrap_servers})
     of = (kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*")
     rights = [AclBinding(*of, operation, AclPermissionType.ALLOW) for operation in operations]
@@ -132,7 +135,7 @@ def test_a_right_that_a_topic_lacks_is_named_and_what_was_granted_is_used(
     allow(secured, ResourceType.TOPIC, name, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
     stream.send(retries(SEED, 500))
     worker = with_password(PASSWORD, secured, stream, workers)
-    names = " and ".join(sorted(one.name for one in needed))
+    names = " and ".join(sorted(operation.name for operation in needed))
     worker.wait_until(
         lambda: (
             f"topic {name}: the Kafka credentials lack the ACL {names}"

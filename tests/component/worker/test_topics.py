@@ -1,4 +1,4 @@
-"""What the operator judges copies of a store by, asked of a real broker."""
+"""The topic state that validates copies of a store, from a real broker."""
 
 from collections.abc import Callable
 

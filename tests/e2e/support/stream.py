@@ -12,8 +12,8 @@ from dedupe_crds.spec.stream import GROUP
 from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionPhase, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
-from tests.support.checker import aftermath
 from tests.support.checker.checker import Verdict
+from tests.support.crashes import aftermath
 from tests.support.processes.processes import wait_for
 from tests.support.traffic.streams import TestStream
 

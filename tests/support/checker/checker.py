@@ -1,10 +1,10 @@
-"""The judge: was every message of the raw topic passed on exactly once, unchanged and in order?
+"""Judge two histories: did each message pass once, unchanged and in order?
 
-Pure: it is given two histories and knows neither Kafka nor the worker. What must stand in the clean
-topic follows from the raw one, partition by partition: the first record of each id, and every
-record without an id, byte for byte, in order. What differs is named.
+Pure: it gets two histories and knows neither Kafka nor the worker. The expected clean topic follows from the raw topic,
+partition by partition: the first record of each id, and every record without an id, byte for byte, in order. Every
+difference is a defect.
 
-A record without an id is known by its content alone, so a changed one is both lost and foreign.
+A record without an id is identified by its content alone, so a changed record is both lost and foreign.
 """
 
 from bisect import bisect_right
@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from tests.support.checker.id_sources import Id, IdOf
 from tests.support.checker.record import Record
-from tests.support.traffic.id_sources import Id, IdOf
 
 _EXAMPLES = 5
 _SHOWN_CHARS = 80
@@ -22,7 +22,7 @@ _Content = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """One record that is not as it must be; its offset is None in a topic it is not in."""
+    """A record that is not as expected; its offset is None in a topic that lacks it."""
 
     partition: int
     raw_offset: int | None
@@ -43,26 +43,29 @@ class Defect:
 
 @dataclass(kw_only=True)
 class Verdict:
-    """What was found. `expected` and `found` count records; every list is empty if all is well."""
+    """The defects; all lists are empty if there is none.
+
+    `expected` and `found` count records.
+    """
 
     lost: list[Defect] = field(default_factory=list)
-    """Must be in the clean topic, and is not."""
+    """Expected in the clean topic, but not there."""
     duplicated: list[Defect] = field(default_factory=list)
-    """In the clean topic once more."""
+    """Once more in the clean topic."""
     altered: list[Defect] = field(default_factory=list)
-    """In the clean topic, and not as it first was in the raw one."""
+    """In the clean topic, but different from its first record in the raw topic."""
     reordered: list[Defect] = field(default_factory=list)
     """In the clean topic after a record that it must precede."""
     foreign: list[Defect] = field(default_factory=list)
-    """In the clean topic, and not in this partition of the raw one."""
+    """In the clean topic, but not in this partition of the raw topic."""
     ahead: list[Defect] = field(default_factory=list)
-    """In the clean topic, though the input offsets committed do not cover it."""
+    """In the clean topic, though the committed input offset does not cover it."""
     expected: int = 0
     found: int = 0
 
     @property
     def defects(self) -> dict[str, list[Defect]]:
-        """The defects by kind; kinds without any are left out."""
+        """Return the defects by kind, without empty kinds."""
         kinds = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: found for name, found in kinds.items() if isinstance(found, list) and found}
 
@@ -93,9 +96,8 @@ def judge(
 ) -> Verdict:
     """Compare two histories, each in order of offsets within a partition.
 
-    `up_to` has the committed input offset of each partition (an absent one is 0): only what stands
-    before it must be in the clean topic, and nothing else may. Without it everything must be.
-    With `observe` repeats must pass as well.
+    `up_to` has the committed input offset of each partition (0 if absent): records before it must be in the clean
+    topic, and no others may. Without `up_to` all records must be there. With `observe` duplicates must pass as well.
     """
     verdict = Verdict()
     raw_partitions, clean_partitions = _by_partition(raw), _by_partition(clean)
@@ -116,7 +118,10 @@ def _by_partition(records: Iterable[Record]) -> defaultdict[int, list[Record]]:
 
 
 class _Expectation:
-    """What must stand in one partition of the clean topic; a place is a position in that order."""
+    """The expected records of one partition of the clean topic.
+
+    A place is a position in their order.
+    """
 
     def __init__(self, id_of: IdOf, committed: int | None, *, observe: bool) -> None:
         self._id_of = id_of
@@ -128,7 +133,7 @@ class _Expectation:
         self._places_tried: dict[_Content, int] = {}
 
     def add(self, raw: Record) -> None:
-        """The next record of the raw topic."""
+        """Add the next record of the raw topic."""
         identity = self._identity(raw)
         if identity is None:
             self._places_of_content.setdefault(_content(raw), []).append(len(self._records))
@@ -139,7 +144,7 @@ class _Expectation:
         self._records.append(raw)
 
     def compare(self, clean: Sequence[Record], verdict: Verdict) -> None:
-        """Name what differs in the clean partition."""
+        """Add the defects of the clean partition to the verdict."""
         found = bytearray(len(self._records))
         furthest = -1
         for record in clean:
@@ -167,7 +172,10 @@ class _Expectation:
         verdict.found += len(clean)
 
     def _place(self, record: Record, furthest: int, found: bytearray) -> int | None:
-        """Where the record belongs: of equal places the next free one, a taken one if none is."""
+        """Return the place of a record.
+
+        Of several places with equal content it is the next free place, or a taken place if none is free.
+        """
         identity = self._identity(record)
         if identity is not None:
             return self._place_of_id.get(identity)
@@ -175,7 +183,7 @@ class _Expectation:
         places = self._places_of_content.get(content)
         if places is None:
             return None
-        following = bisect_right(places, furthest)  # nothing beyond the furthest is taken
+        following = bisect_right(places, furthest)  # no place after the furthest is taken
         if following < len(places):
             return places[following]
         tried = self._places_tried.get(content, 0)

@@ -1,6 +1,5 @@
-"""Record a history: everything that a topic holds, read to its end."""
+"""Record a history: read a topic to its end, and ask for offsets."""
 
-import time
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import cast
@@ -20,13 +19,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # OffsetSpec i
     OffsetSpec,
 )
 
+from dedupe_crds.deadline import Deadline
 from tests.support.checker.record import Record, TimestampType
 
 _BATCH_RECORDS = 5_000
 _POLL_SECONDS = 0.2
 _REQUEST_SECONDS = 30
 _RETRY_SECONDS = 0.05
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -46,11 +46,11 @@ def read_topic(
     isolation: str = "read_committed",
     deadline_seconds: float = 120.0,
 ) -> list[Record]:
-    """All records of a topic, partition after partition, each in order of offsets.
+    """Read all records of a topic, by partition and then by offset.
 
-    Raises what `read_partition` raises.
+    Raises the errors of `read_partition`.
     """
-    deadline = time.monotonic() + deadline_seconds
+    deadline = Deadline(deadline_seconds)
     return [
         record
         for partition in partitions_of(bootstrap_servers, topic)
@@ -59,7 +59,7 @@ def read_topic(
             topic,
             partition,
             isolation=isolation,
-            deadline_seconds=deadline - time.monotonic(),
+            deadline_seconds=deadline.remaining(),
         )
     ]
 
@@ -72,13 +72,12 @@ def read_partition(
     isolation: str = "read_committed",
     deadline_seconds: float = 120.0,
 ) -> list[Record]:
-    """All records of a partition that stand before its end as it is when this gets there.
+    """Read all records of a partition up to its current end.
 
-    `isolation` read_uncommitted shows what open and aborted transactions hold as well, for
-    diagnosis. Raises TimeoutError if the end is not reached in time, KafkaException for an error
-    that does not pass.
+    For diagnosis, `isolation` read_uncommitted also returns records of open and aborted transactions. Raises
+    TimeoutError if the end is not reached in time, and KafkaException for an error that is not transient.
     """
-    deadline = time.monotonic() + deadline_seconds
+    deadline = Deadline(deadline_seconds)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -93,7 +92,7 @@ def read_partition(
     records: list[Record] = []
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-        while time.monotonic() < deadline:
+        while not deadline.expired:
             for message in consumer.consume(_BATCH_RECORDS, _POLL_SECONDS):
                 if (error := message.error()) is None:
                     records.append(as_record(message))
@@ -111,7 +110,7 @@ def read_partition(
 
 
 def partitions_of(bootstrap_servers: str, topic: str) -> list[int]:
-    """The topic's partitions. Raises KafkaException if there is no such topic."""
+    """Return the topic's partitions. Raises KafkaException if it does not exist."""
     found = _admin(bootstrap_servers).list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
     if found.error is not None:
         raise KafkaException(found.error)
@@ -125,33 +124,36 @@ def end_offsets(
     *,
     committed: bool = True,
 ) -> dict[int, int]:
-    """The last stable offset of each partition, where a reader of committed records ends; or the end itself."""
+    """Return the last stable offset of each partition, or its high watermark.
+
+    A reader of committed records ends at the last stable offset. `committed` False asks for the high watermark.
+    """
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    deadline = time.monotonic() + _REQUEST_SECONDS
+    deadline = Deadline(_REQUEST_SECONDS)
     while True:
         try:
             return _end_offsets(bootstrap_servers, topic, partitions, isolation)
         except KafkaException:
-            # A broker that has just come back knows less than its clients for a moment.
-            if time.monotonic() > deadline:
+            # For a moment a restarted broker knows less than its clients.
+            if not deadline.pause(_POLL_SECONDS):
                 raise
-            time.sleep(_POLL_SECONDS)
 
 
 def wait_until_settled(
     bootstrap_servers: str, topic: str, *, deadline_seconds: float = 120.0
 ) -> None:
-    """Wait until all that a topic holds now is committed or aborted.
+    """Wait until all transactions that are open in a topic now have ended.
 
-    Kafka ends a transaction in the background after it has said so: its offsets may be committed before its records.
-    Raises TimeoutError if a transaction stays open.
+    Kafka completes a transaction in the background after it has confirmed the commit: its offsets may be committed
+    before its records. Raises TimeoutError if a transaction stays open.
     """
     ends = end_offsets(bootstrap_servers, topic, committed=False)
-    deadline = time.monotonic() + deadline_seconds
-    while any(end < ends[p] for p, end in end_offsets(bootstrap_servers, topic).items()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{topic}: a transaction is open for {deadline_seconds:.0f} s")
-        time.sleep(_POLL_SECONDS)
+
+    def settled() -> bool:
+        return all(end >= ends[p] for p, end in end_offsets(bootstrap_servers, topic).items())
+
+    if not Deadline(deadline_seconds).wait_for(settled, poll_seconds=_POLL_SECONDS):
+        raise TimeoutError(f"{topic}: a transaction is open for {deadline_seconds:.0f} s")
 
 
 def _end_offsets(
@@ -179,16 +181,16 @@ def committed_offsets(
     settled: bool = True,
     deadline_seconds: float = 120.0,
 ) -> dict[int, int]:
-    """The input offsets a group has committed; a partition without is absent.
+    """Return the input offsets that a group has committed, by partition.
 
-    Offsets of a transaction that is still open do not count. `settled` waits until there is none, which a busy
-    worker on a slow machine may never let happen: whoever only looks on asks without.
-    Raises TimeoutError if some are open for too long, or nobody coordinates the group, and
-    KafkaException for an error that does not pass.
+    A partition without an offset is absent. Offsets of an open transaction do not count. `settled` waits until no
+    transaction is open. A busy worker on a slow machine may always have an open transaction, so watchers pass False.
+    Raises TimeoutError if a transaction is open for too long or the group has no coordinator, and KafkaException for an
+    error that is not transient.
     """
     # Not through the admin client: its answer to a coordinator that is still loading is a crash of
     # the process (librdkafka treats the answer as a consumer's).
-    asker = Consumer(
+    consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
             "group.id": group,
@@ -196,31 +198,30 @@ def committed_offsets(
         }
     )
     asked = [TopicPartition(topic, p) for p in partitions_of(bootstrap_servers, topic)]
-    deadline = time.monotonic() + deadline_seconds
+    deadline = Deadline(deadline_seconds)
     try:
         while True:
             try:
-                found = asker.committed(asked, timeout=max(0.1, deadline - time.monotonic()))
+                found = consumer.committed(asked, timeout=max(0.1, deadline.remaining()))
             except KafkaException as error:
-                if error.args[0].code() not in _PASSING:
+                if error.args[0].code() not in _TRANSIENT:
                     raise
-                if time.monotonic() > deadline:
+                if not deadline.pause(_RETRY_SECONDS):
                     raise TimeoutError(f"group {group}: {error}") from error
-                time.sleep(_RETRY_SECONDS)
             else:
                 return {where.partition: where.offset for where in found if where.offset >= 0}
     finally:
-        asker.close()
+        consumer.close()
 
 
 @lru_cache(maxsize=4)
 def _admin(bootstrap_servers: str) -> AdminClient:
-    # Kept: an answer never comes once its client is gone, and a new one takes its time to connect.
+    # Cached: an answer never arrives once its client is gone, and a new client needs time to connect.
     return AdminClient({"bootstrap.servers": bootstrap_servers})
 
 
 def as_record(message: Message) -> Record:
-    """What was read, in a form that can be compared."""
+    """Convert a message to a record, which can be compared."""
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None

@@ -1,4 +1,4 @@
-"""A Kafka record as the tests see it: what was sent, and what was read back."""
+"""A Kafka record as the tests see it: a message to send, and a record read back."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -7,7 +7,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TimestampType(IntEnum):
-    """Who set a record's timestamp, by the numbers of Kafka's clients."""
+    """The kinds of a record's timestamp, with the numbers of Kafka's clients."""
 
     NOT_AVAILABLE = 0
     CREATE_TIME = 1
@@ -16,7 +16,7 @@ class TimestampType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A record to be sent. `timestamp_ms` since 1970; None takes the time of sending."""
+    """A record to send. `timestamp_ms` is since 1970; None means the time of sending."""
 
     partition: int
     key: bytes | None
@@ -27,7 +27,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record that was read. `timestamp_ms` since 1970."""
+    """A record that was read. `timestamp_ms` is since 1970."""
 
     partition: int
     offset: int

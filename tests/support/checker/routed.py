@@ -1,6 +1,6 @@
-"""The judge of the topics beside the output: is what was kept out of it there exactly once, with the record it repeats?
+"""Judge the side topics: is each routed record there once, with its original?
 
-`judge_routes` is pure: like the checker it is given histories and knows neither Kafka nor the worker.
+`judge_routes` is pure: like the checker it gets histories and knows neither Kafka nor the worker.
 """
 
 from collections import Counter
@@ -10,8 +10,8 @@ from itertools import chain
 
 from dedupe_crds.manifest import load_manifest
 from tests.support.checker.history import read_topic, wait_until_settled
+from tests.support.checker.id_sources import Id, IdOf
 from tests.support.checker.record import Headers, Record
-from tests.support.traffic.id_sources import Id, IdOf
 from tests.support.traffic.streams import TestStream
 
 _ADDED = ("dedupe-original", "dedupe-position", "dedupe-age-ms", "dedupe-late")
@@ -22,22 +22,25 @@ Expected = Counter[tuple[object, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Routes:
-    """What the topics beside the output hold."""
+    """The records in the side topics for duplicates and conflicts."""
 
     duplicates: Sequence[Record]
     conflicts: Sequence[Record] | None
-    """None if they are not told from duplicates."""
+    """None if the stream routes conflicts as duplicates."""
 
 
 def routed(stream: TestStream, field: str) -> list[Record]:
-    """What the topic holds that a field of the manifest names: `duplicates`, `conflicts` or `late`."""
+    """Read a side topic by its field in the manifest.
+
+    `field` is `duplicates`, `conflicts` or `late`.
+    """
     topic = getattr(load_manifest(stream.manifest).spec, field).topic
     wait_until_settled(stream.bootstrap_servers, topic)
     return read_topic(stream.bootstrap_servers, topic)
 
 
 def routes_of(stream: TestStream) -> Routes:
-    """What a stream has routed that tells of its duplicates."""
+    """Read the side topics of a stream for duplicates and conflicts."""
     conflicts = load_manifest(stream.manifest).spec.conflicts.topic
     return Routes(
         duplicates=routed(stream, "duplicates"),
@@ -46,16 +49,19 @@ def routes_of(stream: TestStream) -> Routes:
 
 
 def judge_routes(raw: Sequence[Record], routes: Routes, id_of: IdOf) -> None:
-    """Every record of the raw topic that repeats one before it in its partition is in the right topic once: as it was,
-    with where that one stands, where itself stands, and how much younger it is. Raises AssertionError."""
-    told_apart = routes.conflicts is not None
-    duplicates, conflicts = _expected(raw, id_of, conflicts_routed=told_apart)
+    """Assert that every duplicate of the raw topic is in the right side topic once.
+
+    It must be unchanged, with headers for the position of its original, its own position, and how much younger it is.
+    Raises AssertionError.
+    """
+    conflicts_routed = routes.conflicts is not None
+    duplicates, conflicts = _expected(raw, id_of, conflicts_routed=conflicts_routed)
     _compare("duplicates", duplicates, routes.duplicates)
     _compare("conflicts", conflicts, routes.conflicts or ())
 
 
 def repeats(raw: Sequence[Record], id_of: IdOf) -> Iterator[tuple[Record, Record]]:
-    """Every record that repeats one before it in its partition, with that one."""
+    """Yield every record that repeats an earlier record of its partition, with that."""
     first: dict[tuple[int, Id], Record] = {}
     for record in raw:
         identity = id_of(record)
@@ -67,7 +73,7 @@ def repeats(raw: Sequence[Record], id_of: IdOf) -> Iterator[tuple[Record, Record
 
 
 def added(record: Record) -> dict[str, str]:
-    """The headers that the worker has added."""
+    """Return the headers that the worker has added."""
     return {name: (value or b"").decode() for name, value in record.headers if name in _ADDED}
 
 
@@ -105,8 +111,8 @@ def _content(record: Record, headers: Headers) -> tuple[object, ...]:
 
 
 def everything(*topics: Sequence[Record]) -> Counter[tuple[object, ...]]:
-    """How often each record's content stands in several topics together, without the headers that were added."""
+    """Count each record's content over several topics, without the added headers."""
     return Counter(
-        _content(record, tuple(one for one in record.headers if one[0] not in _ADDED))
+        _content(record, tuple(header for header in record.headers if header[0] not in _ADDED))
         for record in chain(*topics)
     )

@@ -1,7 +1,7 @@
-"""What a table of job `aggregate` must hold, computed in plain Python from the records of a topic.
+"""The expected table of job `aggregate`, computed in plain Python from a topic.
 
-Knows one kind of value, `{"carrier": text, "time": ISO 8601, "delay": whole number}`, each of which
-may be absent or null, and the jobs that `job` makes.
+It knows one kind of value, `{"carrier": text, "time": ISO 8601, "delay": whole number}`, of which each field may be
+absent or null, and the jobs that `job` makes.
 """
 
 import json
@@ -39,7 +39,7 @@ _READABLE = (
     b'{"carrier": {"of": ["AA", true]}, "time": "2013-01-01T00:00:00Z", "delay": 1}',
     b'{"carrier": "AA", "time": 1356998400, "delay": 1}',
 )
-"""Values that are taken though they may not seem so."""
+"""Values that are valid although they may not seem so."""
 _ODD = (*_UNREADABLE, *_READABLE)
 
 Key = tuple[datetime, str | None]
@@ -47,7 +47,10 @@ Key = tuple[datetime, str | None]
 
 
 def job(table: str, **changes: object) -> AggregateJob:
-    """Departures and delays by carrier and hour; `changes` by the names in the file."""
+    """Return a job: departures and delays by carrier and hour.
+
+    `changes` are named as in the job's file.
+    """
     return AggregateJob.model_validate(
         {
             "table": table,
@@ -72,7 +75,7 @@ def job(table: str, **changes: object) -> AggregateJob:
 
 
 def messages(seed: int, count: int, *, partitions: int, start: int = 0) -> Iterator[Message]:
-    """Flights in about the order of their times; some far out of it, some odd or not usable at all."""
+    """Yield flights roughly in order of time; some are far off, odd or unusable."""
     for number in range(start, start + count):
         rng = random.Random(f"{seed}/{number}")
         partition, value = rng.randrange(partitions), rng.choice(_ODD)
@@ -97,7 +100,7 @@ class Row:
     late: int = 0
 
     def columns(self) -> tuple[int | None, ...]:
-        """flights, delayed, total, least, worst, late."""
+        """Return flights, delayed, total, least, worst, late."""
         some = self.delays or None
         extremes = (some and sum(some), some and min(some), some and max(some))
         return self.flights, len(self.delays), *extremes, self.late
@@ -105,7 +108,7 @@ class Row:
 
 @dataclass
 class Account:
-    """What became of the records of a partition."""
+    """The counts of a partition's records, by result."""
 
     records: int = 0
     counted: int = 0
@@ -117,22 +120,22 @@ class Account:
 
 @dataclass
 class Truth:
-    """The whole table, and the account of each partition that has records."""
+    """The expected table, and the account of each partition that has records."""
 
     rows: dict[Key, Row]
     accounts: dict[int, Account]
 
     def table(self, job: AggregateJob) -> dict[Key, tuple[int | None, ...]]:
-        """The rows as they must be in the table: without a column for late records, those are 0."""
+        """Return the expected rows; late records are 0 if the table has no such column."""
         if job.counts_late:
             return {key: row.columns() for key, row in self.rows.items()}
         return {key: (*row.columns()[:-1], 0) for key, row in self.rows.items() if row.flights}
 
 
 def truth(records: Iterable[Record], job: AggregateJob) -> Truth:
-    """Count records one after another, partition by partition."""
+    """Compute the expected result, record by record in each partition."""
     found = Truth(rows=defaultdict(Row), accounts=defaultdict(Account))
-    for record in sorted(records, key=lambda one: (one.partition, one.offset)):
+    for record in sorted(records, key=lambda record: (record.partition, record.offset)):
         account = found.accounts[record.partition]
         account.records += 1
         flight = _usable(record.value)
@@ -179,7 +182,9 @@ def _windows(time: datetime, job: AggregateJob) -> Iterator[datetime]:
 def _usable(value: bytes | None) -> dict[str, Any] | None:
     try:
         flight: dict[str, Any]
-        flight, _ = json.JSONDecoder().raw_decode((value or b"").decode())  # the first there is
+        flight, _ = json.JSONDecoder().raw_decode(
+            (value or b"").decode()
+        )  # the first JSON value counts
         flight["time"] = _time(flight["time"])
     except (ValueError, TypeError, KeyError):
         return None
@@ -190,7 +195,7 @@ def _usable(value: bytes | None) -> dict[str, Any] | None:
 
 
 def _time(given: object) -> datetime:
-    """A number is of seconds since 1970."""
+    """Parse a time; a number counts seconds since 1970."""
     if isinstance(given, int):
         return _EPOCH + timedelta(seconds=given)
     if isinstance(given, str):
@@ -199,7 +204,7 @@ def _time(given: object) -> datetime:
 
 
 def _text(given: object) -> str | None:
-    """Anything is a text: as it stands there, without spaces."""
+    """Return a value as text; JSON other than text is written without spaces."""
     if given is None or isinstance(given, str):
         return given
     return json.dumps(given, separators=(",", ":"))

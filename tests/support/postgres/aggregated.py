@@ -1,4 +1,4 @@
-"""What job `aggregate` has left in a database, in the terms of `aggregate_truth`."""
+"""The result of job `aggregate` in a database, in the types of `aggregate_truth`."""
 
 from typing import Any, cast
 
@@ -8,7 +8,10 @@ from tests.support.postgres.server import TestDatabase
 
 
 def read_table(database: TestDatabase, job: AggregateJob) -> dict[Key, tuple[int | None, ...]]:
-    """The rows by window and carrier; a row that is there twice fails. No table: no rows."""
+    """Read the rows by window and carrier; without a table there are none.
+
+    Raises AssertionError if a row exists twice.
+    """
     if not database.has(job.table):
         return {}
     late = "late" if job.counts_late else "0"
@@ -31,7 +34,7 @@ def read_table(database: TestDatabase, job: AggregateJob) -> dict[Key, tuple[int
 
 
 def read_accounts(database: TestDatabase) -> dict[int, Account]:
-    """What became of the records of each partition that has some."""
+    """Read the account of each partition that has records."""
     found = cast(
         "list[tuple[Any, ...]]",
         database.rows(
@@ -43,7 +46,7 @@ def read_accounts(database: TestDatabase) -> dict[int, Account]:
 
 
 def check(database: TestDatabase, job: AggregateJob, expected: Truth) -> None:
-    """The database holds exactly what is true."""
+    """Assert that the database holds exactly the expected result."""
     found = read_accounts(database), read_table(database, job)
     true = expected.accounts, expected.table(job)
     assert found == true, f"not exactly once: {found}, and true is {true}"

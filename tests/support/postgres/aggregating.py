@@ -1,7 +1,9 @@
-"""`python -m tests.support.postgres.aggregating MANIFEST JOB DATABASE-URL [STEP]`: aggregate, and die at a step.
+"""Run job `aggregate`, and die by SIGKILL at a step.
 
-The steps are wrapped from outside; the job knows nothing of them. Its expressions may use
-`fails_at_first()`, which fails each task's first attempt and then is true.
+Usage: `python -m tests.support.postgres.aggregating MANIFEST JOB DATABASE-URL [STEP]`.
+
+The steps are wrapped from outside; the job does not know of them. Its expressions may use `fails_at_first()`, which
+fails each task's first attempt and then is true.
 """
 
 import os
@@ -20,7 +22,7 @@ from dedupe_pipeline.session import spark_session
 from tests.support.spark.session import SMALL
 
 BATCH = "AGGREGATING_BATCH"
-"""The variable that says how many records a batch may have."""
+"""Environment variable: the most records of a batch."""
 
 
 def _die() -> None:

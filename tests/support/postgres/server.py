@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: one server for a run, a database of its own for each test."""
+"""A real PostgreSQL for tests: one server per session, one database per test."""
 
 import shutil
 import tempfile
@@ -19,7 +19,7 @@ from dedupe_pipeline.jobs.aggregate import Postgres
 class TestDatabase:
     """A database for one test."""
 
-    __test__ = False  # to pytest: a name, not a class of tests
+    __test__ = False  # tells pytest that this is no test class
 
     server: EmbeddedPostgres
     name: str
@@ -33,25 +33,25 @@ class TestDatabase:
         return Postgres.of(self.url)
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """What a query gives."""
+        """Return the rows of a query."""
         with psycopg.connect(self.url, options="-c TimeZone=UTC") as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 
     def run(self, *statements: str) -> None:
-        """Execute, in a transaction."""
+        """Execute statements in a transaction."""
         with psycopg.connect(self.url) as connection:
             for statement in statements:
                 connection.execute(statement.encode())
 
     def has(self, table: str) -> bool:
-        """Whether there is such a table or view."""
+        """Return whether a table or view exists."""
         return self.rows("SELECT to_regclass(%s) IS NOT NULL", [table]) == [(True,)]
 
 
 @contextmanager
 def running_postgres(host: str = "127.0.0.1") -> Iterator[EmbeddedPostgres]:
-    """A server with a directory of its own, of which nothing is left in the end."""
-    # Not pytest's: another user, whom the server may run as, can't go there.
+    """Run a server in a temporary directory, which is deleted at the end."""
+    # Not pytest's directory: the server may run as another user, who has no access there.
     directory = Path(tempfile.mkdtemp(prefix="dedupe-postgres-"))
     try:
         with EmbeddedPostgres(directory, host) as server:
@@ -62,19 +62,19 @@ def running_postgres(host: str = "127.0.0.1") -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[EmbeddedPostgres]:
-    """One server for the whole run; a test that stops it starts its own."""
+    """Run one server for the session; a test that stops a server starts its own."""
     with running_postgres() as server:
         yield server
 
 
 @pytest.fixture
 def database(postgres_server: EmbeddedPostgres) -> TestDatabase:
-    """An empty database."""
+    """Create an empty database for the test."""
     return new_database(postgres_server)
 
 
 def new_database(server: EmbeddedPostgres) -> TestDatabase:
-    """Make an empty database."""
+    """Create an empty database."""
     made = TestDatabase(server=server, name=f"test_{uuid4().hex[:8]}")
     with psycopg.connect(server.url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {made.name}".encode())

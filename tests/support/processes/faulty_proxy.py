@@ -1,7 +1,7 @@
-"""An HTTP proxy in front of a real server, that loses, spoils and replaces what passes through it.
+"""An HTTP proxy before a real server that drops, changes and replaces messages.
 
-It is for clients of AWS' protocols: it keeps the `Host` header, which their signatures cover, and
-refuses nothing itself.
+It serves clients of AWS' protocols: it keeps the `Host` header, which their signatures cover, and rejects nothing
+itself.
 """
 
 import http.client
@@ -17,7 +17,7 @@ _HOP_BY_HOP = {"connection", "content-length", "expect", "keep-alive", "transfer
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request as it came. `body` is whole; `path` has the query with it."""
+    """A received request, with its whole body; `path` includes the query."""
 
     method: str
     path: str
@@ -26,19 +26,19 @@ class Request:
 
     @property
     def form(self) -> dict[str, str]:
-        """The form in its body, as EC2's protocol has it, with `Action` naming the operation."""
+        """Return the form in the body of an EC2 request; `Action` names the operation."""
         return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
 
     @property
     def action(self) -> str:
-        """The operation of EC2's protocol, empty for a request of another."""
+        """Return the operation of an EC2 request; empty for other protocols."""
         kind = self.headers.get("content-type", "")
         return self.form.get("Action", "") if "form-urlencoded" in kind else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What is sent back."""
+    """A response to send."""
 
     status: int
     body: bytes = b""
@@ -47,15 +47,16 @@ class Answer:
 
 Forward = Callable[[Request], Answer]
 Fault = Callable[[Request, Forward], Answer | None]
-"""What happens to a request instead of being forwarded; None cuts the connection without an answer."""
+"""Handles a request instead of the server; None closes the connection without an answer."""
 Behind = Callable[[Request, Forward], Answer]
 Matches = Callable[[Request], bool]
 
 
 class FaultyProxy:
-    """Forwards to `target`, an http:// URL. `seen` are the requests that came, in order.
+    """Forwards to `target`, an http:// URL.
 
-    `behind` adds to the server what it lacks: it comes after all faults.
+    `seen` are the received requests, in order. `behind` adds functions that the server lacks; it is called after all
+    faults.
     """
 
     def __init__(self, target: str, behind: Behind | None = None) -> None:
@@ -67,23 +68,23 @@ class FaultyProxy:
         self.url = ""
 
     def inject(self, matches: Matches, fault: Fault, *, times: int = 1) -> None:
-        """Let the next `times` requests that match run into a fault. Faults injected first come first."""
+        """Apply a fault to the next `times` matching requests, in order of injection."""
         with self._lock:
             self._faults.append((matches, fault, times))
 
     def clear(self) -> None:
-        """Let everything pass again."""
+        """Remove all faults."""
         with self._lock:
             self._faults.clear()
 
     @property
     def pending(self) -> int:
-        """How many faults have not happened yet."""
+        """Return how many faults have not happened yet."""
         with self._lock:
             return sum(times for _, _, times in self._faults)
 
     def exchange(self, request: Request) -> Answer | None:
-        """Answer one request; None if its connection is to be cut."""
+        """Answer a request; None means to close its connection."""
         with self._lock:
             self.seen.append(request)
             fault = self._take(request)
@@ -131,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response_only(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
-        if self.command != "HEAD":  # that tells the length of what it does not send
+        if self.command != "HEAD":  # its Content-Length is that of the body that it does not send
             self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         self.wfile.write(answer.body)
@@ -155,22 +156,22 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def log_message(self, *_: object) -> None:
-        """Tests say what matters."""
+        """Log nothing: the tests report what matters."""
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # clients that upload in parallel come all at once
+    request_queue_size = 128  # parallel uploads connect at the same time
 
     def handle_error(self, *_: object) -> None:
-        """A client that dies in the midst of a request is its test's matter."""
+        """Ignore a client that dies during a request: its test handles that."""
 
 
 @contextmanager
 def proxying(
     target: str, *, host: str = "127.0.0.1", behind: Behind | None = None
 ) -> Iterator[FaultyProxy]:
-    """Serve while the context lasts."""
+    """Run a proxy within the context."""
     proxy = FaultyProxy(target, behind)
     server = _Server((host, 0), type("Handler", (_Handler,), {"proxy": proxy}))
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
@@ -183,21 +184,21 @@ def proxying(
 
 
 def cut(_: Request, __: Forward) -> None:
-    """The connection breaks before the request arrives."""
+    """Close the connection before the request arrives."""
 
 
 def cut_after_the_act(request: Request, forward: Forward) -> None:
-    """The request is carried out, and its answer lost."""
+    """Execute the request, but drop its answer."""
     forward(request)
 
 
 def answering(status: int, body: bytes, **headers: str) -> Fault:
-    """Refuse with an answer of one's own."""
+    """Return a fault that answers with this response."""
     return lambda _, __: Answer(status=status, body=body, headers=headers)
 
 
 def changing(change: Callable[[bytes], bytes]) -> Fault:
-    """Carry the request out, and change the body of the answer."""
+    """Return a fault that executes the request and changes the answer's body."""
 
     def fault(request: Request, forward: Forward) -> Answer:
         answer = forward(request)

@@ -1,4 +1,4 @@
-"""A process in a group of its own, of which nothing is left in the end."""
+"""A process in its own group, which is killed as a whole at the end."""
 
 import os
 import signal
@@ -16,7 +16,10 @@ _DEADLINE_SECONDS: Final = 180.0
 def process_group(
     command: Sequence[str], env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start a command, with `env` beside this process's variables, and kill what is left of it when the block ends."""
+    """Run a command in its own group, and kill the rest of the group at the end.
+
+    `env` is added to this process's variables.
+    """
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -27,19 +30,19 @@ def process_group(
         try:
             yield started
         finally:
-            left = [one for one in psutil.process_iter() if _group(one) == started.pid]
+            left = [process for process in psutil.process_iter() if _group(process) == started.pid]
             if started.poll() is None:
                 os.killpg(started.pid, signal.SIGKILL)
             started.wait(_DEADLINE_SECONDS)
-            # A JVM whose Python was killed ends by itself; if it does not, the test has to fail.
+            # A JVM whose Python was killed must end without help; if it does not, the test fails.
             _, alive = psutil.wait_procs(left, timeout=_DEADLINE_SECONDS)
-            for one in alive:
-                one.kill()
+            for process in alive:
+                process.kill()
             assert not alive
 
 
-def _group(one: psutil.Process) -> int | None:
+def _group(process: psutil.Process) -> int | None:
     try:
-        return os.getpgid(one.pid)
+        return os.getpgid(process.pid)
     except ProcessLookupError:
         return None

@@ -1,21 +1,21 @@
-"""Workers as processes of their own: started, watched and killed as a supervisor would."""
+"""Worker processes: start, watch and kill them as a supervisor would."""
 
 import json
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import httpx
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.worker import WorkerStatus
-from tests.support.processes.crashes import Crash
+from tests.support.crashes.steps import Crash
 from tests.support.processes.forked import ForkedProcess
 from tests.support.traffic.streams import TestStream
 
 GRACE_SECONDS = 60.0
-"""How long a worker may take to stop after SIGTERM."""
+"""The time that a worker may take to stop after SIGTERM."""
 
 _POLL_SECONDS = 0.05
 _HTTP_SECONDS = 60.0
@@ -32,17 +32,13 @@ def wait_for(
     poll_seconds: float = _POLL_SECONDS,
     explain: Callable[[], str] = str,
 ) -> Held:
-    """Ask until the condition holds, and return what it gave.
+    """Poll until the condition holds, and return its result.
 
-    Raises AssertionError, with what `explain` says, if it does not hold in time.
+    Raises AssertionError, with the result of `explain`, if it does not hold in time.
     """
-    deadline = time.monotonic() + deadline_seconds
-    late = False  # one more look is taken after the deadline, for this process may have stood still
-    while not (held := condition()):
-        if late:
-            raise AssertionError(f"not within {deadline_seconds:.0f} s: {what}\n{explain()}")
-        time.sleep(poll_seconds)
-        late = time.monotonic() > deadline
+    held = Deadline(deadline_seconds).wait_for(condition, poll_seconds=poll_seconds)
+    if not held:
+        raise AssertionError(f"not within {deadline_seconds:.0f} s: {what}\n{explain()}")
     return held
 
 
@@ -54,10 +50,10 @@ class Readiness(NamedTuple):
 
 
 class WorkerProcess:
-    """One run of one worker; a restart is another one on the same state directory.
+    """A run of a worker; a restart is another object with the same state directory.
 
-    It has a process group of its own and dies with this process. What it logs is kept beside its
-    state directory. `module` is what runs, with `environment` added to this process's.
+    It has its own process group and dies with this process. Its log is next to its state directory. It runs `module`,
+    with `environment` added to this process's.
     """
 
     def __init__(
@@ -83,14 +79,14 @@ class WorkerProcess:
         self._process = ForkedProcess(module, options, self.log_path, environment or {})
         self.pid = self._process.pid
 
-    # -- what it says ------------------------------------------------------------------------------
+    # -- its status --------------------------------------------------------------------------------
 
     def status(self) -> WorkerStatus:
-        """GET /status. Raises httpx.TransportError if nobody answers."""
+        """GET /status. Raises httpx.TransportError if the worker does not answer."""
         return WorkerStatus.model_validate_json(self.get("/status").raise_for_status().content)
 
     def readiness(self) -> Readiness:
-        """GET /readyz. Raises httpx.TransportError if nobody answers."""
+        """GET /readyz. Raises httpx.TransportError if the worker does not answer."""
         answer = self.get("/readyz")
         return Readiness(answer.status_code, answer.json())
 
@@ -99,12 +95,12 @@ class WorkerProcess:
         return httpx.get(f"http://{self.endpoint()}{path}", timeout=_HTTP_SECONDS)
 
     def endpoint(self) -> str:
-        """HOST:PORT of its HTTP server, waiting until it has one."""
+        """Return HOST:PORT of its HTTP server; wait until it has one."""
         self.wait_until(self._endpoint_file.exists, "it has an HTTP endpoint")
         return self._endpoint_file.read_text().strip()
 
     def logs(self) -> list[dict[str, Any]]:
-        """What it has logged; a line that is not JSON stands under the key `unstructured`."""
+        """Return its log lines; a line that is not JSON has the key `unstructured`."""
         return [_log_line(line) for line in self.log_path.read_text().splitlines()]
 
     # -- waiting for it ----------------------------------------------------------------------------
@@ -112,7 +108,10 @@ class WorkerProcess:
     def wait_until(
         self, condition: Callable[[], Held | None], what: str, *, deadline_seconds: float = 180.0
     ) -> Held:
-        """Wait for a condition. Raises AssertionError, with its log, if it ends first or is late."""
+        """Wait for a condition.
+
+        Raises AssertionError, with its log, if the worker ends first or time is over.
+        """
 
         def holds() -> Held | None:
             held = condition()
@@ -123,7 +122,7 @@ class WorkerProcess:
         return wait_for(holds, what, deadline_seconds=deadline_seconds, explain=self._explain)
 
     def wait_until_ready(self, *, deadline_seconds: float = 120.0) -> None:
-        """Wait until it is reconciled and passes messages on."""
+        """Wait until it has reconciled and processes messages."""
         self.wait_until(
             lambda: self.readiness().http_status == 200,
             "it is ready",
@@ -131,7 +130,7 @@ class WorkerProcess:
         )
 
     def wait_until_caught_up(self, *, deadline_seconds: float = 120.0) -> None:
-        """Wait until it has committed all that its input partition holds now."""
+        """Wait until it has committed all messages that are in its input now."""
         end = self.stream.ends()[self.partition]
         self.wait_until(
             lambda: self.stream.progress().get(self.partition, 0) >= end,
@@ -141,7 +140,7 @@ class WorkerProcess:
         self.stream.settle()
 
     def wait_until_ended(self, *, deadline_seconds: float = 90.0) -> int:
-        """Wait for its end; returns the exit code, minus the signal if one ended it."""
+        """Wait for its end; return its exit code, or minus a signal's number."""
         wait_for(
             lambda: self._process.poll() is not None,
             "it has ended",
@@ -153,26 +152,26 @@ class WorkerProcess:
     # -- ending it ---------------------------------------------------------------------------------
 
     def sigterm(self, *, deadline_seconds: float = GRACE_SECONDS) -> int:
-        """Ask it to stop; returns its exit code. Raises AssertionError if it takes longer."""
+        """Send SIGTERM; return the exit code. Raises AssertionError if it takes longer."""
         self._process.terminate()
         return self.wait_until_ended(deadline_seconds=deadline_seconds)
 
     def sigkill(self) -> None:
-        """End it without a warning."""
+        """Send SIGKILL, and wait for its end."""
         self._process.kill()
         self._process.wait()
 
     def pause(self) -> None:
-        """Stop it where it is (SIGSTOP), as if its node hung; `resume` lets it go on."""
+        """Suspend it (SIGSTOP), as if its node hung; `resume` continues it."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused worker go on."""
+        """Continue a paused worker (SIGCONT)."""
         self._process.send_signal(signal.SIGCONT)
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Return whether the process is running."""
         return self._process.poll() is None
 
     def _explain(self) -> str:
@@ -181,7 +180,7 @@ class WorkerProcess:
 
 
 class Workers:
-    """Starts workers for a test, each on a state directory of its stream and partition."""
+    """Starts workers for a test, with a state directory for each stream and partition."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -196,27 +195,28 @@ class Workers:
         arguments: Sequence[str | Path] = (),
         crash: Crash | None = None,
     ) -> WorkerProcess:
-        """Start a worker, without a state directory on the one of its partition's last worker.
+        """Start a worker.
 
-        `arguments` are added to its command line. `crash` says where it is to kill itself.
+        Without `state_dir` it uses the default directory of its partition. `arguments` are added to its command line.
+        `crash` is where it kills itself.
         """
         worker = WorkerProcess(
             stream,
             partition,
             state_dir or self.state_dir(stream, partition),
             arguments=arguments,
-            module="tests.support.processes.crashing_worker" if crash else "dedupe_worker",
+            module="tests.support.crashes.crashing_worker" if crash else "dedupe_worker",
             environment=crash.environment if crash else None,
         )
         self._started.append(worker)
         return worker
 
     def state_dir(self, stream: TestStream, partition: int = 0) -> Path:
-        """The directory that workers of this partition share by default."""
+        """Return the default state directory of this partition's workers."""
         return self._directory / f"{stream.name}-{partition}"
 
     def end_all(self) -> None:
-        """Kill those that still run."""
+        """Kill the workers that still run."""
         for worker in self._started:
             worker.sigkill()
 

@@ -1,4 +1,4 @@
-"""A broker that lets nobody in without TLS and a password, and can tell who may do what."""
+"""A broker with a listener for SASL over TLS, and with ACLs."""
 
 import shutil
 import subprocess
@@ -8,19 +8,19 @@ from pathlib import Path
 from dedupe_local.servers.kafka import HOST, EmbeddedBroker, free_ports
 
 USER = "worker"
-PASSWORD = "s3cret-of-the-worker"  # noqa: S105 # of a broker that lives as long as its test
+PASSWORD = "s3cret-of-the-worker"  # noqa: S105 # of a broker that ends with its test
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A self-signed certificate of one address: as Java's key store, and as PEM for clients."""
+    """A self-signed certificate of an address: as Java key store, and as PEM."""
 
     keystore: Path
     pem: Path
 
     @classmethod
     def make(cls, directory: Path, host: str = HOST) -> "Certificate":
-        """Make one with the JDK's or JRE's keytool."""
+        """Make a certificate with the keytool of the JDK or JRE."""
         keytool = shutil.which("keytool")
         assert keytool, "keytool of the Java runtime is needed"
         keystore, pem = directory / "broker.p12", directory / "ca.pem"
@@ -33,9 +33,9 @@ class Certificate:
 
 
 class SecuredBroker(EmbeddedBroker):
-    """Beside the open listener, where the tests may do anything, one that speaks SASL over TLS.
+    """A broker with two listeners: an open one for the tests, and SASL over TLS.
 
-    Its user may do anything with what no ACL speaks of.
+    The user of the latter has full access to every resource without an ACL.
     """
 
     def __init__(self, data_dir: Path, certificate: Certificate, *, host: str = HOST) -> None:
@@ -45,11 +45,11 @@ class SecuredBroker(EmbeddedBroker):
 
     @property
     def secured_servers(self) -> str:
-        """HOST:PORT of the listener that asks for TLS and a password."""
+        """Return HOST:PORT of the listener with TLS and a password."""
         return f"{self.host}:{self._secured_port}"
 
     def client_properties(self, password: str) -> str:
-        """The properties file of a client with that password."""
+        """Return the properties file of a client with that password."""
         return (
             "# what a Secret would hold\n"
             "security.protocol=SASL_SSL\n"
@@ -66,7 +66,7 @@ class SecuredBroker(EmbeddedBroker):
             "org.apache.kafka.common.security.plain.PlainLoginModule required "
             f'user_{USER}="{PASSWORD}";'
         )
-        # Of a property that is there twice, Java takes the last.
+        # Java uses the last value of a property that is set twice.
         with properties.open("a") as file:
             file.write(
                 f"""

@@ -1,4 +1,4 @@
-"""Fixtures of tests that need a bucket; their modules or conftest.py take them from here."""
+"""Fixtures of tests that need a bucket, imported by their modules or conftest.py."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +11,17 @@ from tests.support.snapshots.buckets import TestBucket, bucket_server, credentia
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
-    """One server for the whole run."""
+    """Run one S3 server for the whole session."""
     with bucket_server() as address:
         yield address
 
 
 @pytest.fixture
 def bucket(s3_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestBucket]:
-    """A bucket of the test's own; the environment names a file with its credentials, and no others."""
+    """Create a bucket for the test.
+
+    The environment names a file with its credentials, and no other credentials.
+    """
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials_file(tmp_path)))

@@ -1,4 +1,4 @@
-"""A bucket behind a real HTTP server that speaks S3 (moto's), with a faulty proxy between it and who asks."""
+"""Buckets on a real HTTP server for S3 (moto), behind a faulty proxy."""
 
 import json
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 REGION: Final = "eu-central-1"
 KEY_ID = "AKIAOFNOBODY"
-SECRET = "a-secret-that-opens-nothing-but-must-not-be-logged"  # noqa: S105 # it opens nothing
+SECRET = "a-secret-that-opens-nothing-but-must-not-be-logged"  # noqa: S105 # it gives access to nothing
 ALWAYS = 1_000_000
 
 
 def refusal(status: int, code: str) -> Fault:
-    """How the service says no."""
+    """Return a fault that answers with an error of the service."""
     return answering(
         status, f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
     )
@@ -45,43 +45,43 @@ NO_SUCH_BUCKET = refusal(404, "NoSuchBucket")
 
 @dataclass(frozen=True)
 class TestBucket:
-    """A new bucket; `proxy` is where a stream is told to find it."""
+    """A new bucket; streams get the address of `proxy`."""
 
-    __test__ = False  # to pytest: a name, not a class of tests
+    __test__ = False  # tells pytest that this is no test class
 
     name: str
     proxy: FaultyProxy
     client: "S3Client"
-    """Asks the server itself, past the proxy."""
+    """Calls the server directly, not through the proxy."""
 
     def snapshots(self, **fields: object) -> dict[str, Any]:
-        """The `spec.snapshots` of a stream that keeps its snapshots here; `fields` are those of `s3`."""
+        """Return a `spec.snapshots` with this bucket; `fields` are added to `s3`."""
         s3 = {"bucket": self.name, "region": REGION, "endpoint": self.proxy.url, **fields}
         return {"provider": "S3", "s3": s3}
 
     def objects(self, under: str = "") -> dict[str, int]:
-        """Sizes by key."""
+        """Return the sizes of the objects by key."""
         pages = self.client.get_paginator("list_objects_v2").paginate(
             Bucket=self.name, Prefix=under
         )
         return {each["Key"]: each["Size"] for page in pages for each in page.get("Contents", [])}
 
     def manifest(self, key: str) -> Any:  # noqa: ANN401 # JSON
-        """A manifest's content."""
+        """Read a manifest."""
         return json.loads(self.client.get_object(Bucket=self.name, Key=key)["Body"].read())
 
     def uploaded(self) -> list[Request]:
-        """The requests that carried contents of files, or parts of them."""
+        """Return the requests that uploaded files or parts of files."""
         return [each for each in self.proxy.seen if each.method == "PUT" and is_content(each)]
 
 
 def is_content(request: Request) -> bool:
-    """Whether a request is about a file's content."""
+    """Return whether a request is for the content of a file."""
     return "/objects/" in request.path
 
 
 def half_of_it(bucket: TestBucket) -> Fault:
-    """Half of the body reaches the server, which was told of the whole; then all connections end."""
+    """Return a fault that sends half of the body, and then closes all connections."""
 
     def fault(request: Request, _: Forward) -> None:
         connection = HTTPConnection(urlsplit(bucket.client.meta.endpoint_url).netloc, timeout=30)
@@ -97,7 +97,7 @@ def half_of_it(bucket: TestBucket) -> Fault:
 
 @contextmanager
 def bucket_server() -> Iterator[str]:
-    """A server that speaks S3, for as long as the context lasts; gives its address."""
+    """Run an S3 server within the context; yield its address."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -109,7 +109,7 @@ def bucket_server() -> Iterator[str]:
 
 @contextmanager
 def new_bucket(server: str, name: str) -> Iterator[TestBucket]:
-    """A bucket behind a proxy of its own."""
+    """Create a bucket, and a proxy for it."""
     client = boto3.client(
         "s3",
         endpoint_url=server,
@@ -123,7 +123,10 @@ def new_bucket(server: str, name: str) -> Iterator[TestBucket]:
 
 
 def credentials_file(directory: Path) -> Path:
-    """A credentials file as the operator mounts one; AWS_SHARED_CREDENTIALS_FILE names it."""
+    """Write a credentials file as the operator mounts it.
+
+    AWS_SHARED_CREDENTIALS_FILE names it.
+    """
     path = directory / "credentials"
     path.write_text(f"[default]\naws_access_key_id = {KEY_ID}\naws_secret_access_key = {SECRET}\n")
     return path

@@ -1,4 +1,4 @@
-"""A small volume that can be filled up: a tmpfs, which needs the right to mount."""
+"""A small volume that a test can fill: a tmpfs, which needs the right to mount."""
 
 import subprocess
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ _BLOCK_BYTES = 1 << 16
 
 
 class Volume:
-    """A mounted file system of its own."""
+    """A mounted file system."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._ballast = path / "ballast"
 
     def fill(self) -> None:
-        """Take all the room there is, as others on the volume may."""
+        """Use all free space, as other writers on the volume may."""
         with self._ballast.open("ab", buffering=0) as ballast:
             try:
                 while True:
@@ -25,15 +25,15 @@ class Volume:
                 assert error.errno == 28, error  # ENOSPC  # noqa: PT017 # any other fails the test
 
     def free(self) -> None:
-        """Give the room back."""
+        """Free the space again."""
         self._ballast.unlink()
 
 
 @contextmanager
 def small_volume(path: Path, size_bytes: int) -> Iterator[Volume]:
-    """Mount a tmpfs at `path`, and unmount it whatever happens.
+    """Mount a tmpfs at `path`, and unmount it in any case.
 
-    Raises CalledProcessError where mounting is not allowed: a test that needs it must not be skipped unseen.
+    Raises CalledProcessError if mounting is not allowed: a test that needs it must not be skipped silently.
     """
     path.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(path)]

@@ -1,0 +1,1 @@
+"""A Spark session for tests, and a landing job that is killed at a step."""

@@ -1,6 +1,8 @@
-"""`python -m tests.support.spark.landing MANIFEST OUTPUT [STEP]`: land, and die by SIGKILL at a step.
+"""Run job `land`, and die by SIGKILL at a step.
 
-The steps are wrapped from outside; the job knows nothing of them.
+Usage: `python -m tests.support.spark.landing MANIFEST OUTPUT [STEP]`.
+
+The steps are wrapped from outside; the job does not know of them.
 """
 
 import os
@@ -53,7 +55,7 @@ def _arm(step: str | None) -> None:
 
 
 def _publish_one_date(staging: Path, output: Path, batch: int) -> None:
-    """Die when the first date of several that are new is in: the rest is still staged."""
+    """Die once the first of several new dates is published; the rest is staged."""
     rename = Path.rename
     Path.rename = _dying(rename, before=False)  # type: ignore[assignment,method-assign] # the seam
     publish_batch(staging, output, batch)

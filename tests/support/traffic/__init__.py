@@ -1,0 +1,1 @@
+"""Traffic of producers, readers and administrators: streams, messages, filters."""

@@ -1,4 +1,4 @@
-"""Reading a topic with filters, indexing it, and judging its filters, as several tests do."""
+"""Read a topic with filters, index it, and judge its filters."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +10,9 @@ from dedupe_filters.bloom import may_contain
 from dedupe_filters.reader import FilteredReader, ReadStatistics
 from dedupe_filters.wire_format import decode
 from dedupe_local.cli import main
+from tests.support.checker.id_sources import header_id
 from tests.support.checker.record import Record
 from tests.support.traffic.chunks import HEADER, as_records
-from tests.support.traffic.id_sources import header_id
 
 
 def read(
@@ -35,7 +35,7 @@ def read(
 
 
 def manifest(directory: Path, servers: str, topic: str, **filter_spec: object) -> Path:
-    """A manifest whose output is the topic."""
+    """Write a manifest whose output is the topic."""
     document = {
         "apiVersion": "dedupestream.io/v1alpha1",
         "kind": "DedupeStream",
@@ -53,7 +53,7 @@ def manifest(directory: Path, servers: str, topic: str, **filter_spec: object) -
 
 
 def index(directory: Path, servers: str, topic: str, **filter_spec: object) -> str:
-    """Run `dedupe index-filters`, and return what it says."""
+    """Run `dedupe index-filters`, and return its output."""
     arguments = ["index-filters", str(manifest(directory, servers, topic, **filter_spec))]
     result = CliRunner().invoke(main, [*arguments, "--bootstrap-servers", servers])
     assert result.exit_code == 0, result.output
@@ -61,13 +61,13 @@ def index(directory: Path, servers: str, topic: str, **filter_spec: object) -> s
 
 
 def assert_true(filter_record: Record, everything: list[Record]) -> None:
-    """What a filter claims holds for every record in its range."""
+    """Assert that a filter is true for every record in its range."""
     chunk = decode(filter_record.value)
     assert chunk is not None
     values = [
-        header_id(HEADER)(one)
-        for one in everything
-        if chunk.first_offset <= one.offset <= chunk.last_offset
+        header_id(HEADER)(record)
+        for record in everything
+        if chunk.first_offset <= record.offset <= chunk.last_offset
     ]
     assert chunk.records == len(values)
     assert chunk.unfiltered == (None in values)

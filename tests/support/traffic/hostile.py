@@ -1,4 +1,4 @@
-"""Raw traffic that is well-formed to Kafka and to nobody else."""
+"""Raw traffic that Kafka accepts but that is malformed for everything else."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ KEYS: Sequence[bytes | None] = (
     "schlüssel".encode(),
     "schlüssel".encode("latin-1"),
 )
-"""Ids that are none, or long, or not text, or look like another."""
+"""Keys that are no id, long, not text, or similar to another."""
 
 VALUES: Sequence[bytes | None] = (
     None,
@@ -74,13 +74,13 @@ VALUES: Sequence[bytes | None] = (
     b'{"order": {"id": "a"}, "deep": ' + b"[" * 100_000,
     b'{"order": {"id": "a"}, "deep": ' + b"[" * 500 + b"]" * 500 + b"}",
 )
-"""Values that are no JSON, or JSON with nothing, something odd or a look-alike at ID_PATH."""
+"""Values that are no JSON, or JSON with an absent, odd or similar id at ID_PATH."""
 
 
 def hostile(seed: int, count: int, *, partitions: int = 1) -> Iterator[Message]:
-    """Everything a topic may hold that is well-formed to Kafka and to nobody else.
+    """Yield messages that Kafka accepts but that are malformed for everything else.
 
-    Ids come from a small set, so that most repeat, with whatever else the record has differing.
+    Ids come from a small set: so most of them repeat, while the rest of the record differs.
     """
     rng = random.Random(seed)
     for position in range(count):

@@ -15,9 +15,9 @@ KEY = {"from": "Key"}
 
 @dataclass(frozen=True, kw_only=True)
 class TestStream:
-    """A manifest on disk, and how to fill and read the two topics it names."""
+    """A manifest on disk, and access to its two topics."""
 
-    __test__ = False  # to pytest: a name, not a class of tests
+    __test__ = False  # tells pytest that this is no test class
 
     name: str
     bootstrap_servers: str
@@ -28,7 +28,7 @@ class TestStream:
 
     @property
     def group(self) -> str:
-        """The consumer group whose offsets the stream's workers commit."""
+        """Return the consumer group whose offsets the stream's workers commit."""
         return f"{self.namespace}.{self.name}"
 
     def send(self, messages: Iterable[Message]) -> None:
@@ -36,29 +36,32 @@ class TestStream:
         produce(self.bootstrap_servers, self.input_topic, messages)
 
     def raw(self) -> list[Record]:
-        """The input topic as it is now."""
+        """Read the input topic as it is now."""
         return history.read_topic(self.bootstrap_servers, self.input_topic)
 
     def clean(self) -> list[Record]:
-        """What is committed in the output topic now."""
+        """Read what is committed in the output topic now."""
         return history.read_topic(self.bootstrap_servers, self.output_topic)
 
     def committed(self) -> dict[int, int]:
-        """The input offsets committed so far; see `history.committed_offsets`."""
+        """Return the committed input offsets; see `history.committed_offsets`."""
         return history.committed_offsets(self.bootstrap_servers, self.group, self.input_topic)
 
     def settle(self) -> None:
-        """Wait until all that the output holds now is committed or aborted."""
+        """Wait until all transactions that are open in the output now have ended."""
         history.wait_until_settled(self.bootstrap_servers, self.output_topic)
 
     def progress(self) -> dict[int, int]:
-        """The same while workers are busy: more may be about to be committed."""
+        """Return the committed input offsets while workers are busy.
+
+        Further offsets may be in an open transaction.
+        """
         return history.committed_offsets(
             self.bootstrap_servers, self.group, self.input_topic, settled=False
         )
 
     def ends(self) -> dict[int, int]:
-        """The ends of the input's partitions now."""
+        """Return the current end offsets of the input's partitions."""
         return history.end_offsets(self.bootstrap_servers, self.input_topic)
 
 

@@ -1,7 +1,7 @@
-"""Raw traffic: what producers send, and sending it. Every message is a function of the seed.
+"""Raw traffic of producers, a function of a seed, and senders for it.
 
-Its timestamps are of the year 2023: a topic that does not keep records for ever (retention.ms=-1,
-which the fixture `streams` sets) loses them within minutes.
+The timestamps are of the year 2023. So a topic must keep records for ever (retention.ms=-1, which the fixture `streams`
+sets), or it loses them within minutes.
 """
 
 import json
@@ -38,12 +38,12 @@ def retries(
     value_bytes: int = 200,
     start: int = 0,
 ) -> Iterator[Message]:
-    """What producers send that repeat themselves: `count` messages in order.
+    """Yield `count` messages of producers that repeat themselves.
 
-    Each stands for one of the orders `start`, `start + 1` and so on, whose id is in its key, in the
-    header ID_HEADER and at ID_PATH of its JSON value. A `repeat_rate` of the messages repeats an
-    earlier one, `near_share` of them one of the last 50. Half of the repeats are byte for byte the
-    same but for the timestamp, the others differ in value: only the first may pass.
+    Each message stands for an order: `start`, `start + 1` and so on. The order's id is in the key, in the header
+    ID_HEADER and at ID_PATH of the JSON value. A `repeat_rate` of the messages repeats an earlier message, `near_share`
+    of these one of the last 50. Half of the repeats are identical but for the timestamp, the others differ in value:
+    only the first message of an order may pass.
     """
     rng = random.Random(seed)
     sent: list[int] = []
@@ -65,7 +65,7 @@ def retries(
 def order(
     seed: int, number: int, *, attempt: int = 0, partitions: int = 1, value_bytes: int = 200
 ) -> Message:
-    """One message of `retries`: the same order always has the same id and partition."""
+    """Return a message of `retries`: an order always has the same id and partition."""
     rng = random.Random(f"{seed}/{number}")
     identity = str(UUID(int=rng.getrandbits(128), version=4))
     content = {"order": {"id": identity, "number": number}, "attempt": attempt, "fill": ""}
@@ -81,13 +81,13 @@ def order(
 
 
 class SendError(AssertionError):
-    """Kafka did not take a message that a test wanted in the raw topic."""
+    """Kafka did not accept a message for the raw topic."""
 
 
 class Sender:
-    """A producer that keeps the order and knows whether everything has arrived.
+    """A producer that keeps the order and checks every delivery.
 
-    With a `transactional_id` it sends one transaction, begun at once.
+    With a `transactional_id` it sends one transaction, which begins at once.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Sender:
             self._producer.begin_transaction()
 
     def send(self, message: Message) -> None:
-        """Queue one message for its partition, waiting while the queue is full."""
+        """Queue a message for its partition; wait while the queue is full."""
         while True:
             try:
                 self._producer.produce(
@@ -130,7 +130,7 @@ class Sender:
                 return
 
     def flush(self, deadline_seconds: float = _FLUSH_SECONDS) -> None:
-        """Wait until all is delivered. Raises SendError if some is not."""
+        """Wait until all messages are delivered. Raises SendError otherwise."""
         waiting = self._producer.flush(deadline_seconds)
         if self._failures:
             raise SendError(
@@ -140,7 +140,7 @@ class Sender:
             raise SendError(f"{self._topic}: {waiting} messages not out in {deadline_seconds} s")
 
     def end_transaction(self, *, commit: bool) -> None:
-        """Commit or abort what was sent, all of which the broker then has."""
+        """Flush, then commit or abort the transaction."""
         self.flush()
         end = self._producer.commit_transaction if commit else self._producer.abort_transaction
         end(_FLUSH_SECONDS)
@@ -153,9 +153,9 @@ class Sender:
 
 
 def produce(bootstrap_servers: str, topic: str, messages: Iterable[Message]) -> int:
-    """Send messages, each to its own partition, and wait for them; returns how many there were.
+    """Send messages, each to its own partition; return how many were delivered.
 
-    Raises SendError if one did not arrive.
+    Raises SendError if a message was not delivered.
     """
     sender = Sender(bootstrap_servers, topic)
     for message in messages:
@@ -167,7 +167,7 @@ def produce(bootstrap_servers: str, topic: str, messages: Iterable[Message]) -> 
 def produce_in_transaction(
     bootstrap_servers: str, topic: str, messages: Iterable[Message], *, commit: bool
 ) -> None:
-    """Send messages in a transaction that is committed or aborted, also to readers by then.
+    """Send messages in a transaction, end it, and wait until readers see that.
 
     Raises SendError, and TimeoutError if another transaction stays open.
     """
@@ -179,9 +179,9 @@ def produce_in_transaction(
 
 
 class PacedProducer:
-    """Sends messages in the background at a steady rate, until they are all sent or it is stopped.
+    """Sends messages in the background at a steady rate.
 
-    A context manager: leaving it stops the thread. `finish` waits for the last message instead.
+    It is a context manager whose exit stops the thread; `finish` waits for the last message instead.
     """
 
     def __init__(
@@ -201,11 +201,11 @@ class PacedProducer:
 
     @property
     def delivered(self) -> int:
-        """How many messages Kafka has taken so far."""
+        """Return how many messages Kafka has accepted so far."""
         return self._sender.delivered
 
     def finish(self, deadline_seconds: float) -> None:
-        """Wait until all messages are delivered. Raises SendError if they are not in time."""
+        """Wait until all messages are delivered. Raises SendError if that is too late."""
         self._thread.join(deadline_seconds)
         if self._thread.is_alive():
             raise SendError(f"only {self.delivered} messages after {deadline_seconds} s")

@@ -1,11 +1,28 @@
 """Results as a benchmark would give them."""
 
-from benchmarks.check import Verdict
-from benchmarks.latency import QUANTILES, Latency, LatencyRun
-from benchmarks.pacer import Pace
-from benchmarks.steady import LoopRun
-from benchmarks.throughput import Pair, Size
+from datetime import UTC, datetime
 
+from benchmarks.cases.aggregate import Aggregated, AggregateRun
+from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
+from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
+from benchmarks.cases.inverse_bloom import FixedTables, Retained, Taken
+from benchmarks.cases.latency import QUANTILES, Latency, LatencyRun
+from benchmarks.cases.throughput import Pair, Size
+from benchmarks.harness.check import Verdict
+from benchmarks.harness.machine import Machine
+from benchmarks.harness.pacer import Pace
+from benchmarks.harness.steady import LoopRun
+
+MACHINE = Machine(
+    measured=datetime(2026, 11, 22, tzinfo=UTC),
+    cpu="a processor",
+    cores=2,
+    memory_bytes=1 << 34,
+    kernel="Linux",
+    python="CPython",
+    versions={},
+    load_before=0.0,
+)
 CLEAN = Verdict(expected=95, found=95, lost=0, twice=0, altered=0, reordered=0)
 
 
@@ -70,4 +87,68 @@ def latency(*, usual_ms: float, half_load_ms: float) -> Latency:
         runs=[latency_run(None, 10_000, 4.0), latency_run(25, 10_000, usual_ms)],
         capacity=160_000.0,
         half_load=[latency_run(None, 80_000, 6.0), latency_run(25, 80_000, half_load_ms)],
+    )
+
+
+def aggregated(*runs: tuple[int, float]) -> Aggregated:
+    """A result of runs with so many records a batch and so many seconds."""
+    return Aggregated(
+        records=1000,
+        runs=[
+            AggregateRun(
+                batch=batch,
+                rows=50,
+                seconds=seconds,
+                spark_cpu_seconds=seconds * 2,
+                postgres_cpu_seconds=1,
+            )
+            for batch, seconds in runs
+        ],
+    )
+
+
+def fixed_tables(*, per_cpu_second: float = 2e6, measured: float = 0.895) -> FixedTables:
+    """A result for two tables; the formula expects 0.9 in the end."""
+    return FixedTables(
+        ids=1000,
+        taken=[
+            Taken(slots=1_000, per_cpu_second=[9e6], per_second=[8e6]),
+            Taken(slots=50_000, per_cpu_second=[per_cpu_second] * 3, per_second=[1e6, 2e6, 3e6]),
+        ],
+        slots=1_000,
+        retained=[
+            Retained(later=10, expected=0.99, measured=0.99),
+            Retained(later=105, expected=0.9, measured=measured),
+        ],
+    )
+
+
+def filters(
+    *, measured: float = 0.01, fetched: int = 100_000, seconds: float = 1.0, cpu: float = 10.0
+) -> Filters:
+    """A result; bytes and seconds are those of skipping with chunks of 10,000 records."""
+    return Filters(
+        messages=1000,
+        rates=[Rate(values=10, size_bytes=16, published=0.02, expected=0.002, measured=measured)],
+        sizes=[
+            _skipping(1_000, 900_000, 9.0),
+            _skipping(10_000, fetched, seconds),
+            _skipping(100_000, 900_000, 9.0),
+        ],
+        gaps=[
+            Gap(offsets=50, fetched_ms=1.0, skipped_ms=2.0),
+            Gap(offsets=500, fetched_ms=3.0, skipped_ms=2.0),
+        ],
+        spark=[
+            SparkRead(what=what, records=1000, seconds=1.0, cpu_seconds=seconds)
+            for what, seconds in ((OURS, cpu), (THEIRS, 10.0))
+        ],
+    )
+
+
+def _skipping(chunk: int, fetched: int, seconds: float) -> Skipping:
+    return Skipping(
+        chunk_records=chunk,
+        everything=[Read(records=100, seconds=8.0, fetched_bytes=1_000_000)] * 2,
+        skipping=[Read(records=100, seconds=seconds, fetched_bytes=fetched)] * 2,
     )

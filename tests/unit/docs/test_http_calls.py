@@ -10,7 +10,7 @@ from dedupe_worker.admin import http_api
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from tests.unit.crds.manifests import MINIMAL
 
 PAGE = (Path(__file__).parents[3] / "docs/operations.md").read_text()
@@ -20,9 +20,11 @@ SECTION = PAGE.split("## The worker's HTTP calls")[1]
 @pytest.fixture(scope="module")
 def calls() -> list[str]:
     """Method and path of each, without those that falcon adds."""
-    board = Board(parse_manifest(MINIMAL, "test"), 0)
-    requests = ReconcileRequests(board, Path("never-written"))
-    app = http_api.make_app(board, CommandQueue(), make_registry(board), None, requests=requests)
+    worker_state = WorkerState(parse_manifest(MINIMAL, "test"), 0)
+    requests = ReconcileRequests(worker_state, Path("never-written"))
+    app = http_api.make_app(
+        worker_state, CommandQueue(), make_registry(worker_state), None, requests=requests
+    )
     return [
         f"{method.method} {route.path}"
         for route in inspect.inspect_routes(app)

@@ -21,7 +21,7 @@ def options() -> list[str]:
     """Return all options, from the error message of the data source."""
     with pytest.raises(InvalidConfig) as refused:
         read_options({"no such option": ""})
-    told = re.search(r"there are (.+), and (kafka\.PROPERTY)", str(refused.value))
+    told = re.search(r"known are (.+), and (kafka\.PROPERTY)", str(refused.value))
     assert told
     return [*told[1].split(", "), told[2]]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_filters.bloom import full, may_contain
-from dedupe_filters.builder import Collector
+from dedupe_filters.builder import FilterBuilder
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import ChunkFilter, Origin, decode
 
@@ -19,11 +19,11 @@ def record(value: bytes | None, timestamp_ms: int = 5) -> Message:
     return Message(topic="t", partition=0, offset=0, headers=headers, timestamp=(1, timestamp_ms))
 
 
-def collector(size: int = 16) -> Collector:
-    return Collector(FilterSource.header("v"), size, TOPIC_ID)
+def collector(size: int = 16) -> FilterBuilder:
+    return FilterBuilder(FilterSource.header("v"), size, TOPIC_ID)
 
 
-def finished(one: Collector, first: int = 0, last: int = 99) -> ChunkFilter:
+def finished(one: FilterBuilder, first: int = 0, last: int = 99) -> ChunkFilter:
     chunk = decode(one.finish(first, last, Origin.TRANSACTION).value)
     assert chunk is not None
     return chunk

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from dedupe_filters.bloom import build, may_contain
 from dedupe_filters.filter_index import FilterIndex, newest_sources
-from dedupe_filters.range_consumer import SpanFetcher
-from dedupe_filters.range_plan import Span
+from dedupe_filters.range_consumer import RangeConsumer
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_filters.wire_format import ChunkFilter, Origin, encode
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 
 SOURCE = FilterSource.header("v")
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -32,18 +31,18 @@ class FiltersTopic:
             topic="clean-filters", id="filters", lows={0: 0}, ends={0: len(self.records)}
         )
 
-    def read(self, spans: Mapping[int, Sequence[Span]]) -> Iterator[list[Message]]:
-        for span in spans.get(0, ()):
-            offsets = range(span.start, span.end)
+    def read(self, ranges: Mapping[int, Sequence[OffsetRange]]) -> Iterator[list[Message]]:
+        for each in ranges.get(0, ()):
+            offsets = range(each.low, each.end)
             self.read_offsets += offsets
-            for at in range(span.start, span.end, 3):
+            for at in range(each.low, each.end, 3):
                 yield [
                     Message(topic="f", partition=0, offset=offset, value=self.records[offset])
-                    for offset in offsets[at - span.start : at - span.start + 3]
+                    for offset in offsets[at - each.low : at - each.low + 3]
                 ]
 
     def index(self, wanted: Wanted) -> FilterIndex:
-        return FilterIndex(cast("SpanFetcher", self), TOPIC_ID, SOURCE, wanted)
+        return FilterIndex(cast("RangeConsumer", self), TOPIC_ID, SOURCE, wanted)
 
 
 def chunk(first: int, values: Sequence[bytes] = (), **fields: object) -> ChunkFilter:
@@ -151,5 +150,5 @@ def test_the_newest_filter_tells_where_values_are() -> None:
         b"something else",
     ]
 
-    assert newest_sources(cast("SpanFetcher", topic), TOPIC_ID, topic.state) == {other}
-    assert newest_sources(cast("SpanFetcher", topic), "none", topic.state) == set()
+    assert newest_sources(cast("RangeConsumer", topic), TOPIC_ID, topic.state) == {other}
+    assert newest_sources(cast("RangeConsumer", topic), "none", topic.state) == set()

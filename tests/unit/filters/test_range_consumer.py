@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_filters.range_consumer import Progress
-from dedupe_filters.range_plan import Span
+from dedupe_kafka.offsets import OffsetRange
 
 END = 60
 
@@ -15,14 +15,14 @@ def record(offset: int) -> Message:
 
 
 @st.composite
-def spans(draw: st.DrawFn) -> list[Span]:
+def ranges(draw: st.DrawFn) -> list[OffsetRange]:
     cuts = sorted(draw(st.sets(st.integers(0, END), min_size=2, max_size=10)))
-    return [Span(a, b) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
+    return [OffsetRange(a, b) for a, b in zip(cuts[::2], cuts[1::2], strict=False)]
 
 
-@given(spans(), st.sets(st.integers(0, END - 1)), st.data())
+@given(ranges(), st.sets(st.integers(0, END - 1)), st.data())
 def test_what_is_read_is_what_is_in_the_spans(
-    wanted: list[Span], there: set[int], data: st.DataObject
+    wanted: list[OffsetRange], there: set[int], data: st.DataObject
 ) -> None:
     """Offsets have gaps; a fetch brings some of the next records and, at the end, says so."""
     progress, log = Progress(wanted), sorted(there)
@@ -39,18 +39,18 @@ def test_what_is_read_is_what_is_in_the_spans(
             assert to >= position
             position = to
 
-    assert got == [o for o in log if any(span.start <= o < span.end for span in wanted)]
+    assert got == [o for o in log if any(each.low <= o < each.end for each in wanted)]
 
 
 def test_what_comes_again_is_not_taken_again() -> None:
-    progress = Progress([Span(0, 4)])
+    progress = Progress([OffsetRange(0, 4)])
     progress.take([record(0), record(1)])
 
     assert [kept.offset() for kept in progress.take([record(1), record(2)])] == [2]
 
 
 def test_a_span_that_ends_where_nothing_is_ends_with_the_partition() -> None:
-    progress = Progress([Span(0, 3)])
+    progress = Progress([OffsetRange(0, 3)])
     progress.take([record(0)])
     assert (progress.is_done, progress.missing) == (False, 2)
 
@@ -60,7 +60,7 @@ def test_a_span_that_ends_where_nothing_is_ends_with_the_partition() -> None:
 
 
 def test_a_span_that_has_come_with_the_last_is_not_jumped_to() -> None:
-    progress = Progress([Span(0, 2), Span(3, 6)])
+    progress = Progress([OffsetRange(0, 2), OffsetRange(3, 6)])
 
     kept = progress.take([record(offset) for offset in range(5)])
 
@@ -70,7 +70,7 @@ def test_a_span_that_has_come_with_the_last_is_not_jumped_to() -> None:
 
 
 def test_a_span_further_on_is_jumped_to_once() -> None:
-    progress = Progress([Span(0, 2), Span(30, 31)])
+    progress = Progress([OffsetRange(0, 2), OffsetRange(30, 31)])
     progress.take([record(0), record(1)])
 
     assert progress.jump() == 30

@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_filters.range_plan import Claims, Plan, Span, plan, uncovered
+from dedupe_filters.range_plan import Claims, Plan, plan, uncovered
+from dedupe_kafka.offsets import OffsetRange
 
 WANTED = "wanted"
 MARKER = None
@@ -82,11 +83,13 @@ def partitions(draw: st.DrawFn) -> Partition:
 
 
 def planned(one: Partition, start: int, end: int, gap: int = 0) -> Plan:
-    return plan(Span(start, end), Claims.of(one.claims), stable_end=len(one.log), gap_offsets=gap)
+    return plan(
+        OffsetRange(start, end), Claims.of(one.claims), stable_end=len(one.log), gap_offsets=gap
+    )
 
 
-def offsets(spans: tuple[Span, ...]) -> set[int]:
-    return {offset for span in spans for offset in range(*span)}
+def offsets(ranges: tuple[OffsetRange, ...]) -> set[int]:
+    return {offset for each in ranges for offset in range(each.low, each.end)}
 
 
 @given(partitions(), st.integers(0, 6), st.data())
@@ -94,9 +97,9 @@ def test_what_matches_is_always_read(one: Partition, gap: int, data: st.DataObje
     start = data.draw(st.integers(0, len(one.log)))
     end = data.draw(st.integers(0, len(one.log)))
 
-    spans = planned(one, start, end, gap).spans
+    ranges = planned(one, start, end, gap).ranges
 
-    assert one.matching & set(range(start, end)) <= offsets(spans)
+    assert one.matching & set(range(start, end)) <= offsets(ranges)
 
 
 @given(partitions(), st.integers(0, 6), st.data())
@@ -106,27 +109,27 @@ def test_spans_are_in_order_within_what_is_wanted_and_further_apart_than_the_gap
     start = data.draw(st.integers(0, len(one.log)))
     end = data.draw(st.integers(0, len(one.log)))
 
-    spans = planned(one, start, end, gap).spans
+    ranges = planned(one, start, end, gap).ranges
 
-    assert all(start <= span.start < span.end <= end for span in spans)
-    assert all(b.start - a.end > gap for a, b in pairwise(spans))
+    assert all(start <= each.low < each.end <= end for each in ranges)
+    assert all(b.low - a.end > gap for a, b in pairwise(ranges))
 
 
 @given(partitions())
 def test_what_a_claim_rules_out_and_no_other_claims_is_skipped(one: Partition) -> None:
-    spans = planned(one, 0, len(one.log)).spans
+    ranges = planned(one, 0, len(one.log)).ranges
 
     covered = [[c for c in one.claims if c[0] <= offset < c[1]] for offset in range(len(one.log))]
     ruled_out = {o for o, claims in enumerate(covered) if claims and not any(c[3] for c in claims)}
-    assert not ruled_out & offsets(spans)
+    assert not ruled_out & offsets(ranges)
 
 
 @given(partitions())
 def test_what_no_claim_covers_is_left_to_be_indexed_but_for_markers(one: Partition) -> None:
-    spans = uncovered(Span(0, len(one.log)), Claims.of(one.claims), stable_end=len(one.log))
+    ranges = uncovered(OffsetRange(0, len(one.log)), Claims.of(one.claims), stable_end=len(one.log))
 
     covered = {offset for start, end, *_ in one.claims for offset in range(start, end)}
-    left = offsets(spans)
+    left = offsets(ranges)
     assert not left & covered
     assert all(one.log[offset] is MARKER for offset in set(range(len(one.log))) - covered - left)
 
@@ -136,8 +139,8 @@ def test_a_marker_between_two_transactions_is_not_read() -> None:
     for values in (["b"], ["c", "c"], [WANTED], ["b"], ["c"]):
         one.transaction(values, claimed=True, may_match=False)
 
-    assert planned(one, 0, len(one.log)).spans == (Span(5, 6),)
-    assert planned(one, 0, len(one.log)) == Plan((Span(5, 6),), chunks=5, chunks_skipped=4)
+    assert planned(one, 0, len(one.log)).ranges == (OffsetRange(5, 6),)
+    assert planned(one, 0, len(one.log)) == Plan((OffsetRange(5, 6),), chunks=5, chunks_skipped=4)
 
 
 def test_a_foreign_record_between_two_transactions_is_read() -> None:
@@ -146,26 +149,26 @@ def test_a_foreign_record_between_two_transactions_is_read() -> None:
     one.foreign(WANTED)
     one.transaction(["b"], claimed=True, may_match=False)
 
-    assert planned(one, 0, len(one.log)).spans == (Span(1, 3),)
+    assert planned(one, 0, len(one.log)).ranges == (OffsetRange(1, 3),)
 
 
 def test_one_offset_between_ranges_that_are_no_transactions_is_read() -> None:
     claims = Claims.of([(0, 5, False, False), (6, 9, False, False)])
 
-    assert plan(Span(0, 9), claims, stable_end=9).spans == (Span(5, 6),)
+    assert plan(OffsetRange(0, 9), claims, stable_end=9).ranges == (OffsetRange(5, 6),)
 
 
 def test_one_offset_before_an_end_that_is_not_the_partitions_is_read() -> None:
     claims = Claims.of([(0, 5, True, False)])
 
-    assert plan(Span(0, 6), claims, stable_end=6).spans == ()
-    assert plan(Span(0, 6), claims, stable_end=7).spans == (Span(5, 6),)
+    assert plan(OffsetRange(0, 6), claims, stable_end=6).ranges == ()
+    assert plan(OffsetRange(0, 6), claims, stable_end=7).ranges == (OffsetRange(5, 6),)
 
 
 def test_a_claim_that_may_match_is_heard_beside_one_that_rules_its_range_out() -> None:
     claims = Claims.of([(0, 10, False, False), (4, 6, False, True)])
 
-    assert plan(Span(0, 10), claims, stable_end=10).spans == (Span(4, 6),)
+    assert plan(OffsetRange(0, 10), claims, stable_end=10).ranges == (OffsetRange(4, 6),)
 
 
 def test_a_claim_that_is_no_transaction_tells_nothing_of_the_offset_before_it() -> None:
@@ -175,16 +178,21 @@ def test_a_claim_that_is_no_transaction_tells_nothing_of_the_offset_before_it() 
     one.read(2, 3, may_match=False)
 
     assert one.log == ["b", WANTED, MARKER]
-    assert planned(one, 0, 3).spans == (Span(1, 2),)
+    assert planned(one, 0, 3).ranges == (OffsetRange(1, 2),)
 
 
 def test_a_gap_as_long_as_it_may_be_is_read() -> None:
     claims = Claims.of([(1, 3, False, False)])
 
-    assert plan(Span(0, 4), claims, stable_end=4, gap_offsets=2).spans == (Span(0, 4),)
-    assert plan(Span(0, 4), claims, stable_end=4, gap_offsets=1).spans == (Span(0, 1), Span(3, 4))
+    assert plan(OffsetRange(0, 4), claims, stable_end=4, gap_offsets=2).ranges == (
+        OffsetRange(0, 4),
+    )
+    assert plan(OffsetRange(0, 4), claims, stable_end=4, gap_offsets=1).ranges == (
+        OffsetRange(0, 1),
+        OffsetRange(3, 4),
+    )
 
 
 def test_without_claims_everything_is_read() -> None:
-    assert plan(Span(3, 9), Claims.of([]), stable_end=9).spans == (Span(3, 9),)
-    assert plan(Span(9, 9), Claims.of([]), stable_end=9).spans == ()
+    assert plan(OffsetRange(3, 9), Claims.of([]), stable_end=9).ranges == (OffsetRange(3, 9),)
+    assert plan(OffsetRange(9, 9), Claims.of([]), stable_end=9).ranges == ()

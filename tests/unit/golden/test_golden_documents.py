@@ -13,10 +13,9 @@ from dedupe_crds.status.worker import ComparisonStatus, WorkerStatus
 from dedupe_filters.bloom import may_contain
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin, decode, encode
-from dedupe_worker.dedup.redelivery import noted_position
+from dedupe_worker.dedup.redelivery import recorded_position
 from dedupe_worker.kafka.consumer import Batch, Committed
-from dedupe_worker.side_topics.owner_log import Notes
-from dedupe_worker.side_topics.owner_notes import decode_note
+from dedupe_worker.side_topics.owner_log import OwnerLogReader, decode_entry
 from tests.golden import FILES, documents
 from tests.golden.documents import NOTED_OFFSETS, OUTPUT_FIRST
 from tests.golden.stores import IDENTITY
@@ -89,7 +88,7 @@ def test_a_record_about_owners_is_read_and_written_as_it_was() -> None:
     before = of_topic("-owners")
     assert (before["topic"], before["key"]) == ("orders-clean-owners", IDENTITY.output_topic_id)
     value = bytes.fromhex(before["value"])
-    first, offsets = decode_note(value)
+    first, offsets = decode_entry(value)
     assert (first, tuple(offsets.tolist())) == (OUTPUT_FIRST, NOTED_OFFSETS)
 
     [built] = [each for each in documents.side_records() if each["topic"].endswith("-owners")]
@@ -122,7 +121,7 @@ class OneRecord:
 def test_owners_are_recalled_from_a_record_of_before(topic_id: str, known: bool) -> None:
     record = of_topic("-owners")
     reader = OneRecord(record["key"].encode(), bytes.fromhex(record["value"]))
-    notes = Notes(reader, 1, topic_id, rewind=None)
+    notes = OwnerLogReader(reader, 1, topic_id, rewind=None)
     outputs = np.arange(OUTPUT_FIRST - 1, OUTPUT_FIRST + len(NOTED_OFFSETS) + 1)
     expected = NOTED_OFFSETS if known else (-1,) * len(NOTED_OFFSETS)
     assert notes.inputs(outputs).tolist() == [-1, *expected, -1]
@@ -148,6 +147,6 @@ def test_a_filter_is_read_and_written_as_it_was() -> None:
 
 def test_the_metadata_of_a_committed_offset_is_read() -> None:
     committed = Committed(700, golden("offset_metadata"))
-    assert noted_position(committed, 700, IDENTITY.output_topic_id) == 650
-    assert noted_position(committed, 701, IDENTITY.output_topic_id) is None
-    assert noted_position(committed, 700, "another topic") is None
+    assert recorded_position(committed, 700, IDENTITY.output_topic_id) == 650
+    assert recorded_position(committed, 701, IDENTITY.output_topic_id) is None
+    assert recorded_position(committed, 700, "another topic") is None

@@ -10,18 +10,17 @@ import pytest
 
 from dedupe_kafka.offsets import OffsetRange as Range
 from dedupe_pipeline.errors import LandingRefused
-from dedupe_pipeline.jobs.land.parquet_sink import check_belongs, mark
+from dedupe_pipeline.jobs.land.parquet_sink import check_checkpoint, write_marker
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.bootstrap.progress import load_progress, read_record, write_record
-from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.digest_cache import DigestCache
 from dedupe_worker.snapshots.manifest import Manifest
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import hash_ids
-from dedupe_worker.store.bloom_filter_file import load_prefilter, save_prefilter
-from dedupe_worker.store.checkpoint import CheckpointRecord
-from dedupe_worker.store.fallback import fall_back
-from dedupe_worker.store.metadata import Stamp, decode_stamp, encode_stamp
+from dedupe_worker.store.bloom_filter_file import load_bloom_filter, save_bloom_filter
+from dedupe_worker.store.checkpoint import CheckpointRecord, restore_from_checkpoint
+from dedupe_worker.store.metadata import StoreMetadata, decode_metadata, encode_metadata
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.golden import FILES, documents
 from tests.golden.generate import bootstrap_record
@@ -82,10 +81,10 @@ def plain_values(*ranges: range) -> dict[bytes, bytes]:
     return {packed_id(number): stored_value(number) for numbers in ranges for number in numbers}
 
 
-def stamp_of(generation: int, *, marked: bool = False) -> Stamp:
+def stamp_of(generation: int, *, marked: bool = False) -> StoreMetadata:
     """Return the stamp that a generation of the plain store was left with."""
     numbers = GENERATIONS[generation]
-    return Stamp(
+    return StoreMetadata(
         output_position=numbers.stop,
         input_offset=FIRST_OFFSET + numbers.stop,
         keys=len(numbers),
@@ -106,7 +105,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 def test_a_store_has_its_generations_and_stamp(state: StateDirectory) -> None:
     store = open_store(state.database)
-    assert store.stamp == stamp_of(2, marked=True)
+    assert store.metadata == stamp_of(2, marked=True)
     assert store.positions() == list(zip(NAMES, (300, 500, 600), strict=True))
     described = [(g.keys, g.first_seen_ms, g.last_seen_ms) for g in store.generations()]
     assert described == [
@@ -143,8 +142,8 @@ def test_a_store_is_continued(state: StateDirectory) -> None:
     store.close()
     store = open_store(state.database)
     assert len(known(store, *GENERATIONS, NEVER_SEEN)) == 600 + len(NEVER_SEEN)
-    assert store.stamp is not None
-    assert (store.stamp.output_position, store.stamp.truncated) == (1_100, True)
+    assert store.metadata is not None
+    assert (store.metadata.output_position, store.metadata.truncated) == (1_100, True)
     assert store.forgotten_ms == FORGOTTEN_MS
     store.close()
 
@@ -163,14 +162,14 @@ def test_a_filter_of_a_generation_is_read_and_written_as_it_was(
 ) -> None:
     path = files / store / f"{NAMES[generation]}.prefilter"
     stamp = stamp_of(generation, marked=generation == 2 and store == "state/db")
-    loaded = load_prefilter(path, stamp, 1 << 20)
+    loaded = load_bloom_filter(path, stamp, 1 << 20)
     assert loaded is not None
     numbers = GENERATIONS[generation]
     assert loaded.may_contain(hash_ids(b"".join(ids(numbers)))).all()
     assert loaded.may_contain(hash_ids(b"".join(ids(NEVER_SEEN)))).mean() < 0.05
-    assert save_prefilter(tmp_path / "again", loaded, stamp)
+    assert save_bloom_filter(tmp_path / "again", loaded, stamp)
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
-    assert load_prefilter(path, stamp_of((generation + 1) % 3), 1 << 20) is None
+    assert load_bloom_filter(path, stamp_of((generation + 1) % 3), 1 << 20) is None
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,7 @@ def test_a_filter_of_a_generation_is_read_and_written_as_it_was(
         ("2", documents.STAMP),
         (
             "1",
-            Stamp(
+            StoreMetadata(
                 output_position=300,
                 input_offset=-1,
                 keys=299,
@@ -192,10 +191,10 @@ def test_a_filter_of_a_generation_is_read_and_written_as_it_was(
         ),
     ],
 )
-def test_stamps_of_both_formats_are_read(written: str, expected: Stamp) -> None:
+def test_stamps_of_both_formats_are_read(written: str, expected: StoreMetadata) -> None:
     golden = json.loads((FILES / "stamps.json").read_bytes())
-    assert decode_stamp(bytes.fromhex(golden[written])) == expected
-    assert encode_stamp(documents.STAMP).hex() == golden["2"]
+    assert decode_metadata(bytes.fromhex(golden[written])) == expected
+    assert encode_metadata(documents.STAMP).hex() == golden["2"]
 
 
 # -- the rest of a state directory -----------------------------------------------------------------
@@ -214,7 +213,9 @@ def test_the_lock_is_the_file_of_before(state: StateDirectory) -> None:
 
 
 def test_the_last_reconcile_is_answered_as_before(state: StateDirectory) -> None:
-    requests = ReconcileRequests(Board(documents.stream("full"), PARTITION), state.reconcile_answer)
+    requests = ReconcileRequests(
+        WorkerState(documents.stream("full"), PARTITION), state.reconcile_answer
+    )
     assert requests.ask("2025-10-09T01:02:03Z", full=True) == documents.comparison()
     before = state.reconcile_answer.read_bytes()
     requests.answer(documents.comparison())
@@ -245,7 +246,7 @@ def test_digests_of_files_are_used_again(state: StateDirectory) -> None:
     assert golden["digest"] == seal(golden["files"])
     path.write_text(json.dumps({"digest": seal(moved), "files": moved}) + "\n")
     before = path.read_bytes()
-    digests = Digests(path)
+    digests = DigestCache(path)
     for key, digest in moved.items():
         name = key.split(" ")[0]
         file = state.root / CHECKPOINT / name if name == "checkpoint.json" else database / name
@@ -262,14 +263,14 @@ def seal(digests: dict[str, str]) -> str:
 
 
 def test_a_checkpoint_takes_the_place_of_a_damaged_store(state: StateDirectory) -> None:
-    assert fall_back(state, IDENTITY, Range(0, 600))
+    assert restore_from_checkpoint(state, IDENTITY, Range(0, 600))
     assert (state.database / "untrusted").exists()
     assert_as_of_the_checkpoint(state.database)
 
 
 def assert_as_of_the_checkpoint(database: Path) -> None:
     store = open_store(database)
-    assert store.stamp == stamp_of(1)
+    assert store.metadata == stamp_of(1)
     assert store.positions() == list(zip(NAMES, (300, 500), strict=False))
     assert known(store, *GENERATIONS, NEVER_SEEN) == plain_values(*GENERATIONS[:2])
     store.close()
@@ -332,8 +333,11 @@ def test_a_snapshot_shares_its_contents_with_those_of_before(
 def test_tables_are_read_with_all_they_know(files: Path) -> None:
     store = open_table(files / "table", TABLE_SLOTS[1], 18)
     assert [g.name for g in store.generations()] == ["t00000001", "t00000002"]
-    assert store.stamp is not None
-    assert (store.stamp.output_position, store.stamp.input_offset) == (300, FIRST_OFFSET + 300)
+    assert store.metadata is not None
+    assert (store.metadata.output_position, store.metadata.input_offset) == (
+        300,
+        FIRST_OFFSET + 300,
+    )
     found = known(store, *TABLE_ORDERS, NEVER_SEEN)
     expected = plain_values(TABLE_ORDERS[0]) | {
         packed_id(number): stored_value(number, timed=True, hashed=True)
@@ -363,15 +367,15 @@ def test_an_interrupted_bootstrap_is_continued(files: Path) -> None:
     (root / "state").mkdir(exist_ok=True)
     summary = make_bootstrap(root).run()
 
-    assert not summary.started_anew
+    assert not summary.restarted
     assert summary.stores[PARTITION].ids == BOOTSTRAP_ORDERS
     state = StateDirectory(root / "state")
     assert state.recorded("default/orders", PARTITION) == IDENTITY
     store = open_store(state.database)
     names = [name for name, _ in store.positions()]
     assert names == ["b00000001", "b00000002", "b00000003", "g00000001"]
-    assert store.stamp is not None
-    assert store.stamp.output_position == BOOTSTRAP_POSITION
+    assert store.metadata is not None
+    assert store.metadata.output_position == BOOTSTRAP_POSITION
     assert store.generations()[0].first_seen_ms == bootstrap_seen_ms(0)
     found = known(store, range(BOOTSTRAP_ORDERS), NEVER_SEEN)
     assert found == dict.fromkeys(ids(range(BOOTSTRAP_ORDERS)), b"\xff" * 8)
@@ -391,11 +395,11 @@ def test_a_directory_of_landed_records_is_continued(files: Path) -> None:
     root = files / "landing"
     marker = root / "output" / ".landing.json"
     before = marker.read_bytes()
-    check_belongs(root / "output", root / "checkpoint", "orders-clean")
+    check_checkpoint(root / "output", root / "checkpoint", "orders-clean")
     with pytest.raises(LandingRefused, match="orders-clean"):
-        check_belongs(root / "output", root / "checkpoint", "another topic")
+        check_checkpoint(root / "output", root / "checkpoint", "another topic")
     marker.unlink()
-    mark(root / "output", root / "checkpoint", "orders-clean")
+    write_marker(root / "output", root / "checkpoint", "orders-clean")
     assert marker.read_bytes() == before
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.extract import ID_BYTES, PackedIds, extractor_for, pack_id, pack_ids
+from tests.support.checker.id_sources import IdOf, content_id, header_id, key_id
 from tests.support.checker.record import Message
-from tests.support.traffic.id_sources import IdOf, content_id, header_id, key_id
 from tests.unit.worker.strategies import FakeRecord, raw_ids
 
 uuids = st.uuids().map(str)

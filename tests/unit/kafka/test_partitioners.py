@@ -1,5 +1,7 @@
-"""Keys go to the partitions that Kafka's clients send them to. Against the clients themselves: see
-tests/component/local/test_bootstrap.py."""
+"""Keys go to the partitions that Kafka's clients send them to.
+
+tests/component/local/test_bootstrap.py compares with the clients themselves.
+"""
 
 from collections.abc import Sequence
 from zlib import crc32

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from dedupe_kafka.side_topics import check_notes, check_routed, routed_config
+from dedupe_kafka.side_topics import check_metadata, check_routed, routed_config
 from dedupe_kafka.topic import Topic, TopicProblem
 from tests.unit.kafka.test_topic import topic
 
@@ -20,10 +20,10 @@ def test_one_that_fits_is_taken_without_a_word() -> None:
     for retention_ms in ("-1", "1000"):
         fits = topic(partitions=5, retention_ms=retention_ms, max_message_bytes=LARGEST)
         assert not list(routed_problems(OUTPUT, fits))
-        assert not list(check_notes(OUTPUT, fits))
+        assert not list(check_metadata(OUTPUT, fits))
 
 
-@pytest.mark.parametrize("problems", [routed_problems, check_notes])
+@pytest.mark.parametrize("problems", [routed_problems, check_metadata])
 def test_fewer_partitions_are_fatal(
     problems: Callable[[Topic, Topic], Iterator[TopicProblem]],
 ) -> None:
@@ -35,9 +35,9 @@ def test_fewer_partitions_are_fatal(
 def test_only_notes_must_be_kept_as_long_as_the_output() -> None:
     short = topic(retention_ms="999", max_message_bytes=LARGEST)
     assert not list(routed_problems(OUTPUT, short))
-    [problem] = check_notes(OUTPUT, short)
+    [problem] = check_metadata(OUTPUT, short)
     assert (problem.reason, problem.fatal) == ("SideRetentionTooShort", False)
-    [problem] = check_notes(topic(), short)
+    [problem] = check_metadata(topic(), short)
     assert "retention.ms to -1" in problem.message
 
 

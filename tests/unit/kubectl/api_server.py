@@ -24,8 +24,9 @@ def refused(code: int, message: str, name: str | None = None) -> Answer:
 
 
 class ApiServer:
-    """Answers by path: a status code and a body. `patches` are the changes it was sent, `created` the objects,
-    `tokens` those for workers.
+    """Answers by path: a status code and a body.
+
+    `patches` are the changes it was sent, `created` the objects, `tokens` those for workers.
 
     `then` are the answers that follow, one after another; `after_patch` says what they are once a path was
     changed.

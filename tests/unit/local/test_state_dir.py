@@ -1,4 +1,4 @@
-"""The state directory of a run: one run at a time, and secrets kept."""
+"""The state directory: one run at a time, and a secret token."""
 
 from pathlib import Path
 

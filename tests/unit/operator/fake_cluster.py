@@ -26,8 +26,9 @@ _LIST_KEYS = ("name", "uid", "type", "partition", "containerPort", "mountPath", 
 
 
 class FakeCluster(KubernetesApi):
-    """The operator's API server. `writes` are all writes but events, `fails` refuses to apply one by (kind, name),
-    `keeps` to delete it.
+    """The operator's API server.
+
+    `writes` are all writes but events, `fails` refuses to apply one by (kind, name), `keeps` to delete it.
 
     `hanging` are VolumeSnapshots that never become usable, `now` is its clock.
 

@@ -1,11 +1,11 @@
-"""Histories for the tests of the checker: raw topics, and what a plain rule makes of them."""
+"""Histories for the tests of the checker: raw topics, and their expected output."""
 
 from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Record, TimestampType
-from tests.support.traffic.id_sources import key_id
 
 
 def record(
@@ -29,17 +29,21 @@ def record(
 
 
 def deduplicated(raw: list[Record]) -> list[Record]:
-    """What must come out: seldom a repeat, so the slowest and plainest rule will do."""
+    """Return the expected records, by the simplest rule, as repeats are rare."""
     passed: list[Record] = []
     for each in raw:
-        before = [one for one in passed if (one.partition, one.key) == (each.partition, each.key)]
+        before = [
+            earlier
+            for earlier in passed
+            if (earlier.partition, earlier.key) == (each.partition, each.key)
+        ]
         if key_id(each) is None or not before:
             passed.append(each)
     return renumbered(passed)
 
 
 def renumbered(records: list[Record]) -> list[Record]:
-    """The records at offsets as transactions leave them: ascending, with gaps."""
+    """Return records at offsets as transactions leave them: ascending, with gaps."""
     return [replace(each, offset=1000 + 3 * place) for place, each in enumerate(records)]
 
 

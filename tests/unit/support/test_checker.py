@@ -1,4 +1,4 @@
-"""The judge finds every defect that is put into a right history, and accuses no right one."""
+"""The checker finds every defect in a history, and none in a correct history."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.support.checker.checker import Verdict, judge
+from tests.support.checker.id_sources import content_id, key_id
 from tests.support.checker.record import Record
-from tests.support.traffic.id_sources import content_id, key_id
 from tests.unit.support.histories import deduplicated, raw_histories, record, renumbered
 
 
@@ -93,7 +93,7 @@ def test_a_changed_key_is_lost_and_foreign(raw: list[Record], data: st.DataObjec
     clean = deduplicated(raw)
     assume(clean)
     place = data.draw(st.integers(0, len(clean) - 1))
-    clean[place] = replace(clean[place], key=b"nobody's")
+    clean[place] = replace(clean[place], key=b"foreign")
     assert kinds(judge(raw, clean, key_id)) == {"lost", "foreign"}
 
 

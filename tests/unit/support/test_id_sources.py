@@ -1,9 +1,9 @@
-"""The checker's own reading of ids, example by example."""
+"""The checker's own definition of ids, by examples."""
 
 import pytest
 
+from tests.support.checker.id_sources import content_id, header_id, json_id, key_id
 from tests.support.traffic.hostile import VALUES
-from tests.support.traffic.id_sources import content_id, header_id, json_id, key_id
 from tests.unit.support.histories import record
 
 

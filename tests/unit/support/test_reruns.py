@@ -1,4 +1,4 @@
-"""What is judged of records or of leaders is final: no test that fails by it is tried once more."""
+"""A failed verdict on records or leaders is final: such a test is not rerun."""
 
 import re
 
@@ -7,15 +7,15 @@ import pytest
 from tests.e2e.support.leaders import LeadersWatched
 from tests.e2e.support.operator_pods import OperatorPods
 from tests.support.checker.checker import judge
+from tests.support.checker.id_sources import key_id
 from tests.support.processes.processes import wait_for
-from tests.support.traffic.id_sources import key_id
 from tests.unit.support.histories import record
 
 
 def is_final(config: pytest.Config, error: BaseException) -> bool:
-    """Whether a test that ends with this error stays failed; found as the plugin finds it."""
+    """Return whether a test with this error is not rerun, by the plugin's own rule."""
     said = f"{type(error).__name__}: {error}"
-    return any(re.search(one, said) for one in config.getini("rerun_except"))
+    return any(re.search(pattern, said) for pattern in config.getini("rerun_except"))
 
 
 def test_a_lost_record_is_final(pytestconfig: pytest.Config) -> None:

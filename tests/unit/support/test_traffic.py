@@ -1,7 +1,7 @@
-"""Traffic is a function of its seed, and holds what it promises."""
+"""Traffic is a function of its seed, with the promised shares."""
 
+from tests.support.checker.id_sources import content_id, header_id, json_id, key_id
 from tests.support.traffic.hostile import hostile
-from tests.support.traffic.id_sources import content_id, header_id, json_id, key_id
 from tests.support.traffic.traffic import ID_HEADER, ID_STEPS, retries
 
 

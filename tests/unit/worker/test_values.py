@@ -8,7 +8,7 @@ from dedupe_worker.values import (
     UNKNOWN_OWNER,
     ValueLayout,
     content_hash,
-    contradict,
+    contents_differ,
     decode_owner,
     encode_owner,
     encode_owners,
@@ -77,6 +77,6 @@ def test_a_value_of_any_layout_says_what_was_kept(
     [other] = layout.encode(
         owners, [message(0), message(1, b"k", b"w")], rows, np.zeros(2, np.int64)
     ).tolist()
-    assert contradict(value, other) == hashed
-    assert not contradict(value, value)
+    assert contents_differ(value, other) == hashed
+    assert not contents_differ(value, value)
     assert len(value) == layout.dtype.itemsize == 8 + 6 * timed + 4 * hashed

@@ -1,30 +1,51 @@
-"""What HTTP asks of the loop's thread: done between two transactions, the only moment the store is at rest."""
+"""Admin commands on the store: from HTTP threads to the loop's thread.
+
+The HTTP API calls `CommandQueue.call`; the session calls `run_waiting`. Invariant: only the loop's thread touches the
+store, and only between two transactions, when all of it belongs to one position.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from threading import BoundedSemaphore
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from dedupe_crds.status.worker import CheckpointStatus, IdStatus, UploadStatus
+from dedupe_crds.status.worker import CheckpointStatus, IdOwner, IdStatus
+from dedupe_ids.extract import pack_id
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
+from dedupe_worker.config import WorkerConfig
+from dedupe_worker.status import WorkerState
+from dedupe_worker.store.ageing import Generation
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.checkpoint import make_checkpoint
+from dedupe_worker.store.state_dir import Identity
+from dedupe_worker.values import OWNER_BYTES, decode_owner, timestamp_of
+
+if TYPE_CHECKING:
+    from dedupe_worker.snapshots.upload_manager import UploadManager
+
+_CALLERS: Final = 4
 
 
 class StoreCommands(Protocol):
-    """What can be asked of a running worker."""
+    """The commands that a running worker accepts."""
 
-    def checkpoint(self) -> CheckpointStatus | None: ...  # noqa: D102 (see checkpoint.py)
-    def snapshot(self, name: str) -> UploadStatus | None: ...  # noqa: D102 (see s3/keeper.py)
-    def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]: ...  # noqa: D102 (see desk.py)
-    def forget(self, raw_ids: list[bytes]) -> int: ...  # noqa: D102 (see Store.forget)
+    def checkpoint(self) -> CheckpointStatus | None:
+        """Write a checkpoint; None while the store is still empty."""
 
+    def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]:
+        """Return what is known about ids, in their order."""
 
-_CALLERS: Final = 4
+    def forget(self, raw_ids: list[bytes]) -> int:
+        """Forget ids; return how many were in the store."""
+
 
 Command = Callable[[StoreCommands], Any]
 
 
 class CommandQueue:
-    """Commands from any thread to the loop's."""
+    """Passes commands from any thread to the loop's thread."""
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[tuple[Command, Future[Any]]] = SimpleQueue()
@@ -32,7 +53,10 @@ class CommandQueue:
         self._places = BoundedSemaphore(_CALLERS)
 
     def call(self, command: Command, timeout_seconds: float) -> Any:  # noqa: ANN401 (whatever the command returns)
-        """Have a command carried out; raises what it raises, or TimeoutError if the loop does not come to it."""
+        """Have the loop's thread run a command; return or raise what it does.
+
+        Raises TimeoutError if the loop did not begin with it in time.
+        """
         if not self._places.acquire(blocking=False):
             raise TimeoutError("other commands are waiting")
         result: Future[Any] = Future()
@@ -40,13 +64,13 @@ class CommandQueue:
         try:
             return result.result(timeout_seconds)
         except TimeoutError:
-            result.cancel()  # not begun: the loop passes it over
+            result.cancel()  # if it has not begun, the loop skips it
             raise
         finally:
             self._places.release()
 
     def run_waiting(self, target: StoreCommands) -> None:
-        """Carry out what is waiting (the loop's thread calls this)."""
+        """Run the waiting commands; only the loop's thread calls this."""
         while True:
             try:
                 command, result = self._waiting.get_nowait()
@@ -58,3 +82,74 @@ class CommandQueue:
                 result.set_result(command(target))
             except Exception as error:  # noqa: BLE001 (it is the caller's, and raised there)
                 result.set_exception(error)
+
+
+class AdminCommands:
+    """The `StoreCommands` of one session's store."""
+
+    def __init__(  # noqa: PLR0917 (what the session has, each once)
+        self,
+        config: WorkerConfig,
+        identity: Identity,
+        store: IdStore,
+        worker_state: WorkerState,
+        upload_manager: "UploadManager | None",
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._config = config
+        self._identity = identity
+        self._store = store
+        self._worker_state = worker_state
+        self._upload_manager = upload_manager
+        self._clock = clock
+
+    def checkpoint(self) -> CheckpointStatus | None:
+        """Replace the checkpoint by a new one.
+
+        Raises UploadRunning while the old one is being uploaded.
+        """
+        if self._upload_manager:
+            self._upload_manager.refuse_while_uploading()
+        began = self._clock.monotonic()
+        try:
+            made = make_checkpoint(
+                self._config.state, self._identity, self._store, self._clock.now()
+            )
+        finally:  # the loop did not run in the meantime
+            self._worker_state.stage_seconds["checkpoint"] += self._clock.monotonic() - began
+        self._worker_state.checkpoint = made or self._worker_state.checkpoint
+        return made
+
+    def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]:
+        """Return what is known about ids, in their order."""
+        packed = [pack_id(raw) for raw in raw_ids]
+        known = self._store.locate(packed)
+        return [_id_status(raw, known.get(id_)) for raw, id_ in zip(raw_ids, packed, strict=True)]
+
+    def forget(self, raw_ids: list[bytes]) -> int:
+        """Forget ids; return how many were in the store."""
+        forgotten = self._store.forget([pack_id(raw) for raw in raw_ids])
+        self._store.flush_all()  # no log could replay it after a crash
+        return forgotten
+
+
+def _id_status(raw: bytes, found: tuple[bytes, Generation] | None) -> IdStatus:
+    if found is None:
+        return IdStatus(id=raw.decode(), known=False)
+    value, generation = found
+    owner = decode_owner(value[:OWNER_BYTES])
+    return IdStatus(
+        id=raw.decode(),
+        known=True,
+        owner=IdOwner(partition=owner[0], offset=owner[1]) if owner else None,
+        timestamp=_time(timestamp_of(value)),
+        generation=generation.name,
+        seen_after=_time(generation.first_seen_ms),
+        seen_before=_time(generation.last_seen_ms),
+    )
+
+
+def _time(milliseconds: int | None) -> datetime | None:
+    if milliseconds is None:
+        return None
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)

@@ -1,18 +1,18 @@
-"""The worker over HTTP.
+"""The worker's HTTP API. `process` serves it.
 
-    GET  /healthz      200 while the loop goes round (also while it waits to try again), else 503
-    GET  /readyz       200 when reconciled and at work, else 503 with the reason
+    GET  /healthz      200 while the loop runs (also while it waits for a retry), else 503
+    GET  /readyz       200 when caught up and running, else 503 with the reason
     GET  /metrics      Prometheus text
     GET  /status       WorkerStatus as JSON
-    POST /checkpoint   write a checkpoint; answers with it
-    POST /snapshots    and below: see s3/http_api.py
+    POST /checkpoint   write a checkpoint; answers with its CheckpointStatus
+    POST /snapshots    and below: see snapshots/http_api.py
     POST /forget       {"ids": ["…"]}: forget ids, so that their next copy passes; answers {"forgotten": n}
-    POST /lookup       {"ids": ["…"]}: what is known of ids; answers {"ids": [IdStatus, …]}, in their order
+    POST /lookup       {"ids": ["…"]}: what is known about ids; answers {"ids": [IdStatus, …]}, in their order
     POST /reconcile    {"request": "…", "full": false}: reconcile with the output topic now; answers 202 with
-                       ComparisonStatus, and so to the same request again, which is done once; 409 during another
+                       ComparisonStatus; the same request again gets the same answer and is run once; 409 during another
 
-POSTs need `Authorization: Bearer <token>`; or, through a proxy that takes this header for itself, as Kubernetes' API
-server does, `X-Admin-Token: <token>`.
+POSTs need `Authorization: Bearer <token>`; or `X-Admin-Token: <token>`, through a proxy that uses the other header
+itself, such as Kubernetes' API server.
 """
 
 import hmac
@@ -28,10 +28,10 @@ from dedupe_kafka.errors import StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests, ReconcileRunning
 from dedupe_worker.snapshots.http_api import add_routes as add_snapshots
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 
 if TYPE_CHECKING:
-    from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+    from dedupe_worker.snapshots.upload_manager import UploadManager
 
 _HEALTHY_SECONDS: Final = 180.0  # longer than any bounded call to Kafka
 _COMMAND_SECONDS: Final = 60.0
@@ -40,32 +40,32 @@ _MAX_IDS: Final = 1000
 
 
 def read_token(path: Path | None) -> str | None:
-    """The admin token from a mounted file; None without one. Raises OSError."""
+    """Return the admin token of a mounted file; None without one. Raises OSError."""
     return path.read_text().strip() or None if path else None
 
 
 def make_app(
-    board: Board,
+    worker_state: WorkerState,
     commands: CommandQueue,
     registry: CollectorRegistry,
     token: str | None,
     *,
     requests: ReconcileRequests,
-    keeper: "SnapshotKeeper | None" = None,
+    upload_manager: "UploadManager | None" = None,
 ) -> "falcon.App[falcon.Request, falcon.Response]":
-    """The WSGI application."""
+    """Return the WSGI application."""
     app = falcon.App(middleware=[_Authenticate(token)])
-    app.add_route("/healthz", _Health(board))
-    app.add_route("/readyz", _Ready(board))
+    app.add_route("/healthz", _Health(worker_state))
+    app.add_route("/readyz", _Ready(worker_state))
     app.add_route("/metrics", _Metrics(registry))
-    app.add_route("/status", _Status(board))
+    app.add_route("/status", _Status(worker_state))
     app.add_route("/checkpoint", _Checkpoint(commands))
     app.add_route("/forget", _Forget(commands))
     app.add_route("/lookup", _Lookup(commands))
     app.add_route("/reconcile", _Reconcile(requests))
     app.add_error_handler(TimeoutError, _busy)
     app.add_error_handler(StreamError, _failed)
-    add_snapshots(app, commands, keeper)
+    add_snapshots(app, lambda command: commands.call(command, _COMMAND_SECONDS), upload_manager)
     return app
 
 
@@ -91,21 +91,21 @@ class _Authenticate:
 
 
 class _Health:
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
 
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        age = self._board.heartbeat_age_seconds
+        age = self._worker_state.heartbeat_age_seconds
         response.status = falcon.HTTP_200 if age < _HEALTHY_SECONDS else falcon.HTTP_503
         response.media = {"heartbeatAgeSeconds": round(age, 3)}
 
 
 class _Ready:
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
 
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        status = self._board.status()
+        status = self._worker_state.status()
         response.status = falcon.HTTP_200 if status.ready else falcon.HTTP_503
         response.media = status.model_dump(
             mode="json", by_alias=True, include={"ready", "phase", "reason", "message"}
@@ -123,12 +123,12 @@ class _Metrics:
 
 
 class _Status:
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
 
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
         response.content_type = falcon.MEDIA_JSON
-        response.text = self._board.status().model_dump_json(by_alias=True)
+        response.text = self._worker_state.status().model_dump_json(by_alias=True)
 
 
 class _Checkpoint:
@@ -162,7 +162,7 @@ class _Lookup:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         raw_ids = _read_ids(request)
         found = self._commands.call(lambda store: store.lookup(raw_ids), _COMMAND_SECONDS)
-        response.media = {"ids": [one.model_dump(mode="json", by_alias=True) for one in found]}
+        response.media = {"ids": [each.model_dump(mode="json", by_alias=True) for each in found]}
 
 
 class _ReconcileBody(BaseModel):
@@ -213,9 +213,11 @@ def _read_ids(request: falcon.Request) -> list[bytes]:
     ):
         raise falcon.HTTPBadRequest(description=f'send {{"ids": [...]}} with 1 to {_MAX_IDS} texts')
     try:
-        return [one.encode() for one in ids]
+        return [each.encode() for each in ids]
     except UnicodeEncodeError as error:
-        raise falcon.HTTPBadRequest(description="an id holds half of a surrogate pair") from error
+        raise falcon.HTTPBadRequest(
+            description="an id contains half of a surrogate pair"
+        ) from error
 
 
 def _busy(
@@ -223,7 +225,7 @@ def _busy(
 ) -> None:
     raise falcon.HTTPServiceUnavailable(
         title="Busy",
-        description="the worker is not at rest between transactions; see /readyz",
+        description="the worker was too busy to run the command between two transactions; see /readyz",
         retry_after=5,
     )
 

@@ -1,4 +1,7 @@
-"""Prometheus metrics, read off the board when they are asked for: the loop keeps no second set of counters."""
+"""Prometheus metrics, read from the worker's state at each scrape.
+
+The loop keeps no second set of counters.
+"""
 
 from collections.abc import Iterator
 from typing import Final
@@ -8,24 +11,24 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dedupe_crds.status.worker import Phase, UploadPhase, WorkerStatus
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 
 _COUNTERS: Final = {
     "consumed": "Records read from the input.",
     "produced": "Records written to the output and committed.",
-    "duplicates": "Records whose id was seen before.",
-    "redelivered": "Records read again whose output was already committed.",
+    "duplicates": "Records whose id is in the store.",
+    "redelivered": "Records read again after a restart whose output was already committed.",
     "without_id": "Records without a usable id, passed on.",
-    "conflicts": "Duplicates with another content than the record they repeat.",
-    "late": "Records older than what is remembered, so that nothing can be said of them.",
+    "conflicts": "Duplicates whose content differs from that of the first record.",
+    "late": "Records older than the window, so duplicates of them cannot be detected.",
 }
 _LABELS: Final = ("stream", "partition")
 
 
-def make_registry(board: Board) -> CollectorRegistry:
-    """A registry with the worker's metrics and the process's own."""
+def make_registry(worker_state: WorkerState) -> CollectorRegistry:
+    """Return a registry with the worker's metrics and those of the process."""
     registry = CollectorRegistry()
-    registry.register(_BoardCollector(board))
+    registry.register(_BoardCollector(worker_state))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
@@ -33,15 +36,15 @@ def make_registry(board: Board) -> CollectorRegistry:
 
 
 class _BoardCollector(Collector):
-    def __init__(self, board: Board) -> None:
-        self._board = board
-        self._labels = (board.stream, str(board.partition))
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
+        self._labels = (worker_state.stream, str(worker_state.partition))
 
     def collect(self) -> Iterator[Metric]:
-        status = self._board.status()
+        status = self._worker_state.status()
         for field, help_text in _COUNTERS.items():
             yield self._counter(f"dedupe_records_{field}", help_text, getattr(status.counts, field))
-        tally = self._board.tally
+        tally = self._worker_state.tally
         yield self._counter(
             "dedupe_transactions_committed", "Transactions committed.", tally.transactions
         )
@@ -50,11 +53,11 @@ class _BoardCollector(Collector):
         )
         yield self._counter(
             "dedupe_input_offsets_expired",
-            "Offsets deleted by retention before they were read.",
+            "Input offsets deleted by retention before they were read.",
             tally.expired_offsets,
         )
         yield self._counter(
-            "dedupe_sessions", "Starts of the loop, the first included.", tally.sessions
+            "dedupe_sessions", "Starts of the loop, including the first.", tally.sessions
         )
         yield from self._labelled()
         yield from self._gauges(status)
@@ -63,41 +66,43 @@ class _BoardCollector(Collector):
         stages = CounterMetricFamily(
             "dedupe_stage_seconds", "Time in each stage of the loop.", labels=(*_LABELS, "stage")
         )
-        for stage, seconds in sorted(self._board.stage_seconds.items()):
+        for stage, seconds in sorted(self._worker_state.stage_seconds.items()):
             stages.add_metric((*self._labels, stage), seconds)
         yield stages
         errors = CounterMetricFamily(
-            "dedupe_errors", "Failures by reason.", labels=(*_LABELS, "reason")
+            "dedupe_errors", "Errors by reason.", labels=(*_LABELS, "reason")
         )
-        for reason, count in sorted(self._board.errors.items()):
+        for reason, count in sorted(self._worker_state.errors.items()):
             errors.add_metric((*self._labels, reason), count)
         yield errors
         phases = GaugeMetricFamily(
             "dedupe_phase", "1 for the phase the worker is in.", labels=(*_LABELS, "phase")
         )
         for phase in Phase:
-            phases.add_metric((*self._labels, phase.value), phase is self._board.phase)
+            phases.add_metric((*self._labels, phase.value), phase is self._worker_state.phase)
         yield phases
         problem = GaugeMetricFamily(
             "dedupe_problem",
-            "1 for what keeps the worker from its work now.",
+            "1 for the reason why the worker is not ready.",
             labels=(*_LABELS, "reason"),
         )
-        if self._board.problem:
-            problem.add_metric((*self._labels, self._board.problem.reason), 1)
+        if self._worker_state.problem:
+            problem.add_metric((*self._labels, self._worker_state.problem.reason), 1)
         yield problem
 
     def _gauges(self, status: WorkerStatus) -> Iterator[Metric]:
         window = status.window
-        yield self._gauge("dedupe_ready", "1 when reconciled and at work.", status.ready)
+        yield self._gauge("dedupe_ready", "1 when caught up and running.", status.ready)
         yield self._gauge(
-            "dedupe_window_seconds", "Age of the oldest id remembered.", window.seconds
+            "dedupe_window_seconds", "Age of the oldest id in the store.", window.seconds
         )
         yield self._gauge(
             "dedupe_window_healthy", "0 when the window is shorter than alertBelow.", window.healthy
         )
         yield self._gauge(
-            "dedupe_window_truncated", "1 when ids within maxAge were given up.", window.truncated
+            "dedupe_window_truncated",
+            "1 when ids younger than maxAge were dropped.",
+            window.truncated,
         )
         yield self._gauge("dedupe_store_bytes", "Size of the store on disk.", window.bytes)
         yield self._gauge("dedupe_store_ids", "Ids in the store.", window.keys)
@@ -106,8 +111,8 @@ class _BoardCollector(Collector):
         )
         yield self._gauge(
             "dedupe_heartbeat_age_seconds",
-            "Since the loop went round.",
-            self._board.heartbeat_age_seconds,
+            "Time since the last iteration of the loop.",
+            self._worker_state.heartbeat_age_seconds,
         )
         yield self._gauge("dedupe_input_offset", "Next offset to read.", status.input.next_offset)
         if status.input.lag_messages is not None:
@@ -122,17 +127,19 @@ class _BoardCollector(Collector):
             )
         if status.reconcile is not None:
             yield self._gauge(
-                "dedupe_reconcile_records",
-                "Records read at the last start.",
+                "dedupe_catch_up_records",
+                "Output records read by the last catch-up.",
                 status.reconcile.records,
             )
             yield self._gauge(
-                "dedupe_reconcile_remaining_offsets",
-                "Offsets left to reconcile.",
+                "dedupe_catch_up_remaining_offsets",
+                "Output offsets that the catch-up has not read yet.",
                 status.reconcile.remaining,
             )
             yield self._gauge(
-                "dedupe_reconcile_seconds", "Time of the last reconcile.", status.reconcile.seconds
+                "dedupe_catch_up_seconds",
+                "Duration of the last catch-up with the output.",
+                status.reconcile.seconds,
             )
         if status.checkpoint is not None:
             created = status.checkpoint.created.timestamp()
@@ -151,12 +158,12 @@ class _BoardCollector(Collector):
             )
             yield self._gauge(
                 "dedupe_snapshot_new_bytes",
-                "What of it was not in the bucket yet.",
+                "Part of the last snapshot that was not in the bucket yet.",
                 upload.new_bytes,
             )
             yield self._gauge(
                 "dedupe_snapshot_uploaded_bytes",
-                "What of that has been uploaded.",
+                "Part of the new bytes that is uploaded.",
                 upload.uploaded_bytes,
             )
             phases = GaugeMetricFamily(
@@ -169,12 +176,18 @@ class _BoardCollector(Collector):
             yield phases
         if download is not None:
             yield self._gauge(
-                "dedupe_restore_total_bytes", "Size of what is restored.", download.total_bytes
+                "dedupe_restore_total_bytes",
+                "Size of the snapshot that is restored.",
+                download.total_bytes,
             )
             yield self._gauge(
-                "dedupe_restore_bytes", "What of it has arrived and is verified.", download.bytes
+                "dedupe_restore_bytes",
+                "Part of the snapshot that is downloaded and verified.",
+                download.bytes,
             )
-            yield self._gauge("dedupe_restore_seconds", "Time of the restore.", download.seconds)
+            yield self._gauge(
+                "dedupe_restore_seconds", "Duration of the restore.", download.seconds
+            )
 
     def _counter(self, name: str, help_text: str, value: float) -> Metric:
         family = CounterMetricFamily(name, help_text, labels=_LABELS)

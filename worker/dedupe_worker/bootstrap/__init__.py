@@ -1,9 +1,10 @@
-"""Fills the stores of a new stream with ids delivered in the past, so that its window does not begin empty.
+"""Fill the stores of a new stream with ids that were delivered before it.
 
-    source (files, topic)    batches of ids with when they were seen and their partitions
-    runs                     what was read, sorted in pieces that fit into memory
-    tables                   the runs merged into RocksDB's own files, by generation
-    install                  the files taken in as a store, under the partition's identity
+So its window does not begin empty. The steps:
 
-`job` drives these steps and notes after each piece how far it is, so that an interrupted one goes on.
+    source (files, topic)    batches of ids with the times they were seen, and their partitions
+    run_buffer               the ids in sorted runs that fit into memory
+    sst_writer               the runs merged into RocksDB's own files, by generation, and a store made from these files
+
+`job` runs the steps and saves its progress after each piece of work, so that an interrupted one can resume.
 """

@@ -1,4 +1,7 @@
-"""The columns of Parquet and CSV files, as ids, times and partitions."""
+"""The columns of Parquet and CSV files, as ids, times and partitions.
+
+`files` calls this.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +16,7 @@ from pyarrow import csv, parquet
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.extract import ID_BYTES
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.bootstrap.request import Columns
+from dedupe_worker.bootstrap.source import Columns
 
 READY_ID: Final = "id16"
 READY_TIME: Final = "seen_ms"
@@ -23,7 +26,7 @@ _CSV_BLOCK_BYTES: Final = 8 << 20
 
 
 def tables(file: Path, columns: Columns) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The columns id, time and, if there is one, partition, some rows at a time, with the bytes read so far."""
+    """Yield the columns id, time and, if it exists, partition, with the bytes read."""
     if file.suffix == ".parquet":
         yield from _parquet_tables(file, columns)
     elif file.name.endswith((".csv", ".csv.gz")):
@@ -72,32 +75,35 @@ def _chosen(names: Sequence[str], columns: Columns, file: Path) -> list[str]:
 
 
 def ready_ids(column: pa.Array, file: Path) -> bytes:
-    """The joined ids of a column of 16 bytes each."""
+    """Return the joined ids of a column of 16 bytes each."""
     if column.null_count or not pc.all(pc.equal(pc.binary_length(column), ID_BYTES)).as_py():
         raise InvalidConfig(f"{file}: {READY_ID} must hold {ID_BYTES} bytes in each row")
     return b"".join(column.to_pylist())
 
 
 def raw_ids_for(source: IdSource) -> Callable[[pa.Array], list[bytes | None]]:
-    """How a column becomes what the worker would find in records. What is returned raises InvalidConfig for Content."""
+    """Return what converts a column to ids as the worker finds them in records.
+
+    The function raises InvalidConfig if `spec.id.from` is Content.
+    """
 
     def raw_ids(column: pa.Array) -> list[bytes | None]:
         if source.from_ is IdFrom.CONTENT:
             raise InvalidConfig(
-                "spec.id.from is Content: such ids are made of whole records, and can only be read --from topic:NAME"
+                "spec.id.from is Content: such ids are hashes of whole records, and can only be read --from topic:NAME"
             )
         whole = pa.types.is_integer(column.type)
         texts = column.cast(pa.string()) if whole else column
         ids: list[bytes | None] = texts.cast(pa.binary()).to_pylist()
-        if whole and source.from_ is IdFrom.JSON_PATH:  # as json_id.py tells numbers from strings
-            return [one and b"\xff" + one for one in ids]
+        if whole and source.from_ is IdFrom.JSON_PATH:  # as JsonId marks numbers
+            return [raw and b"\xff" + raw for raw in ids]
         return ids
 
     return raw_ids
 
 
 def times_of(column: pa.Array, file: Path) -> NDArray[np.int64]:
-    """Unix milliseconds. A time without a zone is UTC."""
+    """Return Unix milliseconds. A time without a zone is UTC."""
     if column.null_count:
         raise InvalidConfig(f"{file}: {column.null_count} rows have no time")
     kind = column.type

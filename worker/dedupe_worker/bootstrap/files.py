@@ -20,9 +20,7 @@ from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.columns import READY_ID, raw_ids_for, ready_ids, tables, times_of
-from dedupe_worker.bootstrap.request import Columns
-from dedupe_worker.bootstrap.rows import make_rows
-from dedupe_worker.bootstrap.source import Batch, Json
+from dedupe_worker.bootstrap.source import Batch, Columns, Json, seen_entries
 
 _MADE_FOR: Final = "bootstrap-of.json"
 _IN_PATH: Final = regex(r"partition=(\d+)")
@@ -31,9 +29,9 @@ _IN_PATH: Final = regex(r"partition=(\d+)")
 class FileSource:
     """One file, or all Parquet (else CSV) files below a directory.
 
-    `stream` is namespace/name; `wanted` are the partitions asked for, out of `count`. `partitioner` says how a
-    partition follows from the id, which then is the records' key. Raises InvalidConfig for whatever the user can
-    mend, here or while reading.
+    `stream` is namespace/name; `wanted` are the partitions to fill, out of `count`. `partitioner` computes the
+    partition from the id, which then is the records' key. Raises InvalidConfig for what the user can fix,
+    here or while reading.
     """
 
     def __init__(
@@ -65,18 +63,21 @@ class FileSource:
 
     @property
     def fingerprint(self) -> Json:
-        """Names, sizes and times of the files, also of those for other partitions, and how they are read."""
+        """Return names, sizes and times of all files, and how they are read."""
         files = [[str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in self._all]
         columns = [self._columns.id, self._columns.time, self._columns.partition]
         return {"files": files, "columns": columns, "partitionBy": self._partitioner}
 
     @property
     def total(self) -> int:
-        """Bytes, about."""
+        """Return the approximate number of bytes."""
         return sum(self._sizes)
 
     def batches(self, position: Json | None) -> Iterator[Batch]:
-        """`position` is [file, batch of it]: files are parsed again up to there, and not taken in."""
+        """Yield batches after `position`: [file, batch of it].
+
+        Files are parsed again up to there, and their ids skipped.
+        """
         first, skip = position or (0, 0)
         before = sum(self._sizes[:first])
         for index, file in enumerate(self._files[first:], start=first):
@@ -104,11 +105,11 @@ class FileSource:
         if partitions is None:
             partitions = self._computed(keys, given, file)
         return Batch(
-            make_rows(packed, times[rows]), partitions[rows], given - len(rows), position, done
+            seen_entries(packed, times[rows]), partitions[rows], given - len(rows), position, done
         )
 
     def _partitions(self, table: pa.RecordBatch, file: Path) -> NDArray[np.int64] | None:
-        """The partition of each row where file or path tell it."""
+        """Return the partition of each row if the file or its path contains it."""
         if (known := self._in_path[file]) is not None:
             return np.full(len(table), known, np.int64)
         if table.num_columns > 2:
@@ -116,15 +117,18 @@ class FileSource:
             if column.null_count:
                 raise InvalidConfig(f"{file}: {column.null_count} rows have no partition")
             found: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-            for one in np.unique(found).tolist():
-                self._check(one, file)
+            for partition in np.unique(found).tolist():
+                self._check(partition, file)
             return found
         return None
 
     def _computed(
         self, keys: Sequence[bytes | None] | None, given: int, file: Path
     ) -> NDArray[np.int64]:
-        """The partition of each row as producers choose it; `keys` is None where they are not known."""
+        """Return the partition of each row as producers choose it.
+
+        `keys` is None if they are not known.
+        """
         if self._count == 1:
             return np.zeros(given, np.int64)
         if self._partitioner is None or keys is None:
@@ -150,7 +154,7 @@ class FileSource:
 
 
 def _check_made_for(path: Path, stream: str, count: int) -> None:
-    """Refuse a directory that `dedupe-pipeline bootstrap` has made for another stream or layout."""
+    """Refuse a directory that the pipeline's bootstrap made for another stream."""
     try:
         made_for = json.loads((path / _MADE_FOR).read_text())
     except (FileNotFoundError, NotADirectoryError):

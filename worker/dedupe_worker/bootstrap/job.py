@@ -1,14 +1,15 @@
-"""A bootstrap from its source to the stores. After a kill at any point, the same call goes on:
+"""A bootstrap from its source to the stores.
+
+`request` calls this. Invariant: after a kill at any point, the same call continues:
 
 1. while reading: from the last run that was written for all partitions;
-2. while writing tables: with the first range that is not noted as written;
-3. while a store is built: from its tables, which are kept until all stores are there;
-4. between the store and its identity: the store of no identity is built again;
+2. while writing files: from the first range that is not recorded as written;
+3. while a store is built: from its files, which are kept until all stores are complete;
+4. between the store and its identity: a store without an identity is built again;
 5. after the identity: that partition is done.
 """
 
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,47 +18,49 @@ from pathlib import Path
 from typing import Final
 
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_worker.bootstrap.generation_cutoffs import Cuts, TimeHistogram, TooManyAtOnce, plan_cuts
+from dedupe_worker.bootstrap.generation_cutoffs import (
+    GenerationCutoffs,
+    TimeHistogram,
+    TooManyAtOnce,
+    plan_cutoffs,
+)
 from dedupe_worker.bootstrap.progress import (
     BootstrapRecord,
     PartitionProgress,
     Progress,
+    Step,
+    Summary,
     load_progress,
     read_record,
     write_record,
 )
-from dedupe_worker.bootstrap.run_buffer import Intake
-from dedupe_worker.bootstrap.runs import (
-    RANGE_ROWS,
+from dedupe_worker.bootstrap.run_buffer import RunBuffer, run_path
+from dedupe_worker.bootstrap.source import Json, Source
+from dedupe_worker.bootstrap.sst_writer import build_store, write_sst_files
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
+from dedupe_worker.errors import IdentityRefused
+from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.external_sort import (
+    RANGE_ENTRIES,
     bounds_of_ranges,
     merge,
     merged,
     open_runs,
-    run_path,
 )
-from dedupe_worker.bootstrap.source import Json, Source
-from dedupe_worker.bootstrap.sst_writer import build_store, write_tables
-from dedupe_worker.errors import IdentityRefused
-from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 
-RUN_ROWS: Final = 2_000_000  # held until they are written: some 150 MB with the sorting
+RUN_ROWS: Final = 2_000_000
+"""Ids in memory until they are written: some 150 MB with the sorting."""
 
-OnProgress = Callable[["Step"], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What is being done, and how far it is; `total` is in the same measure as `done`."""
-
-    action: str
-    done: int
-    total: int
+OnProgress = Callable[[Step], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One partition's store to be. It is to hold nothing of the output partition from `output_position` on."""
+    """One partition whose store will be filled.
+
+    The worker reads the output from `output_position` on.
+    """
 
     partition: int
     state: StateDirectory
@@ -65,25 +68,11 @@ class Target:
     output_position: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """What came of it, by partition, and what of the source was not taken: see `Progress`.
-
-    With `done_before`, all stores were there already, from the same source, and the counts are of then.
-    """
-
-    stores: dict[int, BootstrapRecord]
-    without_id: int = 0
-    too_old: int = 0
-    too_new: int = 0
-    started_anew: bool = False
-    done_before: bool = False
-
-
 class Job:
-    """Fills the stores of `targets` from `source`, of ids seen before `before_ms`, if given.
+    """A bootstrap of the stores of `targets` from `source`.
 
-    `work` is a directory of this job's own, for up to 24 bytes for each id read and 37 for each kept.
+    Only ids seen before `before_ms` are taken, if it is given. `work` is a directory that only this job uses, for up to
+    24 bytes for each id read and 37 for each kept.
     """
 
     def __init__(
@@ -96,7 +85,8 @@ class Job:
         before_ms: int | None,
         on_progress: OnProgress,
         run_rows: int = RUN_ROWS,
-        range_rows: int = RANGE_ROWS,
+        range_rows: int = RANGE_ENTRIES,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._source = source
         self._targets = targets
@@ -106,9 +96,10 @@ class Job:
         self._on_progress = on_progress
         self._run_rows = run_rows
         self._range_rows = range_rows
+        self._clock = clock
 
     def run(self) -> Summary:
-        """Do it, or what is left of it.
+        """Run the bootstrap, or resume it.
 
         Raises IdentityRefused for a directory that has a store, and what sources and stores raise.
         """
@@ -119,11 +110,11 @@ class Job:
             todo = [target for target in self._targets if not _is_done(target, fingerprint)]
             if not todo:
                 return Summary(stores=self._records(), done_before=True)
-            started_anew = self._begin(fingerprint)
+            restarted = self._begin(fingerprint)
             if not self._progress.all_read:
                 self._read()
             for target in todo:
-                self._write_tables(target.partition)
+                self._write_files(target.partition)
                 self._install(target)
             progress = self._progress
             shutil.rmtree(self._work)
@@ -132,11 +123,11 @@ class Job:
                 without_id=progress.without_id,
                 too_old=progress.too_old,
                 too_new=progress.too_new,
-                started_anew=started_anew,
+                restarted=restarted,
             )
 
     def _fingerprint(self) -> Json:
-        """All that the result follows from, as JSON gives it back."""
+        """Return everything that determines the result, as JSON returns it."""
         window = [self._bounds.max_bytes, self._bounds.max_age.total_seconds()]
         return {
             **self._source.fingerprint,
@@ -145,7 +136,10 @@ class Job:
         }
 
     def _begin(self, fingerprint: Json) -> bool:
-        """Take up what there is, if it is of the same source and partitions; True if it is not, and is removed."""
+        """Resume the files of the same source and partitions.
+
+        Return True if they are of others, and deleted.
+        """
         found = load_progress(self._progress_path)
         wanted = {target.partition for target in self._targets}
         if found is not None and found.source == fingerprint and found.partitions.keys() == wanted:
@@ -156,7 +150,7 @@ class Job:
             self._directory(target.partition).mkdir(parents=True)
         partitions = {target.partition: PartitionProgress() for target in self._targets}
         self._progress = Progress(
-            source=fingerprint, now_ms=int(time.time() * 1000), partitions=partitions
+            source=fingerprint, now_ms=self._clock.time_ms(), partitions=partitions
         )
         self._progress.save(self._progress_path)
         return found is not None
@@ -165,23 +159,23 @@ class Job:
 
     def _read(self) -> None:
         progress = self._progress
-        intake = Intake(
+        buffer = RunBuffer(
             progress,
             {target.partition: self._directory(target.partition) for target in self._targets},
             max_age=self._bounds.max_age,
             before_ms=self._before_ms,
         )
         for batch in self._source.batches(progress.position):
-            intake.take(batch)
-            if intake.held >= self._run_rows:
-                intake.write_runs()
+            buffer.take(batch)
+            if buffer.held >= self._run_rows:
+                buffer.write_runs()
                 progress.save(self._progress_path)
             self._on_progress(Step("reading", batch.done, self._source.total))
-        intake.write_runs()
+        buffer.write_runs()
         progress.all_read = True
         progress.save(self._progress_path)
 
-    def _write_tables(self, partition: int) -> None:
+    def _write_files(self, partition: int) -> None:
         of_partition = self._progress.partitions[partition]
         directory = self._directory(partition)
         paths = [run_path(directory, number) for number in range(self._progress.runs)]
@@ -189,29 +183,29 @@ class Job:
         bounds = bounds_of_ranges(runs, self._range_rows)
         if of_partition.starts_ms is None:
             histogram = TimeHistogram(of_partition.first_ms or 0, of_partition.last_ms or 0)
-            for number, rows in enumerate(merge(runs, bounds)):
-                histogram.add(rows)
+            for number, entries in enumerate(merge(runs, bounds)):
+                histogram.add(entries)
                 self._on_progress(Step(f"sorting partition {partition}", number, len(bounds)))
-            of_partition.starts_ms = list(self._cut(partition, histogram))
+            of_partition.starts_ms = list(self._cut_offs(partition, histogram))
             of_partition.ids = int(histogram.counts.sum())
             self._progress.save(self._progress_path)
-        cuts = Cuts(tuple(of_partition.starts_ms))
+        cutoffs = GenerationCutoffs(tuple(of_partition.starts_ms))
         for number in range(of_partition.ranges, len(bounds)):
             self._on_progress(Step(f"writing partition {partition}", number, len(bounds)))
-            rows = merged(runs, bounds, number)
-            tables = write_tables(directory, number, rows, cuts, self._bounds)
-            of_partition.tables += tables
-            of_partition.left_out += rows.shape[1] - sum(table.ids for table in tables)
+            entries = merged(runs, bounds, number)
+            files = write_sst_files(directory, number, entries, cutoffs, self._bounds)
+            of_partition.tables += files
+            of_partition.left_out += len(entries) - sum(file.ids for file in files)
             of_partition.ranges = number + 1
             self._progress.save(self._progress_path)
 
-    def _cut(self, partition: int, histogram: TimeHistogram) -> tuple[int, ...]:
+    def _cut_offs(self, partition: int, histogram: TimeHistogram) -> tuple[int, ...]:
         try:
-            return plan_cuts(histogram, self._bounds).starts_ms
+            return plan_cutoffs(histogram, self._bounds).starts_ms
         except TooManyAtOnce as error:
             raise InvalidConfig(
-                f"partition {partition}: {error} into spec.store.window.maxBytes, so that it can't be said which "
-                "are the oldest: raise maxBytes, or give finer times"
+                f"partition {partition}: {error} into spec.store.window.maxBytes, so the oldest of them are "
+                "not known: raise maxBytes, or give finer times"
             ) from None
 
     def _install(self, target: Target) -> None:
@@ -226,12 +220,12 @@ class Job:
             output_position=target.output_position,
             truncated=of_partition.left_out > 0,
         )
-        target.state.discard_store()  # of no identity, so of no worker
+        target.state.discard_store()  # without an identity, so no worker uses it
         building.rename(target.state.database)
         oldest = min((table.first_seen_ms for table in of_partition.tables), default=None)
         record = BootstrapRecord(
             source=self._progress.source,
-            created=datetime.now(UTC),
+            created=self._clock.now(),
             ids=of_partition.ids - of_partition.left_out,
             repeated=of_partition.taken - of_partition.ids,
             left_out=of_partition.left_out,
@@ -240,7 +234,7 @@ class Job:
         write_record(target.state, record)
         target.state.record(target.identity)
 
-    # -- where things are --------------------------------------------------------------------------
+    # -- paths and records --------------------------------------------------------------------------
 
     @property
     def _progress_path(self) -> Path:
@@ -255,7 +249,10 @@ class Job:
 
 
 def _is_done(target: Target, fingerprint: Json) -> bool:
-    """Whether this bootstrap has filled the store. Raises IdentityRefused if something else has."""
+    """Return whether this bootstrap has filled the store.
+
+    Raises IdentityRefused if something else has.
+    """
     recorded = target.state.recorded(target.identity.stream, target.partition)
     if recorded is None:
         return False
@@ -263,7 +260,7 @@ def _is_done(target: Target, fingerprint: Json) -> bool:
     if recorded == target.identity and record is not None and record.source == fingerprint:
         return True
     raise IdentityRefused(
-        f"state directory {target.state.root} has a store already, and a bootstrap is for a new stream: to begin "
-        "anew, stop its worker, delete the directory and run this again; the ids in the output topic come back by "
-        "themselves"
+        f"state directory {target.state.root} has a store already, and a bootstrap is for a new stream: to start "
+        "again, stop its worker, delete the directory and run this again; the worker reads the ids in the output "
+        "topic"
     )

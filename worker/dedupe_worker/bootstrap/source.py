@@ -1,4 +1,4 @@
-"""What ids are read from: the interface that files and topics have in common."""
+"""The interface of a source of ids, which `files` and `topic` implement."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,32 +7,54 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_worker.bootstrap.rows import Rows
+from dedupe_worker.store.external_sort import Entries, make_entries
 
 Json = Any  # what json.loads gives
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The names of the columns in files."""
+
+    id: str = "id"
+    time: str = "time"
+    partition: str = "partition"
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some ids with the partition of each, shape (n,). Reading goes on after them at `position`.
+    """Some ids with the partition of each, shape (n,).
 
-    `without_id` records had none. `done` tells how much of the source is read, in its own measure.
+    Reading resumes after them at `position`.
+
+    `without_id` records had none. `done` is how much of the source is read, in its own unit.
     """
 
-    rows: Rows
+    entries: Entries
     partitions: NDArray[np.int64]
     without_id: int
     position: Json
     done: int
 
 
+def seen_entries(packed: bytes, seen_ms: NDArray[np.int64]) -> Entries:
+    """Return entries of n joined ids and when they were seen.
+
+    Times before 1970 count as 1970.
+    """
+    return make_entries(packed, np.maximum(seen_ms, 0))
+
+
 class Source(Protocol):
-    """Ids to be read. `fingerprint` changes when the ids do; `total` is in the measure of `Batch.done`."""
+    """A source of ids. `fingerprint` changes when the ids do.
+
+    `total` is in the unit of `Batch.done`.
+    """
 
     @property
     def fingerprint(self) -> Json: ...  # noqa: D102
     @property
     def total(self) -> int: ...  # noqa: D102
     def batches(self, position: Json | None) -> Iterator[Batch]:
-        """Everything, or what comes after a batch's `position`."""
+        """Yield everything, or what comes after a batch's `position`."""
         ...

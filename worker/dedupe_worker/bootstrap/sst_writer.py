@@ -1,7 +1,7 @@
-"""RocksDB's own files out of sorted ids, and a store out of those files.
+"""Write RocksDB's own files from sorted ids, and build a store from the files.
 
 A generation of the past is a column family named b00000001, b00000002, … in the order of age, which sorts before the
-worker's own g…; the first of these stands ready and empty, so that what the worker adds does not make ids of the past
+worker's own g…; the first g… is there, empty, so that the ids that the worker adds do not make ids of the past
 last longer.
 """
 
@@ -17,11 +17,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 from rocksdict import IngestExternalFileOptions, Options, Rdict, SstFileWriter, WriteOptions
 
-from dedupe_worker.bootstrap.generation_cutoffs import Cuts
-from dedupe_worker.bootstrap.rows import Rows, ids_of
+from dedupe_worker.bootstrap.generation_cutoffs import GenerationCutoffs
 from dedupe_worker.errors import store_errors
 from dedupe_worker.store.ageing import Bounds
-from dedupe_worker.store.metadata import STAMP_KEY, Stamp, encode_stamp
+from dedupe_worker.store.external_sort import Entries, id_bytes
+from dedupe_worker.store.metadata import METADATA_KEY, StoreMetadata, encode_metadata
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from dedupe_worker.values import UNKNOWN_OWNER
 
@@ -30,8 +30,8 @@ FIRST_GENERATION: Final = "g00000001"
 _BLOCK_CACHE_BYTES: Final = 8 << 20  # of an option that files don't depend on
 
 
-class Table(BaseModel):
-    """One file: ids of one generation, and when the first and the last of them was seen."""
+class SstFile(BaseModel):
+    """One file of ids of one generation, with its first and last time seen."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -42,30 +42,30 @@ class Table(BaseModel):
     last_seen_ms: int
 
 
-def write_tables(
-    directory: Path, index: int, rows: Rows, cuts: Cuts, bounds: Bounds
-) -> list[Table]:
-    """Write the ids of one range, sorted, to a file for each generation that has some."""
-    generations = cuts.generations(rows)
+def write_sst_files(
+    directory: Path, index: int, entries: Entries, cuts: GenerationCutoffs, bounds: Bounds
+) -> list[SstFile]:
+    """Write the sorted ids of one range to a file for each generation."""
+    generations = cuts.generations(entries)
     tables = []
     for generation in range(len(cuts.starts_ms)):
-        chosen = rows[:, generations == generation]
-        if not chosen.shape[1]:
+        chosen = entries[generations == generation]
+        if not len(chosen):
             continue
         name = f"{generation:02d}-{index:06d}.sst"
         with store_errors(f"writing {directory / name}"):
             writer = SstFileWriter(_options(bounds))
             writer.open(str(directory / name))
             # A loop in C: 0.25 us an id.
-            deque(map(writer.__setitem__, ids_of(chosen), repeat(UNKNOWN_OWNER)), maxlen=0)
+            deque(map(writer.__setitem__, id_bytes(chosen["id"]), repeat(UNKNOWN_OWNER)), maxlen=0)
             writer.finish()
         tables.append(
-            Table(
+            SstFile(
                 file=name,
                 generation=generation,
-                ids=chosen.shape[1],
-                first_seen_ms=int(np.min(chosen[2])),
-                last_seen_ms=int(np.max(chosen[2])),
+                ids=len(chosen),
+                first_seen_ms=int(np.min(chosen["position"])),
+                last_seen_ms=int(np.max(chosen["position"])),
             )
         )
     return tables
@@ -73,16 +73,17 @@ def write_tables(
 
 def build_store(
     path: Path,
-    tables: Sequence[Table],
+    tables: Sequence[SstFile],
     directory: Path,
     bounds: Bounds,
     *,
     output_position: int,
     truncated: bool,
 ) -> None:
-    """Make a store at `path`, in place of what is there, of the tables in `directory`, which stay as they are.
+    """Build a store at `path` from the files in `directory`; the files stay.
 
-    It claims to hold nothing of the output partition from `output_position` on. Raises DiskFull or StoreFailed.
+    A store that is there is replaced. Its output position is `output_position`: the worker reads the output from there
+    on. Raises DiskFull or StoreFailed.
     """
     shutil.rmtree(path, ignore_errors=True)
     numbers = sorted({table.generation for table in tables})
@@ -91,7 +92,7 @@ def build_store(
         try:
             for number, generation in enumerate(numbers, start=1):
                 of_generation = [table for table in tables if table.generation == generation]
-                stamp = Stamp(
+                metadata = StoreMetadata(
                     output_position=output_position,
                     input_offset=-1,
                     keys=sum(table.ids for table in of_generation),
@@ -101,14 +102,14 @@ def build_store(
                     newest_ms=max(table.last_seen_ms for table in of_generation),
                 )
                 files = [directory / table.file for table in of_generation]
-                _add_generation(database, f"b{number:08d}", files, stamp, bounds)
+                _add_generation(database, f"b{number:08d}", files, metadata, bounds)
             database.create_column_family(FIRST_GENERATION, _options(bounds)).close()
         finally:
             database.close()
 
 
 def _add_generation(
-    database: Rdict, name: str, files: Sequence[Path], stamp: Stamp, bounds: Bounds
+    database: Rdict, name: str, files: Sequence[Path], metadata: StoreMetadata, bounds: Bounds
 ) -> None:
     family = database.create_column_family(name, _options(bounds))
     try:
@@ -118,14 +119,14 @@ def _add_generation(
         unlogged = WriteOptions()
         unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # the stub calls the property a method
         family.set_write_options(unlogged)
-        family[STAMP_KEY] = encode_stamp(stamp)
+        family[METADATA_KEY] = encode_metadata(metadata)
         family.flush()
     finally:
         family.close()
 
 
 def _second_name(file: Path) -> Path:
-    """The same file for RocksDB to move: the first name is there for another attempt."""
+    """Return a second name for RocksDB to move; the first stays for a retry."""
     second = file.with_suffix(".ingest")
     second.unlink(missing_ok=True)
     try:

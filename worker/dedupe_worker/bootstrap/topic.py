@@ -1,4 +1,8 @@
-"""Ids from the records of a topic, up to the ends that its partitions have when reading begins."""
+"""Ids from the records of a topic.
+
+`request` opens it. Invariant: reading stops at the ends that the partitions had when it first began, also after an
+interruption.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -11,8 +15,7 @@ from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.partitioners import Partitioner, partitions_of
-from dedupe_worker.bootstrap.rows import make_rows
-from dedupe_worker.bootstrap.source import Batch, Json
+from dedupe_worker.bootstrap.source import Batch, Json, seen_entries
 from dedupe_worker.kafka.consumer import PartitionReader
 
 _BATCH_RECORDS: Final = 20_000
@@ -21,7 +24,7 @@ _STALLED_READS: Final = 120  # a minute and more: an idle read waits for half a 
 
 
 class TopicSource:
-    """All committed records of `ranges`, what each partition of the topic holds now.
+    """All committed records of `ranges`, the present offsets of each partition.
 
     Without a `partitioner` a record's partition is its own, and only `wanted` ones are read; with it, it follows
     from the record's key, out of `count`. `reader` opens one partition.
@@ -49,16 +52,16 @@ class TopicSource:
 
     @property
     def fingerprint(self) -> Json:
-        """The topic itself: what is in it only grows, and the ends are in the position."""
+        """Return the topic itself: it only grows, and the ends are in the position."""
         return {"topic": self._name, "id": self._id, "partitionBy": self._partitioner}
 
     @property
     def total(self) -> int:
-        """Offsets to read, at most."""
+        """Return the number of offsets to read, at most."""
         return sum(each.end - each.low for each in self._ranges.values())
 
     def batches(self, position: Json | None) -> Iterator[Batch]:
-        """`position` is {partition: [next offset, end]}, so that reading ends where it would have at first."""
+        """Yield batches from `position` on: {partition: [next offset, end]}."""
         state = {str(p): [each.low, each.end] for p, each in self._ranges.items()}
         state |= position or {}
         for name, (offset, end) in sorted(state.items()):
@@ -84,11 +87,11 @@ class TopicSource:
                 if stalled > _STALLED_READS:
                     raise BrokerUnavailable(
                         f"reading {self._name}/{partition}: nothing came after offset {position}; "
-                        "see to Kafka and run this again, it goes on where it was"
+                        "check Kafka and run this again, it resumes there"
                     )
                 position = batch.next_offset
                 records = batch.records
-                if position > end:  # what came in since this began is not part of it
+                if position > end:  # records that arrived since the begin are not part of it
                     records = [r for r in records if (r.offset() or 0) < end]
                 yield records, min(position, end)
         finally:
@@ -104,16 +107,16 @@ class TopicSource:
             partitions = self._computed(chosen, self._partitioner)
         else:
             partitions = np.full(len(chosen), partition, np.int64)
-        rows = make_rows(ids.packed, times)
-        return Batch(rows, partitions, len(records) - len(chosen), position, done)
+        entries = seen_entries(ids.packed, times)
+        return Batch(entries, partitions, len(records) - len(chosen), position, done)
 
     def _computed(self, records: Sequence[Message], partitioner: Partitioner) -> NDArray[np.int64]:
         keys = []
         for record in records:
             if not (key := record.key()):
                 raise InvalidConfig(
-                    f"{self._name}/{record.partition()} offset {record.offset()} has no key, so that --partition-by "
-                    "can't tell its partition: copy the topic to one with the input's partitions, and read that"
+                    f"{self._name}/{record.partition()} offset {record.offset()} has no key, so --partition-by "
+                    "can't determine its partition: copy it to a topic with the input's partitions, and read that"
                 )
             keys.append(key if isinstance(key, bytes) else key.encode())
         return partitions_of(keys, self._count, partitioner)

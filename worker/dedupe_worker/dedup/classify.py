@@ -1,41 +1,153 @@
-"""From a batch of records to a verdict on each: their ids, what the window knows of them, what the stream wants done.
+"""Classify each record of a batch: new, duplicate, redelivered, conflict or late.
 
-What is late must not be admitted where it is routed away: an id is in the window only if its record is in the output.
+The loop calls `Classifier.identify` and then `Classifier.classify`, which looks up the ids;
+`make_verdict` decides.
+
+Invariants:
+  - A verdict is built in one place, `make_verdict`, from all facts, and never changed.
+  - A late record that is routed away is not added to the window: an id is in the window only if its record is in the
+    output.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from confluent_kafka import Message
 
+from dedupe_crds.spec.topics import Delivery, Mode
+from dedupe_ids.batch import Header, Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
-from dedupe_worker.dedup.judge import Mask, Policy, Rows, Verdict, judge, judge_late, late_before
-from dedupe_worker.dedup.redelivery import InDoubt
+from dedupe_worker.dedup.policy import Policy, late_before
+from dedupe_worker.dedup.redelivery import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import timestamps
-from dedupe_worker.values import Offsets, Owners, Times, came_after, encode_owners
+from dedupe_worker.kafka.producer import Routed
+from dedupe_worker.values import (
+    OWNER_BYTES,
+    Offsets,
+    Times,
+    Values,
+    came_after,
+    contents_differ,
+    decode_owner,
+    encode_owners,
+    timestamp_of,
+)
+
+ORIGINAL_HEADER: Final = "dedupe-original"
+"""Input partition and offset of the record that this one repeats or contradicts: `3:1207`, or `unknown`."""
+AGE_HEADER: Final = "dedupe-age-ms"
+"""This record's timestamp minus the original record's, in milliseconds; absent if the original's is not stored."""
+POSITION_HEADER: Final = "dedupe-position"
+"""Input partition and offset of this record."""
+LATE_HEADER: Final = "dedupe-late"
+"""The bound that made this record late, Unix milliseconds: its timestamp is before it. Ids are remembered only of
+records from this time on, or `late.maxAge` sets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """A batch of n records of which m have an id: `rows` (m,) of them in the batch, `packed` 16 m bytes, `values` (m,)
-    what to remember of each; `offsets` (n,) in the input and `times` (n,), Unix milliseconds."""
+    """A batch of n records of which m have an id.
+
+    `rows` (m,) are the positions of these m, `packed` (16 m bytes) their ids, `values` (m,) what to store for them.
+    `offsets` (n,) are of the input, `times` (n,) in Unix milliseconds.
+    """
 
     rows: Rows
     packed: bytes
-    values: Owners
+    values: Values
     offsets: Offsets
     times: Times
 
     @property
     def newest_ms(self) -> int:
-        """The newest timestamp."""
+        """Return the newest timestamp."""
         return int(self.times.max(initial=0))
 
 
-class Admission:
-    """One partition's. Ids that `decide` finds new are in the window's open transaction from then on."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision on a batch of n records.
+
+    `passed` is a mask of shape (n,), the records for the output; `routed` are the records for the other topics. The
+    counts are of records.
+    """
+
+    passed: Mask
+    routed: list[Routed] = field(default_factory=list)
+    duplicates: int = 0
+    redelivered: int = 0
+    conflicts: int = 0
+    late: int = 0
+
+
+def make_verdict(
+    policy: Policy,
+    records: Sequence[Message],
+    rows: Rows,
+    values: Values,
+    repeats: dict[int, bytes],
+    *,
+    redelivered: Sequence[int] = (),
+    late: Sequence[int] = (),
+    bound: int = 0,
+) -> Verdict:
+    """Decide on a batch, without I/O. Records without an id pass.
+
+    `values` are those of `rows`, the records with an id. The other facts name positions in `rows`, and no position has
+    two of them:
+
+      - `repeats`: the record has the id of an earlier one, with the value of that one
+      - `redelivered`: the record's output is in the output topic already, uncommitted before a crash
+      - `late`: the record's timestamp is before `bound`, and its id is not remembered
+
+    A record that repeats itself was redelivered, too. With transactions its output is in the output topic; without them
+    only the store says so, and it passes again so that it cannot be lost.
+    """
+    passed = np.ones(len(records), np.bool_)
+    routed: list[Routed] = []
+    repeating = np.fromiter(repeats, np.intp, len(repeats))
+    enforced = policy.mode is Mode.ENFORCE
+    duplicates = conflicts = of_itself = 0
+    for row, own, original in zip(
+        rows[repeating].tolist(), values[repeating].tolist(), repeats.values(), strict=True
+    ):
+        if own[:OWNER_BYTES] == original[:OWNER_BYTES]:
+            of_itself += 1
+            passed[row] = policy.delivery is Delivery.AT_LEAST_ONCE
+            continue
+        duplicates += 1
+        passed[row] = not enforced
+        conflict = policy.conflicts_topic is not None and contents_differ(own, original)
+        conflicts += conflict
+        topic = policy.conflicts_topic if conflict else policy.duplicates_topic
+        if enforced and topic:
+            routed.append(Routed(topic, records[row], _repeat_headers(own, original)))
+    passed[rows[list(redelivered)]] = False
+    if policy.routes_late and policy.late_topic is not None:
+        away = list(late)
+        passed[rows[away]] = False
+        routed.extend(
+            Routed(policy.late_topic, records[row], _late_headers(value, bound))
+            for row, value in zip(rows[away].tolist(), values[away].tolist(), strict=True)
+        )
+    return Verdict(
+        passed,
+        routed,
+        duplicates=duplicates,
+        redelivered=of_itself + len(redelivered),
+        conflicts=conflicts,
+        late=len(late),
+    )
+
+
+class Classifier:
+    """Classify the batches of one partition.
+
+    Ids that `classify` finds new are in the window's open transaction from then on.
+    """
 
     def __init__(
         self,
@@ -44,14 +156,14 @@ class Admission:
         partition: int,
         window: Window,
         extract: Extractor,
-        in_doubt: InDoubt | None = None,
+        uncommitted: UncommittedIds | None = None,
     ) -> None:
         self._policy = policy
         self._partition = partition
         self._window = window
         self._extract = extract
         self._layout = policy.layout
-        self._in_doubt = in_doubt or InDoubt()
+        self._uncommitted = uncommitted or UncommittedIds()
 
     def identify(self, records: list[Message]) -> Identified:
         """Take the ids of a batch."""
@@ -62,32 +174,39 @@ class Admission:
         values = self._layout.encode(owners, records, ids.rows, times)
         return Identified(ids.rows, ids.packed, values, offsets, times)
 
-    def decide(self, records: Sequence[Message], batch: Identified, now_ms: int) -> Verdict:
-        """What becomes of each record. `now_ms` is the time, Unix milliseconds."""
+    def classify(self, records: Sequence[Message], batch: Identified, now_ms: int) -> Verdict:
+        """Look up the ids of a batch and decide on each record.
+
+        `now_ms` is the time, Unix milliseconds.
+        """
         bound = late_before(self._policy, self._window.store.forgotten_ms, now_ms)
         times = batch.times[batch.rows]
-        late = (times < bound) & (times > 0)  # one without a timestamp is of no known age
-        if self._policy.routes_late and late.any():
+        late = (times < bound) & (times > 0)  # the age of a record without a timestamp is not known
+        any_late = bool(late.any())
+        if self._policy.routes_late and any_late:
             repeats = self._admit_in_time(batch, late)
         else:
             repeats = self._window.admit(batch.packed, batch.values)
-        if late.any():
-            late[list(repeats)] = False  # what is remembered of a record is not in doubt
-        again = self._in_doubt.take(batch.packed, [*repeats], int(batch.offsets[0]))
-        for at in again:
+        if any_late:
+            late[list(repeats)] = False  # a record whose id is remembered can be decided on
+        redelivered = self._uncommitted.take(batch.packed, [*repeats], int(batch.offsets[0]))
+        for at in redelivered:
             del repeats[at]
-        verdict = judge(self._policy, records, batch.rows, batch.values, repeats)
-        verdict.passed[batch.rows[again]] = False
-        verdict.redelivered += len(again)
-        if late.any():
-            values = dict(zip(batch.rows[late].tolist(), batch.values[late].tolist(), strict=True))
-            judge_late(self._policy, records, values, bound, verdict)
-        return verdict
+        return make_verdict(
+            self._policy,
+            records,
+            batch.rows,
+            batch.values,
+            repeats,
+            redelivered=redelivered,
+            late=np.flatnonzero(late).tolist() if any_late else (),
+            bound=bound,
+        )
 
     def _admit_in_time(self, batch: Identified, late: Mask) -> dict[int, bytes]:
-        """Admit what is not late, and find what of the rest repeats an id that is remembered.
+        """Admit the records that are not late; return the repeats among all.
 
-        A copy behind it in the batch is not what a record repeats.
+        A late record does not repeat a copy that follows it in the batch.
         """
         ids = np.frombuffer(batch.packed, np.dtype(f"V{ID_BYTES}"))
         in_time = np.flatnonzero(~late)
@@ -101,3 +220,20 @@ class Admission:
             if not came_after(value, batch.values[behind[at]].tobytes())
         )
         return repeats
+
+
+def _repeat_headers(own: bytes, original: bytes) -> list[Header]:
+    headers = [(ORIGINAL_HEADER, _position(original)), (POSITION_HEADER, _position(own))]
+    time_ms, original_ms = timestamp_of(own), timestamp_of(original)
+    if time_ms is not None and original_ms is not None:
+        headers.append((AGE_HEADER, b"%d" % (time_ms - original_ms)))
+    return headers
+
+
+def _late_headers(value: bytes, bound: int) -> list[Header]:
+    return [(LATE_HEADER, b"%d" % bound), (POSITION_HEADER, _position(value))]
+
+
+def _position(value: bytes) -> bytes:
+    at = decode_owner(value[:OWNER_BYTES])
+    return b"unknown" if at is None else b"%d:%d" % at

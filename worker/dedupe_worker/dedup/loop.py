@@ -1,17 +1,16 @@
-"""The loop: consume, identify, look up, produce, commit, and only then remember.
+"""The loop: consume, identify, look up, produce, commit, then store the ids.
 
     1  read a batch, take the ids
     2  look them up: in the store, in the open transaction, in the batch itself
-    3  produce the first record of each id, as it is, in order; and others to the topics that they are routed to
-    4  commit: the output records, what is noted about them, and the input offset become visible together
+    3  produce the first record of each id, unchanged and in order; produce routed records to their topics
+    4  commit: the output records, the side records about them, and the input offset become visible together
     5  write the new ids to the store, with the output position they are complete up to
 
-A process may die between any two of these: before 4 the transaction never happened, after it the output topic has
-the records and the next start learns their ids from there. So an id is in the store only if its record is in the
+A process may die between any two of these: before 4 the transaction never happened; after it the output topic has
+the records, and the next start reads their ids from there. So an id is in the store only if its record is in the
 output. Sources: Segment's deduplication (the output topic as the store's log), Kafka's transactions (KIP-98, KIP-447).
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,34 +20,38 @@ from typing import Final, Protocol
 from confluent_kafka import Message
 
 from dedupe_kafka.errors import RecordRefused
-from dedupe_worker.dedup.classify import Admission
-from dedupe_worker.dedup.judge import Routed, Verdict
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.clock import Clock
+from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
-from dedupe_worker.kafka.producer import Note, Span
-from dedupe_worker.side_topics.writers import ChunkLog
-from dedupe_worker.status import Board
+from dedupe_worker.kafka.producer import Routed, SideRecord
+from dedupe_worker.side_topics.writers import SideTopicWriter
+from dedupe_worker.status import WorkerState
 
 _LONGEST_TRANSACTION_SECONDS: Final = 1.0
 
 
 class Output(Protocol):
-    """What the loop needs of a PartitionOutput."""
+    """The part of `PartitionOutput` that the loop uses."""
 
     @property
-    def position(self) -> int: ...  # noqa: D102 (see output.py)
+    def position(self) -> int: ...  # noqa: D102 (see PartitionOutput)
     def begin(self) -> None: ...  # noqa: D102
     def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
     def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
-    def note(self, notes: Sequence[Note]) -> None: ...  # noqa: D102
-    def settle(self) -> Span | None: ...  # noqa: D102
+    def produce_side_records(self, records: Sequence[SideRecord]) -> None: ...  # noqa: D102
+    def flush(self) -> OffsetRange | None: ...  # noqa: D102
     def commit(self, next_offset: int, source: Source) -> None: ...  # noqa: D102
     def abort(self) -> None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
-    """What the loop is told. What comes within `commit_interval_seconds` is read together, unless a batch is full."""
+    """The loop's settings.
+
+    Records that arrive within `commit_interval_seconds` are read as one batch, unless the batch is full before.
+    """
 
     input_topic: str
     partition: int
@@ -70,7 +73,7 @@ class _Transaction:
 
 
 class Loop:
-    """One partition's loop, over a reader, an output and a window that are ready to be used.
+    """The loop of one partition, over a reader, an output and a window that are ready.
 
     The window is complete up to the output's position at the start.
     """
@@ -82,60 +85,66 @@ class Loop:
         reader: Source,
         output: Output,
         window: Window,
-        admission: Admission,
-        logs: Sequence[ChunkLog],
-        board: Board,
+        classifier: Classifier,
+        logs: Sequence[SideTopicWriter],
+        worker_state: WorkerState,
+        clock: Clock,
     ) -> None:
         self._config = config
         self._reader = reader
         self._output = output
         self._window = window
-        self._admission = admission
+        self._classifier = classifier
         self._logs = logs
-        self._board = board
+        self._worker_state = worker_state
+        # Bound once: each batch reads the time several times.
+        self._monotonic, self._time_ms = clock.monotonic, clock.time_ms
         self._open: _Transaction | None = None
         self._last_read = 0.0
 
     def step(self) -> None:
-        """Read one batch and pass it on; commit when the transaction is due. Raises StreamError."""
+        """Read and process one batch; commit when the transaction is due.
+
+        Raises StreamError.
+        """
         config = self._config
-        # What a commit takes counts towards the interval, so a record that came meanwhile does not wait twice.
+        # The time of a commit counts towards the interval, so a record that arrives meanwhile does not wait twice.
         due = self._last_read + config.commit_interval_seconds
         with self._stage("consume"):
-            batch = self._reader.read(config.max_batch_records, max(0.0, due - time.monotonic()))
-        self._last_read = time.monotonic()
+            batch = self._reader.read(config.max_batch_records, max(0.0, due - self._monotonic()))
+        self._last_read = self._monotonic()
         try:
             if batch.records:
-                self._board.calm()
-                self._pass_on(batch)
+                self._worker_state.clear_client_error()
+                self._process(batch)
             if self._open and self._is_due(self._open, batch):
                 self.commit()
         except RecordRefused as error:
-            raise self._located(error) from error
-        self._show(batch)
+            raise self._with_location(error) from error
+        self._update_status(batch)
 
     @property
     def in_transaction(self) -> bool:
-        """Whether records wait to be committed."""
+        """Return whether records wait for a commit."""
         return self._open is not None
 
     def commit(self) -> None:
-        """Commit the open transaction, if there is one, and remember its ids."""
+        """Commit the open transaction, if there is one, then store its ids."""
         transaction = self._open
         if transaction is None:
             return
         if self._logs:
-            with self._stage("note"):
-                self._note(transaction)
+            with self._stage("side_topics"):
+                self._write_side_records(transaction)
         with self._stage("commit"):
             self._output.commit(transaction.next_offset, self._reader)
-        # From here on the records are out, whatever becomes of the store.
+        # From here on the records are in the output, even if the store fails.
         self._open = None
-        self._board.recover()
-        tally = self._board.tally
+        self._worker_state.clear_failure()
+        tally = self._worker_state.tally
         tally.transactions += 1
         tally.produced += transaction.passed
-        now_ms = int(time.time() * 1000)
+        now_ms = self._time_ms()
         with self._stage("store"):
             self._window.commit(
                 output_position=self._output.position,
@@ -146,35 +155,36 @@ class Loop:
             self._window.store.age(now_ms)
 
     def abort(self) -> None:
-        """Give the open transaction up, if there is one."""
+        """Abort the open transaction, if there is one."""
         if self._open:
             self._open = None
-            self._board.tally.aborted_transactions += 1
+            self._worker_state.tally.aborted_transactions += 1
             self._window.abort()
             self._clear_logs()
             self._output.abort()
 
     def _is_due(self, transaction: _Transaction, batch: Batch) -> bool:
-        """A transaction is as large as what is left to read, within bounds.
+        """Return whether to commit the transaction.
 
-        So it is small where little waits, for latency, and large under a backlog, for throughput; and a worker that
-        is faster than its input comes from the one to the other by halves rather than never.
+        A transaction is as large as the rest to read, within bounds. So it is small where little waits, for latency,
+        and large under a backlog, for throughput. A worker that is faster than its input gets from large to small by
+        halves, rather than never.
         """
         return (
             transaction.records >= batch.behind
             or transaction.records >= self._config.max_transaction_records
-            or time.monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
+            or self._monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
         )
 
-    def _pass_on(self, batch: Batch) -> None:
+    def _process(self, batch: Batch) -> None:
         records = batch.records
         if self._open is None:
             self._output.begin()
-            self._open = _Transaction(time.monotonic(), records[0].offset() or 0)
+            self._open = _Transaction(self._monotonic(), records[0].offset() or 0)
         with self._stage("identify"):
-            identified = self._admission.identify(records)
+            identified = self._classifier.identify(records)
         with self._stage("lookup"):
-            verdict = self._admission.decide(records, identified, int(time.time() * 1000))
+            verdict = self._classifier.classify(records, identified, self._time_ms())
             passed, offsets = records, identified.offsets
             if not verdict.passed.all():
                 passed = list(compress(records, verdict.passed.tolist()))
@@ -192,7 +202,7 @@ class Loop:
         self._count(verdict, records, len(identified.rows))
 
     def _count(self, verdict: Verdict, records: Sequence[Message], with_id: int) -> None:
-        tally = self._board.tally
+        tally = self._worker_state.tally
         tally.consumed += len(records)
         tally.without_id += len(records) - with_id
         tally.duplicates += verdict.duplicates
@@ -200,20 +210,20 @@ class Loop:
         tally.conflicts += verdict.conflicts
         tally.late += verdict.late
 
-    def _note(self, transaction: _Transaction) -> None:
-        """Write what is to be known of the chunk, which takes the offsets of its records."""
-        span = self._output.settle() if transaction.passed else None
-        if span is not None:
+    def _write_side_records(self, transaction: _Transaction) -> None:
+        """Write the side records of the transaction, which need its output offsets."""
+        written = self._output.flush() if transaction.passed else None
+        if written is not None:
             for log in self._logs:
-                self._output.note(log.notes(span))
+                self._output.produce_side_records(log.records(written))
         self._clear_logs()
 
     def _clear_logs(self) -> None:
         for log in self._logs:
             log.clear()
 
-    def _located(self, error: RecordRefused) -> RecordRefused:
-        """The same with where to look: Kafka does not say which record it was."""
+    def _with_location(self, error: RecordRefused) -> RecordRefused:
+        """Return the error with the input offsets: Kafka does not name the record."""
         if self._open is None or self._open.next_offset == 0:
             return error
         first, last = self._open.first_offset, self._open.next_offset - 1
@@ -222,26 +232,26 @@ class Loop:
             f"{error}; it is at {where} of {self._config.input_topic}/{self._config.partition}"
         )
 
-    def _show(self, batch: Batch) -> None:
-        self._board.beat()
+    def _update_status(self, batch: Batch) -> None:
+        self._worker_state.heartbeat()
         if self._open:
-            return  # what is read and not committed may be read again
+            return  # uncommitted records may be read again
         end = self._reader.end_offset()
-        self._board.input = self._board.input.model_copy(
+        self._worker_state.input = self._worker_state.input.model_copy(
             update={
                 "next_offset": batch.next_offset,
                 "end_offset": end,
                 "lag_messages": None if end is None else max(0, end - batch.next_offset),
             }
         )
-        self._board.output = self._board.output.model_copy(
+        self._worker_state.output = self._worker_state.output.model_copy(
             update={"position": self._output.position}
         )
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
-        began = time.perf_counter()
+        began = self._monotonic()
         try:
             yield
         finally:
-            self._board.stage_seconds[name] += time.perf_counter() - began
+            self._worker_state.stage_seconds[name] += self._monotonic() - began

@@ -1,8 +1,10 @@
-"""What was sent without a transaction and not committed: after a crash, or an error, its input is read again.
+"""Find uncommitted output after a crash or an error (at-least-once only).
 
-With each input offset that is committed stands a note: the output position up to which all is of input before that
-offset. What the output has beyond it is of records that come again. Each of these is neither new nor a duplicate: its
-output is there, so it is dropped, and not taken for a duplicate of itself. With transactions there is nothing in doubt.
+Without transactions, records may be in the output topic while their input offset is not committed. Then their input is
+read again, and they must not be produced twice. Each committed input offset has metadata: the output position up to
+which the output is of input before that offset. The output after it is of records that will be read again. `Session`
+reads the ids there, and `Classifier` drops each such record once and counts it as redelivered: it is neither new nor a
+duplicate. With transactions there is no uncommitted output.
 """
 
 from collections import Counter
@@ -14,60 +16,67 @@ from typing import Final
 import structlog
 
 from dedupe_ids.extract import ID_BYTES, Extractor
-from dedupe_worker.kafka.consumer import Committed, PartitionReader
-from dedupe_worker.recovery.tail import read_output
+from dedupe_worker.kafka.consumer import Committed, PartitionReader, read_output
 
-MOST: Final = 1_000_000
-"""Output offsets that are looked at: far above any transaction, and what they take in memory is bounded."""
+MAX_OFFSETS: Final = 1_000_000
+"""The most output offsets to read: far above any transaction, and a bound on memory."""
 
 log = structlog.get_logger()
 
 
-def note_of(output_topic_id: str, position: int) -> str:
-    """What stands with a committed offset.
+def encode_metadata(output_topic_id: str, position: int) -> str:
+    """Return the metadata for an offset commit.
 
-    >>> note_of("Ab1", 7)
+    >>> encode_metadata("Ab1", 7)
     'Ab1:7'
     """
     return f"{output_topic_id}:{position}"
 
 
-def noted_position(committed: Committed | None, offset: int, output_topic_id: str) -> int | None:
-    """The output position that goes with an input offset; None if that is not the committed one, or has no such note.
+def recorded_position(committed: Committed | None, offset: int, output_topic_id: str) -> int | None:
+    """Return the output position that was committed with an input offset.
 
-    >>> noted_position(Committed(5, "Ab1:7"), 5, "Ab1"), noted_position(Committed(5, "Ab1:7"), 5, "Cd2")
+    None if this is not the committed offset, or if its metadata is not of this output topic.
+
+    >>> recorded_position(Committed(5, "Ab1:7"), 5, "Ab1"), recorded_position(Committed(5, "Ab1:7"), 5, "Cd2")
     (7, None)
     """
     if committed is None or committed.offset != offset:
         return None
-    topic_id, _, position = (committed.note or "").rpartition(":")
+    topic_id, _, position = (committed.metadata or "").rpartition(":")
     return int(position) if topic_id == output_topic_id and position.isdecimal() else None
 
 
-class InDoubt:
-    """The ids of what is in doubt, each as often as the output has it. Input from `end` on was never read before."""
+class UncommittedIds:
+    """The ids of uncommitted output, each as often as the output has it.
+
+    Input from `end` on was never read before.
+    """
 
     def __init__(self, ids: Iterable[bytes] = (), *, end: int = 0) -> None:
         self._ids = Counter(ids)
         self._end = end
 
     def take(self, ids: bytes, at: Sequence[int], first_offset: int) -> list[int]:
-        """Which of the places `at` in packed `ids` came out before, of a batch that begins at an input offset."""
+        """Return which of the positions `at` in packed `ids` are in the output already.
+
+        Each id counts as often as the output has it. `first_offset` is the input offset at which the batch begins.
+        """
         if not self._ids:
             return []
         if first_offset >= self._end:
             self._ids.clear()
             return []
-        return [place for place in at if self._take(ids[ID_BYTES * place : ID_BYTES * (place + 1)])]
+        return [row for row in at if self._take(ids[ID_BYTES * row : ID_BYTES * (row + 1)])]
 
-    def _take(self, one: bytes) -> bool:
-        if not self._ids[one]:
+    def _take(self, packed_id: bytes) -> bool:
+        if not self._ids[packed_id]:
             return False
-        self._ids[one] -= 1
+        self._ids[packed_id] -= 1
         return True
 
 
-def ids_between(
+def read_ids(
     open_reader: Callable[[], PartitionReader],
     extract: Extractor,
     *,
@@ -75,11 +84,14 @@ def ids_between(
     end: int,
     stop: Event,
 ) -> Iterator[bytes]:
-    """The ids in the output's [start, end); none if no start is known, or of a range that is too long."""
+    """Yield the ids in the output's [start, end).
+
+    None if no start is known, or if the range is longer than MAX_OFFSETS.
+    """
     if start is None or start >= end:
         return
-    if end - start > MOST:
-        log.warning("others write to the output topic", offsets=end - start)
+    if end - start > MAX_OFFSETS:
+        log.warning("other producers write to the output topic", offsets=end - start)
         return
     with closing(open_reader()) as reader:
         reader.seek(start)

@@ -1,19 +1,20 @@
-"""The window of remembered ids as the loop sees it: the store, and the ids of the open transaction ahead of it."""
+"""The window of remembered ids: the store and the ids of the open transaction.
 
-import time
+The loop and the catch-up use it. Invariant: an id is written to the store only by `commit`, so only after its record
+is in the output.
+"""
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_crds.status.worker import WindowStatus
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids
-from dedupe_worker.values import OWNER, Owners
+from dedupe_worker.values import OWNER, Values
 
 _ID: Final = np.dtype(f"V{ID_BYTES}")
 
@@ -21,68 +22,68 @@ Known = dict[bytes, bytes]
 
 
 def find_repeats(
-    ids: Sequence[bytes], owners: Sequence[bytes], suspects: Iterable[int], known: Known
+    ids: Sequence[bytes], values: Sequence[bytes], suspects: Iterable[int], known: Known
 ) -> dict[int, bytes]:
-    """Which of the suspect rows repeat an id, and the owner of what each repeats.
+    """Return the suspect rows that repeat an id, with the value of what each repeats.
 
-    `ids` and `owners` are the batch in order, `known` the ids seen before it with their owners. `suspects` are the
-    rows, in order, whose id is in `known` or stands more than once in the batch; others may be among them.
+    `ids` and `values` are the batch in order, `known` the ids seen before it with their values. `suspects` are the
+    rows, in order, whose id is in `known` or more than once in the batch; other rows may be among them.
     """
     first: Known = {}
     repeats: dict[int, bytes] = {}
     for row in suspects:
-        one = ids[row]
-        owner = known.get(one) or first.get(one)
-        if owner is None:
-            first[one] = owners[row]
+        packed_id = ids[row]
+        value = known.get(packed_id) or first.get(packed_id)
+        if value is None:
+            first[packed_id] = values[row]
         else:
-            repeats[row] = owner
+            repeats[row] = value
     return repeats
 
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    """What one batch has added: `ids` and `owners` in any order, `hashes` those of `ids`, ascending."""
+    """The ids that one batch has added, in the order of their `hashes`, which ascend."""
 
     ids: NDArray[np.void]
-    owners: Owners
+    values: Values
     hashes: Hashes
 
-    def owners_of(self, hashes: Hashes) -> Known:
-        """Every id here that has one of `hashes`, which are ascending, with its owner."""
+    def find(self, hashes: Hashes) -> Known:
+        """Return each id here that has one of `hashes`, which ascend, with its value."""
         left = np.searchsorted(self.hashes, hashes)
         here = self.hashes.take(left, mode="clip") == hashes
         known: Known = {}
         if here.any():
             right = np.searchsorted(self.hashes, hashes[here], "right")
             for start, end in zip(left[here].tolist(), right.tolist(), strict=True):
-                ids, owners = self.ids[start:end].tolist(), self.owners[start:end].tolist()
-                known.update(zip(ids, owners, strict=True))
+                ids, values = self.ids[start:end].tolist(), self.values[start:end].tolist()
+                known.update(zip(ids, values, strict=True))
         return known
 
 
 class Window:
-    """`admit` batches, then `commit` or `abort` what they added since the last time.
+    """The ids of one partition: `admit` batches, then `commit` or `abort` their ids.
 
     A batch stays in arrays until it is written: only the few ids that may be repeats become Python objects. `values`
-    is the type of what is remembered of each id: its owner, or a wider layout that begins with it.
+    is the dtype of an id's value: its owner, or a wider layout that begins with it.
     """
 
     def __init__(self, store: IdStore, values: np.dtype[np.void] = OWNER) -> None:
         self.store = store
-        self._values = values
+        self._value_dtype = values
         self._open: list[_Admitted] = []
 
-    def admit(self, packed: bytes, owners: Owners | Sequence[bytes]) -> dict[int, bytes]:
-        """Take in a batch of ids (16 bytes each, joined) with their owners, in order.
+    def admit(self, packed: bytes, values: Values | Sequence[bytes]) -> dict[int, bytes]:
+        """Add a batch of ids (16 bytes each, joined) with their values, in order.
 
-        Returns the rows that repeat an id, with the owner of what each repeats; the others are new and
+        Return the rows that repeat an id, with the value of the record each repeats; the others are new, and
         remembered from now on.
         """
         ids = np.frombuffer(packed, _ID)
-        owners = np.asarray(owners, self._values)
+        values = np.asarray(values, self._value_dtype)
         hashes = hash_ids(packed)
-        # In order, equal ones are neighbours, and the filters are read from one end to the other.
+        # In order, equal hashes are neighbours, and the filters are read sequentially.
         order = np.argsort(hashes)
         ordered = hashes[order]
         suspected = self.store.suspects(ordered)
@@ -91,7 +92,7 @@ class Window:
         suspected[:-1] |= same
         repeats = {}
         if suspected.any():
-            repeats = self._repeats(ids, owners, order[suspected], ordered[suspected])
+            repeats = self._repeats(ids, values, order[suspected], ordered[suspected])
         if repeats:
             new = np.ones(len(ids), np.bool_)
             new[list(repeats)] = False
@@ -99,16 +100,16 @@ class Window:
             ordered = hashes[order]
         if len(order):
             self.store.prepare(ordered)
-            self._open.append(_Admitted(ids[order], owners[order], ordered))
+            self._open.append(_Admitted(ids[order], values[order], ordered))
         return repeats
 
     def find(self, packed: bytes) -> dict[int, bytes]:
-        """The rows of a batch of ids that are remembered, with the owner of each; none is admitted."""
+        """Return the rows whose id is remembered, with its value; add none."""
         ids = np.frombuffer(packed, _ID)
         hashes = hash_ids(packed)
         order = np.argsort(hashes)
         known = self._known(ids[order], hashes[order])
-        return {row: known[one] for row, one in enumerate(ids.tolist()) if one in known}
+        return {row: known[each] for row, each in enumerate(ids.tolist()) if each in known}
 
     def commit(
         self,
@@ -118,15 +119,15 @@ class Window:
         seen_ms: int,
         newest_ms: int | None = None,
     ) -> None:
-        """Write what was admitted to the store, sorted: sorted inserts cost half of unsorted ones."""
+        """Write the ids that were added to the store, sorted, which costs half."""
         ids = np.concatenate([np.empty(0, _ID), *(batch.ids for batch in self._open)])
-        owners = np.concatenate(
-            [np.empty(0, self._values), *(batch.owners for batch in self._open)]
+        values = np.concatenate(
+            [np.empty(0, self._value_dtype), *(batch.values for batch in self._open)]
         )
         order = np.argsort(ids.view(">u8")[::2].astype("<u8"))
         self.store.write(
             ids[order].tolist(),
-            owners[order].tolist(),
+            values[order].tolist(),
             output_position=output_position,
             input_offset=input_offset,
             seen_ms=seen_ms,
@@ -135,36 +136,27 @@ class Window:
         self._open.clear()
 
     def abort(self) -> None:
-        """Forget what was admitted and not committed; the prefilter may still suspect it, which does no harm."""
+        """Forget the ids that were not committed.
+
+        The Bloom filter may still contain them, which only costs lookups.
+        """
         self._open.clear()
 
     def _repeats(
-        self, ids: NDArray[np.void], owners: Owners, rows: NDArray[np.intp], hashes: Hashes
+        self, ids: NDArray[np.void], values: Values, rows: NDArray[np.intp], hashes: Hashes
     ) -> dict[int, bytes]:
-        """Of `rows`, ordered by their `hashes`, those that repeat an id, with the owner of what each repeats."""
+        """Return which of `rows` repeat an id, with the value of the record each repeats.
+
+        `rows` are in the order of their `hashes`.
+        """
         known = self._known(ids[rows], hashes)
         rows = np.sort(rows)
-        found = find_repeats(ids[rows].tolist(), owners[rows].tolist(), range(len(rows)), known)
-        return {int(rows[at]): owner for at, owner in found.items()}
+        found = find_repeats(ids[rows].tolist(), values[rows].tolist(), range(len(rows)), known)
+        return {int(rows[at]): value for at, value in found.items()}
 
     def _known(self, ids: NDArray[np.void], hashes: Hashes) -> Known:
-        """What is known of ids, ordered by their `hashes`, in the store and in the open transaction."""
+        """Look up ids, ordered by `hashes`, in the store and the open transaction."""
         known = self.store.lookup(ids.tolist(), hashes)
         for batch in self._open:
-            known.update(batch.owners_of(hashes))
+            known.update(batch.find(hashes))
         return known
-
-
-def window_status(store: IdStore, alert_below: timedelta) -> WindowStatus:
-    """What a store remembers now, as it is told. A window that is still filling is healthy, however short."""
-    generations = store.generations()
-    seconds = store.window_seconds(int(time.time() * 1000))
-    truncated = bool(store.stamp and store.stamp.truncated)
-    return WindowStatus(
-        seconds=seconds,
-        bytes=sum(g.size_bytes for g in generations),
-        keys=sum(g.keys for g in generations),
-        generations=len(generations),
-        truncated=truncated,
-        healthy=not truncated or seconds >= alert_below.total_seconds(),
-    )

@@ -1,4 +1,4 @@
-"""Kafka's answers about the worker's topics: UUIDs, offsets, and the ACLs that the worker needs.
+"""Query Kafka about the worker's topics: UUIDs, offsets, and missing ACLs.
 
 A session asks at its start, bootstrap and full reconcile ask for offsets. Invariant: a missing ACL is reported before
 anything is written. The table of ACLs in docs/kubernetes.md lists what `needed_rights` returns.
@@ -20,7 +20,8 @@ from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.errors import NotAuthorized, StreamError, TopicMissing
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.requests import LATEST, AdminRequests
-from dedupe_kafka.side_topics import notes_owners, notes_topics, owners_topic, routed_topics
+from dedupe_kafka.side_topics import metadata_topics, needs_owner_log, owners_topic, routed_topics
+from dedupe_worker.clock import Clock
 
 _TIMEOUT_SECONDS: Final = 15.0
 _HANG_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own timeout comes first
@@ -30,7 +31,10 @@ _WRITE: Final = frozenset({AclOperation.WRITE})
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as it is now. `id` is its UUID: a topic deleted and created again has another."""
+    """A topic as it is now.
+
+    `id` is its UUID: a topic deleted and created again has another.
+    """
 
     name: str
     id: str
@@ -38,14 +42,18 @@ class Topic:
 
 
 class Topics:
-    """Requests about topics, each bounded in time, and cut short when `stop` is set.
+    """Requests about topics, each bounded in time.
 
-    Raises TopicMissing, NotAuthorized or BrokerUnavailable.
+    A request ends early when `stop` is set. Raises TopicMissing, NotAuthorized or BrokerUnavailable.
     """
 
-    def __init__(self, admin: AdminClient, stop: Event) -> None:
+    def __init__(self, admin: AdminClient, stop: Event, clock: Clock) -> None:
         self._requests = AdminRequests(
-            admin, timeout_seconds=_TIMEOUT_SECONDS, hang_seconds=_HANG_SECONDS, stop=stop
+            admin,
+            timeout_seconds=_TIMEOUT_SECONDS,
+            hang_seconds=_HANG_SECONDS,
+            stop=stop,
+            deadline=clock.deadline,
         )
 
     def describe(
@@ -63,7 +71,10 @@ class Topics:
         return topic
 
     def check_group(self, group: str) -> None:
-        """Raise NotAuthorized if an ACL for the group is missing; a consumer does not report that."""
+        """Raise NotAuthorized if an ACL for the group is missing.
+
+        A consumer does not report that.
+        """
         futures = self._requests.admin.describe_consumer_groups(
             [group], request_timeout=_TIMEOUT_SECONDS
         )
@@ -87,17 +98,17 @@ class Topics:
         return self._requests.offsets(name, [partition], LATEST)[partition]
 
     def offset_at(self, name: str, partition: int, when: datetime) -> int | None:
-        """Return the first offset with a timestamp at or after `when`; None if there is none."""
+        """Return the first offset with a timestamp at or after `when`; None if none."""
         spec = OffsetSpec.for_timestamp(int(when.timestamp() * 1000))
         offset = self._requests.offsets(name, [partition], spec)[partition]
         return offset if offset >= 0 else None
 
 
 def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
-    """Return the operations needed on each topic of a stream, the input first, then the output."""
+    """Return the operations on each topic of a stream: input first, then output."""
     needed = {spec.input.topic: _READ, spec.output.topic: _READ | _WRITE}
-    needed |= dict.fromkeys((*routed_topics(spec), *notes_topics(spec)), _WRITE)
-    if notes_owners(spec):
+    needed |= dict.fromkeys((*routed_topics(spec), *metadata_topics(spec)), _WRITE)
+    if needs_owner_log(spec):
         needed[owners_topic(spec.output.topic)] = _READ | _WRITE
     return needed
 
@@ -105,7 +116,7 @@ def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
 def check_rights(
     what: str, allowed: Collection[AclOperation] | None, needed: Iterable[AclOperation]
 ) -> None:
-    """Raise NotAuthorized if a needed operation is not among those that the broker allows.
+    """Raise NotAuthorized if the broker does not allow a needed operation.
 
     A broker may not report what it allows (`allowed` is None or empty; the report itself needs DESCRIBE). Such a broker
     refuses the operation when it is requested.

@@ -1,13 +1,12 @@
-"""The output without transactions: for brokers that have none.
+"""Produce without transactions (at-least-once), for brokers that have none.
 
-What it does without: records become visible one by one, and the input offset after them. A crash in between has the
-next session read those records again; what of them came out is in the output, from which the store learns before
-the first new record, and is dropped (see in_doubt.py). So no record is lost, and one is passed on twice only where the
-store says of a record that it was passed on itself (see `judge`), where the client sends one again that the broker has,
-or where an older worker still runs: nothing fences it.
+Records become visible one by one, and the input offset after them. After a crash in between, the next session reads
+those records again. Those that are in the output already are read from there before the first new record, and dropped
+(see redelivery.py). So no record is lost, and a record is produced twice only in three cases: the store holds the same
+record as the owner of its id (see `make_verdict`), the client sends a record again that the broker has, or an older
+worker still runs, because nothing fences it.
 """
 
-import time
 from threading import Event
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.producer import PartitionOutput
 
@@ -22,37 +22,37 @@ _ACKNOWLEDGED_SECONDS: Final = 60.0
 _SLICE_SECONDS: Final = 1.0
 
 
-class AcknowledgedOutput(PartitionOutput):
-    """`commit` returns when all in-sync replicas have every record and the input offset is committed."""
+class NonTransactionalOutput(PartitionOutput):
+    """Output whose `commit` waits for the replicas, then commits the offset."""
 
-    def __init__(self, config: dict[str, Any], topic: str, partition: int) -> None:
+    def __init__(self, config: dict[str, Any], topic: str, partition: int, clock: Clock) -> None:
         self._refused: KafkaError | None = None
-        # Of every record, as nothing else tells that one was not taken.
+        # For every record, because nothing else reports that a record was refused.
         producer = made(Producer, {**config, "on_delivery": self._on_delivery})
-        super().__init__(producer, topic, partition)
+        super().__init__(producer, topic, partition, clock)
 
     def fence(self, stop: Event) -> None:
-        """Nothing: without transactions a broker knows no owner of a partition."""
+        """Do nothing: without transactions a broker knows no owner of a partition."""
 
     def commit(self, next_offset: int, source: Source) -> None:
         """Wait until every record is acknowledged, then commit the input offset."""
-        deadline = time.monotonic() + _ACKNOWLEDGED_SECONDS
+        deadline = self._clock.deadline(_ACKNOWLEDGED_SECONDS)
         while self._producer.flush(_SLICE_SECONDS):
             self._check()
-            if time.monotonic() > deadline:
+            if deadline.expired:
                 raise BrokerUnavailable(
                     f"{self._topic}/{self._partition}: records are not acknowledged after "
                     f"{_ACKNOWLEDGED_SECONDS:.0f} s"
                 )
         self._check()
-        self.mark(next_offset, source)
+        self.record_start(next_offset, source)
 
-    def mark(self, next_offset: int, source: Source) -> None:
-        """Commit an input offset, with a note of how far the output is of input before it."""
-        source.commit(next_offset, self._note_of(self._position))
+    def record_start(self, next_offset: int, source: Source) -> None:
+        """Commit an input offset, with the output position that belongs to it as metadata."""
+        source.commit(next_offset, self._metadata_of(self._position))
 
     def abort(self) -> None:
-        """Send nothing more of what was begun; what has been sent stays."""
+        """Send nothing more; records that were sent stay in the output."""
         self._producer.purge()
 
     def _report(self, error: KafkaError | None, message: Message) -> None:

@@ -1,6 +1,9 @@
-"""The output partition, and the same partition of the topics beside it."""
+"""Produce to the output partition, and to the same partition of the side topics.
 
-import time
+The loop calls it. Invariant: records and input offset become visible together (`TransactionalOutput`), or the offset
+after the records (non_transactional.py).
+"""
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,32 +12,26 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from dedupe_ids.batch import Header
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
-from dedupe_worker.dedup.judge import Routed
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.consumer import Source
 
 _CALL_SECONDS: Final = 60.0
 _INIT_SECONDS: Final = 30.0
 _INIT_SLICE_SECONDS: Final = 3.0
 _COMMIT_SLICE_SECONDS: Final = 1.0
-_SETTLE_SECONDS: Final = 5.0
+_FLUSH_SECONDS: Final = 5.0
 _ABORT_SECONDS: Final = 5.0
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The output offsets of a transaction's records: `first` up to before `end`, without gaps."""
-
-    first: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A record of the worker's own in a topic beside the output; the timestamp 0 is the time of sending."""
+class SideRecord:
+    """A record about output records, for a side topic; timestamp 0 means now."""
 
     topic: str
     key: bytes | None
@@ -42,56 +39,70 @@ class Note:
     timestamp_ms: int = 0
 
 
-class PartitionOutput(ABC):
-    """`begin`, any number of `produce`, `route` and `note`, then `commit` or `abort`.
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """An input record for a side topic, unchanged but for the added `headers`."""
 
-    After any error but that of `abort` what was begun is lost and the output of no further use: what has come to be
-    read is for the next session to find out from the topic itself.
+    topic: str
+    record: Message
+    headers: list[Header]
+
+
+class PartitionOutput(ABC):
+    """Producer of one output partition.
+
+    Call `begin`, any number of `produce`, `route` and `produce_side_records`, then `commit` or `abort`. After any error
+    but that of `abort` the transaction is lost and this output unusable: the next session finds out from the topic
+    which records are visible.
     """
 
-    def __init__(self, producer: Producer, topic: str, partition: int) -> None:
+    def __init__(self, producer: Producer, topic: str, partition: int, clock: Clock) -> None:
+        self._clock = clock
         self._producer = producer
         self._topic = topic
         self._partition = partition
         self._position = 0
-        self._note_of: Callable[[int], str] = str
+        self._metadata_of: Callable[[int], str] = str
         self._first: int | None = None
         self._produced = 0
 
     @property
     def position(self) -> int:
-        """The output offset after the last record that the broker has, or to `resume` at."""
+        """Return the offset after the last acknowledged record, or that of `resume`."""
         return self._position
 
     @abstractmethod
     def fence(self, stop: Event) -> None:
-        """Take over the partition, as far as the broker can do that. Raises StreamError."""
+        """Take over the partition, as far as the broker can. Raises StreamError."""
 
-    def resume(self, position: int, note: Callable[[int], str]) -> None:
-        """Go on at an output offset; `note` makes of one what stands with a committed input offset."""
+    def resume(self, position: int, metadata: Callable[[int], str]) -> None:
+        """Resume at this output offset.
+
+        `metadata` builds the metadata of an offset commit from an output offset.
+        """
         self._position = position
-        self._note_of = note
+        self._metadata_of = metadata
 
-    def mark(self, next_offset: int, source: Source) -> None:  # noqa: B027 (nothing, where a crash leaves nothing in doubt)
-        """Put on record where this begins, if the input offset on record does not say."""
+    def record_start(self, next_offset: int, source: Source) -> None:  # noqa: B027 (nothing, where a crash leaves no uncommitted output)
+        """Commit the start position, if the committed offset has no metadata about it."""
 
     def begin(self) -> None:
-        """Begin what is committed together."""
+        """Begin a transaction, or what is committed together without one."""
         self._first, self._produced = None, 0
 
     @abstractmethod
     def commit(self, next_offset: int, source: Source) -> None:
-        """Have the broker keep all of it, and the input offset; waits for its acknowledgement. Raises StreamError."""
+        """Commit records and input offset; wait for it. Raises StreamError."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Give up what was begun, as far as that can be done. Raises StreamError."""
+        """Abort what was begun, as far as possible. Raises StreamError."""
 
     def produce(self, records: Sequence[Message]) -> None:
-        """Send records, in order, as they are: key, value, headers and timestamp.
+        """Send records, in order and unchanged: key, value, headers and timestamp.
 
-        librdkafka takes the timestamp 0 for "now", so the one millisecond that can't be passed on, the first of
-        1970, becomes the second.
+        librdkafka takes the timestamp 0 for "now", so the only millisecond that cannot be sent, the first of 1970,
+        becomes the second.
         """
         if not records:
             return
@@ -123,34 +134,38 @@ class PartitionOutput(ABC):
         self._poll(0)
 
     def route(self, routed: Sequence[Routed]) -> None:
-        """Send records to topics beside the output, as they are but for the headers that are added."""
-        for one in routed:
-            self._send(one.topic, one.record, None, one.headers)
+        """Send records to side topics, unchanged but for the added headers."""
+        for each in routed:
+            self._send(each.topic, each.record, None, each.headers)
 
-    def note(self, notes: Sequence[Note]) -> None:
-        """Send records of the worker's own."""
-        for one in notes:
+    def produce_side_records(self, records: Sequence[SideRecord]) -> None:
+        """Send the worker's own records about output records."""
+        for record in records:
             self._enqueue(
-                one.topic, one.value, one.key, self._partition, timestamp=one.timestamp_ms
+                record.topic,
+                record.value,
+                record.key,
+                self._partition,
+                timestamp=record.timestamp_ms,
             )
 
-    def settle(self) -> Span | None:
-        """Wait until the broker has every record; returns the offsets of those of the output.
+    def flush(self) -> OffsetRange | None:
+        """Wait until the broker has every record; return the output offsets.
 
-        None if there are none, if others have written between them, or after some seconds: what holds them up, such
-        as a record that is refused, only the commit will say.
+        None if there are none, if other producers have written between them, or after some seconds: only the commit
+        reports what blocks them, such as a record that the broker refuses.
         """
-        if self._producer.flush(_SETTLE_SECONDS) or self._first is None:
+        if self._producer.flush(_FLUSH_SECONDS) or self._first is None:
             return None
-        span = Span(self._first, self._position)
-        return span if span.end - span.first == self._produced else None
+        written = OffsetRange(self._first, self._position)
+        return written if written.end - written.low == self._produced else None
 
     def _send(
         self,
         topic: str,
         record: Message,
         report: DeliveryReport | None,
-        added: Sequence[tuple[str, bytes]] = (),
+        added: Sequence[Header] = (),
     ) -> None:
         headers = record.headers() or []
         self._enqueue(
@@ -175,7 +190,10 @@ class PartitionOutput(ABC):
                 return
 
     def _report(self, error: KafkaError | None, message: Message) -> None:
-        """Of the first record and of the last of each batch. An error is not kept: the commit fails with its cause."""
+        """Take the offset of a first record, or of the last of a batch.
+
+        An error is ignored here: the commit fails with its cause.
+        """
         if error is None:
             offset = message.offset() or 0
             self._position = offset + 1
@@ -184,17 +202,20 @@ class PartitionOutput(ABC):
 
     def _make_room(self) -> None:
         """Wait until the queue to the broker has room again."""
-        deadline = time.monotonic() + _CALL_SECONDS
+        deadline = self._clock.deadline(_CALL_SECONDS)
         before = len(self._producer)
         while len(self._producer) >= before:
             self._poll(0.05)
-            if time.monotonic() > deadline:
+            if deadline.expired:
                 raise BrokerUnavailable(
                     f"{self._topic}/{self._partition}: the broker took no record for {_CALL_SECONDS:.0f} s"
                 )
 
     def _poll(self, seconds: float) -> None:
-        """Hear what was delivered. A fatal error, such as being fenced, is raised by whatever call comes first."""
+        """Serve delivery reports.
+
+        A fatal error, such as being fenced, is raised by the first call after it.
+        """
         self._call("producing", self._producer.poll, seconds)
 
     def _call(self, action: str, function: Callable[..., object], *arguments: object) -> None:
@@ -211,22 +232,22 @@ class TransactionalOutput(PartitionOutput):
     """Records and input offsets become visible together, or not at all."""
 
     def fence(self, stop: Event) -> None:
-        """Take over the partition: fences an older worker and aborts what it left open.
+        """Take over the partition: fence an older worker and abort its open transaction.
 
-        Returns only when that is settled, so that the last stable offset hides nothing. Raises Fenced,
+        Returns only when that is done, so that no record stays behind the last stable offset. Raises Fenced,
         NotAuthorized or BrokerUnavailable; the last also when `stop` is set before.
         """
-        deadline = time.monotonic() + _INIT_SECONDS
+        deadline = self._clock.deadline(_INIT_SECONDS, stop)
         while True:
             try:
-                # In slices, which librdkafka resumes, so that a stop need not wait for the whole time.
+                # In slices, which librdkafka resumes, so that a stop does not wait for the whole time.
                 self._call(
                     "taking over the partition",
                     self._producer.init_transactions,
                     _INIT_SLICE_SECONDS,
                 )
             except BrokerUnavailable:
-                if stop.is_set() or time.monotonic() > deadline:
+                if not deadline.pause(0):
                     raise
             else:
                 return
@@ -237,7 +258,7 @@ class TransactionalOutput(PartitionOutput):
         self._call("beginning a transaction", self._producer.begin_transaction)
 
     def commit(self, next_offset: int, source: Source) -> None:
-        """Make the records visible and the input offset committed, at once; waits for their acknowledgement."""
+        """Commit the records and the input offset together; wait for the acknowledgement."""
         offsets = [TopicPartition(source.topic, self._partition, next_offset)]
         self._call(
             "adding the input offset to the transaction",
@@ -249,20 +270,21 @@ class TransactionalOutput(PartitionOutput):
         self._commit()
 
     def abort(self) -> None:
-        """Give the open transaction up, if Kafka can be reached; it gives it up itself after a minute."""
+        """Abort the open transaction; Kafka does so itself after a minute."""
         self._call("aborting the transaction", self._producer.abort_transaction, _ABORT_SECONDS)
 
     def _commit(self) -> None:
         """Commit in slices, which librdkafka resumes.
 
-        A record refused while the rest is being sent holds that rest back for ever; only a new call is told of it.
+        A record that is refused while the rest is being sent blocks that rest forever; the error surfaces only on a new
+        call.
         """
-        deadline = time.monotonic() + _CALL_SECONDS
+        deadline = self._clock.deadline(_CALL_SECONDS)
         while True:
             try:
                 self._producer.commit_transaction(_COMMIT_SLICE_SECONDS)
             except KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline:
+                if not error.args[0].retriable() or deadline.expired:
                     raise self._named(error, "committing the transaction") from error
             else:
                 return

@@ -1,16 +1,15 @@
-"""Compare the whole store with the output topic, both ways: what docs/decisions/0012 says, done.
+"""Compare the whole store with the output topic, both ways (docs/decisions/0012).
 
-    1  read the output partition; write its ids to sorted files beside the store
-    2  walk these and the generations side by side; note on disk what the store lacks, and what only it has
-    3  add the one, remove the other
+    1  read the output partition; write its ids to sorted files next to the store
+    2  walk these and the generations side by side; write to disk the ids that the store lacks, and those only it has
+    3  add the former, remove the latter
 
-Until 3 the store is as it was. What a crash in 3 leaves is right too, only not done: an id is added because its
-record is in the output, and removed because none is. Memory is bounded whatever the sizes; the files take 24 bytes
-for each output record, and are deleted in any case.
+`on_demand.py` calls it. Until 3 the store is unchanged. A crash in 3 leaves it correct, but not complete: an id is
+added because its record is in the output, and removed because no record is. Memory is bounded whatever the sizes; the
+files take 24 bytes for each output record, and are deleted in any case.
 """
 
 import shutil
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,10 +21,11 @@ from numpy.typing import NDArray
 
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import store_errors
-from dedupe_worker.kafka.consumer import Reader
-from dedupe_worker.recovery.tail import Progress, read_output
-from dedupe_worker.store.api import IdStore
+from dedupe_worker.kafka.consumer import Reader, read_output
+from dedupe_worker.status import Progress
+from dedupe_worker.store.api import FullyReconcilable
 from dedupe_worker.store.external_sort import (
     Entries,
     EntryFile,
@@ -38,44 +38,46 @@ from dedupe_worker.store.external_sort import (
 )
 
 _RUN_RECORDS: Final = 500_000  # sorted at once: 24 bytes each, twice
-_PIECE_ENTRIES: Final = 1_000_000  # held of all runs together
+_PIECE_ENTRIES: Final = 1_000_000  # in memory of all runs together
 _FIRST_GENERATION: Final = "g00000001"
 
 OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Where the output records of a generation's ids begin: at `begin` or later. `bootstrapped`: its ids came from
-    elsewhere (`dedupe bootstrap`), and the output topic says nothing of them."""
+class GenerationRange:
+    """The output offsets of a generation's ids: they are at `begin` or later.
+
+    `bootstrapped`: its ids came from elsewhere (`dedupe bootstrap`), and the output topic does not have them.
+    """
 
     name: str
     begin: int
     bootstrapped: bool
 
 
-def plan_spans(positions: Sequence[tuple[str, int | None]]) -> list[Span]:
-    """The spans of generations, oldest first, from the output position that each is complete up to.
+def plan_ranges(positions: Sequence[tuple[str, int | None]]) -> list[GenerationRange]:
+    """Return the ranges of generations, oldest first.
 
-    A generation holds what was passed on after its predecessor was sealed. Where there is none, or it is gone, 0 is
-    certain not to be too late.
+    `positions` are the output positions that each is complete up to. A generation holds the records that were produced
+    after its predecessor was sealed. Where there is none, or it is gone, 0 is certain not to be too late.
     """
-    spans: list[Span] = []
+    ranges: list[GenerationRange] = []
     begin = 0
     for name, position in positions:
         bootstrapped = name.startswith("b")
-        spans.append(Span(name, begin, bootstrapped))
+        ranges.append(GenerationRange(name, begin, bootstrapped))
         if position is not None and not bootstrapped:
             begin = position
-    return spans
+    return ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is not the same within one range of ids.
+    """The differences within one range of ids.
 
-    `missing` are entries of the output that no generation has; `surplus`, one array for each generation, its ids
-    that no output record has. `first_known` is the least position of a record that an ordinary generation remembers.
+    `missing` are entries of the output that no generation has. `surplus`, an array for each generation, are its ids
+    that no output record has. `first_known` is the lowest position of a record that an ordinary generation remembers.
     """
 
     missing: Entries
@@ -83,16 +85,21 @@ class Difference:
     first_known: int | None
 
 
-def differ(output: Entries, stored: Sequence[Ids], spans: Sequence[Span]) -> Difference:
-    """Compare one range. `output` and each generation's ids are sorted, and have no id twice."""
+def find_difference(
+    output: Entries, stored: Sequence[Ids], ranges: Sequence[GenerationRange]
+) -> Difference:
+    """Compare one range of ids.
+
+    `output` and each generation's ids are sorted, and have no id twice.
+    """
     ids = np.ascontiguousarray(output["id"])
     known = np.zeros(len(ids), np.bool_)
     ordinary = known.copy()
     surplus: list[Ids] = []
-    for of_generation, span in zip(stored, spans, strict=True):
+    for of_generation, generation in zip(stored, ranges, strict=True):
         rows, found = find(ids, of_generation)
         known[rows[found]] = True
-        if span.bootstrapped:
+        if generation.bootstrapped:
             surplus.append(of_generation[:0])
             continue
         ordinary[rows[found]] = True
@@ -101,11 +108,15 @@ def differ(output: Entries, stored: Sequence[Ids], spans: Sequence[Span]) -> Dif
     return Difference(output[~known], surplus, int(positions.min()) if len(positions) else None)
 
 
-def home(spans: Sequence[Span], positions: NDArray[np.int64]) -> NDArray[np.intp]:
-    """The generation (its number in `spans`) in which an id belongs whose record is at each position: the last one
-    that begins there or before, so that what `Span` says stays true."""
-    ordinary = [number for number, span in enumerate(spans) if not span.bootstrapped]
-    begins = np.array([spans[number].begin for number in ordinary], np.int64)
+def find_generation(
+    ranges: Sequence[GenerationRange], positions: NDArray[np.int64]
+) -> NDArray[np.intp]:
+    """Return the generation, as its number in `ranges`, for a record at each position.
+
+    It is the last generation that begins there or before, so that its `GenerationRange` stays true.
+    """
+    ordinary = [number for number, generation in enumerate(ranges) if not generation.bootstrapped]
+    begins = np.array([ranges[number].begin for number in ordinary], np.int64)
     place = np.searchsorted(begins, positions, "right") - 1
     homes: NDArray[np.intp] = np.array(ordinary, np.intp)[np.maximum(place, 0)]
     return homes
@@ -113,7 +124,7 @@ def home(spans: Sequence[Span], positions: NDArray[np.int64]) -> NDArray[np.intp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Counts. `records` were read; the others are ids: see ComparisonStatus."""
+    """Counts: `records` that were read; the others are ids, see ComparisonStatus."""
 
     records: int = 0
     added: int = 0
@@ -122,53 +133,60 @@ class Outcome:
     unverifiable: int = 0
 
 
-def compare(
+def run_full_reconcile(
     reader: Reader,
-    store: IdStore,
+    store: FullyReconcilable,
     extract: Extractor,
     *,
     directory: Path,
     output: OffsetRange,
     stop: Event,
     on_progress: OnProgress,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Outcome | None:
-    """Make the store hold what the output partition holds; None if `stop` was set before that was done.
+    """Make the store hold the ids of the output partition.
 
-    `reader` stands at the low end of `output`, and the store has a stamp. `directory` is for files that don't
-    outlive the call. `on_progress` is called after each batch and each range.
+    None if `stop` was set before the end. `reader` is at the low end of `output`, and the store has metadata.
+    `directory` is for files that are deleted before the call ends. `on_progress` is called after each batch and each
+    range.
 
-    Raises DiskFull or StoreFailed when there is no room for the files, and what a reader and a store raise.
+    Raises DiskFull or StoreFailed when there is no room for the files, and the errors of a reader and a store.
     """
-    remove_comparison(directory)
+    remove_work_files(directory)
     try:
         with store_errors(f"making {directory}"):
             directory.mkdir(exist_ok=True)
-        return _Comparison(store, directory, output, stop, on_progress).run(reader, extract)
+        return _FullReconcile(store, directory, output, stop, on_progress, clock=clock).run(
+            reader, extract
+        )
     finally:
-        remove_comparison(directory)
+        remove_work_files(directory)
 
 
-def remove_comparison(directory: Path) -> None:
-    """Clear away the files of a comparison: the last one's, too, if a crash has left any."""
+def remove_work_files(directory: Path) -> None:
+    """Delete the files of a full reconcile, also those that a crash has left."""
     shutil.rmtree(directory, ignore_errors=True)
 
 
-class _Comparison:
+class _FullReconcile:
     def __init__(
         self,
-        store: IdStore,
+        store: FullyReconcilable,
         directory: Path,
         output: OffsetRange,
         stop: Event,
         on_progress: OnProgress,
+        *,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._directory = directory
         self._output = output
         self._stop = stop
         self._on_progress = on_progress
-        self._began = time.monotonic()
-        self._spans = plan_spans(store.positions())
+        self._monotonic = clock.monotonic
+        self._began = clock.monotonic()
+        self._ranges = plan_ranges(store.positions())
         self._outcome = Outcome()
 
     def run(self, reader: Reader, extract: Extractor) -> Outcome | None:
@@ -178,11 +196,11 @@ class _Comparison:
         self._remove(surplus)
         if self._stop.is_set():
             return None
-        self._store.settle()
+        self._store.flush_all()
         return self._outcome
 
     def _read(self, reader: Reader, extract: Extractor) -> list[EntryFile]:
-        """Write the ids of the whole partition to files, each sorted by itself."""
+        """Write the ids of the whole partition to files, each file sorted."""
         low, end = self._output.low, self._output.end
         runs: list[EntryFile] = []
         waiting: list[Entries] = []
@@ -208,19 +226,26 @@ class _Comparison:
     def _find_differences(
         self, runs: Sequence[EntryFile]
     ) -> tuple[EntryFile, list[EntryFile], int]:
-        """What is missing, what is surplus by generation, and where the first known record is (0 if none is known)."""
+        """Return missing ids, surplus ids by generation, and the first known position.
+
+        That position is 0 if no record is known.
+        """
         missing = EntryFile(self._directory / "missing")
-        surplus = [EntryFile(self._directory / f"surplus-{span.name}") for span in self._spans]
+        surplus = [
+            EntryFile(self._directory / f"surplus-{generation.name}") for generation in self._ranges
+        ]
         first_known: int | None = None
         piece = max(1, _PIECE_ENTRIES // max(1, len(runs)))
         sources = [run.pieces(piece) for run in runs]
-        sources += [map(make_entries, self._store.ids(span.name)) for span in self._spans]
+        sources += [
+            map(make_entries, self._store.ids(generation.name)) for generation in self._ranges
+        ]
         for parts in side_by_side(sources):
             if self._stop.is_set():
                 break
             output = sort_entries(np.concatenate([*parts[: len(runs)], parts[0][:0]]))
             stored = [np.ascontiguousarray(part["id"]) for part in parts[len(runs) :]]
-            found = differ(output, stored, self._spans)
+            found = find_difference(output, stored, self._ranges)
             missing.append(found.missing)
             for file, ids in zip(surplus, found.surplus, strict=True):
                 file.append(make_entries(ids.tobytes()))
@@ -229,17 +254,17 @@ class _Comparison:
         return missing, surplus, first_known or 0
 
     def _add(self, missing: EntryFile, first_known: int) -> None:
-        """Give each missing id to the generation it belongs in, but those that the window has given up."""
-        oldest = next(span.name for span in self._spans if not span.bootstrapped)
+        """Add each missing id to its generation, except those that have aged out."""
+        oldest = next(generation.name for generation in self._ranges if not generation.bootstrapped)
         kept_from = 0 if oldest == _FIRST_GENERATION else first_known
         for entries in missing.pieces(self._store.bounds.largest_write_records):
             if self._stop.is_set():
                 return
             kept = entries[entries["position"] >= kept_from]
-            homes = home(self._spans, kept["position"])
+            homes = find_generation(self._ranges, kept["position"])
             for number in np.unique(homes).tolist():
                 self._store.amend(
-                    self._spans[number].name, added=id_bytes(kept["id"][homes == number])
+                    self._ranges[number].name, added=id_bytes(kept["id"][homes == number])
                 )
             self._outcome = replace(
                 self._outcome,
@@ -249,9 +274,12 @@ class _Comparison:
             self._show(0)
 
     def _remove(self, surplus: Sequence[EntryFile]) -> None:
-        """Remove what no record has, where the output still holds every record that a generation came from."""
-        for span, file in zip(self._spans, surplus, strict=True):
-            if self._output.low > span.begin:
+        """Remove ids without a record.
+
+        Only where the output still holds each record that the generation came from.
+        """
+        for generation, file in zip(self._ranges, surplus, strict=True):
+            if self._output.low > generation.begin:
                 self._outcome = replace(
                     self._outcome, unverifiable=self._outcome.unverifiable + file.count
                 )
@@ -259,14 +287,14 @@ class _Comparison:
             for entries in file.pieces(self._store.bounds.largest_write_records):
                 if self._stop.is_set():
                     return
-                self._store.amend(span.name, removed=id_bytes(entries["id"]))
+                self._store.amend(generation.name, removed=id_bytes(entries["id"]))
                 self._outcome = replace(self._outcome, removed=self._outcome.removed + len(entries))
                 self._show(0)
 
     def _show(self, remaining: int) -> None:
-        seconds = time.monotonic() - self._began
+        seconds = self._monotonic() - self._began
         self._on_progress(Progress(self._outcome.records, remaining, seconds))
 
 
-def _least(one: int | None, other: int | None) -> int | None:
-    return min((each for each in (one, other) if each is not None), default=None)
+def _least(first: int | None, second: int | None) -> int | None:
+    return min((each for each in (first, second) if each is not None), default=None)

@@ -1,93 +1,88 @@
-"""Do a reconcile that was asked for, where the session has done the usual one, and say how it ended."""
+"""Run a requested reconcile after the session's catch-up; store its result.
+
+A request without `full` is done by the catch-up alone. `Session` calls this before the loop starts.
+"""
 
 from dataclasses import asdict
 from threading import Event
 
 import structlog
 
-from dedupe_crds.status.worker import ComparisonStatus, ReconcileStatus
+from dedupe_crds.status.worker import ComparisonStatus
 from dedupe_ids.extract import Extractor
-from dedupe_worker.component_factory import Parts
+from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import DiskFull, StoreFailed
 from dedupe_worker.kafka.admin import Topics
-from dedupe_worker.recovery.full_reconcile import Outcome, compare
-from dedupe_worker.recovery.tail import Progress
-from dedupe_worker.status import Board
+from dedupe_worker.recovery.full_reconcile import Outcome, run_full_reconcile
+from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
 
 log = structlog.get_logger()
 
 
-def answer(  # noqa: PLR0917 (what the session has, each once)
-    asked: ComparisonStatus,
-    parts: Parts,
+def run_requested(  # noqa: PLR0917 (the session's components, each once)
+    request: ComparisonStatus,
+    factory: ComponentFactory,
     topics: Topics,
     store: IdStore,
     extract: Extractor,
     stop: Event,
 ) -> None:
-    """Do what is left of the request after the tail was read; without an answer if `stop` is set before.
+    """Complete a request after the catch-up; leave it open if `stop` is set meanwhile.
 
-    What the comparison itself fails on is the answer. Raises what else ends a session: the next one tries again.
+    An error of the full reconcile itself is the request's result. Other errors end the session: the next session tries
+    again.
     """
-    board = parts.board
-    if not asked.full:
-        found = {"records": board.reconcile.records if board.reconcile else 0}
+    worker_state = factory.worker_state
+    if not request.full:
+        found = {"records": worker_state.reconcile.records if worker_state.reconcile else 0}
     else:
         try:
-            outcome = _compare(asked, parts, topics, store, extract, stop)
+            outcome = _run_full(request, factory, topics, store, extract, stop)
         except (DiskFull, StoreFailed) as error:
-            # The stream need not stand still because there is no room to compare it.
-            board.errors[error.reason] += 1
-            log.error("comparison failed", reason=error.reason, error=str(error))
-            parts.requests.answer(asked.model_copy(update={"error": f"{error.reason}: {error}"}))
+            # The stream need not stop because there is no room for a full reconcile.
+            worker_state.errors[error.reason] += 1
+            log.error("full reconcile failed", reason=error.reason, error=str(error))
+            factory.requests.answer(
+                request.model_copy(update={"error": f"{error.reason}: {error}"})
+            )
             return
         if outcome is None:
             return
         found = asdict(outcome)
-    parts.requests.answer(asked.model_copy(update=found))
-    log.info("reconciled as asked", request=asked.request, full=asked.full, **found)
+    factory.requests.answer(request.model_copy(update=found))
+    log.info("requested reconcile done", request=request.request, full=request.full, **found)
 
 
-def show_reconcile(board: Board, reason: str, progress: Progress) -> None:
-    """Show how far a reconcile is."""
-    board.beat()
-    board.reconcile = ReconcileStatus(
-        reason=reason,
-        records=progress.records,
-        remaining=progress.remaining,
-        seconds=progress.seconds,
-    )
-
-
-def _compare(  # noqa: PLR0917 (as above)
-    asked: ComparisonStatus,
-    parts: Parts,
+def _run_full(  # noqa: PLR0917 (as above)
+    request: ComparisonStatus,
+    factory: ComponentFactory,
     topics: Topics,
     store: IdStore,
     extract: Extractor,
     stop: Event,
 ) -> Outcome | None:
-    config = parts.config
+    config = factory.config
     topic = config.stream.spec.output.topic
     output = topics.offsets(topic, config.partition)
-    log.info("comparing", request=asked.request, start=output.low, end=output.end)
+    log.info("full reconcile starts", request=request.request, start=output.low, end=output.end)
 
     def show(progress: Progress) -> None:
-        show_reconcile(parts.board, "Full", progress)
-        parts.requests.show(asked.model_copy(update={"records": progress.records}))
+        show_progress(factory.worker_state, "Full", progress)
+        factory.requests.show(request.model_copy(update={"records": progress.records}))
 
-    reader = parts.reader(topic)
+    reader = factory.make_reader(topic)
     try:
         reader.seek(output.low)
-        return compare(
+        return run_full_reconcile(
             reader,
-            store,
+            store.fully_reconcilable(),
             extract,
             directory=config.state.comparison,
             output=output,
             stop=stop,
             on_progress=show,
+            clock=factory.clock,
         )
     finally:
         reader.close()

@@ -1,11 +1,11 @@
-"""Bring the store up to the output topic, which is the truth: on every start, before the first new record.
+"""Catch the store up with the output topic, which is the truth, on each start.
 
-Usually this reads the tail that came after the store's last flush. Where the store can't be trusted it is rebuilt
-from what the output topic still holds. `plan_reconcile` and `plan_start` decide, without I/O.
+`startup.py` calls it before the first new record. Usually this reads the tail that was written after the store's last
+flush. A store that cannot be trusted is rebuilt from the records that the output topic still holds. `plan_catch_up` and
+`plan_start` decide, without I/O.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from threading import Event
@@ -14,38 +14,41 @@ from typing import Final
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.consumer import Batch, Reader, timestamps
-from dedupe_worker.side_topics.owner_log import Recall
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.kafka.consumer import Reader, read_output, timestamps
+from dedupe_worker.side_topics.owner_log import OutputValues
+from dedupe_worker.status import Progress
+from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 
-_BATCH_RECORDS: Final = 10_000
 _WRITE_RECORDS: Final = 100_000  # sorted together: large sorted writes cost half of small ones
-_WAIT_SECONDS: Final = 0.2
 
 
 class InputTruncated(StreamError):
-    """The input partition ends before what was already read: the broker has lost records."""
+    """The input ends before the last read offset: the broker has lost records."""
 
     retriable = True
 
 
 class Trust(Enum):
-    """What is to be thought of a store that was opened."""
+    """The condition of a store on disk."""
 
     WHOLE = auto()
-    """It is as it was left."""
+    """The store is as it was left."""
     CHECKPOINT = auto()
-    """It was damaged, and the newest checkpoint has taken its place."""
+    """The store was damaged, and the newest checkpoint has replaced it."""
     NONE = auto()
     """RocksDB found its files damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcilePlan:
-    """Read the output from `start`; `rebuild`: into an empty store. `truncated`: ids within the window's age are
-    gone from the output topic, so that the window is shorter than it should be. `reason` is for users."""
+class CatchUpPlan:
+    """Read the output from `start`; with `rebuild` into an empty store.
+
+    `truncated`: ids within the window's age are gone from the output topic, so that the window is shorter than it
+    should be. `reason` is for users.
+    """
 
     start: int
     rebuild: bool
@@ -53,8 +56,8 @@ class ReconcilePlan:
     reason: str
 
 
-def plan_reconcile(
-    stamp: Stamp | None,
+def plan_catch_up(
+    metadata: StoreMetadata | None,
     *,
     recorded: Identity | None,
     output_topic_id: str,
@@ -62,32 +65,32 @@ def plan_reconcile(
     window_start: int,
     trust: Trust = Trust.WHOLE,
     reach: int = 0,
-) -> ReconcilePlan:
+) -> CatchUpPlan:
     """Decide how much of the output partition to read.
 
-    A rebuild reads all that the output still has: its timestamps are the producers', which may be of any time, so
-    they can't tell which ids the window still held. `window_start`, the first offset with a timestamp within the
-    window's age, only tells whether the output reaches back as far as the window should. `reach` is the output position
-    before which all of the store's ids are from, if that is behind its stamp's.
+    A rebuild reads the whole output: its timestamps are the producers', which may be of any time, so they do not show
+    which ids the window still held. `window_start`, the first offset with a timestamp within the window's age, only
+    shows whether the output reaches back as far as the window should. `reach` is the output position before which all
+    of the store's ids are, if that is after the position in its metadata.
     """
     replaced = recorded is not None and recorded.output_topic_id != output_topic_id
     if replaced:
         reason = "OutputTopicReplaced"
     elif trust is Trust.NONE:
         reason = "StoreCorrupt"
-    elif recorded is None or stamp is None:
+    elif recorded is None or metadata is None:
         reason = "NewStore"
-    elif max(stamp.output_position, reach) > output.end:
+    elif max(metadata.output_position, reach) > output.end:
         reason = "StoreAheadOfOutput"
-    elif stamp.output_position < output.low:
+    elif metadata.output_position < output.low:
         reason = "TailRetainedAway"
     else:
         reason = "Checkpoint" if trust is Trust.CHECKPOINT else "Tail"
-        return ReconcilePlan(
-            start=stamp.output_position, rebuild=False, truncated=False, reason=reason
+        return CatchUpPlan(
+            start=metadata.output_position, rebuild=False, truncated=False, reason=reason
         )
     reaches_back = window_start > output.low or output.low == 0
-    return ReconcilePlan(
+    return CatchUpPlan(
         start=output.low,
         rebuild=True,
         truncated=replaced or reason == "TailRetainedAway" or not reaches_back,
@@ -97,67 +100,51 @@ def plan_reconcile(
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """Read the input from `offset`. `expired` offsets before it were deleted by the topic's retention, unread."""
+    """Read the input from `offset`.
+
+    `expired` offsets before it were deleted by the topic's retention, unread.
+    """
 
     offset: int
     expired: int
 
 
 def plan_start(
-    *, committed: int | None, stamp: Stamp | None, same_input: bool, available: OffsetRange
+    *,
+    committed: int | None,
+    metadata: StoreMetadata | None,
+    same_input: bool,
+    available: OffsetRange,
 ) -> StartPlan:
-    """Decide where to go on in the input.
+    """Decide at which input offset to continue.
 
-    The store's own offset counts beside the committed one, because a group's offsets expire (after seven idle days
-    by default) and can be reset; going back would pass on again what is older than the window. `same_input` is False
-    when the input topic was deleted and created again, so that offsets on record speak of another topic.
+    The store's offset counts as well as the committed one, because a group's offsets expire (after seven idle days by
+    default) and can be reset; going back would produce again the records that are older than the window. `same_input`
+    is False when the input topic was deleted and created again, so that recorded offsets are of another topic.
 
     Raises InputTruncated if the partition ends before that offset.
     """
     known = -1
     if same_input:
         known = max(
-            -1 if committed is None else committed, -1 if stamp is None else stamp.input_offset
+            -1 if committed is None else committed,
+            -1 if metadata is None else metadata.input_offset,
         )
     if known > available.end:
         raise InputTruncated(
             f"the input ends at offset {available.end} but was read up to {known}: the broker lost records. "
-            "When that is understood, delete the state directory and set the group's offset to where to go on"
+            "When the cause is understood, delete the state directory and set the group's offset to where to continue"
         )
     if known < 0:
         return StartPlan(available.low, 0)
     return StartPlan(max(known, available.low), max(0, available.low - known))
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Records read so far, and offsets still to read (an upper bound of records)."""
-
-    records: int
-    remaining: int
-    seconds: float
-
-
-def read_output(
-    reader: Reader, *, start: int, end: int, stop: Event, largest: int = _BATCH_RECORDS
-) -> Iterator[Batch]:
-    """The output partition in [start, end), at most `largest` records at a time; ends early when `stop` is set.
-
-    `reader` stands at `start`. The last batch ends at `end` or behind it.
-    """
-    position = start
-    while position < end and not stop.is_set():
-        batch = reader.read(min(_BATCH_RECORDS, largest), _WAIT_SECONDS)
-        reader.check(end)
-        position = batch.next_offset
-        yield batch
-
-
-def reconcile(
+def catch_up(
     reader: Reader,
     window: Window,
     extract: Extractor,
-    recall: Recall,
+    values: OutputValues,
     *,
     start: int,
     end: int,
@@ -165,13 +152,14 @@ def reconcile(
     input_offset: int,
     stop: Event,
     on_progress: Callable[[Progress], None],
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Add every id of the output partition in [start, end) that the window does not have yet.
+    """Add the ids of the output in [start, end) that the window does not have yet.
 
-    `reader` stands at `start`. `forgets`: what the output had before is not remembered; that is about as old as the
-    first record. Returns early when `stop` is set. `on_progress` is called after each batch.
+    `reader` is at `start`. `forgets`: earlier output records are not remembered; they are about as old as the first
+    record. Returns early when `stop` is set. `on_progress` is called after each batch.
     """
-    began = time.monotonic()
+    began = clock.monotonic()
     records, unwritten, position = 0, 0, start
     newest_ms = 0
     write_records = min(_WRITE_RECORDS, window.store.bounds.largest_write_records)
@@ -181,16 +169,16 @@ def reconcile(
         if batch.records:
             ids = extract(batch.records)
             times = timestamps(batch.records)
-            window.admit(ids.packed, recall.values(batch.records, ids.rows, times))
+            window.admit(ids.packed, values.values(batch.records, ids.rows, times))
             if forgets and not records:  # a producer's clock may be ahead
-                window.store.mark_forgotten(min(int(times[0]), int(time.time() * 1000)))
+                window.store.mark_forgotten(min(int(times[0]), clock.time_ms()))
             newest_ms = max(newest_ms, int(times.max()))
             records += len(batch.records)
             unwritten += len(batch.records)
         if unwritten >= write_records or (unwritten and position >= end):
-            now_ms = int(time.time() * 1000)
-            # Seen now, as far as the ageing goes: when it was is not known (the records' timestamps are
-            # their producers'), and too early a time would forget ids that are still in use.
+            now_ms = clock.time_ms()
+            # Ageing takes them as seen now: the real time is not known (the records' timestamps are their
+            # producers'), and too early a time would forget ids that are still in use.
             window.commit(
                 output_position=position,
                 input_offset=input_offset,
@@ -199,4 +187,4 @@ def reconcile(
             )
             window.store.age(now_ms)
             unwritten = 0
-        on_progress(Progress(records, max(0, end - position), time.monotonic() - began))
+        on_progress(Progress(records, max(0, end - position), clock.monotonic() - began))

@@ -1,38 +1,59 @@
-"""What is remembered of a record that the store learns from the output topic rather than from the input.
+"""The owner log: the input offset of each output record.
 
-Its content and timestamp are the record's own; which input record it was, the notes beside the output say
-(owner_notes.py), which are read in step with it.
+With it a store can be rebuilt from the output.
+Output records are as their producers wrote them, without their position in the input. So each transaction writes
+entries to the topic `<output>-owners`, same partition, about the records that it adds to the output:
+
+    key          the output topic's UUID as text: entries about a topic that was deleted and created again are ignored
+    byte  0      format, 1
+    bytes 1-8    output offset of the first record, big-endian; the others follow without gaps
+    then, compressed by zlib, runs of neighbouring input offsets: first offset and length, both 8 bytes, little-endian
+
+As few records are duplicates, runs are long and an entry takes a few bytes a duplicate. A header on each output record
+would cost 25 bytes a record and change it.
+
+The loop writes with `OwnerLogWriter`; the catch-up reads with `OwnerLogReader`, in step with the output. Invariant: an
+entry is in the transaction of its records, so there is never one about records that were aborted.
 """
 
+import struct
+import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import structlog
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
-from dedupe_worker.dedup.judge import Rows
+from dedupe_ids.batch import Rows
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.consumer import Reader
-from dedupe_worker.side_topics.owner_notes import decode_note
+from dedupe_worker.kafka.producer import SideRecord
 from dedupe_worker.values import (
     OWNER,
     UNKNOWN_OWNER,
     Offsets,
-    Owners,
     Times,
     ValueLayout,
+    Values,
     encode_owners,
     unknown_owners,
 )
 
-EARLIER: Final = timedelta(hours=1)
-"""How much older than what is read of the output the notes may be that belong to it: clocks differ."""
+CLOCK_SKEW: Final = timedelta(hours=1)
+"""How much older than the output records their entries may be: clocks differ."""
 
-# Each tells of a transaction, so of up to some 100,000 records.
-_NOTES_AT_ONCE: Final = 8
+_FORMAT: Final = 1
+_HEAD: Final = struct.Struct(">Bq")
+_MOST_RUNS: Final = 1 << 14
+"""256 KiB before compression: less than any topic's max.message.bytes."""
+
+_FASTEST: Final = 1
+# Each is of one transaction, so of up to some 100,000 records.
+_ENTRIES_AT_ONCE: Final = 8
 _WAIT_SECONDS: Final = 0.2
 _UNKNOWN: Final = -1
 _OFFSETS: Final = np.uint64((1 << 48) - 1)
@@ -40,11 +61,70 @@ _OFFSETS: Final = np.uint64((1 << 48) - 1)
 log = structlog.get_logger()
 
 
-class Notes:
-    """The notes about owners, to be asked for ascending offsets of the output.
+class OwnerEntry(NamedTuple):
+    """The input offsets of the output records from `first_output` on."""
 
-    `reader` stands about where those that are wanted begin; the topic ends at `end`. `rewind` has the reader stand at
-    the topic's first, if it does not, for where they begin earlier: when an id was seen does not say when it was noted.
+    first_output: int
+    inputs: Offsets
+
+    @property
+    def end(self) -> int:
+        """Return the output offset after the last record."""
+        return self.first_output + len(self.inputs)
+
+
+def encode_entries(first_output: int, inputs: Offsets) -> Iterator[bytes]:
+    """Encode the input offsets, ascending, of output records from `first_output` on."""
+    starts = np.flatnonzero(np.diff(inputs, prepend=inputs[:1]) != 1)
+    lengths = np.diff(starts, append=len(inputs))
+    for at in range(0, len(starts), _MOST_RUNS):
+        part = slice(at, at + _MOST_RUNS)
+        runs = np.stack([inputs[starts[part]], lengths[part].astype(np.uint64)], axis=1)
+        packed = zlib.compress(runs.astype("<u8").tobytes(), _FASTEST)
+        yield _HEAD.pack(_FORMAT, first_output + int(starts[at])) + packed
+
+
+def decode_entry(value: bytes) -> OwnerEntry:
+    """Decode one entry. Raises ValueError."""
+    try:
+        written, first_output = _HEAD.unpack_from(value)
+        runs = np.frombuffer(zlib.decompress(value[_HEAD.size :]), "<u8").reshape(-1, 2)
+    except (struct.error, zlib.error, ValueError) as error:
+        raise ValueError(f"an entry of the owner log is damaged: {error}") from error
+    if written != _FORMAT:
+        raise ValueError(f"an entry of the owner log has format {written}, not {_FORMAT}")
+    lengths = runs[:, 1].astype(np.int64)
+    within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    inputs = np.repeat(runs[:, 0].astype(np.uint64), lengths) + within.astype(np.uint64)
+    return OwnerEntry(first_output, inputs)
+
+
+class OwnerLogWriter:
+    """A `SideTopicWriter` of owner entries."""
+
+    def __init__(self, topic: str, output_topic_id: str) -> None:
+        self._topic = topic
+        self._key = output_topic_id.encode()
+        self._offsets: list[Offsets] = []
+
+    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
+        self._offsets.append(offsets)
+
+    def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
+        offsets = np.concatenate(self._offsets)
+        values = encode_entries(written.low, offsets)
+        return [SideRecord(self._topic, self._key, value) for value in values]
+
+    def clear(self) -> None:  # noqa: D102
+        self._offsets.clear()
+
+
+class OwnerLogReader:
+    """Reads the owner log, for ascending offsets of the output.
+
+    `reader` is at the estimated start of the entries that are needed; the topic ends at `end`. `rewind` moves the
+    reader to the topic's first entry, in case they start earlier: the time at which an id was seen is not the time of
+    its entry. It is None if the reader is at the first entry already.
     """
 
     def __init__(
@@ -55,21 +135,24 @@ class Notes:
         self._rewind = rewind
         self._key = output_topic_id.encode()
         self._position = 0
-        self._waiting: deque[tuple[int, Offsets]] = deque()
+        self._waiting: deque[OwnerEntry] = deque()
 
     def inputs(self, outputs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The input offsets of output records, both ascending; -1 where no note tells. Raises StreamError."""
+        """Return the input offsets of output records, both ascending; -1 without an entry.
+
+        Raises StreamError.
+        """
         found = np.full(len(outputs), _UNKNOWN)
         if not len(outputs):
             return found
         self._read_beyond(int(outputs[-1]))
-        if self._rewind and not (self._waiting and self._waiting[0][0] <= outputs[0]):
+        if self._rewind and not (self._waiting and self._waiting[0].first_output <= outputs[0]):
             self._rewind()
             self._position = 0
             self._waiting.clear()
             self._read_beyond(int(outputs[-1]))
         self._rewind = None
-        while self._waiting and _end(self._waiting[0]) <= outputs[0]:
+        while self._waiting and self._waiting[0].end <= outputs[0]:
             self._waiting.popleft()
         for first, inputs in self._waiting:
             at = outputs - first
@@ -78,9 +161,11 @@ class Notes:
         return found
 
     def _read_beyond(self, output: int) -> None:
-        """Have every note at hand that tells of outputs up to this one."""
-        while self._position < self._end and not (self._waiting and self._waiting[-1][0] > output):
-            batch = self._reader.read(_NOTES_AT_ONCE, _WAIT_SECONDS)
+        """Read until every entry about outputs up to this one is in memory."""
+        while self._position < self._end and not (
+            self._waiting and self._waiting[-1].first_output > output
+        ):
+            batch = self._reader.read(_ENTRIES_AT_ONCE, _WAIT_SECONDS)
             self._reader.check(self._end)
             self._position = batch.next_offset
             for record in batch.records:
@@ -89,31 +174,36 @@ class Notes:
 
     def _take(self, record: Message) -> None:
         try:
-            self._waiting.append(decode_note(record.value() or b""))
-        except ValueError as error:  # the owners of a chunk are unknown then, and nothing else is
-            log.warning("note about owners passed over", offset=record.offset(), error=str(error))
+            self._waiting.append(decode_entry(record.value() or b""))
+        except (
+            ValueError
+        ) as error:  # only the owners of this transaction's records are unknown then
+            log.warning("entry of the owner log skipped", offset=record.offset(), error=str(error))
 
 
-class Recall:
-    """What a stream remembers of output records, in a layout; of their owners, what `notes` tell, if there are any."""
+class OutputValues:
+    """The values that the store keeps of output records, in a layout.
 
-    def __init__(self, layout: ValueLayout, *, partition: int, notes: Notes | None) -> None:
+    Content and timestamp are those of the record. The owner is from `owner_log`, and unknown without one.
+    """
+
+    def __init__(
+        self, layout: ValueLayout, *, partition: int, owner_log: OwnerLogReader | None
+    ) -> None:
         self._layout = layout
         self._partition = partition
-        self._notes = notes
+        self._owner_log = owner_log
 
-    def values(self, records: Sequence[Message], rows: Rows, times: Times) -> Owners:
-        """The values of `rows` (n,) of a batch of output records with these timestamps: shape (n,)."""
-        if self._notes is None:
+    def values(self, records: Sequence[Message], rows: Rows, times: Times) -> Values:
+        """Return the values of `rows` (n,) of a batch of output records: shape (n,).
+
+        `times` are their timestamps.
+        """
+        if self._owner_log is None:
             owners = unknown_owners(len(rows))
         else:
             outputs = np.fromiter(map(Message.offset, records), np.int64, len(records))
-            inputs = self._notes.inputs(outputs)[rows]
+            inputs = self._owner_log.inputs(outputs)[rows]
             owners = encode_owners(self._partition, inputs.astype(np.uint64) & _OFFSETS)
             owners[inputs == _UNKNOWN] = np.frombuffer(UNKNOWN_OWNER, OWNER)[0]
         return self._layout.encode(owners, records, rows, times)
-
-
-def _end(note: tuple[int, Offsets]) -> int:
-    first, inputs = note
-    return first + len(inputs)

@@ -1,90 +1,75 @@
-"""What is written beside the output, once a transaction and in it: notes about the records that it adds.
+"""The metadata that the worker writes to side topics in each transaction.
 
-A chunk is the output records of one transaction. Its note about owners says which input records they were
-(owner_notes.py), its filter which values they can have (dedupe_filters). Both are in the transaction, so there is never
-one about records that were given up. A chunk may be without, where the broker was too slow to say which offsets its
-records have, or others have written between them: then owners are unknown, and readers read it as it is.
+The loop calls the writers. For the output records of one transaction, the owner log says which input records they were
+(owner_log.py), and the filter which values they have (dedupe_filters). Invariant: both are in the transaction, so there
+is never metadata about records that were aborted. A transaction may be without it, if the broker was too slow to report
+the offsets of its records, or others have written between them: then the owners are unknown, and readers of filters
+read all of its records.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-import numpy as np
 from confluent_kafka import Message
 
 from dedupe_crds.spec.stream import Spec
 from dedupe_crds.spec.topics import Delivery
-from dedupe_filters.builder import Collector
+from dedupe_filters.builder import FilterBuilder
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
-from dedupe_kafka.side_topics import filters_topic, notes_owners, owners_topic
-from dedupe_worker.kafka.producer import Note, Span
-from dedupe_worker.side_topics.owner_notes import encode_notes
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.side_topics import filters_topic, needs_owner_log, owners_topic
+from dedupe_worker.kafka.producer import SideRecord
+from dedupe_worker.side_topics.owner_log import OwnerLogWriter
 from dedupe_worker.values import Offsets
 
 
-class ChunkLog(Protocol):
-    """`add` what is passed on, batch by batch, then make the `notes` and `clear`."""
+class SideTopicWriter(Protocol):
+    """A writer of one kind of metadata.
+
+    Call `add` for each batch that is passed on, then `records` to get what to write, then `clear`.
+    """
 
     def add(self, passed: Sequence[Message], offsets: Offsets) -> None:
-        """Records that are passed on, with their offsets in the input."""
+        """Add records that are passed on, with their offsets in the input."""
 
-    def notes(self, span: Span) -> list[Note]:
-        """What to write about all of them, which have the output offsets of `span`."""
+    def records(self, written: OffsetRange) -> list[SideRecord]:
+        """Return what to write about all of them; `written` are their output offsets."""
 
     def clear(self) -> None:
-        """Begin the next chunk."""
+        """Begin the next transaction."""
 
 
-class OwnersLog:
-    """Notes about owners."""
+class FilterWriter:
+    """A `SideTopicWriter` of filters of the records' values."""
 
-    def __init__(self, topic: str, output_topic_id: str) -> None:
-        self._topic = topic
-        self._key = output_topic_id.encode()
-        self._offsets: list[Offsets] = []
-
-    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see ChunkLog)
-        self._offsets.append(offsets)
-
-    def notes(self, span: Span) -> list[Note]:  # noqa: D102
-        offsets = np.concatenate(self._offsets)
-        return [Note(self._topic, self._key, value) for value in encode_notes(span.first, offsets)]
-
-    def clear(self) -> None:  # noqa: D102
-        self._offsets.clear()
-
-
-class FiltersLog:
-    """Filters of the values that records have."""
-
-    def __init__(self, topic: str, collector: Collector, origin: Origin) -> None:
+    def __init__(self, topic: str, collector: FilterBuilder, origin: Origin) -> None:
         self._topic = topic
         self._collector = collector
         self._origin = origin
 
-    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see ChunkLog)
+    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
         self._collector.add(passed)
 
-    def notes(self, span: Span) -> list[Note]:  # noqa: D102
-        made = self._collector.finish(span.first, span.end - 1, self._origin)
-        return [Note(self._topic, None, made.value, made.timestamp_ms)]
+    def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
+        made = self._collector.finish(written.low, written.end - 1, self._origin)
+        return [SideRecord(self._topic, None, made.value, made.timestamp_ms)]
 
     def clear(self) -> None:  # noqa: D102
         self._collector.clear()
 
 
-def logs_of(spec: Spec, output_topic_id: str) -> list[ChunkLog]:
-    """What a stream's worker writes."""
+def side_topic_writers(spec: Spec, output_topic_id: str) -> list[SideTopicWriter]:
+    """Return the writers that a stream needs."""
     output = spec.output
-    logs: list[ChunkLog] = []
-    if notes_owners(spec):
-        logs.append(OwnersLog(owners_topic(output.topic), output_topic_id))
+    writers: list[SideTopicWriter] = []
+    if needs_owner_log(spec):
+        writers.append(OwnerLogWriter(owners_topic(output.topic), output_topic_id))
     if output.filter is not None:
-        collector = Collector(
+        collector = FilterBuilder(
             FilterSource.of(output.filter), output.filter.size_bytes, output_topic_id
         )
         exactly_once = spec.delivery is Delivery.EXACTLY_ONCE
         origin = Origin.TRANSACTION if exactly_once else Origin.APPENDED
-        logs.append(FiltersLog(filters_topic(output.topic), collector, origin))
-    return logs
+        writers.append(FilterWriter(filters_topic(output.topic), collector, origin))
+    return writers

@@ -1,8 +1,10 @@
-"""Snapshots in a bucket of any service that speaks S3, each of them one checkpoint of one partition's store.
+"""Snapshots in a bucket of any service with the S3 API.
+
+Each is a checkpoint of one partition's store.
 
     <prefix>/<namespace>/<stream>/<partition>/objects/<sha256>        a file's content
     <prefix>/<namespace>/<stream>/<partition>/snapshots/<name>.json   see `manifest.Manifest`
 
-RocksDB never changes a file of ids once it is written, and a content has one name here: what two snapshots share is
-uploaded and kept once. A snapshot is there when its manifest is, which is written last.
+RocksDB never changes a file of ids after it is written, and a content has one name: what two snapshots share is
+uploaded and stored once. A snapshot exists when its manifest does, which is written last.
 """

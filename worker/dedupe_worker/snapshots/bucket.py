@@ -1,4 +1,4 @@
-"""One partition's place in a bucket: what lies there, under which key."""
+"""One partition's folder in a bucket: its objects and their keys."""
 
 import re
 from collections.abc import Iterator
@@ -11,9 +11,10 @@ from botocore.exceptions import ClientError
 from pydantic import ValidationError
 
 from dedupe_crds.spec.snapshots import Encryption, S3Snapshots
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import BucketRefused
 from dedupe_worker.snapshots.manifest import Manifest
-from dedupe_worker.snapshots.s3_client import named
+from dedupe_worker.snapshots.s3_client import s3_errors
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -23,12 +24,12 @@ _LARGEST_MANIFEST_BYTES: Final = 64 << 20
 
 
 class ManifestDamaged(BucketRefused):
-    """What lies under a manifest's key is none that this version can read."""
+    """The object under a manifest's key is no manifest that this version can read."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """A content in the bucket. `modified` is by the bucket's clock."""
+    """A content in the bucket. `modified` is a time of the bucket's clock."""
 
     key: str
     size: int
@@ -37,22 +38,22 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where one partition's snapshots lie, as keys."""
+    """The keys of one partition's snapshots."""
 
     prefix: str
 
     @classmethod
     def of(cls, s3: S3Snapshots, stream: str, partition: int) -> "Folder":
-        """`stream` is namespace/name."""
+        """Return the folder of a partition; `stream` is namespace/name."""
         parts = [s3.prefix, stream, str(partition)] if s3.prefix else [stream, str(partition)]
         return cls("/".join(parts))
 
     def manifest(self, name: str) -> str:
-        """The key of a snapshot's manifest."""
+        """Return the key of a snapshot's manifest."""
         return f"{self.prefix}/snapshots/{name}.json"
 
     def content(self, sha256: str) -> str:
-        """The key of a file's content."""
+        """Return the key of a file's content."""
         return f"{self.prefix}/objects/{sha256}"
 
 
@@ -62,19 +63,22 @@ class Bucket:
     Raises BucketRefused or BucketUnavailable from any method.
     """
 
-    def __init__(self, s3: S3Snapshots, folder: Folder, client: "S3Client") -> None:
+    def __init__(
+        self, s3: S3Snapshots, folder: Folder, client: "S3Client", clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self.name = s3.bucket
         self.folder = folder
         self.client = client
+        self._clock = clock
         self._encryption = _encryption(s3)
         self._checks_parts = s3.endpoint is None
 
     # -- manifests -------------------------------------------------------------------------------
 
     def manifest(self, name: str) -> Manifest | None:
-        """A snapshot's manifest; None if there is none. Raises ManifestDamaged."""
+        """Return a snapshot's manifest; None if there is none. Raises ManifestDamaged."""
         key = self.folder.manifest(name)
-        with named(f"reading {key} of bucket {self.name}"):
+        with s3_errors(f"reading {key} of bucket {self.name}"):
             try:
                 answer = self.client.get_object(Bucket=self.name, Key=key)
             except self.client.exceptions.NoSuchKey:
@@ -89,7 +93,7 @@ class Bucket:
             ) from error
 
     def manifest_names(self) -> list[str]:
-        """The names under which manifests lie, whether they can be read or not."""
+        """Return the names of all manifests, also of those that can't be read."""
         before, after = self.folder.manifest("\0").split("\0")
         found = (each.key for each in self._list(before))
         names = (
@@ -98,10 +102,10 @@ class Bucket:
         return [name for name in names if name and "/" not in name]
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Make a snapshot be there."""
+        """Write the manifest; with it the snapshot exists."""
         key = self.folder.manifest(manifest.name)
         body = (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode()
-        with named(f"writing {key} to bucket {self.name}"):
+        with s3_errors(f"writing {key} to bucket {self.name}"):
             self.client.put_object(
                 Bucket=self.name,
                 Key=key,
@@ -114,14 +118,16 @@ class Bucket:
     # -- contents --------------------------------------------------------------------------------
 
     def contents(self) -> dict[str, StoredObject]:
-        """The contents that are there, by SHA-256. What has no such name is not ours."""
+        """Return the contents in the bucket, by SHA-256.
+
+        Objects without such a name are not ours.
+        """
         prefix = self.folder.content("")
         found = ((each.key.removeprefix(prefix), each) for each in self._list(prefix))
         return {sha256: each for sha256, each in found if _SHA256.fullmatch(sha256)}
 
     def upload_arguments(self, size: int, sha256_base64: str, part_bytes: int) -> dict[str, Any]:
-        """What goes with a content of that size: its encryption, and the checksum by which the bucket refuses
-        what was damaged on the way."""
+        """Return the encryption, and the checksum by which the bucket finds damage."""
         if size < part_bytes:
             return {**self._encryption, "ChecksumSHA256": sha256_base64}
         if self._checks_parts:
@@ -129,33 +135,33 @@ class Bucket:
         return {**self._encryption}
 
     def unfinished_uploads(self) -> Iterator[tuple[str, str, datetime]]:
-        """Key, id and begin of each upload in parts that is neither complete nor given up."""
+        """Yield key, id and begin of each unfinished upload in parts."""
         prefix = self.folder.content("")
-        with named(f"listing unfinished uploads to bucket {self.name}"):
+        with s3_errors(f"listing unfinished uploads to bucket {self.name}"):
             pages = self.client.get_paginator("list_multipart_uploads")
             for page in pages.paginate(Bucket=self.name, Prefix=prefix):
                 for each in page.get("Uploads", []):
                     if _SHA256.fullmatch(each["Key"].removeprefix(prefix)):
                         yield each["Key"], each["UploadId"], each["Initiated"]
 
-    # -- all of it -------------------------------------------------------------------------------
+    # -- everything -----------------------------------------------------------------------------
 
     def delete(self, key: str) -> None:
-        """Delete an object; one that is not there is fine."""
-        with named(f"deleting {key} of bucket {self.name}"):
+        """Delete an object, if it exists."""
+        with s3_errors(f"deleting {key} of bucket {self.name}"):
             self.client.delete_object(Bucket=self.name, Key=key)
 
     def now(self) -> datetime:
-        """The bucket's own time, by which its objects are dated."""
-        with named(f"asking for bucket {self.name}"):
+        """Return the time of the bucket's clock, which dates its objects."""
+        with s3_errors(f"reading the time of bucket {self.name}"):
             answer = self.client.list_objects_v2(
                 Bucket=self.name, Prefix=self.folder.content(""), MaxKeys=1
             )
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        return parsedate_to_datetime(date).astimezone(UTC) if date else datetime.now(UTC)
+        return parsedate_to_datetime(date).astimezone(UTC) if date else self._clock.now()
 
     def _list(self, prefix: str) -> Iterator[StoredObject]:
-        with named(f"listing {prefix} of bucket {self.name}"):
+        with s3_errors(f"listing {prefix} of bucket {self.name}"):
             for page in self.client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.name, Prefix=prefix
             ):
@@ -164,7 +170,10 @@ class Bucket:
 
 
 def is_gone(error: Exception) -> bool:
-    """Whether an upload in parts has ended already: also how a repeated request hears that the first had come."""
+    """Return whether an upload in parts has ended.
+
+    A repeated request fails so if the first one had arrived.
+    """
     return (
         isinstance(error, ClientError)
         and error.response.get("Error", {}).get("Code") == "NoSuchUpload"

@@ -1,8 +1,10 @@
-"""SHA-256 of files that never change, remembered from one snapshot to the next.
+"""SHA-256 of files that never change, kept from one snapshot to the next.
+
+`upload` uses it.
 
     digests.json    {"digest": SHA-256 of `files` as JSON, "files": {"<name> <inode> <size> <mtime>": "<SHA-256>"}}
 
-The file may be lost, old or damaged at no other cost than the time to read the stores' files again.
+If the file is lost, old or damaged, it only costs the time to read the store's files again.
 """
 
 import hashlib
@@ -13,13 +15,13 @@ from dedupe_worker.store.state_dir import write_atomically
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal. Raises OSError."""
+    """Return the SHA-256 of a file, in hexadecimal. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Digests:
-    """Digests by file; `save` keeps those that were asked for since."""
+class DigestCache:
+    """Digests by file; `save` keeps those that were used since it was loaded."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -27,7 +29,7 @@ class Digests:
         self._now: dict[str, str] = {}
 
     def remembered(self, path: Path) -> str | None:
-        """What was computed for this very file before, if it is known."""
+        """Return the digest that was computed for this file before; None if it is unknown."""
         key = _key(path)
         digest = self._before.get(key)
         if digest is not None:
@@ -35,12 +37,12 @@ class Digests:
         return digest
 
     def computed(self, path: Path) -> str:
-        """The file's digest as it is now."""
+        """Compute the file's digest."""
         digest = self._now[_key(path)] = sha256_of(path)
         return digest
 
     def save(self) -> None:
-        """Remember. Raises DiskFull or OSError."""
+        """Write the cache. Raises DiskFull or OSError."""
         content = {"digest": _seal(self._now), "files": self._now}
         write_atomically(self._path, json.dumps(content) + "\n")
 

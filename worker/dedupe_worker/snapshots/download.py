@@ -1,13 +1,15 @@
-"""An empty volume is filled from a snapshot: downloaded beside its place, verified to the last byte, then moved there.
+"""Download a snapshot to an empty volume.
 
-    db.restoring/    the files that have arrived; those that are whole are kept when the worker is killed
+To a separate directory, verified to the last byte, then moved into place.
 
-The identity is recorded after the store is in its place, and is the snapshot's: reconciling then finds out whether the
-topics are still those, and reads what came after the snapshot.
+    db.restoring/    the files that have arrived; complete ones are kept when the worker is killed
+
+The session calls this before it takes the partition over. Invariant: the identity is recorded after the store is in its
+place, and is the snapshot's. So the catch-up finds out whether the topics are still the same, and reads the output that
+came after the snapshot.
 """
 
 import shutil
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -19,52 +21,65 @@ import structlog
 from s3transfer.manager import TransferManager
 
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import BucketRefused, BucketUnavailable, RestoreFailed
 from dedupe_worker.snapshots.bucket import Bucket, Folder
 from dedupe_worker.snapshots.digest_cache import sha256_of
 from dedupe_worker.snapshots.manifest import DATABASE, FileEntry, Manifest
-from dedupe_worker.snapshots.s3_client import named, question_client, transfer_client, transfers
-from dedupe_worker.status import Board
+from dedupe_worker.snapshots.s3_client import (
+    s3_errors,
+    short_timeout_client,
+    transfer_client,
+    transfers,
+)
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import Identity, StateDirectory, sync_to_disk
 
 _FILES_AT_ONCE: Final = 8
 _TRIES: Final = 2
 _WAIT_SECONDS: Final = 0.2
-_PATIENCE_SECONDS: Final = 300.0  # a rebuild begun by then is better than a bucket that may answer
+_PATIENCE_SECONDS: Final = 300.0  # after that, a rebuild is better than a bucket that may answer
 _LOG_SECONDS: Final = 10.0
 
 log = structlog.get_logger()
 
 
 class _Stopped(Exception):
-    """The worker was told to stop."""
+    """The worker must stop."""
 
 
-class Restore:
+class Download:
     """Fills the state directory from the snapshot `name`."""
 
-    def __init__(self, config: WorkerConfig, board: Board, name: str) -> None:
+    def __init__(
+        self,
+        config: WorkerConfig,
+        worker_state: WorkerState,
+        name: str,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         assert config.bucket is not None  # noqa: S101 (the configuration was refused without)
         self._stream, self._partition = config.stream_id, config.partition
         self._state: StateDirectory = config.state
         self._s3 = config.bucket
         self._folder = Folder.of(self._s3, config.stream_id, config.partition)
-        self._board = board
+        self._worker_state = worker_state
         self._name = name
-        self._began = time.monotonic()
+        self._clock = clock
+        self._began = clock.monotonic()
         self._lock = Lock()
         self._bytes = 0
 
     def run(self, stop: Event) -> None:
         """Restore, or return early when `stop` is set.
 
-        Raises RestoreFailed when another source has to be chosen, BucketUnavailable while the service does not
-        answer, DiskFull or OSError. Whatever happens, the next try goes on where this one ended.
+        Raises RestoreFailed if another source has to be chosen, BucketUnavailable while the service does not answer,
+        DiskFull or OSError. In any case, the next attempt resumes where this one ended.
         """
         try:
             manifest = self._manifest()
-            self._board.recover()
+            self._worker_state.clear_failure()
             files = [each for each in manifest.files if each.path.startswith(DATABASE)]
             total = sum(each.size for each in files)
             self._show(DownloadPhase.RUNNING, total)
@@ -81,15 +96,15 @@ class Restore:
         except (BucketRefused, RestoreFailed) as error:
             self._fail(error)
         self._show(DownloadPhase.COMPLETED, total)
-        seconds = round(time.monotonic() - self._began, 3)
+        seconds = round(self._clock.monotonic() - self._began, 3)
         log.info("restored", snapshot=self._name, bytes=total, seconds=seconds)
 
     def _silent_seconds(self) -> float:
-        """For how long nothing has come, over all tries."""
-        now = time.monotonic()
-        if self._board.bucket_silent_since is None:
-            self._board.bucket_silent_since = now
-        return now - self._board.bucket_silent_since
+        """Return for how long nothing has arrived, over all attempts."""
+        now = self._clock.monotonic()
+        if self._worker_state.bucket_silent_since is None:
+            self._worker_state.bucket_silent_since = now
+        return now - self._worker_state.bucket_silent_since
 
     def _fail(self, error: Exception) -> NoReturn:
         self._show(DownloadPhase.FAILED, 0, error=str(error))
@@ -99,8 +114,10 @@ class Restore:
         ) from error
 
     def _manifest(self) -> Manifest:
-        # Nothing shows that this goes on while it does, so it is soon given up, and tried again with the session.
-        manifest = Bucket(self._s3, self._folder, question_client(self._s3)).manifest(self._name)
+        # It shows no progress, so its timeout is short, and the next session retries it.
+        manifest = Bucket(self._s3, self._folder, short_timeout_client(self._s3)).manifest(
+            self._name
+        )
         if manifest is None:
             key = self._folder.manifest(self._name)
             raise RestoreFailed(f"there is no {key} in bucket {self._s3.bucket}")
@@ -115,10 +132,12 @@ class Restore:
     # -- files -----------------------------------------------------------------------------------
 
     def _make_room(self, files: Sequence[FileEntry]) -> None:
-        """Keep what an earlier try has left of these files, and nothing else."""
+        """Keep those of these files that an earlier attempt left; delete all others."""
         state = self._state
         if state.database.exists() and not state.restoring.exists():
-            state.database.rename(state.restoring)  # in its place already, but without an identity
+            state.database.rename(
+                state.restoring
+            )  # moved into place by an earlier attempt, but without an identity
         state.discard_store()
         state.restoring.mkdir(parents=True, exist_ok=True)
         wanted = {self._target(each) for each in files}
@@ -127,39 +146,39 @@ class Restore:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _fetch_all(self, files: Sequence[FileEntry], total: int, stop: Event) -> None:
-        """Have all be there and verified. Raises _Stopped."""
+        """Download and verify all files. Raises _Stopped."""
         with (
-            named(f"downloading from bucket {self._s3.bucket}"),
+            s3_errors(f"downloading from bucket {self._s3.bucket}"),
             _threads() as pool,
-            # Left first: an error ends what the threads wait for.
+            # Its exit runs first: after an error it ends the transfers that the threads wait for.
             transfers(transfer_client(self._s3)) as manager,
         ):
             pending: set[Future[None]] = {pool.submit(self._fetch, manager, each) for each in files}
-            logged = time.monotonic()
+            logged = self._clock.monotonic()
             while pending:
                 done, pending = wait(pending, _WAIT_SECONDS, FIRST_EXCEPTION)
                 for each in done:
                     each.result()
                 if stop.is_set():
                     raise _Stopped
-                self._board.beat()
+                self._worker_state.heartbeat()
                 self._show(DownloadPhase.RUNNING, total)
-                if time.monotonic() - logged > _LOG_SECONDS:
+                if self._clock.monotonic() - logged > _LOG_SECONDS:
                     log.info("restoring", snapshot=self._name, bytes=self._bytes, total_bytes=total)
-                    logged = time.monotonic()
+                    logged = self._clock.monotonic()
 
     def _fetch(self, manager: TransferManager, entry: FileEntry) -> None:
-        """Have one file arrive whole; one that is damaged is asked for once more."""
+        """Download one file and verify it; a damaged one is downloaded a second time."""
         target = self._target(entry)
         key = self._folder.content(entry.sha256)
         for _ in range(_TRIES):
             if not _is_whole(target, entry):
                 target.unlink(missing_ok=True)
                 manager.download(self._s3.bucket, key, str(target)).result()
-                self._board.bucket_silent_since = None
+                self._worker_state.bucket_silent_since = None
         if not _is_whole(target, entry):
             raise RestoreFailed(
-                f"{key} in bucket {self._s3.bucket} is damaged: it is not what its name says, or not of "
+                f"{key} in bucket {self._s3.bucket} is damaged: its SHA-256 is not its name, or its size is not "
                 f"{entry.size} bytes"
             )
         sync_to_disk(target)
@@ -169,7 +188,7 @@ class Restore:
     def _target(self, entry: FileEntry) -> Path:
         return self._state.restoring / entry.path.removeprefix(DATABASE)
 
-    # -- the end ---------------------------------------------------------------------------------
+    # -- completion -----------------------------------------------------------------------------
 
     def _put_in_place(self, manifest: Manifest) -> None:
         sync_to_disk(self._state.restoring)
@@ -187,12 +206,12 @@ class Restore:
         )
 
     def _show(self, phase: DownloadPhase, total: int, *, error: str | None = None) -> None:
-        self._board.download = DownloadStatus(
+        self._worker_state.download = DownloadStatus(
             name=self._name,
             phase=phase,
             total_bytes=total,
             bytes=self._bytes,
-            seconds=time.monotonic() - self._began,
+            seconds=self._clock.monotonic() - self._began,
             error=error,
         )
 
@@ -203,7 +222,7 @@ def _is_whole(path: Path, entry: FileEntry) -> bool:
 
 @contextmanager
 def _threads() -> Iterator[ThreadPoolExecutor]:
-    """Threads that begin nothing more when the block is left, and have ended after it."""
+    """Run threads that start nothing new at the end of the block, and wait for them."""
     pool = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="download")
     try:
         yield pool

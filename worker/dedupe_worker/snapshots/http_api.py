@@ -1,6 +1,6 @@
-"""Snapshots in a bucket over HTTP.
+"""The HTTP routes of snapshots in a bucket. `admin.http_api` adds them.
 
-POST /snapshots          {"name": "…"}: make one; 202 with its UploadStatus, the same when asked again
+POST /snapshots          {"name": "…"}: make a snapshot; 202 with its UploadStatus, and the same to a repeated request
 POST /snapshots/check    {"name": "…"}: answers {"present": true|false, "record": CheckpointRecord or null}
 POST /snapshots/delete   {"names": ["…"]}: answers {"deleted": ["…"], "objects": n, "bytes": n}
 """
@@ -11,13 +11,11 @@ import falcon
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dedupe_crds.names import ObjectName
-from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.errors import UploadRunning
 
 if TYPE_CHECKING:
-    from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
+    from dedupe_worker.snapshots.upload_manager import OnLoop, UploadManager
 
-_COMMAND_SECONDS: Final = 60.0
 _MAX_BODY_BYTES: Final = 1 << 20
 
 _Body = TypeVar("_Body", bound=BaseModel)
@@ -37,27 +35,24 @@ class _AllNamed(BaseModel):
 
 def add_routes(
     app: "falcon.App[falcon.Request, falcon.Response]",
-    commands: CommandQueue,
-    keeper: "SnapshotKeeper | None",
+    on_loop: "OnLoop",
+    manager: "UploadManager | None",
 ) -> None:
-    """Add them; without a keeper each answers 400 and says why."""
-    app.add_route("/snapshots", _Snapshots(commands, keeper))
-    app.add_route("/snapshots/check", _Check(keeper))
-    app.add_route("/snapshots/delete", _Delete(keeper))
+    """Add the routes; without a manager each answers 400 and says why."""
+    app.add_route("/snapshots", _Snapshots(on_loop, manager))
+    app.add_route("/snapshots/check", _Check(manager))
+    app.add_route("/snapshots/delete", _Delete(manager))
     app.add_error_handler(UploadRunning, _conflict)
 
 
 class _Snapshots:
-    def __init__(self, commands: CommandQueue, keeper: "SnapshotKeeper | None") -> None:
-        self._commands = commands
-        self._keeper = keeper
+    def __init__(self, on_loop: "OnLoop", manager: "UploadManager | None") -> None:
+        self._on_loop = on_loop
+        self._manager = manager
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         name = _body(request, _Named).name
-        # An upload that is known is told of without the loop, which may be busy or at fault.
-        status = _there(self._keeper).known(name) or self._commands.call(
-            lambda store: store.snapshot(name), _COMMAND_SECONDS
-        )
+        status = _configured(self._manager).make_snapshot(name, self._on_loop)
         if status is None:
             raise falcon.HTTPConflict(
                 title="NothingToCheckpoint", description="the store is still empty"
@@ -68,12 +63,12 @@ class _Snapshots:
 
 
 class _Check:
-    def __init__(self, keeper: "SnapshotKeeper | None") -> None:
-        self._keeper = keeper
+    def __init__(self, manager: "UploadManager | None") -> None:
+        self._manager = manager
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         name = _body(request, _Named).name
-        record = _there(self._keeper).check(name)
+        record = _configured(self._manager).check(name)
         response.media = {
             "present": record is not None,
             "record": record.model_dump(mode="json", by_alias=True) if record else None,
@@ -81,12 +76,12 @@ class _Check:
 
 
 class _Delete:
-    def __init__(self, keeper: "SnapshotKeeper | None") -> None:
-        self._keeper = keeper
+    def __init__(self, manager: "UploadManager | None") -> None:
+        self._manager = manager
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         names = _body(request, _AllNamed).names
-        deleted = _there(self._keeper).delete(names)
+        deleted = _configured(self._manager).delete(names)
         response.media = {
             "deleted": deleted.names,
             "objects": deleted.objects,
@@ -94,12 +89,12 @@ class _Delete:
         }
 
 
-def _there(keeper: "SnapshotKeeper | None") -> "SnapshotKeeper":
-    if keeper is None:
+def _configured(manager: "UploadManager | None") -> "UploadManager":
+    if manager is None:
         raise falcon.HTTPBadRequest(
             title="NoBucket", description="the stream has no spec.snapshots.s3"
         )
-    return keeper
+    return manager
 
 
 def _body(request: falcon.Request, model: type[_Body]) -> _Body:

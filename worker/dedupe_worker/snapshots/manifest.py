@@ -1,4 +1,7 @@
-"""What a snapshot is made of: its manifest, which names the contents of all its files."""
+"""The manifest of a snapshot, which names the contents of all its files.
+
+`bucket` reads and writes it.
+"""
 
 from typing import Annotated, Final, Literal
 
@@ -19,9 +22,9 @@ class _Model(BaseModel):
 
 
 class FileEntry(_Model):
-    """One file: its path in the checkpoint's directory, size in bytes, and the name of its content."""
+    """One file: path in the checkpoint, size in bytes, and name of its content."""
 
-    # A manifest says where files are written to: it must not be able to name a place elsewhere.
+    # A manifest says where files are written: it must not be able to name another directory.
     path: Annotated[str, Field(pattern=r"^(checkpoint\.json|db/[A-Za-z0-9_-][A-Za-z0-9._-]*)$")]
     size: Annotated[int, Field(ge=0)]
     sha256: Sha256
@@ -37,5 +40,5 @@ class Manifest(_Model):
 
     @property
     def bytes(self) -> int:
-        """Size of the whole."""
+        """Return the size of all files."""
         return sum(each.size for each in self.files)

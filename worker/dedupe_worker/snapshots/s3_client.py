@@ -1,4 +1,4 @@
-"""Clients of a service that speaks S3, and what goes wrong with one, by name."""
+"""Clients of a service with the S3 API, and the translation of their errors."""
 
 import errno
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 PART_BYTES: Final = 16 * MIB
-"""Files above it go in parts of this size; a part is what a broken connection costs."""
+"""Larger files are sent in parts of this size; a broken connection costs one part."""
 
 _FILES_AT_ONCE: Final = 8
 _ATTEMPTS: Final = 8
 
-# What a person has to mend, in the words of AWS and of others. HEAD has no words, and gives its status.
+# Errors that a person has to fix: codes of AWS and of other services. HEAD has no code, only its status.
 _REFUSALS: Final = {
     "401", "403", "404", "AccessDenied", "AccountProblem", "AllAccessDisabled", "ExpiredToken", "InvalidAccessKeyId",
     "InvalidBucketName", "InvalidObjectState", "InvalidToken", "NoSuchBucket", "NoSuchKey", "PermanentRedirect",
@@ -41,20 +41,20 @@ _REFUSALS: Final = {
 
 
 def transfer_client(s3: S3Snapshots) -> "S3Client":
-    """A client that is patient: for files."""
+    """Return a client with long timeouts, for files."""
     return _client(s3, attempts=_ATTEMPTS, connect_seconds=10, read_seconds=60)
 
 
-def question_client(s3: S3Snapshots) -> "S3Client":
-    """A client that answers soon, if only that the service does not: somebody waits."""
+def short_timeout_client(s3: S3Snapshots) -> "S3Client":
+    """Return a client with short timeouts, for requests that a caller waits for."""
     return _client(s3, attempts=3, connect_seconds=2, read_seconds=5)
 
 
 def _client(
     s3: S3Snapshots, *, attempts: int, connect_seconds: float, read_seconds: float
 ) -> "S3Client":
-    # Only Amazon's own service is sure to know buckets as host names and checksums that trail a body. All know
-    # the checksum that is part of a request's signature.
+    # Only Amazon's own service is certain to accept buckets as host names and checksums after the body. All
+    # services accept the checksum that is part of a request's signature.
     elsewhere = s3.endpoint is not None
     config = Config(
         retries={"mode": "standard", "total_max_attempts": attempts},
@@ -69,15 +69,15 @@ def _client(
             else {"addressing_style": "auto"}
         ),
     )
-    with named(f"bucket {s3.bucket}"):
-        # A session of its own each time: credentials in a file are read again when they were renewed.
+    with s3_errors(f"bucket {s3.bucket}"):
+        # A new session each time: it reads renewed credentials from a file.
         return Session().client(
             "s3", region_name=s3.region, endpoint_url=s3.endpoint, config=config
         )
 
 
 def transfers(client: "S3Client", *, most_bytes_a_second: int | None = None) -> TransferManager:
-    """Moves files in parallel, large ones in parts, again and again where it fails."""
+    """Return a manager that moves files in parallel, with retries."""
     config = TransferConfig(
         multipart_threshold=PART_BYTES,
         multipart_chunksize=PART_BYTES,
@@ -88,10 +88,10 @@ def transfers(client: "S3Client", *, most_bytes_a_second: int | None = None) -> 
 
 
 @contextmanager
-def named(action: str) -> Iterator[None]:
-    """Name what boto3 raises: BucketRefused, BucketUnavailable or DiskFull.
+def s3_errors(action: str) -> Iterator[None]:
+    """Translate what boto3 raises: BucketRefused, BucketUnavailable or DiskFull.
 
-    The texts are the service's own and name no secret.
+    The texts are those of the service and contain no secret.
     """
     try:
         yield

@@ -1,7 +1,10 @@
-"""A checkpoint goes to the bucket: what is not there yet, then the manifest, then a look whether all is there."""
+"""Upload a checkpoint to the bucket.
+
+First the missing contents, then the manifest; then it verifies that all of it is there. `UploadManager` calls this in a
+separate thread. Invariant: the manifest is written last, so a snapshot that exists is complete.
+"""
 
 import base64
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Lock
@@ -10,36 +13,38 @@ from typing import Final
 from s3transfer.manager import TransferManager
 from s3transfer.subscribers import BaseSubscriber
 
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import SnapshotFailed
 from dedupe_worker.snapshots.bucket import Bucket, ManifestDamaged, is_gone
-from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.digest_cache import DigestCache
 from dedupe_worker.snapshots.manifest import FileEntry, Manifest
-from dedupe_worker.snapshots.s3_client import PART_BYTES, named, transfers
+from dedupe_worker.snapshots.s3_client import PART_BYTES, s3_errors, transfers
 from dedupe_worker.store.checkpoint import RECORD, CheckpointRecord
 
 _WAIT_SECONDS: Final = 0.1
 
-GiveUp = Callable[[], str | None]
-"""Asked all the time: why the upload is to end before its end, None as long as it is not."""
+StopReason = Callable[[], str | None]
+"""Called all the time: returns why to abort the upload, None to continue."""
 
 Progress = Callable[[int, int, int], None]
-"""Called with the bytes of the whole, of what is new, and of what of that is uploaded; from any thread."""
+"""Called from any thread with the bytes of all files, of new contents, and of those uploaded."""
 
 
 def upload(
     bucket: Bucket,
     name: str,
     checkpoint: Path,
-    digests: Digests,
+    digests: DigestCache,
     *,
     bandwidth: int,
-    give_up: GiveUp,
+    stop_reason: StopReason,
     on_progress: Progress,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> Manifest:
-    """Bring a checkpoint to the bucket under a name, in place of what had that name.
+    """Upload a checkpoint under a name, and replace the snapshot that had it.
 
     `bandwidth` is in bytes a second. Raises BucketRefused, BucketUnavailable, SnapshotFailed, DiskFull or OSError;
-    what was there before is as it was.
+    the older snapshot of that name is then unchanged.
     """
     kept = _kept(bucket)
     files = [_described(each, checkpoint, digests, kept) for each in _files(checkpoint)]
@@ -52,17 +57,19 @@ def upload(
     new = {each.sha256: each for each in files if kept.get(each.sha256) != each.size}
     counter = _Counter(manifest.bytes, sum(each.size for each in new.values()), on_progress)
     with transfers(bucket.client, most_bytes_a_second=bandwidth) as manager:
-        _send(bucket, checkpoint, new.values(), manager, counter, give_up=give_up)
-    _check(give_up)
+        _send(
+            bucket, checkpoint, new.values(), manager, counter, stop_reason=stop_reason, clock=clock
+        )
+    _check(stop_reason)
     bucket.write_manifest(manifest)
     _verify(bucket, manifest)
     return manifest
 
 
 def _kept(bucket: Bucket) -> dict[str, int]:
-    """Size by SHA-256 of what is in the bucket and named by a manifest, and so no garbage to anybody.
+    """Return size by SHA-256 of the contents that a manifest in the bucket names.
 
-    A content without one may be deleted as garbage at any moment, and is uploaded again.
+    A content without a manifest may be deleted as garbage at any moment, and is uploaded again.
     """
     referred: set[str] = set()
     for name in bucket.manifest_names():
@@ -80,10 +87,12 @@ def _files(checkpoint: Path) -> list[Path]:
     return sorted(each for each in checkpoint.rglob("*") if each.is_file())
 
 
-def _described(path: Path, checkpoint: Path, digests: Digests, kept: dict[str, int]) -> FileEntry:
+def _described(
+    path: Path, checkpoint: Path, digests: DigestCache, kept: dict[str, int]
+) -> FileEntry:
     size = path.stat().st_size
     digest = digests.remembered(path)
-    if digest is None or kept.get(digest) != size:  # what is uploaded is named by what it holds now
+    if digest is None or kept.get(digest) != size:  # a file is uploaded under its present digest
         digest = digests.computed(path)
     return FileEntry(path=path.relative_to(checkpoint).as_posix(), size=size, sha256=digest)
 
@@ -95,10 +104,14 @@ def _send(
     manager: TransferManager,
     counter: "_Counter",
     *,
-    give_up: GiveUp,
+    stop_reason: StopReason,
+    clock: Clock,
 ) -> None:
-    """Upload files in parallel; the first that fails ends it, and with it the manager. Raises as `upload`."""
-    with named(f"uploading to bucket {bucket.name}"):
+    """Upload files in parallel.
+
+    The first failure ends the upload, and with it the manager. Raises as `upload`.
+    """
+    with s3_errors(f"uploading to bucket {bucket.name}"):
         futures = [
             manager.upload(
                 str(checkpoint / each.path),
@@ -113,13 +126,13 @@ def _send(
         ]
         for future in futures:
             while not future.done():
-                _check(give_up)
-                time.sleep(_WAIT_SECONDS)
+                _check(stop_reason)
+                clock.sleep(_WAIT_SECONDS)
             _finish(future.result)
 
 
-def _check(give_up: GiveUp) -> None:
-    if why := give_up():
+def _check(stop_reason: StopReason) -> None:
+    if why := stop_reason():
         raise SnapshotFailed(why)
 
 
@@ -127,14 +140,17 @@ def _finish(result: Callable[[], object]) -> None:
     try:
         result()
     except Exception as error:
-        # An upload in parts that was completed, by a request whose answer was lost, is not known when it is
-        # completed once more. Whether the content is there is looked at in any case.
+        # If the answer to a request that completed an upload in parts was lost, the repeated request finds no such
+        # upload. The contents are verified in any case.
         if not is_gone(error):
             raise
 
 
 def _verify(bucket: Bucket, manifest: Manifest) -> None:
-    """Raises SnapshotFailed if a content is not there as it should be; the manifest is withdrawn."""
+    """Check that every content is there, with its size.
+
+    Otherwise delete the manifest and raise SnapshotFailed.
+    """
     there = bucket.contents()
     missing = [
         each
@@ -146,12 +162,15 @@ def _verify(bucket: Bucket, manifest: Manifest) -> None:
     bucket.delete(bucket.folder.manifest(manifest.name))
     raise SnapshotFailed(
         f"after the upload of {manifest.name}, {len(missing)} of {len(manifest.files)} files are not in bucket "
-        f"{bucket.name}, such as {bucket.folder.content(missing[0].sha256)}; it is made again"
+        f"{bucket.name}, such as {bucket.folder.content(missing[0].sha256)}; it is uploaded again"
     )
 
 
 class _Counter(BaseSubscriber):
-    """Adds up what all transfers tell of; a part that is sent again is taken off first, by a negative number."""
+    """Adds up the progress of all transfers.
+
+    A part that is sent again is first subtracted, by a negative number.
+    """
 
     def __init__(self, total: int, new: int, on_progress: Progress) -> None:
         self._lock = Lock()
@@ -160,7 +179,7 @@ class _Counter(BaseSubscriber):
         on_progress(total, new, 0)
 
     def on_progress(self, future: object, bytes_transferred: int, **_: object) -> None:  # noqa: ARG002 (s3transfer's)
-        """Called by s3transfer."""
+        """Add up; s3transfer calls this."""
         with self._lock:
             self._sent += bytes_transferred
             self._on_progress(self._total, self._new, self._sent)

@@ -1,72 +1,116 @@
-"""This worker's side of snapshots in a bucket: one upload at a time, beside the loop, and what is asked of the bucket.
+"""The upload manager: one snapshot upload at a time, and queries to the bucket.
 
-An upload lives longer than a session: the loop may fail and begin again meanwhile.
+The HTTP API calls `make_snapshot`: the loop's thread writes a checkpoint, then a thread uploads it (upload.py).
+Invariant: while an upload reads a checkpoint's files, no other checkpoint replaces it. An upload outlives a session:
+the loop may fail and start again in the meantime.
 """
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.status.worker import CheckpointStatus, UploadPhase, UploadStatus
 from dedupe_kafka.errors import StreamError
+from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import UploadRunning
 from dedupe_worker.snapshots.bucket import Bucket, Folder
-from dedupe_worker.snapshots.digest_cache import Digests
+from dedupe_worker.snapshots.digest_cache import DigestCache
 from dedupe_worker.snapshots.garbage_collection import Deleted, delete_snapshots
-from dedupe_worker.snapshots.s3_client import question_client, transfer_client
+from dedupe_worker.snapshots.s3_client import short_timeout_client, transfer_client
 from dedupe_worker.snapshots.upload import upload
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
 from dedupe_worker.store.state_dir import StateDirectory
 
 _REST_SECONDS: Final = 20.0
+"""For so long after a failure the same request is answered with that failure."""
 
 log = structlog.get_logger()
 
 
-class SnapshotKeeper:
-    """Used from the loop's thread and from HTTP threads."""
+class Checkpointing(Protocol):
+    """The store's command that the manager needs, on the loop's thread."""
+
+    def checkpoint(self) -> CheckpointStatus | None:
+        """Write a checkpoint; None while the store is still empty."""
+
+
+OnLoop = Callable[[Callable[[Checkpointing], UploadStatus | None]], UploadStatus | None]
+"""Runs a command on the loop's thread, and returns or raises what it does."""
+
+
+class UploadManager:
+    """The uploads and queries of one worker.
+
+    Used from the loop's thread and from HTTP threads.
+    """
 
     def __init__(
-        self, s3: S3Snapshots, board: Board, state: StateDirectory, *, deadline: timedelta
+        self,
+        s3: S3Snapshots,
+        worker_state: WorkerState,
+        state: StateDirectory,
+        *,
+        deadline: timedelta,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._s3 = s3
         self._deadline = deadline
-        self._board = board
+        self._worker_state = worker_state
         self._state = state
-        self._folder = Folder.of(s3, board.stream, board.partition)
+        self._clock = clock
+        self._folder = Folder.of(s3, worker_state.stream, worker_state.partition)
         self._one_at_a_time = Lock()
         self._unwanted = Event()
         self._failed_at = 0.0
 
     # -- uploads ---------------------------------------------------------------------------------
 
-    def known(self, name: str) -> UploadStatus | None:
-        """The upload of that name, if it need not be begun: it runs, is complete, or failed a moment ago.
+    def make_snapshot(self, name: str, on_loop: OnLoop) -> UploadStatus | None:
+        """Return the upload of this name, begun unless it is known.
 
-        Raises UploadRunning while there is another one.
+        None while the store is still empty.
+
+        A known upload is answered without the loop, which may be busy or failed. Raises UploadRunning while there is
+        another upload, and what `on_loop` raises.
         """
-        last = self._board.upload
-        if last is None or last.name != name:
-            self.refuse_while_uploading()
-            return None
-        rests = time.monotonic() < self._failed_at + _REST_SECONDS
-        return None if last.phase is UploadPhase.FAILED and not rests else last
+        return self._known(name) or on_loop(partial(self._checkpoint_and_upload, name))
 
     def refuse_while_uploading(self) -> None:
-        """Raises UploadRunning while the files of a checkpoint are read."""
-        last = self._board.upload
+        """Raise UploadRunning while the files of a checkpoint are read."""
+        last = self._worker_state.upload
         if last and last.phase is UploadPhase.RUNNING:
             raise UploadRunning(self._busy)
 
-    def begin(self, name: str, made: CheckpointStatus) -> UploadStatus:
-        """Upload a checkpoint, in a thread of its own. Raises UploadRunning."""
+    def _checkpoint_and_upload(self, name: str, store: Checkpointing) -> UploadStatus | None:
+        """Do it on the loop's thread, unless another request has in the meantime."""
+        if known := self._known(name):
+            return known
+        made = store.checkpoint()
+        return self._begin(name, made) if made else None
+
+    def _known(self, name: str) -> UploadStatus | None:
+        """Return the upload of this name if it need not begin.
+
+        It runs, is complete, or failed a moment ago.
+
+        Raises UploadRunning while there is another upload.
+        """
+        last = self._worker_state.upload
+        if last is None or last.name != name:
+            self.refuse_while_uploading()
+            return None
+        rests = self._clock.monotonic() < self._failed_at + _REST_SECONDS
+        return None if last.phase is UploadPhase.FAILED and not rests else last
+
+    def _begin(self, name: str, made: CheckpointStatus) -> UploadStatus:
+        """Upload a checkpoint in a separate thread. Raises UploadRunning."""
         if not self._one_at_a_time.acquire(blocking=False):
             raise UploadRunning(self._busy)
         begun = UploadStatus(
@@ -77,7 +121,7 @@ class SnapshotKeeper:
             total_bytes=made.bytes,
         )
         self._unwanted.clear()
-        self._board.upload = begun
+        self._worker_state.upload = begun
         Thread(target=self._run, args=(begun, Path(made.path)), name="upload", daemon=True).start()
         return begun
 
@@ -85,7 +129,7 @@ class SnapshotKeeper:
         log.info("uploading a snapshot", name=begun.name, handle=begun.handle)
         try:
             self._upload(begun.name, checkpoint)
-        except Exception as error:  # noqa: BLE001 (the snapshot's failure, and not the worker's)
+        except Exception as error:  # noqa: BLE001 (the snapshot has failed, and not the worker)
             self._fail(error)
         else:
             log.info("snapshot is in the bucket", **self._figures())
@@ -94,21 +138,22 @@ class SnapshotKeeper:
             self._one_at_a_time.release()
 
     def _upload(self, name: str, checkpoint: Path) -> None:
-        began = time.monotonic()
+        began = self._clock.monotonic()
 
-        def give_up() -> str | None:
+        def stop_reason() -> str | None:
             if self._unwanted.is_set():
                 return "it is no longer wanted"
-            late = time.monotonic() - began > self._deadline.total_seconds()
+            late = self._clock.monotonic() - began > self._deadline.total_seconds()
             return "it is not complete within spec.snapshots.deadline" if late else None
 
         upload(
             Bucket(self._s3, self._folder, transfer_client(self._s3)),
             name,
             checkpoint,
-            Digests(self._state.root / "digests.json"),
+            DigestCache(self._state.root / "digests.json"),
             bandwidth=self._s3.bandwidth,
-            give_up=give_up,
+            stop_reason=stop_reason,
+            clock=self._clock,
             on_progress=lambda total, new, sent: self._update(
                 total_bytes=total, new_bytes=new, uploaded_bytes=sent
             ),
@@ -116,38 +161,47 @@ class SnapshotKeeper:
 
     def _fail(self, error: Exception) -> None:
         reason = error.reason if isinstance(error, StreamError) else type(error).__name__
-        self._failed_at = time.monotonic()
-        self._board.errors[reason] += 1
+        self._failed_at = self._clock.monotonic()
+        self._worker_state.errors[reason] += 1
         self._update(phase=UploadPhase.FAILED, error=f"{reason}: {error}")
         log.error("snapshot failed", reason=reason, error=str(error), **self._figures())
 
     def _update(self, **fields: object) -> None:
-        if self._board.upload:
-            self._board.upload = self._board.upload.model_copy(update=fields)
+        if self._worker_state.upload:
+            self._worker_state.upload = self._worker_state.upload.model_copy(update=fields)
 
     def _figures(self) -> dict[str, object]:
         fields = {"name", "handle", "total_bytes", "new_bytes", "uploaded_bytes"}
-        return self._board.upload.model_dump(include=fields) if self._board.upload else {}
+        return (
+            self._worker_state.upload.model_dump(include=fields)
+            if self._worker_state.upload
+            else {}
+        )
 
-    # -- questions -------------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     def check(self, name: str) -> CheckpointRecord | None:
-        """What a snapshot is complete up to; None if it is not there. Raises BucketRefused or BucketUnavailable."""
-        manifest = self._for_questions().manifest(name)
+        """Return the record of a snapshot; None if there is none.
+
+        Raises BucketRefused or BucketUnavailable.
+        """
+        manifest = self._for_queries().manifest(name)
         return manifest.record if manifest else None
 
     def delete(self, names: Sequence[str]) -> Deleted:
-        """See `delete_snapshots`. Raises UploadRunning, too: what is uploaded now has no manifest yet.
+        """Delete snapshots, see `delete_snapshots`.
 
-        The upload of one of these is given up, and they can be deleted when that has ended.
+        Also raises UploadRunning: a running upload has no manifest yet.
+
+        If one of these is being uploaded, the upload is aborted; they can be deleted when it has ended.
         """
-        last = self._board.upload
+        last = self._worker_state.upload
         if last and last.phase is UploadPhase.RUNNING and last.name in names:
             self._unwanted.set()
         if not self._one_at_a_time.acquire(blocking=False):
             raise UploadRunning(self._busy)
         try:
-            deleted = delete_snapshots(self._for_questions(), names)
+            deleted = delete_snapshots(self._for_queries(), names, self._clock)
         finally:
             self._one_at_a_time.release()
         log.info(
@@ -155,12 +209,12 @@ class SnapshotKeeper:
         )
         return deleted
 
-    def _for_questions(self) -> Bucket:
-        return Bucket(self._s3, self._folder, question_client(self._s3))
+    def _for_queries(self) -> Bucket:
+        return Bucket(self._s3, self._folder, short_timeout_client(self._s3))
 
     @property
     def _busy(self) -> str:
-        last = self._board.upload
+        last = self._worker_state.upload
         if last and last.phase is UploadPhase.RUNNING:
-            return f"snapshot {last.name} is being uploaded; ask again when that has ended"
-        return "snapshots are being deleted; ask again when that has ended"
+            return f"snapshot {last.name} is being uploaded; try again when that has ended"
+        return "snapshots are being deleted; try again when that has ended"

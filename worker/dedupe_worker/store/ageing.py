@@ -1,8 +1,10 @@
-"""When a generation is sealed and when it is dropped: decisions only, no I/O.
+"""Decide when a generation is sealed and when it is dropped.
 
-The window of remembered ids is a row of generations, each a RocksDB column family. New ids go to the newest; when
-that one holds its share it is sealed and the next begun; when the whole is over its bounds the oldest is dropped at
-once. Nothing is ever scanned or deleted key by key. Source: Segment, "Delivering billions of messages exactly once"
+The stores call this. Invariant: decisions only, no I/O.
+
+The window of ids is a row of generations, each a RocksDB column family. New ids go to the newest; when it holds its
+share it is sealed and the next one begins; when the whole is over its bounds the oldest is dropped at once. Nothing is
+ever scanned or deleted key by key. Source: Segment, "Delivering billions of messages exactly once"
 (size first, oldest first); the split into generations is ours, see docs/decisions.
 """
 
@@ -13,7 +15,10 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The window's bounds. `max_bytes` on disk, over all generations; `generations` is how finely it ages."""
+    """The window's bounds. `max_bytes` on disk, over all generations.
+
+    `generations` is how finely it ages.
+    """
 
     max_bytes: int
     max_age: timedelta
@@ -21,26 +26,31 @@ class Bounds:
 
     @property
     def generation_bytes(self) -> int:
-        """The size at which a generation is sealed."""
+        """Return the size at which a generation is sealed."""
         return self.max_bytes // self.generations
 
     @property
     def largest_write_records(self) -> int:
-        """Ids that may be written at once: a thirty-second of a generation, at some 36 bytes each in memory.
+        """Return how many ids may be written at once.
 
-        More would fill several memtables before the ageing is asked, and carry a small window over its bound.
+        A thirty-second of a generation, at some 36 bytes each in memory.
+
+        More would fill several memtables before the next ageing, and make a small window exceed its bound.
         """
         return max(1000, self.generation_bytes // 32 // 36)
 
     @property
     def generation_age(self) -> timedelta:
-        """The age at which a generation is sealed though it is small, so that age, too, goes in steps."""
+        """Return the age at which even a small generation is sealed."""
         return self.max_age / self.generations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What is known of one generation. Times are Unix milliseconds of when its ids were seen; 0 while empty."""
+    """The description of one generation.
+
+    Times are Unix milliseconds of when its ids were seen; 0 while empty.
+    """
 
     name: str
     keys: int
@@ -51,7 +61,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Ageing:
-    """What to do: seal the newest generation, and drop these, oldest first."""
+    """The decision: whether to seal the newest generation, and which to drop."""
 
     seal: bool
     drop: tuple[str, ...]
@@ -59,7 +69,7 @@ class Ageing:
 
 
 def plan_ageing(generations: Sequence[Generation], bounds: Bounds, now_ms: int) -> Ageing:
-    """Decide from the generations, oldest first, the newest being the one that is written to.
+    """Decide from the generations, oldest first; the newest is written to.
 
     The newest is never dropped: its ids are in use by the running transaction.
     """
@@ -86,7 +96,7 @@ def plan_ageing(generations: Sequence[Generation], bounds: Bounds, now_ms: int) 
 
 
 def window_seconds(generations: Sequence[Generation], now_ms: int) -> float:
-    """Age of the oldest id still remembered; 0 while there is none."""
+    """Return the age of the oldest id in the store; 0 while there is none."""
     first = next((g.first_seen_ms for g in generations if g.keys), now_ms)
     return max(0, now_ms - first) / 1000
 

@@ -1,6 +1,8 @@
-"""What the worker asks of a store of ids, whatever it is made of.
+"""The interface of a store of ids.
 
-`store.Store` and `inverse_bloom.store.InverseBloomStore` are such; their methods say what each does.
+The loop, the start-up and the admin commands use it. `rocksdb.Store` and `inverse_bloom.store.InverseBloomStore`
+implement `IdStore`. Only the first can also be compared with the output topic: `fully_reconcilable` returns that part
+of the interface, or raises.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,30 +14,95 @@ from numpy.typing import NDArray
 
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.bloom_filter import Hashes
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.metadata import StoreMetadata
+
+
+class FullyReconcilable(Protocol):
+    """A store whose ids a full reconcile can list by generation, and correct."""
+
+    bounds: Bounds
+
+    def positions(self) -> list[tuple[str, int | None]]:
+        """Return each generation, oldest first, with its output position.
+
+        None while it is empty.
+        """
+
+    def ids(self, generation: str) -> Iterator[bytes]:
+        """Yield the present ids of a generation, sorted and joined, some at a time."""
+
+    def amend(
+        self, generation: str, *, added: Sequence[bytes] = (), removed: Sequence[bytes] = ()
+    ) -> None:
+        """Add ids to a generation, with unknown owners, and remove others from it.
+
+        Both are sorted.
+        """
+
+    def flush_all(self) -> None:
+        """Bring all changes to disk."""
 
 
 class IdStore(Protocol):
-    """The remembered ids of one partition. Used from one thread; raises StoreCorrupt, DiskFull or StoreFailed."""
+    """The ids of one partition.
+
+    Used from one thread; raises StoreCorrupt, DiskFull or StoreFailed.
+    """
 
     bounds: Bounds
 
     @property
-    def stamp(self) -> Stamp | None: ...  # noqa: D102 (see store.py)
+    def metadata(self) -> StoreMetadata | None:
+        """Return up to where the store is complete; None before the first write."""
+
     @property
-    def reach(self) -> int: ...  # noqa: D102
+    def reach(self) -> int:
+        """Return the end of the output records that the ids are from."""
+
     @property
-    def forgotten_ms(self) -> int: ...  # noqa: D102
-    def generations(self) -> list[Generation]: ...  # noqa: D102
-    def window_seconds(self, now_ms: int) -> float: ...  # noqa: D102
-    def suspects(self, hashes: Hashes) -> NDArray[np.bool_]: ...  # noqa: D102
-    def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]: ...  # noqa: D102
-    def locate(self, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, Generation]]: ...  # noqa: D102
-    def positions(self) -> list[tuple[str, int | None]]: ...  # noqa: D102
-    def ids(self, generation: str) -> Iterator[bytes]: ...  # noqa: D102
-    def refill(self, seconds: float) -> bool: ...  # noqa: D102
-    def prepare(self, hashes: Hashes) -> None: ...  # noqa: D102
-    def write(  # noqa: D102
+    def forgotten_ms(self) -> int:
+        """Return the newest timestamp of ids that were dropped, Unix milliseconds.
+
+        0 if there is none.
+        """
+
+    def generations(self) -> list[Generation]:
+        """Return the generations, oldest first."""
+
+    def window_seconds(self, now_ms: int) -> float:
+        """Return the age of the oldest id."""
+
+    def suspects(self, hashes: Hashes) -> NDArray[np.bool_]:
+        """Return for each hash whether its id may be in the store: False is certain."""
+
+    def lookup(self, ids: Sequence[bytes], hashes: Hashes) -> dict[bytes, bytes]:
+        """Return the values of the ids that are in the store."""
+
+    def locate(self, ids: Sequence[bytes]) -> dict[bytes, tuple[bytes, Generation]]:
+        """Return the values of the ids in the store, each with its generation.
+
+        For a few ids.
+        """
+
+    def refill(self, seconds: float) -> bool:
+        """Read ids into filters that were not saved, for about `seconds`.
+
+        Return whether more are left to read.
+        """
+
+    def fully_reconcilable(self) -> FullyReconcilable:
+        """Return the interface for a full reconcile.
+
+        Raises NotComparable if the store has none.
+        """
+
+    def prepare(self, hashes: Hashes) -> None:
+        """Let `suspects` find these ids from now on.
+
+        They are written later, or not at all.
+        """
+
+    def write(
         self,
         ids: Sequence[bytes],
         owners: Sequence[bytes],
@@ -44,15 +111,36 @@ class IdStore(Protocol):
         input_offset: int,
         seen_ms: int,
         newest_ms: int | None = None,
-    ) -> None: ...
-    def mark_truncated(self) -> None: ...  # noqa: D102
-    def mark_forgotten(self, newest_ms: int) -> None: ...  # noqa: D102
-    def forget(self, ids: Sequence[bytes]) -> int: ...  # noqa: D102
-    def amend(  # noqa: D102
-        self, generation: str, *, added: Sequence[bytes] = (), removed: Sequence[bytes] = ()
-    ) -> None: ...
-    def settle(self) -> None: ...  # noqa: D102
-    def age(self, now_ms: int) -> bool: ...  # noqa: D102
-    def flush(self) -> None: ...  # noqa: D102
-    def checkpoint(self, path: Path) -> None: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
+    ) -> None:
+        """Write sorted ids with their values and the store's new position, all or nothing.
+
+        The ids must have been given to `prepare`. `newest_ms` is the newest timestamp of their records; a timestamp
+        after `seen_ms`, or an unknown one, counts as `seen_ms`.
+        """
+
+    def mark_truncated(self) -> None:
+        """Record that the window is shorter than configured.
+
+        Ids were lost, or dropped for size.
+        """
+
+    def mark_forgotten(self, newest_ms: int) -> None:
+        """Record that ids of records with timestamps up to `newest_ms` are dropped."""
+
+    def forget(self, ids: Sequence[bytes]) -> int:
+        """Remove ids; return how many were in the store."""
+
+    def flush_all(self) -> None:
+        """Bring everything to disk, also what `forget` removed from older generations."""
+
+    def age(self, now_ms: int) -> bool:
+        """Drop ids if the bounds require it; return whether any were dropped."""
+
+    def flush(self) -> None:
+        """Bring what was written to disk."""
+
+    def checkpoint(self, path: Path) -> None:
+        """Write a consistent copy to `path`, with hard links if possible."""
+
+    def close(self) -> None:
+        """Flush, and close all files."""

@@ -1,14 +1,14 @@
-"""An in-memory filter ahead of RocksDB: most new ids never reach the store.
+"""An in-memory Bloom filter in front of RocksDB: most new ids never reach it.
 
 A blocked Bloom filter: each id sets four bits of one 64-bit word, so a check is one memory access. Everything is
 done for a whole batch at once in numpy, at about 0.01 us an id, where a RocksDB MultiGet costs 0.5 us an id and
-generation. It errs to one side only: an id that was added is always found; of those that were not, under 2 % are
-found too at 16 bits an id, and those are looked up in RocksDB.
+generation. There are no false negatives: an id that was added is always found. Of the others, under 2 % are found too
+at 16 bits an id, and those are looked up in RocksDB.
 
 Layout: a list of word tables ("slabs"), each four times as large as the one before, but not larger than what the
 generation still takes until it is sealed. A slab takes one id for every quarter word (16 bits an id), then the next
-one is begun, so memory follows the number of ids. Each slab is one more place to look in and to err in, so the small
-ones do not stay: the hashes of the first ids are remembered, and put into the larger slab instead. An id's word is the
+one is begun, so memory follows the number of ids. Each slab costs one more lookup and more false positives, so the
+small ones do not stay: the hashes of the first ids are kept, and added to the larger slab instead. An id's word is the
 product of the hash's upper half with the number of words, divided by 2^32: any number of words will do, and a table
 folds to half of its size by joining neighbours (`trim`).
 Source: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters" (2007); Lemire, "Fast random
@@ -29,7 +29,7 @@ _FIRST_SLAB_IDS: Final = 4 << 15  # 256 KiB
 # 22 MB of hashes, until the next slab takes them.
 _EARLY_IDS: Final = (1 + 4 + 16) * _FIRST_SLAB_IDS
 _GROWTH: Final = 4
-# A generation that outgrows what it was expected to take goes on by eighths of it.
+# A generation that grows beyond its expected size grows by eighths of it.
 _BEYOND: Final = 8
 # Sizes are multiples of it, so that they can be halved ten times.
 _WORDS_STEP: Final = 1 << 10
@@ -41,7 +41,10 @@ _ONE: Final = np.uint64(1)
 
 
 def hash_ids(packed: bytes) -> Hashes:
-    """64 mixed bits for each 16-byte id. The same id has the same hash; time-ordered UUIDs are spread evenly."""
+    """Return 64 mixed bits for each 16-byte id.
+
+    The same id has the same hash; time-ordered UUIDs are spread evenly.
+    """
     halves = np.frombuffer(packed, "<u8").reshape(-1, 2)
     mixed: Hashes = (halves[:, 0] * _K1) ^ halves[:, 1]
     mixed ^= mixed >> np.uint64(32)
@@ -52,7 +55,10 @@ def hash_ids(packed: bytes) -> Hashes:
 
 
 def _bits(hashes: Hashes) -> Hashes:
-    """The four bits of each id's word, taken from the low end of the hash (the word is taken from the high end)."""
+    """Return the four bits of each id's word, from the low end of the hash.
+
+    The word is chosen by its high end.
+    """
     bits = _ONE << (hashes & _WORD_MASK)
     for shift in (6, 12, 18):
         bits |= _ONE << ((hashes >> np.uint64(shift)) & _WORD_MASK)
@@ -67,7 +73,7 @@ class Slab:
     room: int
 
 
-class Prefilter:
+class BloomFilter:
     """The filter of one generation.
 
     `expected_ids` are taken by the first slab; `most_ids` is about what the generation holds when it is sealed; `slabs`
@@ -87,11 +93,11 @@ class Prefilter:
 
     @property
     def nbytes(self) -> int:
-        """Memory taken, in bytes."""
+        """Return the size in memory, in bytes."""
         return sum(slab.words.nbytes for slab in self.slabs)
 
     def add(self, hashes: Hashes) -> None:
-        """Remember ids by their hashes."""
+        """Add ids by their hashes."""
         while len(hashes):
             if not self.slabs[-1].room:
                 self._grow()
@@ -103,11 +109,14 @@ class Prefilter:
             _add(self.slabs[-1], now)
 
     def may_contain(self, hashes: Hashes) -> NDArray[np.bool_]:
-        """For each hash: False if that id was certainly never added."""
+        """Return for each hash False if its id was certainly never added."""
         return any_may_contain([self], hashes)
 
     def trim(self) -> None:
-        """Give memory back that no id has needed; for a filter to which few ids or none will be added."""
+        """Free unused memory.
+
+        For a filter to which few or no more ids will be added.
+        """
         self._early = None
         slab = self.slabs[-1]
         while slab.room * 2 >= slab.words.size * _IDS_PER_WORD and slab.words.size % 2 == 0:
@@ -143,12 +152,12 @@ def _add(slab: Slab, hashes: Hashes) -> None:
     slab.room -= len(hashes)
 
 
-def any_may_contain(prefilters: Iterable[Prefilter], hashes: Hashes) -> NDArray[np.bool_]:
-    """For each hash: False if that id was certainly never added to any of these."""
+def any_may_contain(bloom_filters: Iterable[BloomFilter], hashes: Hashes) -> NDArray[np.bool_]:
+    """Return for each hash False if its id was certainly never added to any filter."""
     bits = _bits(hashes)
     found = np.zeros(len(hashes), np.bool_)
-    for prefilter in prefilters:
-        for slab in prefilter.slabs:
+    for bloom_filter in bloom_filters:
+        for slab in bloom_filter.slabs:
             # mode="clip" spares numpy the check of the bounds: a quarter of the time.
             words = slab.words.take(_word_index(slab.words, hashes), mode="clip")
             words &= bits

@@ -1,23 +1,38 @@
-"""A consistent copy of the store with the stamp that says what it is complete up to.
+"""Checkpoints: consistent copies of the store, and the restore from them.
 
     checkpoints/<created>/checkpoint.json    see `CheckpointRecord`
     checkpoints/<created>/db/                hard links to the store's immutable files
 
-Only the newest is kept: an older one would hold files that the window has given up, and so take the room the window
-is bound to. The newest does so too: while the window stays within `maxBytes`, it and a checkpoint made long ago share
-no file any more, and take up to twice that together. A volume for a stream with snapshots needs room for both. A
-checkpoint appears under its name only when it is whole, and on disk: a copy of the volume made then holds it.
+The admin command `checkpoint` and the snapshot upload make them; the start-up replaces a damaged store by the newest
+one. Then less of the output has to be read again, and ids are kept whose records the output topic no longer has.
+
+Invariants:
+  1. A checkpoint gets its name only when it is complete and on disk. So a copy of the volume contains it.
+  2. Only the newest one is kept: an older one would hold files that the window has dropped, and take the space that
+     the window is bound to. The newest one does so too: while the window stays within `maxBytes`, it and a checkpoint
+     made long ago no longer share any file, and together take up to twice that size. The volume of a stream with
+     snapshots needs space for both.
+  3. After a crash during a restore, the volume has the damaged store, or none, or the complete copy. The checkpoint
+     shares files with the store it was made from, so it may be damaged too: the copy is marked so that its opening
+     reads every id.
 """
 
+import os
 import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dedupe_crds.status.worker import CheckpointStatus
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.errors import DiskFull, store_error
 from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.column_families import UNTRUSTED
+from dedupe_worker.store.inverse_bloom.segments import SUFFIX
 from dedupe_worker.store.state_dir import Identity, StateDirectory, sync_to_disk, write_atomically
 
 RECORD: Final = "checkpoint.json"
@@ -25,9 +40,14 @@ RECORD: Final = "checkpoint.json"
 
 _UNFINISHED: Final = ".unfinished"
 
+log = structlog.get_logger()
+
 
 class CheckpointRecord(BaseModel):
-    """checkpoint.json. Offsets are the next to be read; `window_seconds` is the age of the oldest id."""
+    """checkpoint.json. Offsets are the next to be read.
+
+    `window_seconds` is the age of the oldest id.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
@@ -47,8 +67,11 @@ class CheckpointRecord(BaseModel):
     created: datetime
 
 
+# -- making one ----------------------------------------------------------------------------------
+
+
 def remove_unfinished(state: StateDirectory) -> None:
-    """Clear away what a crash left of a checkpoint."""
+    """Remove what a crash left of an unfinished checkpoint."""
     for path in state.checkpoints.glob(f"*{_UNFINISHED}"):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -56,12 +79,14 @@ def remove_unfinished(state: StateDirectory) -> None:
 def make_checkpoint(
     state: StateDirectory, identity: Identity, store: IdStore, now: datetime
 ) -> CheckpointStatus | None:
-    """Write a checkpoint of the store between two transactions; None while the store is still empty.
+    """Write a checkpoint of the store between two transactions.
 
-    Raises DiskFull, StoreFailed or OSError; the store goes on as it was.
+    None while the store is still empty.
+
+    Raises DiskFull, StoreFailed or OSError; the store can still be used then.
     """
-    stamp = store.stamp
-    if stamp is None:
+    metadata = store.metadata
+    if metadata is None:
         return None
     remove_unfinished(state)
     name = now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
@@ -71,8 +96,8 @@ def make_checkpoint(
     generations = store.generations()
     record = CheckpointRecord(
         **identity.model_dump(exclude={"format"}),
-        input_offset=stamp.input_offset,
-        output_position=stamp.output_position,
+        input_offset=metadata.input_offset,
+        output_position=metadata.output_position,
         keys=sum(g.keys for g in generations),
         window_seconds=store.window_seconds(int(now.timestamp() * 1000)),
         bytes=sum(f.stat().st_size for f in (unfinished / "db").iterdir()),
@@ -97,3 +122,89 @@ def make_checkpoint(
         window_seconds=record.window_seconds,
         bytes=record.bytes,
     )
+
+
+# -- restoring the store from it -----------------------------------------------------------------
+
+
+def restore_from_checkpoint(state: StateDirectory, identity: Identity, output: OffsetRange) -> bool:
+    """Replace the store by a copy of the newest checkpoint.
+
+    Return False if there is none that can be used.
+
+    The store is closed, and unfinished checkpoints are removed. A checkpoint can be used if it is of the same stream,
+    partition and output topic, and the output still holds every record that came after it. Raises DiskFull; the store
+    is then unchanged.
+    """
+    directory = _newest(state)
+    record = _read(directory) if directory else None
+    if directory is None or record is None:
+        return False
+    if not _is_usable(record, identity, output):
+        log.warning(
+            "checkpoint can't be used: it is of another stream, or the output has lost records since",
+            checkpoint=directory.name,
+        )
+        return False
+    remove_checkpoint_copy(state)
+    try:
+        _copy(directory / "db", state.copied)
+        (state.copied / UNTRUSTED).touch()
+        state.discard_store()
+        state.copied.rename(state.database)
+    except OSError as error:
+        remove_checkpoint_copy(state)
+        named = store_error(error, f"copying checkpoint {directory.name}")
+        if isinstance(named, DiskFull):
+            raise named from error
+        log.warning("checkpoint can't be copied", checkpoint=directory.name, error=str(error))
+        return False
+    log.warning("store replaced by checkpoint", checkpoint=directory.name)
+    return True
+
+
+def remove_checkpoint_copy(state: StateDirectory) -> None:
+    """Remove what a crash left of an unfinished copy."""
+    shutil.rmtree(state.copied, ignore_errors=True)
+
+
+def _newest(state: StateDirectory) -> Path | None:
+    """Return the newest checkpoint's directory.
+
+    Its name is the time at which it was made.
+    """
+    return max((path.parent for path in state.checkpoints.glob(f"*/{RECORD}")), default=None)
+
+
+def _read(directory: Path) -> CheckpointRecord | None:
+    try:
+        return CheckpointRecord.model_validate_json((directory / RECORD).read_bytes())
+    except (OSError, ValidationError) as error:
+        log.warning("checkpoint can't be read", checkpoint=directory.name, error=str(error))
+        return None
+
+
+def _is_usable(record: CheckpointRecord, identity: Identity, output: OffsetRange) -> bool:
+    same = (record.stream, record.partition, record.output_topic_id) == (
+        identity.stream,
+        identity.partition,
+        identity.output_topic_id,
+    )
+    return same and output.low <= record.output_position <= output.end
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Link the immutable files and copy the others, and those that can't be linked.
+
+    Raises OSError.
+    """
+    target.mkdir()
+    for path in source.iterdir():
+        linked = target / path.name
+        if path.suffix in {".sst", SUFFIX}:
+            try:
+                os.link(path, linked)
+                continue
+            except OSError:
+                pass  # the copy reports the cause, if it fails too
+        shutil.copy2(path, linked)

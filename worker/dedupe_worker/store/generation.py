@@ -1,7 +1,9 @@
-"""One generation with its column family, and with the filter ahead of it."""
+"""One open generation: its column family, and the Bloom filter in front of it.
 
-import time
-from collections.abc import Iterator
+`rocksdb.Store` holds them.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -10,89 +12,130 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import Rdict
 
+from dedupe_crds.deadline import Deadline
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.store.ageing import Generation
-from dedupe_worker.store.bloom_filter import Hashes, Prefilter, hash_ids
-from dedupe_worker.store.bloom_filter_file import save_prefilter
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.store.bloom_filter import BloomFilter, Hashes, hash_ids
+from dedupe_worker.store.bloom_filter_file import save_bloom_filter
+from dedupe_worker.store.metadata import StoreMetadata
 
 _REFILL_KEYS: Final = 5_000  # some 3 ms
 
 
 @dataclass(slots=True)
 class OpenGeneration:
-    """A generation with its column family. `stamp` is None until the first ids are written.
+    """A generation with its column family.
 
-    `unread` is the key from which on ids still have to be read into the filter; None: the filter has them all.
-    `kept`: the filter as it is lies at `filter_path`. `sealed`: it is not the newest, so no id comes but by `amend`.
+    `metadata` is None before the first ids are written.
+
+    `unread` is the key from which ids still have to be read into the filter; None: the filter has them all. `kept`: the
+    filter as it is now is saved at `filter_path`. `sealed`: it is not the newest, so it only gets ids by `amend`.
     """
 
     name: str
     family: Rdict
-    prefilter: Prefilter
-    stamp: Stamp | None
+    bloom_filter: BloomFilter
+    metadata: StoreMetadata | None
     filter_path: Path
     unread: bytes | None = None
     kept: bool = False
     sealed: bool = False
 
     def describe(self) -> Generation:
-        """What the ageing goes by; a filter's bytes stand for those of its file."""
+        """Describe it for `plan_ageing`.
+
+        The filter's size in memory is counted for its file.
+        """
         size = self.family.property_int_value("rocksdb.total-sst-files-size") or 0
         in_memory = self.family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        stamp = self.stamp
+        metadata = self.metadata
         return Generation(
             name=self.name,
-            keys=stamp.keys if stamp else 0,
-            size_bytes=size + (in_memory + self.prefilter.nbytes if stamp else 0),
-            first_seen_ms=stamp.first_seen_ms if stamp else 0,
-            last_seen_ms=stamp.last_seen_ms if stamp else 0,
+            keys=metadata.keys if metadata else 0,
+            size_bytes=size + (in_memory + self.bloom_filter.nbytes if metadata else 0),
+            first_seen_ms=metadata.first_seen_ms if metadata else 0,
+            last_seen_ms=metadata.last_seen_ms if metadata else 0,
         )
 
     def may_contain(self, hashes: Hashes) -> NDArray[np.bool_]:
-        """For each hash: False if its id is certainly not in this generation."""
+        """Return for each hash False if its id is certainly not in this generation."""
         if self.unread is not None:
             return np.ones(len(hashes), np.bool_)
-        return self.prefilter.may_contain(hashes)
+        return self.bloom_filter.may_contain(hashes)
 
-    def read(self, deadline: float) -> None:
-        """Read ids into the filter until it has them all or the monotonic clock is at `deadline`."""
+    def read(self, deadline: Deadline) -> None:
+        """Read ids into the filter until it has them all or the deadline expires."""
         if self.unread is None:
             return
         for packed in packed_keys(self.family, self.unread, _REFILL_KEYS):
-            self.prefilter.add(hash_ids(packed))
+            self.bloom_filter.add(hash_ids(packed))
             self.unread = packed[-ID_BYTES:] + b"\0"
-            if time.monotonic() >= deadline:
+            if deadline.expired:
                 return
         self.unread = None
         if self.sealed:
-            self.finish_prefilter()
+            self.finish_bloom_filter()
 
-    def finish_prefilter(self) -> None:
-        """Once it is sealed: as small as it can be, before a restart and after it, and left to the next opening."""
-        self.prefilter.trim()
-        self.keep_prefilter()
+    def finish_bloom_filter(self) -> None:
+        """Shrink the filter of a sealed generation, and save it for the next opening."""
+        self.bloom_filter.trim()
+        self.keep_bloom_filter()
 
-    def keep_prefilter(self) -> None:
-        """Leave the filter to the next opening, if it has all ids."""
-        if self.stamp and self.unread is None and not self.kept:
-            self.kept = save_prefilter(self.filter_path, self.prefilter, self.stamp)
+    def keep_bloom_filter(self) -> None:
+        """Save the filter for the next opening, if it has all ids."""
+        if self.metadata and self.unread is None and not self.kept:
+            self.kept = save_bloom_filter(self.filter_path, self.bloom_filter, self.metadata)
 
-    def drop_prefilter(self) -> None:
-        """Before ids are added that a filter on disk does not have."""
+    def drop_bloom_filter(self) -> None:
+        """Delete the saved filter, before ids are added that it does not have."""
         if self.kept:
             self.filter_path.unlink(missing_ok=True)
             self.kept = False
 
 
 def multi_get(family: Rdict, ids: list[bytes]) -> list[bytes | None]:
-    """One batched read, which lets go of the GIL."""
+    """Read many keys in one call, which releases the GIL."""
     values: list[bytes | None] = family[ids]  # type: ignore[index,assignment] # the stub has no list[bytes]
     return values
 
 
+def lookup_values(
+    generations: Sequence[OpenGeneration], ids: Sequence[bytes], hashes: Hashes
+) -> dict[bytes, bytes]:
+    """Return the values of the known ids, from the newest generation that has each.
+
+    Generations are oldest first.
+    """
+    values: dict[bytes, bytes] = {}
+    for generation in reversed(generations):
+        rows = np.flatnonzero(generation.may_contain(hashes)).tolist()
+        asked = [ids[row] for row in rows if ids[row] not in values]
+        if asked:
+            found = multi_get(generation.family, asked)
+            values.update((i, v) for i, v in zip(asked, found, strict=True) if v)
+    return values
+
+
+def locate_values(
+    generations: Sequence[OpenGeneration], ids: Sequence[bytes]
+) -> dict[bytes, tuple[bytes, Generation]]:
+    """Return the values of the known ids, each with its newest generation.
+
+    The filters are not used.
+    """
+    found: dict[bytes, tuple[bytes, Generation]] = {}
+    for generation in generations:
+        values = multi_get(generation.family, list(ids))
+        described = generation.describe()
+        found.update((i, (v, described)) for i, v in zip(ids, values, strict=True) if v)
+    return found
+
+
 def packed_keys(family: Rdict, start: bytes, at_once: int) -> Iterator[bytes]:
-    """The ids of a generation from a key on, joined, some at a time. Raises what RocksDB does for a damaged file."""
+    """Yield the ids of a generation from a key on, joined, some at a time.
+
+    Raises what RocksDB raises for a damaged file.
+    """
     chunk: list[bytes] = []
     last = start
     for key in family.keys(from_key=start or None):
@@ -102,7 +145,7 @@ def packed_keys(family: Rdict, start: bytes, at_once: int) -> Iterator[bytes]:
         if len(chunk) == at_once:
             yield b"".join(chunk)
             chunk.clear()
-    # At a damaged block the scan above ends as if nothing followed; a position behind its last key tells.
+    # At a damaged block the scan above ends as if nothing followed; a seek behind its last key shows the error.
     rest = family.iter()
     try:
         rest.seek(last + b"\0")

@@ -1,4 +1,7 @@
-"""RocksDB's options for a generation, each for a reason that was measured (see docs/performance.md)."""
+"""RocksDB's options for a generation, each for a measured reason.
+
+See docs/performance.md. `column_families` and the bootstrap use them.
+"""
 
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +22,7 @@ _NEVER: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """What the options depend on, in bytes."""
+    """The sizes that the options depend on, in bytes."""
 
     generation_bytes: int
     block_cache_bytes: int
@@ -29,7 +32,7 @@ def table_options(sizes: TableOptions) -> Options:
     """Options of the database and of each column family.
 
     The sizes of memtable and levels follow the generation's, so that what a compaction holds twice while it runs
-    stays small beside the window's bound.
+    stays small compared with the window's bound.
     """
     options = Options(raw_mode=True)
     options.create_if_missing(True)
@@ -46,7 +49,7 @@ def table_options(sizes: TableOptions) -> Options:
     options.set_compression_type(DBCompressionType.lz4())
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(2)
-    # These take room on the disk beside the ids.
+    # These take space on the disk in addition to the ids.
     options.set_max_log_file_size(_clamp(sizes.generation_bytes // 64, 64 * _KIB, _MIB))
     options.set_max_manifest_file_size(_clamp(sizes.generation_bytes // 64, 64 * _KIB, _MIB))
     options.enable_statistics()
@@ -54,7 +57,7 @@ def table_options(sizes: TableOptions) -> Options:
 
 
 def tune_tables(family: Rdict) -> None:
-    """What `Options` can't say without giving up the Bloom filter; for the files written from now on.
+    """Set what `Options` can't express with a Bloom filter; for files written later.
 
     A hash index in each block would take 1.2 bytes an id and time to build, for lookups that are rare.
     """
@@ -64,7 +67,7 @@ def tune_tables(family: Rdict) -> None:
 
 
 def _set_compaction(options: Options, generation_bytes: int, memtable_bytes: int) -> None:
-    """Few merges, since the filter in memory spares most lookups a look at the files.
+    """Choose few merges, since the filter in memory saves most reads of the files.
 
     Files are merged when there are many, the young ones among themselves: each id is rewritten once or twice, not
     at each level. What is merged stands twice meanwhile, so in a small generation it is fewer; a writer that is

@@ -1,13 +1,15 @@
-"""Whose state directory this is: a volume of another stream or partition is refused, never opened.
+"""The state directory of one worker: its paths, its identity, its lock.
 
 identity.json   see `Identity`
-lock            held while a worker has the directory
+lock            locked while a worker uses the directory
 db/             the store
-db.restoring/   one that is being downloaded, see s3/restore.py
-checkpoints/    copies of it, see checkpoint.py
-db.copied/      a checkpoint that is about to take the store's place, see fallback.py
-comparison/     files of a full reconcile, see comparison.py
-reconcile.json  the last reconcile that was asked for, see requests.py
+db.restoring/   a store that is being downloaded, see snapshots/download.py
+checkpoints/    copies of the store, see store/checkpoint.py
+db.copied/      a checkpoint that will replace the store, see store/checkpoint.py
+comparison/     files of a full reconcile, see recovery/full_reconcile.py
+reconcile.json  the last requested reconcile, see admin/reconcile_requests.py
+
+Invariant: a directory of another stream or partition is refused, and its store never opened.
 """
 
 import fcntl
@@ -28,10 +30,10 @@ _FORMAT: Final = 1
 
 
 class Identity(BaseModel):
-    """What is recorded in identity.json.
+    """identity.json: the stream, the partition and the topics of the ids.
 
     `stream` is "namespace/name" rather than the UID of the Kubernetes object: a stream deleted with its volumes
-    retained and applied again is the same stream. What the ids stand for is told by the topics' UUIDs.
+    retained and applied again is the same stream. The topics' UUIDs tell which records the ids are of.
     """
 
     model_config = ConfigDict(
@@ -44,11 +46,11 @@ class Identity(BaseModel):
     input_topic_id: str
     output_topic_id: str
     id_source: str = Field(default="", alias="id")
-    """What the ids were taken from, see `id_source_text`; empty where it was not recorded."""
+    """The source of the ids, see `id_source_text`; empty if it was not recorded."""
 
 
 def id_source_text(source: IdSource) -> str:
-    """A stream's `spec.id` as it is recorded.
+    """Return a stream's `spec.id` as it is recorded.
 
     >>> id_source_text(IdSource.model_validate({"from": "Header", "name": "order"}))
     '{"from":"Header","name":"order"}'
@@ -64,32 +66,32 @@ class StateDirectory:
 
     @property
     def database(self) -> Path:
-        """RocksDB's directory."""
+        """Return the store's directory."""
         return self.root / "db"
 
     @property
     def restoring(self) -> Path:
-        """Where a store is downloaded to."""
+        """Return the directory of a download."""
         return self.root / "db.restoring"
 
     @property
     def checkpoints(self) -> Path:
-        """Where checkpoints are."""
+        """Return the directory of checkpoints."""
         return self.root / "checkpoints"
 
     @property
     def copied(self) -> Path:
-        """Where a checkpoint is made ready to take the store's place."""
+        """Return the directory of a checkpoint's copy that will replace the store."""
         return self.root / "db.copied"
 
     @property
     def comparison(self) -> Path:
-        """Where a full reconcile has its files."""
+        """Return the directory of a full reconcile's files."""
         return self.root / "comparison"
 
     @property
     def reconcile_answer(self) -> Path:
-        """The answer to the last reconcile that was asked for."""
+        """Return the file with the result of the last requested reconcile."""
         return self.root / "reconcile.json"
 
     @property
@@ -111,12 +113,15 @@ class StateDirectory:
         except OSError as error:
             file.close()
             raise StateLocked(
-                f"state directory {self.root} is in use by another worker; stop that one first"
+                f"state directory {self.root} is in use by another worker; stop that worker first"
             ) from error
         return file
 
     def recorded(self, stream: str, partition: int) -> Identity | None:
-        """The identity on record, None for a new directory. Raises IdentityRefused if it is another's."""
+        """Return the recorded identity, None for a new directory.
+
+        Raises IdentityRefused if it is another's.
+        """
         try:
             text = self._identity.read_text()
         except FileNotFoundError:
@@ -139,17 +144,18 @@ class StateDirectory:
         return identity
 
     def check_id_source(self, recorded: Identity | None, identity: Identity) -> None:
-        """Compare what is on record with what the stream is now: ids of two kinds never meet in a store.
+        """Refuse another id source for the same output topic.
 
-        With another output topic the store begins anew, so its ids may be of another kind. Raises InvalidConfig.
+        So all ids of a store are of one kind. With another output topic the store is rebuilt, so its ids may be of
+        another source. Raises InvalidConfig.
         """
         if recorded is None or recorded.output_topic_id != identity.output_topic_id:
             return
         if recorded.id_source and recorded.id_source != identity.id_source:
             raise InvalidConfig(
-                f"spec.id is {identity.id_source}, and the ids in {self.root} and in the output topic are of "
-                f"{recorded.id_source}: put that back; for other ids make another stream with an output topic of its "
-                "own, and bring past ids along by `dedupe bootstrap` (docs/bootstrap.md)"
+                f"spec.id is {identity.id_source}, but the ids in {self.root} and in the output topic are of "
+                f"{recorded.id_source}: restore that value; for other ids create another stream with its own output "
+                "topic, and import past ids with `dedupe bootstrap` (docs/bootstrap.md)"
             )
 
     def record(self, identity: Identity) -> None:
@@ -157,16 +163,19 @@ class StateDirectory:
         write_atomically(self._identity, identity.model_dump_json(by_alias=True, indent=2) + "\n")
 
     def discard_store(self) -> None:
-        """Remove the store, to be rebuilt."""
+        """Delete the store, so that it is rebuilt."""
         shutil.rmtree(self.database, ignore_errors=True)
 
     def discard_restoring(self) -> None:
-        """Remove what a restore that was given up has left."""
+        """Delete what an aborted download left."""
         shutil.rmtree(self.restoring, ignore_errors=True)
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a small file so that a crash leaves the old or the new one. Raises DiskFull or OSError."""
+    """Write a small file so that a crash leaves the old or the new one.
+
+    Raises DiskFull or OSError.
+    """
     temporary = path.with_name(path.name + ".tmp")
     try:
         with temporary.open("w") as file:
@@ -184,7 +193,10 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Have a file, or what a directory holds by name, outlast a power cut. Raises OSError."""
+    """Have a file, or what a directory holds by name, outlast a power cut.
+
+    Raises OSError.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

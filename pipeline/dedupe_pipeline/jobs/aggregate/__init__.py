@@ -1,7 +1,7 @@
-"""Job `aggregate`: windowed counts and sums by keys, kept in PostgreSQL, each record once.
+"""Job `aggregate`: windowed counts and sums in PostgreSQL, each record once.
 
-The way from Spark to PostgreSQL, made idempotent by the owner of each record (its partition and
-offset), is Tapjoy's.
+The idea of a path from Spark to PostgreSQL that is idempotent by the owner of each record (its partition and offset) is
+Tapjoy's.
 """
 
 from dedupe_pipeline.jobs.aggregate.job import AggregateResult, aggregate

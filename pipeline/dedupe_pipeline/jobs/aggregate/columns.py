@@ -1,4 +1,7 @@
-"""What a job's expressions give, checked by Spark before it reads anything, and PostgreSQL's types for it."""
+"""Check a job's expressions with Spark, and derive PostgreSQL's column types.
+
+The job calls it before Spark reads any record.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +24,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from dedupe_pipeline.errors import JobRefused
-from dedupe_pipeline.jobs.aggregate.determinism import beyond_the_record
+from dedupe_pipeline.errors import JobRefused, first_line
+from dedupe_pipeline.jobs.aggregate.determinism import nondeterminism
 from dedupe_pipeline.jobs.aggregate.increments import increments, parsed_fields
 from dedupe_pipeline.jobs.aggregate.job_file import RECORD, AggregateJob, Function
 from dedupe_pipeline.source import SCHEMA
-from dedupe_pipeline.streaming import first_line
 
 Answer = TypeVar("Answer")
 
@@ -58,7 +60,7 @@ _IN_POSTGRES: dict[type[DataType], str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A job as Spark understands it: the schema of the JSON value, and the table's column types.
+    """The schema of the JSON value, and the types of the table's columns.
 
     `keys` and `measures` are PostgreSQL's types as its catalogue writes them, by column.
     """
@@ -72,7 +74,7 @@ def shape_of(spark: SparkSession, job: AggregateJob) -> Shape:
     """Check every expression of a job.
 
     Raises:
-        JobRefused: an expression that Spark can't compute, or whose type can't be kept.
+        JobRefused: Spark cannot compute an expression, or its type cannot be stored.
     """
     schema = _schema(job)
     nothing = spark.createDataFrame([], SCHEMA)
@@ -88,7 +90,7 @@ def shape_of(spark: SparkSession, job: AggregateJob) -> Shape:
     for name, measure in job.measures.items():
         if measure.of != "*":
             _check(fields, f"measures.{name}", measure.of, *_TAKES[measure.function])
-    kinds = {one.name: one.dataType for one in increments(nothing, job, schema, {}).schema}
+    kinds = {field.name: field.dataType for field in increments(nothing, job, schema, {}).schema}
     return Shape(
         schema=schema,
         keys={name: _type(kinds[name]) for name in job.keys},
@@ -99,40 +101,40 @@ def shape_of(spark: SparkSession, job: AggregateJob) -> Shape:
 def _schema(job: AggregateJob) -> StructType | None:
     if job.schema_ is None:
         return None
-    schema = _asked("schema", job.schema_, lambda: StructType.fromDDL(job.schema_ or ""))
-    if not isinstance(schema, StructType):  # of one type alone it makes that type
+    schema = _ask_spark("schema", job.schema_, lambda: StructType.fromDDL(job.schema_ or ""))
+    if not isinstance(schema, StructType):  # the DDL of a single type is that type
         raise JobRefused(f"schema: {job.schema_!r} names no fields; write them as 'name TYPE, …'")
     names = [field.name.lower() for field in schema.fields]
     if taken := [name for name in names if name in _TAKEN or names.count(name) > 1]:
-        raise JobRefused(f"schema: the field {taken[0]} is there already; leave it out")
+        raise JobRefused(f"schema: the field {taken[0]} exists already; leave it out")
     return schema
 
 
 def _check(
-    fields: DataFrame, where: str, expression: str, wanted: tuple[type[DataType], ...], says: str
+    fields: DataFrame, where: str, expression: str, wanted: tuple[type[DataType], ...], allowed: str
 ) -> None:
-    # In a struct, beside another column: Spark refuses there what makes rows of its own, or one of many.
-    row = _asked(
+    # In a struct, next to another column, Spark refuses expressions that generate or aggregate rows.
+    row = _ask_spark(
         where,
         expression,
         lambda: fields.select(RECORD, F.struct(F.expr(expression).alias("one")).alias("row")),
     )
     found = row.select("row.one").schema[0].dataType
     if not isinstance(found, wanted):
-        raise JobRefused(f"{where}: {expression!r} is {found.simpleString()}; it must be {says}")
-    if reason := next(beyond_the_record(fields, row, expression), None):
+        raise JobRefused(f"{where}: {expression!r} is {found.simpleString()}; it must be {allowed}")
+    if reason := next(nondeterminism(fields, row, expression), None):
         raise JobRefused(
-            f"{where}: {expression!r} {reason}, so what it gives would depend on when and in which batches "
-            "records are counted; take what is in the record itself, such as record.timestamp"
+            f"{where}: {expression!r} {reason}, so its result would depend on when and in which batches "
+            "records are counted; use only the record itself, such as record.timestamp"
         )
 
 
-def _asked(where: str, text: str, question: Callable[[], Answer]) -> Answer:
+def _ask_spark(where: str, text: str, analyse: Callable[[], Answer]) -> Answer:
     try:
-        return question()
+        return analyse()
     except PySparkException as error:
-        raise JobRefused(f"{where}: Spark can't take {text!r}: {first_line(error)}") from error
+        raise JobRefused(f"{where}: Spark cannot use {text!r}: {first_line(error)}") from error
 
 
 def _type(kind: DataType) -> str:
-    return next(name for one, name in _IN_POSTGRES.items() if isinstance(kind, one))
+    return next(name for each, name in _IN_POSTGRES.items() if isinstance(kind, each))

@@ -1,17 +1,16 @@
-"""The one writer of a table: a connection that holds its lock, and one transaction for each batch.
+"""Write batches to a table: one locked connection, one transaction a batch.
 
-A batch is added in one transaction with the offsets it covers, after a look at whether the offsets
-are still those that it was computed from. So whatever comes back (a task, a batch, a whole run; a
-connection that broke in the middle of a commit) finds out what has been added.
+The job calls it. Invariant: a batch is added in one transaction with the offsets it covers, after a check that the
+stored offsets are those from which it was computed. So every repetition (of a task, a batch, a whole run, or after a
+connection that broke during a commit) finds out what was added.
 
-What a batch adds comes to this process as Arrow and goes on by COPY. Executors can't share a
-transaction, so they would have to leave it in a table outside of it, and somebody to clean that up;
-while it is never more rows than the batch has records, times the windows of one record.
+The rows of a batch reach this process as Arrow, and PostgreSQL by COPY. Executors cannot share a transaction, so they
+would need a table outside of it that must be cleaned up. And there are at most as many rows as the batch has records,
+times the windows of one record.
 """
 
 import io
 import threading
-import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Self, TypeVar
@@ -20,19 +19,19 @@ import psycopg
 import pyarrow as pa
 from pyarrow import csv
 
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused
-from dedupe_pipeline.jobs.aggregate import metadata_table as ledger
+from dedupe_crds.deadline import Deadline
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused, first_line
+from dedupe_pipeline.jobs.aggregate import metadata_table
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.postgres import Postgres, where
-from dedupe_pipeline.jobs.aggregate.sql import Layout
-from dedupe_pipeline.streaming import first_line
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 
 Answer = TypeVar("Answer")
 
-_LOCKS = 0x6465_6475 << 32  # the upper half of our locks' numbers; the lower is the table's oid
+_LOCKS = 0x6465_6475 << 32  # the upper half of a lock's number; the lower half is the table's oid
 _LOCK_POLL_SECONDS = 0.2
-# These say that the session is over or in the wrong place (a server that was demoted): another one may do better.
-_PASSING = (
+# The session ended, or its server was demoted: a new session may succeed.
+_RETRIABLE = (
     psycopg.OperationalError,
     psycopg.errors.ReadOnlySqlTransaction,
     psycopg.errors.IdleInTransactionSessionTimeout,
@@ -40,11 +39,11 @@ _PASSING = (
 )
 _RETRY_SECONDS = 0.5
 _ROWS_A_WRITE = 50_000
-_AS_CSV = csv.WriteOptions(include_header=False, quoting_style="all_valid")  # so null is not ''
+_AS_CSV = csv.WriteOptions(include_header=False, quoting_style="all_valid")  # tells null from ''
 
 
-class Moved(Exception):
-    """More is counted than a batch was computed from."""
+class ProgressChanged(Exception):
+    """The stored progress is not the one from which a batch was computed."""
 
     def __init__(self, progress: dict[int, Progress]) -> None:
         super().__init__()
@@ -54,21 +53,21 @@ class Moved(Exception):
 class Database:
     """Adds batches to one table. Use it as a context manager; one thread at a time.
 
-    `patience` is how long a database that went away is waited for, `lock_patience` another job on
-    the same table, which may be one that was killed just now.
+    `patience` limits the wait for an unreachable database, `lock_patience` that for another job on the same table,
+    which may have been killed just now.
     """
 
     def __init__(
         self,
         postgres: Postgres,
-        layout: Layout,
+        table_sql: TableSql,
         *,
         patience: timedelta = timedelta(minutes=2),
         lock_patience: timedelta = timedelta(seconds=30),
         stop: threading.Event | None = None,
     ) -> None:
         self._postgres = postgres
-        self._layout = layout
+        self._table_sql = table_sql
         self._patience = patience
         self._lock_patience = lock_patience
         self._stop = stop or threading.Event()
@@ -76,11 +75,11 @@ class Database:
         self._oid = 0
 
     def __enter__(self) -> Self:
-        """Connect, make the tables that are not there, and take the lock.
+        """Connect, create the tables that are missing, and take the lock.
 
         Raises:
-            DatabaseFailed: it can't be reached, or refuses.
-            JobRefused: another job adds to the table, or there is another table of that name.
+            DatabaseFailed: the database cannot be reached, or refuses.
+            JobRefused: another job adds to the table, or an unsuitable table has its name.
         """
         try:
             self._connection = self._begin()
@@ -91,33 +90,37 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self._drop()
 
-    def register(self, source: ledger.Source, *, skip_deleted: bool = False) -> dict[int, Progress]:
-        """Enter the job or check that it is the one there; returns how far it is.
+    def register(
+        self, source: metadata_table.Source, *, skip_deleted: bool = False
+    ) -> dict[int, Progress]:
+        """Register the job, or check that it is the registered one; return its progress.
 
         Raises:
-            JobRefused, RecordsExpired: see `ledger.register`.
-            DatabaseFailed: it refuses.
+            JobRefused, RecordsExpired: see `metadata_table.register`.
+            DatabaseFailed: the database refuses.
         """
 
-        def entered(connection: psycopg.Connection) -> dict[int, Progress]:
-            ledger.register(connection, self._layout, self._oid, source, skip_deleted=skip_deleted)
-            return ledger.progress(connection, self._layout, self._oid)
+        def registered(connection: psycopg.Connection) -> dict[int, Progress]:
+            metadata_table.register(
+                connection, self._table_sql, self._oid, source, skip_deleted=skip_deleted
+            )
+            return metadata_table.progress(connection, self._table_sql, self._oid)
 
-        return self._persistently(entered)
+        return self._with_retries(registered)
 
     def add(
         self, batch: pa.Table, ends: Mapping[int, int], progress: Mapping[int, Progress]
     ) -> dict[int, Progress]:
         """Add a batch, in the columns of `increments`, that was computed from `progress`.
 
-        `ends` is one past the last offset of the batch, of each partition. Returns the new progress.
+        `ends` are the batch's end offsets by partition. Returns the new progress.
 
         Raises:
-            Moved: nothing was added, the progress is another.
-            DatabaseFailed: nothing was added, and it can't be.
-            JobRefused: nothing was added, the table of that name is another one by now.
+            ProgressChanged: nothing was added, because the stored progress is different.
+            DatabaseFailed: nothing was added, because the database refuses.
+            JobRefused: nothing was added, because another table has the name now.
         """
-        return self._persistently(lambda found: self._add(found, batch, ends, progress))
+        return self._with_retries(lambda found: self._add(found, batch, ends, progress))
 
     def _add(
         self,
@@ -127,82 +130,88 @@ class Database:
         progress: Mapping[int, Progress],
     ) -> dict[int, Progress]:
         with connection.transaction():
-            # The lock of the session keeps others out; this one also a session that lost it unawares.
-            connection.execute(self._layout.hold(), {"target": self._oid})
-            found = ledger.progress(connection, self._layout, self._oid)
+            # The session's lock excludes other jobs. This lock also excludes a session that lost its lock unnoticed.
+            connection.execute(self._table_sql.lock_job(), {"target": self._oid})
+            found = metadata_table.progress(connection, self._table_sql, self._oid)
             if found != progress:
-                raise Moved(found)
+                raise ProgressChanged(found)
             self._copy(connection, batch)
             self._add_rows(connection)
-            # Not earlier: nobody can rename the table that these rows went to from here to the commit.
-            ledger.check_still(connection, self._layout, self._oid)
+            # Not earlier: the rows' table is locked now, so it cannot be renamed before the commit.
+            metadata_table.check_same_table(connection, self._table_sql, self._oid)
             return self._write_down(connection, ends)
 
     def _copy(self, connection: psycopg.Connection, batch: pa.Table) -> None:
-        with connection.cursor() as cursor, cursor.copy(self._layout.copy()) as copy:
+        with connection.cursor() as cursor, cursor.copy(self._table_sql.copy()) as copy:
             for rows in batch.to_batches(max_chunksize=_ROWS_A_WRITE):
                 text = io.BytesIO()
                 csv.write_csv(rows, text, _AS_CSV)
                 copy.write(text.getvalue())
 
     def _add_rows(self, connection: psycopg.Connection) -> None:
-        connection.execute(self._layout.add())
+        connection.execute(self._table_sql.add())
 
     def _write_down(
         self, connection: psycopg.Connection, ends: Mapping[int, int]
     ) -> dict[int, Progress]:
-        connection.execute(self._layout.account(), {"target": self._oid})
+        connection.execute(self._table_sql.record_offsets(), {"target": self._oid})
         connection.execute(
-            self._layout.advance(),
+            self._table_sql.advance_offsets(),
             {"target": self._oid, "partitions": list(ends.keys()), "ends": list(ends.values())},
         )
-        return ledger.progress(connection, self._layout, self._oid)
+        return metadata_table.progress(connection, self._table_sql, self._oid)
 
     # -- the connection ----------------------------------------------------------------------------
 
-    def _persistently(self, action: Callable[[psycopg.Connection], Answer]) -> Answer:
-        """Do it on a connection that has the lock, and again on a new one if that breaks."""
-        deadline: float | None = None
+    def _with_retries(self, action: Callable[[psycopg.Connection], Answer]) -> Answer:
+        """Run an action on the locked connection; retry on a new one if that breaks."""
+        deadline: Deadline | None = None
         while True:
             try:
                 if self._connection is None:
                     self._connection = self._begin()
                 return action(self._connection)
-            except _PASSING as error:
+            except _RETRIABLE as error:
                 self._drop()
-                if deadline is None:
-                    deadline = time.monotonic() + self._patience.total_seconds()
-                if time.monotonic() > deadline or self._stop.wait(_RETRY_SECONDS):
+                deadline = deadline or Deadline(
+                    self._patience.total_seconds(), wait=self._stop.wait
+                )
+                if not deadline.pause(_RETRY_SECONDS):
                     raise DatabaseFailed(
-                        f"PostgreSQL: {first_line(error)}; what was not added yet is added when the job "
-                        "runs again"
+                        f"PostgreSQL: {first_line(error)}; the next run of the job adds what was "
+                        "not added yet"
                     ) from error
             except psycopg.Error as error:
                 raise DatabaseFailed(
-                    f"PostgreSQL refuses a batch for {self._layout.table}: {first_line(error)}; nothing "
+                    f"PostgreSQL refuses a batch for {self._table_sql.table}: {first_line(error)}; nothing "
                     "of it was added"
                 ) from error
 
     def _begin(self) -> psycopg.Connection:
         connection = self._postgres.connect()
         try:
-            self._oid = ledger.make_tables(connection, self._layout, known=self._oid or None)
+            self._oid = metadata_table.create_tables(
+                connection, self._table_sql, known=self._oid or None
+            )
             self._lock(connection)
-            connection.execute(self._layout.create_staging())
+            connection.execute(self._table_sql.create_staging())
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _lock(self, connection: psycopg.Connection) -> None:
-        deadline = time.monotonic() + self._lock_patience.total_seconds()
-        asked = "SELECT pg_try_advisory_lock(%s)"
-        while connection.execute(asked, (_LOCKS | self._oid,)).fetchone() != (True,):
-            if time.monotonic() > deadline or self._stop.wait(_LOCK_POLL_SECONDS):
-                raise JobRefused(
-                    f"another job adds to {self._layout.table} in {where(connection)}"
-                    f"{self._holder(connection)}; let it finish or stop it first"
-                )
+        query = "SELECT pg_try_advisory_lock(%s)"
+
+        def locked() -> bool:
+            return connection.execute(query, (_LOCKS | self._oid,)).fetchone() == (True,)
+
+        deadline = Deadline(self._lock_patience.total_seconds(), wait=self._stop.wait)
+        if not deadline.wait_for(locked, poll_seconds=_LOCK_POLL_SECONDS):
+            raise JobRefused(
+                f"another job adds to {self._table_sql.table} in {where(connection)}"
+                f"{self._holder(connection)}; let it finish or stop it first"
+            )
 
     def _holder(self, connection: psycopg.Connection) -> str:
         row = connection.execute(

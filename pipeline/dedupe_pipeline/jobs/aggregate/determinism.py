@@ -1,7 +1,8 @@
-"""Whether an expression depends on its record alone, and so gives the same in whichever batch and whenever it is asked.
+"""Check that an expression depends only on its record, from Spark's analysed plan.
 
-Spark's analysed plan tells. It does not tell of a function of the user's own that is not registered as
-non-deterministic, nor of `aes_encrypt` with an initialisation vector of its own choice.
+Such an expression returns the same result at any time and in any batch. `columns` calls it. The plan does not reveal a
+user-defined function that is not registered as non-deterministic, nor `aes_encrypt` with a random initialisation
+vector.
 """
 
 import re
@@ -11,15 +12,15 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 _SUBQUERIES = ("ScalarSubquery", "ListQuery", "Exists")
-# Spark takes texts that begin so for times wherever it makes a date or a timestamp of them.
+# Spark converts texts that begin so to the present time when it casts them to a date or a timestamp.
 _MOVING = r"\s*(now|today|tomorrow|yesterday)\b"
 _MOVING_TEXT = re.compile(_MOVING, re.IGNORECASE)
 _MOVING_LITERAL = re.compile(rf"\b(date|timestamp(_ltz|_ntz)?)\s*['\"]{_MOVING}", re.IGNORECASE)
 _MAKES_TIME = ("Cast", "ParseToDate", "ParseToTimestamp")
 
 
-def beyond_the_record(fields: DataFrame, row: DataFrame, expression: str) -> Iterator[str]:
-    """Why an expression depends on more than its record, if it does.
+def nondeterminism(fields: DataFrame, row: DataFrame, expression: str) -> Iterator[str]:
+    """Yield the reasons why an expression depends on more than its record.
 
     `row` is `fields` with the expression, in its last column.
     """
@@ -28,25 +29,27 @@ def beyond_the_record(fields: DataFrame, row: DataFrame, expression: str) -> Ite
         _class(step) for step in _nodes(_analysed(fields))
     }
     if added:
-        yield "looks at other records (OVER)" if "Window" in added else "makes or drops records"
+        yield (
+            "depends on other records (OVER)" if "Window" in added else "generates or drops records"
+        )
     if _MOVING_LITERAL.search(expression):
-        yield "has the present time in it"
+        yield "contains the present time"
     *_, last = _each(plan.expressions())
     for node in _nodes(last):
         if reason := _varies(node):
             yield reason
 
 
-def _varies(node: Any) -> str | None:  # noqa: ANN401 # Java's, here and below
+def _varies(node: Any) -> str | None:  # noqa: ANN401 # Java objects, here and below
     name, below = _class(node), list(_each(node.children()))
     if name in _SUBQUERIES:
-        return "asks another query"
+        return "contains a subquery"
     is_chance = not node.deterministic() and all(each.deterministic() for each in below)
     if is_chance or name.startswith("Current") or name in {"Now", "LocalTimestamp"}:
         return f"calls {node.prettyName()}()"
     texts = (each.toString() for each in below if _class(each) == "Literal")
     if name in _MAKES_TIME and any(map(_MOVING_TEXT.match, texts)):
-        return "has the present time in it"
+        return "contains the present time"
     return None
 
 

@@ -1,23 +1,23 @@
-"""From the records of a batch to what they add: one row for each partition, fate, window and keys.
+"""Compute the rows that a batch adds, by partition, fate, window and keys.
 
-Nothing is remembered between batches: the database has the state, so a batch can be cut anywhere
-and what it adds depends on its records and on the `Progress` of their partitions alone. That holds
-for lateness too, which Spark's own watermark would judge by how the batches were cut:
+Invariant: the rows depend only on the batch's records and on the `Progress` of their partitions, because the database
+holds the state. So the records can be divided into batches at any offset. This holds for lateness too, which Spark's
+own watermark would decide by the division into batches:
 
-    a record is late for a window if, earlier in its own partition, there was an event time that is
+    a record is late for a window if an earlier record of its partition has an event time that is
     `watermark` or more past the window's end
 
 Columns (names that begin with an underscore are not the user's):
 
     _partition int       of the topic
-    _fate string         counted; late; filtered (`where` is not true); unusable (the value is not as
-                         `schema` says, or has no event time, or one outside of the years 1000 to
-                         9000, or keys of more than 2,000 bytes, which no index takes)
+    _fate string         counted; late; filtered (`where` is not true); unusable (the value does not fit
+                         `schema`, or the event time is missing or outside of the years 1000 to 9000, or the
+                         keys have more than 2,000 bytes, the limit of an index)
     _window timestamp    start of the window; null if filtered or unusable
     keys                 null if filtered or unusable
     measures             of these records
-    _records long        how many; with sliding windows a record counts in its last window
-    _additions long      how many rows in windows they are
+    _records long        their number; with sliding windows a record counts in its last window only
+    _additions long      their number of additions to windows
     _first, _last long   offsets
     _newest timestamp    the newest usable event time
 """
@@ -41,13 +41,13 @@ from dedupe_pipeline.jobs.aggregate.job_file import RECORD, AggregateJob, Functi
 _MICROS = timedelta(microseconds=1)
 _EARLIEST_MICROS = -30_610_224_000_000_000  # the year 1000
 _BEFORE_MICROS = 221_845_392_000_000_000  # the year 9000
-# A row of a B-tree takes 2,704 bytes.
+# The limit of a row in a B-tree is 2,704 bytes.
 _MOST_KEY_BYTES = 2_000
 _UNREADABLE = "_unreadable"
 
 
 class Fate(StrEnum):
-    """What became of a record."""
+    """The result for a record."""
 
     COUNTED = "counted"
     LATE = "late"
@@ -57,8 +57,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a partition is counted: all before `next_offset`, of which the newest event time was
-    `newest_us` (microseconds since 1970), None if there was none."""
+    """The progress of a partition: every record before `next_offset` is counted.
+
+    `newest_us` is the newest event time of these (microseconds since 1970), None without any.
+    """
 
     next_offset: int
     newest_us: int | None = None
@@ -70,18 +72,17 @@ def increments(
     schema: StructType | None,
     progress: Mapping[int, Progress],
 ) -> DataFrame:
-    """Compute what records add that are not counted yet.
+    """Compute the rows that the uncounted ones of `records` add.
 
-    `records` are in the columns of `read_clean`, `schema` is the job's, parsed. In each partition
-    they must be all that it has between any two of them.
+    `records` have the columns of `read_clean` and no gap within a partition; `schema` is the job's parsed schema.
     """
-    fresh = records.where(F.col("offset") >= _looked_up(progress, "next_offset", 0))
+    fresh = records.where(F.col("offset") >= _progress_of(progress, "next_offset", 0))
     judged = _in_windows(_usable(_evaluated(_parsed(fresh, schema), job), job), job, progress)
     return _grouped(judged, job)
 
 
 def parsed_fields(records: DataFrame, schema: StructType | None) -> DataFrame:
-    """What expressions may use: the schema's fields and the struct `record`."""
+    """Return what expressions may use: the schema's fields and the struct `record`."""
     return _parsed(records, schema).drop("_partition", "_offset", "_readable")
 
 
@@ -102,7 +103,7 @@ def _parsed(records: DataFrame, schema: StructType | None) -> DataFrame:
 
 
 def _evaluated(fields: DataFrame, job: AggregateJob) -> DataFrame:
-    """The values of all expressions; nothing of the record itself is needed after this."""
+    """Evaluate all expressions; later steps do not need the record itself."""
     keys = dict(_keys(fields, job))
     return fields.select(
         "_partition",
@@ -111,12 +112,12 @@ def _evaluated(fields: DataFrame, job: AggregateJob) -> DataFrame:
         F.unix_micros(F.expr(job.event_time).cast("timestamp")).alias("_event_us"),
         (F.expr(job.where) if job.where else F.lit(True)).alias("_wanted"),
         *(key.alias(name) for name, key in keys.items()),
-        *(_measured(one).alias(name) for name, one in job.measures.items()),
+        *(_measured(measure).alias(name) for name, measure in job.measures.items()),
     )
 
 
 def _keys(fields: DataFrame, job: AggregateJob) -> Iterator[tuple[str, Column]]:
-    """Text as PostgreSQL takes it: valid UTF-8, without the character NUL."""
+    """Yield the keys, with text as PostgreSQL allows it: valid UTF-8 without NUL."""
     for name, expression in job.keys.items():
         key = F.expr(expression)
         is_text = isinstance(fields.select(key).schema[0].dataType, StringType)
@@ -139,7 +140,7 @@ def _usable(values: DataFrame, job: AggregateJob) -> DataFrame:
 def _in_windows(
     values: DataFrame, job: AggregateJob, progress: Mapping[int, Progress]
 ) -> DataFrame:
-    """A row for each window that a record is in, with the record's fate there."""
+    """Return a row for each window of a record, with the record's fate there."""
     length, slide = job.window // _MICROS, (job.slide or job.window) // _MICROS
     last = F.col("_event_us") - F.pmod(F.col("_event_us"), F.lit(slide))
     taken = F.col("_usable") & F.coalesce(F.col("_wanted"), F.lit(False))
@@ -164,13 +165,13 @@ def _in_windows(
 
 
 def _closed(job: AggregateJob, progress: Mapping[int, Progress]) -> Column:
-    """Windows that end here or earlier were closed before this record; null if none was."""
+    """Return the time up to which windows were closed before a record, null if none."""
     if job.watermark is None:
         return F.lit(None).cast("bigint")
     earlier = Window.partitionBy("_partition").orderBy("_offset")
     earlier = earlier.rowsBetween(Window.unboundedPreceding, -1)
     in_batch = F.max(F.when(F.col("_usable"), F.col("_event_us"))).over(earlier)
-    before_it = _looked_up(progress, "newest_us", None, "_partition")
+    before_it = _progress_of(progress, "newest_us", None, "_partition")
     return F.greatest(in_batch, before_it) - F.lit(job.watermark // _MICROS)
 
 
@@ -183,7 +184,7 @@ def _grouped(judged: DataFrame, job: AggregateJob) -> DataFrame:
     kinds = {field.name: field.dataType for field in judged.schema}
     newest = F.max(F.when(F.col("_usable"), F.col("_event_us")))
     return judged.groupBy(*by).agg(
-        *(_total(name, one, kinds[name]).alias(name) for name, one in job.measures.items()),
+        *(_total(name, measure, kinds[name]).alias(name) for name, measure in job.measures.items()),
         F.count_if(F.col("_copy") == 0).alias("_records"),
         F.count(F.lit(1)).alias("_additions"),
         F.min("_offset").alias("_first"),
@@ -205,11 +206,11 @@ def _total(name: str, measure: Measure, kind: object) -> Column:
             return F.max(values)
 
 
-def _looked_up(
-    progress: Mapping[int, Progress], what: str, default: int | None, column: str = "partition"
+def _progress_of(
+    progress: Mapping[int, Progress], field: str, default: int | None, column: str = "partition"
 ) -> Column:
-    """Something of the progress of each row's partition; the default for one that is new."""
-    found = {number: getattr(one, what) for number, one in progress.items()}
+    """Return a field of the progress of each row's partition, or the default."""
+    found = {number: getattr(each, field) for number, each in progress.items()}
     if not found:
         return F.lit(default).cast("bigint")
     pairs = (F.lit(each) for pair in found.items() for each in pair)

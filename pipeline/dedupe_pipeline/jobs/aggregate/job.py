@@ -1,17 +1,19 @@
-"""Job `aggregate`: windowed counts and sums of the clean topic in PostgreSQL, each record once.
+"""Run the job `aggregate`: add the clean topic's records to PostgreSQL.
 
-The database is the only state: the rows, and beside them the offsets that they were counted from.
-Spark's checkpoint lives for one run, in a temporary directory, and each run begins at the offsets
-that the database has. Why a record is counted once wherever the process is killed:
+The command `dedupe-pipeline aggregate` calls it. The database holds the only state: the rows, and the offsets from
+which they were counted. Spark's checkpoint is temporary and lasts for one run; each run begins at the offsets in the
+database.
 
-1. before the batch's transaction: nothing has happened, and the next run begins at the same offset;
-2. inside of it: PostgreSQL takes back what was done, rows and offsets alike;
-3. after its commit: both are there, and the next run begins after them, whatever Spark remembers;
-4. while it commits, so that nobody was told: as 2 or 3. Whoever goes on, this process with a new
-   connection or the next one, looks at the offsets first.
+Invariant: a record is counted exactly once, wherever the process is killed:
 
-A batch that comes back in whole or in part adds only what is missing, see `increments`; two
-processes at once are kept apart by a lock, and by the offsets if the lock is lost.
+1. before the batch's transaction: nothing was changed, and the next run begins at the same offset;
+2. within it: PostgreSQL rolls back both rows and offsets;
+3. after its commit: both are stored, and the next run begins after them, whatever Spark's state is;
+4. during the commit, so that its outcome is unknown: as 2 or 3. The next attempt, of this process with a new connection
+   or of the next process, reads the offsets first.
+
+A batch that is repeated in whole or in part adds only what is missing, see `increments`. A lock excludes a second
+process; if the lock is lost, the check of the offsets does.
 """
 
 import json
@@ -29,29 +31,33 @@ import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError
+from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, first_line
 from dedupe_pipeline.jobs.aggregate.columns import Shape, shape_of
-from dedupe_pipeline.jobs.aggregate.database import Database, Moved
+from dedupe_pipeline.jobs.aggregate.database import Database, ProgressChanged
 from dedupe_pipeline.jobs.aggregate.increments import Fate, Progress, increments
 from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.postgres import Postgres
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
+from dedupe_pipeline.jobs.streaming import run_until, with_trigger
 from dedupe_pipeline.source import read_clean_stream
-from dedupe_pipeline.streaming import first_line, run_until, triggered
 
 _RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateResult:
-    """What one run has added. `counted` and `late` are additions to windows, the others records."""
+    """The additions of one run.
+
+    `counted` and `late` are additions to windows, `records`, `filtered` and `unusable` are records.
+    """
 
     batches: int = 0
     records: int = 0
@@ -76,62 +82,58 @@ def aggregate(
     lock_patience: timedelta = timedelta(seconds=30),
     stop: threading.Event | None = None,
 ) -> AggregateResult:
-    """Add what the clean topic holds now and return; with `every`, go on until `stop` is set.
+    """Add the clean topic's present records; with `every`, run until `stop` is set.
 
-    A batch has at most `max_offsets_per_trigger` records, and what it adds passes through this
-    process. `patience` is how long a database or brokers that went away are waited for,
-    `lock_patience` another job on the table.
+    A batch has at most `max_offsets_per_trigger` records; the rows that it adds pass through this process. `patience`
+    limits the wait for an unreachable database or broker, `lock_patience` that for another job on the table.
 
     Raises:
-        JobRefused: the job file doesn't fit the topic or the table, or another job adds to it, or
-            the topic was deleted and created again.
-        RecordsExpired: the topic has lost records that were not counted yet, unless `skip_deleted`.
-        DatabaseFailed: PostgreSQL can't be reached for longer than `patience`, or refuses.
-        PipelineError: Spark failed; running it again goes on where it stopped.
+        JobRefused: the job file does not fit the topic or the table, or another job adds to the table, or the topic was
+            deleted and created again.
+        RecordsExpired: the topic deleted records that were not counted yet, unless `skip_deleted`.
+        DatabaseFailed: PostgreSQL cannot be reached within `patience`, or refuses a statement.
+        PipelineError: Spark failed; the next run continues where this run stopped.
     """
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
     topic = stream.spec.output.topic
     stop = stop or threading.Event()
     shape = shape_of(spark, job)
     cluster = connection.cluster()
-    span = cluster.offsets(topic)
-    source = Source(
-        topic_id=span.id,
-        span=span,
-        definition=job.definition(),
-    )
+    offsets = cluster.offsets(topic)
+    source = Source(topic_id=offsets.id, offsets=offsets, definition=job.definition())
+    table_sql = TableSql.of(job, shape)
     database = Database(
-        postgres, Layout.of(job, shape), patience=patience, lock_patience=lock_patience, stop=stop
+        postgres, table_sql, patience=patience, lock_patience=lock_patience, stop=stop
     )
     with database, tempfile.TemporaryDirectory(prefix="dedupe-aggregate-") as checkpoint:
         progress = database.register(source, skip_deleted=skip_deleted)
         check_topic = partial(
             check_same_topic, cluster, topic, source.topic_id, patience=patience, stop=stop
         )
-        adding = Adding(
+        run = AggregateRun(
             job, shape, database, progress, checkpoint=Path(checkpoint), check_topic=check_topic
         )
-        starts = {str(number): one.next_offset for number, one in sorted(progress.items())}
         records = read_clean_stream(
             spark,
             stream,
             bootstrap_servers=bootstrap_servers,
             kafka_options=kafka_options,
-            starting_offsets=json.dumps({topic: starts}),
+            starting_offsets=starting_offsets(topic, progress),
             max_offsets_per_trigger=max_offsets_per_trigger,
         )
-        writer = (
-            records.writeStream.queryName(f"aggregate-{job.table}")
-            .option("checkpointLocation", Path(checkpoint).as_uri())
-            .foreachBatch(adding.add_batch)
-        )
-        with _explained(job.table, adding):
-            run_until(triggered(writer, every), stop)
-        return adding.result()
+        with _translate_errors(job.table, run):
+            run_until(with_trigger(run.writer(records), every), stop)
+        return run.result()
 
 
-class Adding:
-    """What the batches of one run share."""
+def starting_offsets(topic: str, progress: Mapping[int, Progress]) -> str:
+    """Return the next offset of each partition, as JSON for Spark's Kafka source."""
+    starts = {str(number): at.next_offset for number, at in sorted(progress.items())}
+    return json.dumps({topic: starts})
+
+
+class AggregateRun:
+    """The state that the batches of one run share."""
 
     def __init__(
         self,
@@ -153,37 +155,47 @@ class Adding:
         self._batches = 0
         self._sums = dict.fromkeys(("records", *Fate), 0)
 
+    def writer(self, records: DataFrame) -> DataStreamWriter:
+        """Return the query that adds every batch of the streamed `records`."""
+        return (
+            records.writeStream.queryName(f"aggregate-{self._job.table}")
+            .option("checkpointLocation", self._checkpoint.as_uri())
+            .foreachBatch(self.add_batch)
+        )
+
     def add_batch(self, records: DataFrame, batch: int) -> None:
-        """Add one batch; Spark calls it with the same offsets until it has returned once."""
+        """Add one batch; Spark repeats the call with the same offsets until it succeeds."""
         try:
             self.add(records, planned_ends(self._checkpoint, batch))
-        except Exception as error:  # noqa: BLE001 (`_explained` tells it)
-            # Spark takes the text of what is raised apart with a pattern that overflows the stack of
-            # its thread on a long one, such as its own; so it gets a short one.
+        except Exception as error:  # noqa: BLE001 (`_translate_errors` raises it)
+            # Spark parses the text of an error with a regular expression that overflows the stack of its thread for
+            # a long text, such as its own errors. So raise a short text.
             self.failure = error
             raise PipelineError(f"batch {batch} failed") from None
 
     def add(self, records: DataFrame, ends: Mapping[int, int]) -> None:
-        """Add of `records`, which are all to before `ends`, those that are not added yet."""
+        """Add those of `records`, which end before `ends`, that are not added yet."""
         while True:
-            wanted = increments(records, self._job, self._shape.schema, self._progress)
-            found = wanted.toArrow()
-            self._check_topic()  # now that they are read: what they were read from
+            rows = increments(records, self._job, self._shape.schema, self._progress)
+            found = rows.toArrow()
+            self._check_topic()  # after the read: the records are of the same topic
             try:
                 self._progress = self._database.add(found, ends, self._progress)
-            except Moved as moved:
-                check_goes_on(self._job.table, self._progress, moved.progress)
+            except ProgressChanged as moved:
+                check_not_behind(self._job.table, self._progress, moved.progress)
                 self._progress = moved.progress
             else:
                 self._count(found)
                 return
 
     def result(self) -> AggregateResult:
-        """What has been added so far."""
+        """Return the additions so far."""
         return AggregateResult(batches=self._batches, **self._sums)
 
     def _count(self, found: pa.Table) -> None:
-        self._batches += found.num_rows > 0  # a run begins with an empty one if nothing is new
+        self._batches += (
+            found.num_rows > 0
+        )  # a run begins with an empty batch if there are no new records
         for fate in Fate:
             rows = found.filter(pc.equal(found["_fate"], fate.value))
             records = pc.sum(rows["_records"]).as_py() or 0
@@ -195,11 +207,11 @@ class Adding:
 def check_same_topic(
     cluster: Cluster, topic: str, topic_id: str, *, patience: timedelta, stop: threading.Event
 ) -> None:
-    """Check that a topic is still the one that is counted, asking for up to `patience`.
+    """Check that a topic is still the counted one, with retries for up to `patience`.
 
     Raises:
-        JobRefused: it was deleted and created again, and its offsets are of other records.
-        BrokerUnavailable: nobody knows.
+        JobRefused: the topic was deleted and created again, so its offsets are of other records.
+        BrokerUnavailable: no broker answers.
     """
     deadline = Deadline(patience.total_seconds(), wait=stop.wait)
     while True:
@@ -213,31 +225,35 @@ def check_same_topic(
     if found != topic_id:
         raise JobRefused(
             f"topic {topic!r} was deleted and created again while it was counted: name another table in the "
-            "job file, or drop this one to begin anew"
+            "job file, or drop this table to start again"
         )
 
 
-def check_goes_on(table: str, known: Mapping[int, Progress], found: Mapping[int, Progress]) -> None:
-    """More may be counted than is known, after a commit of which the answer was lost; never less.
+def check_not_behind(
+    table: str, known: Mapping[int, Progress], found: Mapping[int, Progress]
+) -> None:
+    """Check that the database has not lost any progress.
+
+    It may have more than is known, after a commit whose answer was lost.
 
     Raises:
-        DatabaseFailed: something that was counted no longer is.
+        DatabaseFailed: records that were counted no longer are.
     """
-    for number, one in known.items():
+    for number, progress in known.items():
         at = found[number].next_offset if number in found else 0
-        if at < one.next_offset:
+        if at < progress.next_offset:
             raise DatabaseFailed(
                 f"{table}: the database went back to an earlier state: partition {number} was counted to "
-                f"before offset {one.next_offset}, and is to before {at}; run the job again, it begins "
-                "there"
+                f"before offset {progress.next_offset}, and is to before {at}; run the job again, it "
+                "continues there"
             )
 
 
 def planned_ends(checkpoint: Path, batch: int) -> dict[int, int]:
-    """One past the last offset of a batch, of each partition, as Spark has logged it before the batch.
+    """Return the end offsets of a batch by partition, from Spark's log.
 
-    The last of the records won't do: markers of transactions may follow, and once the topic has
-    lost those it would look as if records that were never counted had gone.
+    The offsets of the last records are not enough: transaction markers may follow them. Once the topic deleted those,
+    it would seem that uncounted records are lost.
     """
     *_, offsets = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
     [ends] = json.loads(offsets).values()
@@ -245,15 +261,15 @@ def planned_ends(checkpoint: Path, batch: int) -> dict[int, int]:
 
 
 @contextmanager
-def _explained(table: str, adding: Adding) -> Iterator[None]:
+def _translate_errors(table: str, run: AggregateRun) -> Iterator[None]:
     try:
         yield
     except StreamingQueryException as error:
-        cause = adding.failure or error
-        if isinstance(cause, PipelineError):
+        cause = run.failure or error
+        if isinstance(cause, StreamError):
             raise cause from error
         raise PipelineError(
-            f"counting for {table} stopped: {first_line(cause)}; nothing is lost: mend the cause and "
+            f"counting for {table} stopped: {first_line(cause)}; nothing is lost: repair the cause and "
             "run it again"
         ) from cause
     except (PySparkException, Py4JError) as error:

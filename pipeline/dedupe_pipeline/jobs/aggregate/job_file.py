@@ -1,4 +1,4 @@
-"""The job file of `aggregate`: what to count and sum, by which keys, in which windows.
+"""The job file of `aggregate`: measures, keys and windows.
 
     table: flights_hourly
     schema: carrier STRING, time_hour TIMESTAMP, dep_delay INT
@@ -10,7 +10,7 @@
       departures: count(dep_delay)
       delay_minutes: sum(dep_delay)
 
-Expressions are Spark's SQL over the fields of `schema` and `record`, a struct of the Kafka record:
+Expressions are Spark SQL on the fields of `schema` and on `record`, a struct of the Kafka record:
 `key` (text), `timestamp`, `partition`, `offset`, `headers`.
 """
 
@@ -42,21 +42,21 @@ WINDOW_START = "window_start"
 WINDOW_END = "window_end"
 LATE = "late"
 MOST_WINDOWS = 100
-"""How many windows one record may be in. Each is a row to compute."""
+"""The maximum of windows for one record; each is a row to compute."""
 
 _RESERVED = (WINDOW_START, WINDOW_END, LATE)
 _MEASURE = re.compile(r"\s*(count|sum|min|max)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
 class Late(StrEnum):
-    """What becomes of a record whose window is closed."""
+    """The handling of a record whose window is closed."""
 
     COUNT = "Count"
     DROP = "Drop"
 
 
 class Function(StrEnum):
-    """The measures that can be added to, whatever was there before."""
+    """The measures that can be updated incrementally."""
 
     COUNT = "count"
     SUM = "sum"
@@ -91,11 +91,11 @@ def _measure(text: object) -> Measure:
 
 
 def _keys(given: object) -> object:
-    """A list of fields stands for columns of the same names."""
-    if isinstance(given, list) and all(isinstance(one, str) for one in given):
+    """Convert a list of fields to columns of the same names."""
+    if isinstance(given, list) and all(isinstance(key, str) for key in given):
         if len(set(given)) < len(given):
-            raise ValueError("a key is written twice")
-        return {one: one for one in given}
+            raise ValueError("a key is given twice")
+        return {key: key for key in given}
     return given
 
 
@@ -110,11 +110,11 @@ ColumnName = Annotated[
 TableName = Annotated[
     str,
     Field(min_length=1, max_length=112),
-    # Room is left for the suffix of the view beside it.
+    # This leaves room for the suffix of the view.
     matching(
         r"([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,47}",
-        "must be a table's name of at most 48 lower-case letters, digits and '_', with its schema "
-        "and a dot before it if it is not in the search path",
+        "must be a table's name of at most 48 lower-case letters, digits and '_', preceded by its "
+        "schema and a dot if it is not in the search path",
     ),
 ]
 Expression = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -124,18 +124,18 @@ WrittenMeasure = Annotated[
 
 
 class AggregateJob(Model):
-    """Windowed counts and sums of the records of a topic, kept in one table of PostgreSQL."""
+    """Windowed counts and sums of a topic's records, kept in a table of PostgreSQL."""
 
-    table: TableName = Field(description="Where the rows go; created if absent.")
+    table: TableName = Field(description="The table for the rows; created if absent.")
     schema_: Expression | None = Field(
         default=None,
         alias="schema",
-        description="The fields of the JSON value that are wanted, as Spark's DDL: "
+        description="The fields of the JSON value to use, as Spark DDL: "
         "'carrier STRING, delay INT'; none if absent.",
     )
     event_time: Expression = Field(
         default=f"{RECORD}.timestamp",
-        description="When it happened: an expression that gives a timestamp.",
+        description="The event time: an expression that returns a timestamp.",
     )
     window: Annotated[Duration, duration_between("1s", "3650d")] = Field(
         description="Length of a window. Windows begin at multiples of it since 1970 in UTC."
@@ -143,26 +143,26 @@ class AggregateJob(Model):
     slide: Annotated[Duration, duration_between("1s", "3650d")] | None = Field(
         default=None,
         description="A window begins at each multiple of this, so that a record is in several; "
-        "if absent, windows follow each other.",
+        "if absent, windows do not overlap.",
     )
     watermark: Annotated[Duration, duration_between("0s", "3650d")] | None = Field(
         default=None,
-        description="How far the newest event time of a partition goes ahead of the end of a window "
-        "before it is closed to that partition; windows never close if absent.",
+        description="A window is closed for a partition when the partition's newest event time is this far past "
+        "the window's end; windows never close if absent.",
     )
     late: Late = Field(
         default=Late.COUNT,
-        description="Count: the number of records that came too late for a window is kept beside it, "
-        "in the column `late`. Drop: only their sum is kept.",
+        description="Count: the number of records that came too late for a window is in its column `late`. "
+        "Drop: only their total is stored.",
     )
     where: Expression | None = Field(
-        default=None, description="A condition: only records for which it is true are taken."
+        default=None, description="A condition: only records for which it is true are counted."
     )
     keys: Annotated[dict[ColumnName, Expression], BeforeValidator(_keys)] = Field(
         default={}, description="Columns to group by, as a list of fields or name: expression."
     )
     measures: dict[ColumnName, WrittenMeasure] = Field(
-        description="Columns with what is counted and summed: name: count(*), sum(delay), …"
+        description="Columns for counts and sums, as name: expression, such as count(*) or sum(delay)."
     )
 
     @field_validator("slide")
@@ -189,18 +189,18 @@ class AggregateJob(Model):
     @classmethod
     def _something_is_measured(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
         if not given:
-            raise ValueError("is empty; write one at least, such as records: count(*)")
+            raise ValueError("is empty; write at least one measure, such as records: count(*)")
         return given
 
     @property
     def counts_late(self) -> bool:
-        """Whether the table has the column `late`."""
+        """Return whether the table has the column `late`."""
         return self.watermark is not None and self.late is Late.COUNT
 
     def definition(self) -> dict[str, Any]:
-        """What the rows mean, by the fields' names in the file; the table's own name is not in it."""
-        written: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude={"table"})
-        return written
+        """Return the job by the fields' names in the file, without the table's name."""
+        definition: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude={"table"})
+        return definition
 
 
 def load_job(path: Path) -> AggregateJob:

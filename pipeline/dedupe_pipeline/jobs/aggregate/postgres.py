@@ -1,7 +1,7 @@
-"""How the job reaches PostgreSQL: libpq's own parameters, and no password where others could read it.
+"""Connect to PostgreSQL by libpq's parameters.
 
-A password comes from where libpq looks for one (PGPASSFILE or ~/.pgpass, a service file, PGPASSWORD)
-or from a file of properties. Only this process connects: nothing of it gets into Spark's plans.
+Invariant: no password is where other users could read it. It comes from libpq's sources (PGPASSFILE or ~/.pgpass, a
+service file, PGPASSWORD) or from a properties file. Only this process connects: Spark's plans contain no credentials.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ _DEFAULTS = {
     "keepalives_interval": "5",
     "keepalives_count": "3",
 }
-# A connection whose other end is gone would keep its lock, for hours by default.
+# Without keepalives, a connection whose peer is gone would hold its lock for hours by default.
 _SESSION = {
-    "client_encoding": "UTF8",  # of what is copied, whatever PGCLIENTENCODING says
+    "client_encoding": "UTF8",  # of the copied rows, whatever PGCLIENTENCODING is
     "TimeZone": "UTC",
     "DateStyle": "ISO",
     "tcp_keepalives_idle": "10",
@@ -31,34 +31,36 @@ _SESSION = {
     "idle_in_transaction_session_timeout": "60s",
 }
 LEAST_VERSION = 150_000
-"""PostgreSQL 15: the first whose unique indexes can take null for a value like others."""
+"""PostgreSQL 15: the first version with NULLS NOT DISTINCT in unique indexes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Postgres:
-    """A database, as libpq's parameters, some of which may be secret and are never shown."""
+    """A database as libpq's parameters, which may be secret and are never shown."""
 
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, url: str | None, properties: Mapping[str, str] | None = None) -> "Postgres":
-        """A URL (or libpq's key=value text) and properties by libpq's names, which win.
+        """Combine a URL, or libpq's key=value text, with properties, which win.
+
+        The properties have libpq's names.
 
         Raises:
-            PipelineError: not a URL or a parameter that libpq knows, or a password in the URL.
+            PipelineError: libpq does not know the URL or a property, or the URL contains a password.
         """
         try:
             found = conninfo_to_dict(url or "")
             known = conninfo_to_dict(make_conninfo(**(properties or {})))
         except psycopg.ProgrammingError:
-            # libpq's text may repeat what was given, and so a password.
+            # libpq's message may repeat its input, including a password.
             raise PipelineError(
                 "the address of PostgreSQL is not one that libpq understands: write "
                 "postgresql://USER@HOST:PORT/DATABASE, and properties by libpq's names"
             ) from None
         if given := [name for name in _SECRET if name in found]:
             raise PipelineError(
-                f"--postgres-url has a {given[0]} in it, which every user of the machine could read: "
+                f"--postgres-url has a {given[0]} in it, which every user of the machine can read: "
                 "put it in the file that PGPASSFILE names (or ~/.pgpass), in a service file, or in "
                 "--postgres-properties"
             )
@@ -68,11 +70,11 @@ class Postgres:
         """Open a connection with this job's settings.
 
         Raises:
-            psycopg.OperationalError: nobody answers there, or it refuses.
-            DatabaseFailed: too old.
+            psycopg.OperationalError: the server does not answer, or refuses.
+            DatabaseFailed: the server's version is too old.
         """
-        told = make_conninfo(**{**_DEFAULTS, **self.parameters})
-        connection = psycopg.connect(told, autocommit=True)
+        parameters = make_conninfo(**{**_DEFAULTS, **self.parameters})
+        connection = psycopg.connect(parameters, autocommit=True)
         try:
             _check_version(connection)
             with connection.transaction():
@@ -94,6 +96,6 @@ def _check_version(connection: psycopg.Connection) -> None:
 
 
 def where(connection: psycopg.Connection) -> str:
-    """The database a connection leads to, without secrets."""
+    """Return the address of a connection's database, without secrets."""
     info = connection.info
     return f"{info.user}@{info.host}:{info.port}/{info.dbname}"

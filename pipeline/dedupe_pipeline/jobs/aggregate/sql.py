@@ -1,33 +1,35 @@
-"""The tables in PostgreSQL, and the statements on them. Nothing here is executed.
+"""The tables in PostgreSQL and the SQL statements on them.
+
+`database` and `metadata_table` execute them; this module executes nothing.
 
 The user's table, named in the job file:
 
     window_start, window_end  timestamptz    the window: from its start to before its end
     keys                      as computed    null where the record has none
     measures                  as computed
-    late                      bigint         records that came when the window was closed, and are in
+    late                      bigint         records that came after the window was closed, which are in
                                              no measure; only with `watermark` and `late: Count`
     unique nulls not distinct (window_start, keys)
 
-Its view <table>_final, with a watermark: the rows whose windows are closed to every partition.
+Its view <table>_final, only with a watermark: the rows whose windows are closed for every partition.
 
-dedupestream_jobs, in the same schema, a row for each table:
+dedupestream_jobs, in the same schema, one row for each table:
 
-    target      regclass     the table itself: it may be renamed, and one that is dropped and made
-                             again is another, which begins at the topic's beginning
+    target      regclass     the table itself: it may be renamed. A table that was dropped and created
+                             again is a different one, which is counted from the topic's beginning
     topic       text         and topic_id, its UUID in Kafka
-    definition  jsonb        the job file, less the table's name
+    definition  jsonb        the job file without the table's name
 
-dedupestream_offsets, a row for each of its partitions:
+dedupestream_offsets, one row for each partition of the topic:
 
-    target, partition        what it is about; primary key
-    first_offset             counted is all from here
+    target, partition        primary key
+    first_offset             all records are counted from here
     next_offset              to before here
-    newest      timestamptz  the newest event time of these, which closes windows
-    records = what follows, added up, if windows don't overlap
-    counted, late            as additions to windows
-    filtered, unusable       as records
-    skipped                  offsets that were given up because the topic no longer had them
+    newest      timestamptz  their newest event time, which closes windows
+    records                  the sum of the next four, if windows do not overlap
+    counted, late            additions to windows
+    filtered, unusable       records
+    skipped                  offsets that were not counted because the topic had deleted them
     updated     timestamptz
 """
 
@@ -53,7 +55,7 @@ BIGINT = "bigint"
 TIMESTAMP = "timestamp with time zone"
 
 _MICROS = timedelta(microseconds=1)
-# In the order of `increments`; the user's own columns stand after the third.
+# In the order of `increments`; the user's columns follow the third.
 _BEFORE = {"_partition": "integer", "_fate": "text", "_window": TIMESTAMP}
 _AFTER = {
     "_records": BIGINT,
@@ -76,8 +78,11 @@ _MERGE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
-    """One job's table; `table` is its name in the job file, with or without a schema."""
+class TableSql:
+    """The SQL of one job's table.
+
+    `table` is its name in the job file, with or without a schema.
+    """
 
     table: str
     length: timedelta
@@ -87,45 +92,45 @@ class Layout:
     counts_late: bool
 
     @classmethod
-    def of(cls, job: AggregateJob, shape: Shape) -> "Layout":
-        """The layout of a job."""
+    def of(cls, job: AggregateJob, shape: Shape) -> "TableSql":
+        """Return the SQL for a job."""
         return cls(
             table=job.table,
             length=job.window,
             watermark=job.watermark,
             shape=shape,
-            functions={name: one.function for name, one in job.measures.items()},
+            functions={name: measure.function for name, measure in job.measures.items()},
             counts_late=job.counts_late,
         )
 
     def columns(self) -> dict[str, str]:
-        """The table's columns and their types, as PostgreSQL's catalogue writes them."""
+        """Return the table's columns and their types, as in PostgreSQL's catalogue."""
         late = {LATE: BIGINT} if self.counts_late else {}
         windows = {WINDOW_START: TIMESTAMP, WINDOW_END: TIMESTAMP}
         return {**windows, **self.shape.keys, **self.shape.measures, **late}
 
     def unique(self) -> list[str]:
-        """What a row is found by."""
+        """Return the columns that identify a row."""
         return [WINDOW_START, *self.shape.keys]
 
     @property
     def name(self) -> sql.Identifier:
-        """The table as it is written in SQL."""
+        """Return the table as an SQL identifier."""
         return sql.Identifier(*self.table.split("."))
 
-    def beside(self, name: str) -> sql.Identifier:
-        """A table in the same schema."""
+    def in_schema(self, name: str) -> sql.Identifier:
+        """Return another table in the same schema."""
         return sql.Identifier(*self.table.split(".")[:-1], name)
 
-    # -- making them -------------------------------------------------------------------------------
+    # -- creation ----------------------------------------------------------------------------------
 
-    def create_ledger(self) -> Iterator[sql.Composed]:
-        """Make the tables that say what is counted, if they are not there."""
+    def create_metadata_tables(self) -> Iterator[sql.Composed]:
+        """Create the tables with the jobs and their offsets, if absent."""
         yield sql.SQL(
             "CREATE TABLE IF NOT EXISTS {jobs} (target regclass PRIMARY KEY, topic text NOT NULL, "
             "topic_id text NOT NULL, definition jsonb NOT NULL, "
             "created timestamptz NOT NULL DEFAULT now())"
-        ).format(jobs=self.beside(JOBS))
+        ).format(jobs=self.in_schema(JOBS))
         yield sql.SQL(
             "CREATE TABLE IF NOT EXISTS {offsets} (target regclass NOT NULL REFERENCES {jobs} ON "
             "DELETE CASCADE, partition integer NOT NULL, first_offset bigint NOT NULL, next_offset "
@@ -133,10 +138,10 @@ class Layout:
             "NULL DEFAULT 0, late bigint NOT NULL DEFAULT 0, filtered bigint NOT NULL DEFAULT 0, "
             "unusable bigint NOT NULL DEFAULT 0, skipped bigint NOT NULL DEFAULT 0, updated "
             "timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (target, partition))"
-        ).format(jobs=self.beside(JOBS), offsets=self.beside(OFFSETS))
+        ).format(jobs=self.in_schema(JOBS), offsets=self.in_schema(OFFSETS))
 
     def create_table(self) -> sql.Composed:
-        """Make the user's table."""
+        """Create the user's table."""
         required = {WINDOW_START, WINDOW_END, *self._counted()}
         columns = sql.SQL(", ").join(
             sql.SQL("{} {}{}").format(
@@ -151,7 +156,7 @@ class Layout:
         ).format(table=self.name, columns=columns, unique=_names(self.unique()))
 
     def create_view(self) -> sql.Composed | None:
-        """Make the view of what is final."""
+        """Create the view of the final rows."""
         if self.watermark is None:
             return None
         *schema, table = self.table.split(".")
@@ -164,12 +169,12 @@ class Layout:
             columns=_names(self.columns()),
             table=self.name,
             watermark=_interval(self.watermark),
-            offsets=self.beside(OFFSETS),
+            offsets=self.in_schema(OFFSETS),
             target=sql.Literal(self.table),
         )
 
     def create_staging(self) -> sql.Composed:
-        """Make the table a batch is copied to, which only this connection has."""
+        """Create the temporary table of this connection to which a batch is copied."""
         columns = {**_BEFORE, **self.shape.keys, **self.shape.measures, **_AFTER}
         return sql.SQL("CREATE TEMPORARY TABLE IF NOT EXISTS {} ({}) ON COMMIT DELETE ROWS").format(
             sql.Identifier(STAGING),
@@ -181,18 +186,18 @@ class Layout:
 
     # -- a batch -----------------------------------------------------------------------------------
 
-    def hold(self) -> sql.Composed:
-        """Let no other transaction add to the table until this one ends."""
+    def lock_job(self) -> sql.Composed:
+        """Block other transactions that add to the table until this transaction ends."""
         return sql.SQL("SELECT FROM {} WHERE target = %(target)s::oid FOR UPDATE").format(
-            self.beside(JOBS)
+            self.in_schema(JOBS)
         )
 
     def copy(self) -> sql.Composed:
-        """Take rows of `increments` in as CSV."""
+        """Copy rows of `increments`, as CSV."""
         return sql.SQL("COPY {} FROM STDIN (FORMAT csv)").format(sql.Identifier(STAGING))
 
     def add(self) -> sql.Composed:
-        """Add what is staged to the user's table."""
+        """Add the staged rows to the user's table."""
         late = {LATE: sql.SQL("coalesce(sum(_additions) FILTER (WHERE _fate = 'late'), 0)::bigint")}
         values = {
             **{name: self._merged(name, function) for name, function in self.functions.items()},
@@ -214,13 +219,13 @@ class Layout:
             sets=sql.SQL(", ").join(_set(name, function) for name, function in adding.items()),
         )
 
-    def account(self) -> sql.Composed:
-        """Write down which offsets have been added, and what became of their records."""
+    def record_offsets(self) -> sql.Composed:
+        """Store the added offsets and the counts of their records by fate."""
         sums = sql.SQL(", ").join(
             sql.SQL("coalesce(sum({}) FILTER (WHERE _fate = {}), 0)").format(
-                sql.Identifier(what), sql.Literal(fate)
+                sql.Identifier(column), sql.Literal(fate)
             )
-            for fate, what in (
+            for fate, column in (
                 ("counted", "_additions"),
                 ("late", "_additions"),
                 ("filtered", "_records"),
@@ -236,25 +241,25 @@ class Layout:
             "excluded.records, counted = o.counted + excluded.counted, late = o.late + excluded.late, "
             "filtered = o.filtered + excluded.filtered, unusable = o.unusable + excluded.unusable, "
             "updated = now()"
-        ).format(offsets=self.beside(OFFSETS), sums=sums, staging=sql.Identifier(STAGING))
+        ).format(offsets=self.in_schema(OFFSETS), sums=sums, staging=sql.Identifier(STAGING))
 
-    def advance(self) -> sql.Composed:
-        """Go on to the ends of a batch: what lies between them and the last record is none."""
+    def advance_offsets(self) -> sql.Composed:
+        """Advance to the ends of a batch, as no record lies after its last record."""
         return sql.SQL(
             "INSERT INTO {offsets} AS o (target, partition, first_offset, next_offset) SELECT "
             "%(target)s::oid::regclass, e.partition, 0, e.next_offset FROM unnest(%(partitions)s::int[], "
             "%(ends)s::bigint[]) AS e (partition, next_offset) ON CONFLICT (target, partition) DO "
             "UPDATE SET next_offset = excluded.next_offset, updated = now() WHERE o.next_offset < "
             "excluded.next_offset"
-        ).format(offsets=self.beside(OFFSETS))
+        ).format(offsets=self.in_schema(OFFSETS))
 
     def _counted(self) -> Iterator[str]:
-        yield from (name for name, one in self.functions.items() if one is Function.COUNT)
+        yield from (name for name, each in self.functions.items() if each is Function.COUNT)
         if self.counts_late:
             yield LATE
 
     def _merged(self, name: str, function: Function) -> sql.Composed:
-        """Of several partitions one; a late record is in no measure."""
+        """Merge a measure of several partitions; late records are in no measure."""
         merged = sql.SQL(_MERGE[function]).format(new=sql.Identifier(name))
         return sql.SQL("({})::{}").format(merged, sql.SQL(self.shape.measures[name]))
 
@@ -271,5 +276,5 @@ def _names(names: Iterable[str]) -> sql.Composed:
 
 
 def _interval(length: timedelta) -> sql.Composed:
-    """In microseconds: a day of PostgreSQL's is not always 24 hours."""
+    """Return a length in microseconds, as PostgreSQL's day is not always 24 hours."""
     return sql.SQL("{}::interval").format(sql.Literal(f"{length // _MICROS} microseconds"))

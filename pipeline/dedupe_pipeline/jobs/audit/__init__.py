@@ -1,4 +1,4 @@
-"""An independent judgement: does the clean topic hold each message of the raw one exactly once?"""
+"""Job `audit`: an independent check that each raw message is output exactly once."""
 
 from dedupe_pipeline.jobs.audit.job import audit
 from dedupe_pipeline.jobs.audit.result import AuditResult

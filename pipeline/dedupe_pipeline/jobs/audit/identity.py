@@ -1,7 +1,7 @@
-"""What makes two records the same message, and what makes them the same byte for byte.
+"""Compute the identity of records: equal ids, and equality byte for byte.
 
-Written from the manifest's definition, not from the worker: the two must agree, and only if they
-were made apart does their agreement prove anything.
+The job `audit` calls it. Invariant: it is written from the manifest's definition and shares no code with the worker,
+because only the agreement of independent implementations is evidence.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ from dedupe_pipeline.errors import PipelineError
 
 
 def with_identity(records: DataFrame, source: IdSource) -> DataFrame:
-    """Replace key, value and headers by what they come to. One row per record, as it was.
+    """Replace key, value and headers by digests; one row per record, as before.
 
     Columns: `partition`, `offset`, `time_ms` (since 1970), `digest` (binary, 32 bytes, equal only
     for records equal in key, value, headers in order, and timestamp), `has_id`, and `ident` (binary,
-    32 bytes: equal for records with the same id; of a record without id it is the digest).
+    32 bytes: equal for records with the same id; the digest for a record without an id).
     """
     identified = records.select(
         "partition",
@@ -32,7 +32,7 @@ def with_identity(records: DataFrame, source: IdSource) -> DataFrame:
         _digest_of_record().alias("digest"),
         _id_bytes(source).alias("id"),
     )
-    # "i" and the digits or "-" that a record's text begins with keep the two kinds of ident apart.
+    # The prefix "i" separates ids from digests: a digested text begins with digits or "-".
     ident = F.when(F.col("id").isNotNull(), _sha256(F.concat(_bytes("i"), F.col("id"))))
     return identified.select(
         "partition",
@@ -45,9 +45,10 @@ def with_identity(records: DataFrame, source: IdSource) -> DataFrame:
 
 
 def json_id(path: str) -> Callable[[bytes | None], bytes | None]:
-    """A function from a JSON value to the id at an RFC 9535 singular path, None if there is none.
+    """Return the function that extracts the id at an RFC 9535 singular path.
 
-    A non-empty string is an id, and an integer of 64 bits, never equal to a string; nothing else.
+    It returns None if there is no id. An id is a non-empty string, or an integer of 64 bits, which never equals a
+    string; nothing else is an id.
 
     Raises:
         PipelineError: the path is not valid or may select several values.
@@ -99,17 +100,18 @@ def _id_bytes(source: IdSource) -> Column:
 
 
 def _json_column(path: str) -> Column:
-    """In Python, since no built-in tells 1 from "1" and 1.0 and refuses what strict JSON refuses.
+    """Return the column of ids in JSON, computed in Python.
 
-    get_json_object gives text for all three; the variant type refuses a repeated name and takes an
-    integer of any size. As Arrow, a batch crosses to Python and back at once.
+    No built-in distinguishes 1 from "1" and 1.0 and refuses what strict JSON refuses: get_json_object returns text for
+    all three; the variant type refuses a repeated name and accepts an integer of any size. With Arrow, a whole batch
+    passes to Python and back.
     """
     extract = json_id(path)
 
     def ids(values: pa.Array) -> pa.Array:
         return pa.array(map(extract, values.to_pylist()), type=pa.binary())
 
-    as_column = arrow_udf("binary")(ids)  # type: ignore[call-overload] # its kind is in ids' types
+    as_column = arrow_udf("binary")(ids)  # type: ignore[call-overload] # the types of `ids` define the kind of function
     column: Column = as_column("value")
     return column
 
@@ -132,9 +134,9 @@ def _steps(path: str) -> list[str | int]:
 
 
 def _digest_of_record() -> Column:
-    """SHA-256 of all that a record carries, each part with its length before it.
+    """Return the SHA-256 of all parts of a record, each preceded by its length.
 
-    Spark's own hash functions of several columns skip nulls, so that (null, a) is as (a, null).
+    Spark's own hash functions of several columns skip nulls, so that (null, a) would equal (a, null).
     """
     headers = F.coalesce("headers", F.array().cast("array<struct<key:string,value:binary>>"))
     each = F.aggregate(
@@ -150,7 +152,7 @@ def _digest_of_record() -> Column:
 
 
 def _field(content: Column) -> Column:
-    """A netstring, `5:hello`, or `-` for null: no two lists of fields have the same text."""
+    """Encode as a netstring, `5:hello`, or `-` for null, which is unambiguous."""
     return F.coalesce(F.concat(_number(F.length(content)), content), F.lit(b"-"))
 
 

@@ -1,4 +1,7 @@
-"""Job `audit`: read both topics of a stream, judge, and sum up."""
+"""Run the job `audit`: read both topics of a stream, add verdicts, and summarise.
+
+The command `dedupe-pipeline audit` and the examples call it.
+"""
 
 import math
 import time
@@ -15,8 +18,7 @@ from dedupe_crds.spec.topics import Mode
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.jobs.audit import statistics
-from dedupe_pipeline.jobs.audit import verdicts as j
+from dedupe_pipeline.jobs.audit import statistics, verdicts
 from dedupe_pipeline.jobs.audit.identity import with_identity
 from dedupe_pipeline.jobs.audit.result import (
     AuditResult,
@@ -46,25 +48,27 @@ def audit(
 ) -> AuditResult:
     """Compare the raw and the clean topic of a stream.
 
-    Expected is that the clean topic accounts for every raw record. With `up_to_committed` only for
-    those the stream's consumer group has committed, so that it can be judged while it runs; later
-    ones are pending.
+    The clean topic must account for every raw record. With `up_to_committed` it must account only for those that the
+    stream's consumer group has committed, so that a running stream can be audited; later records are pending.
 
     Raises:
-        BrokerUnavailable, TopicMissing: nothing could be read.
-        PipelineError: a transaction hangs, or the id's JSONPath is not usable.
+        BrokerUnavailable, TopicMissing: a topic cannot be read.
+        TransactionOpen: a transaction of the clean topic does not end.
+        PipelineError: the id's JSONPath is not valid.
     """
     began = time.monotonic()
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
-    raw, clean, judged_before = _spans(connection.cluster(), stream, up_to_committed)
-    history = j.history_of(
+    raw, clean, judged_before = _offsets_to_read(connection.cluster(), stream, up_to_committed)
+    history = verdicts.history_of(
         with_identity(read_range(spark, connection, raw), stream.spec.id),
         with_identity(read_range(spark, connection, clean), stream.spec.id),
     )
     removes = stream.spec.mode is Mode.ENFORCE
-    pairs = j.pair_copies(j.number_copies(history))
-    with _kept(j.find_reordered(j.judge(pairs, judged_before, removes=removes))) as judged:
-        counts = {row["partition"]: row.asDict() for row in j.summarise(judged).collect()}
+    pairs = verdicts.pair_copies(verdicts.number_copies(history))
+    with _persisted(
+        verdicts.find_reordered(verdicts.add_verdicts(pairs, judged_before, removes=removes))
+    ) as judged:
+        counts = {row["partition"]: row.asDict() for row in verdicts.summarise(judged).collect()}
         partitions = tuple(
             _partition(number, counts.get(number, {}))
             for number in sorted({*raw.ends, *clean.ends, *counts})
@@ -84,14 +88,14 @@ def audit(
         )
 
 
-def _spans(
+def _offsets_to_read(
     cluster: Cluster, stream: DedupeStream, up_to_committed: bool
 ) -> tuple[TopicOffsets, TopicOffsets, dict[int, int]]:
-    """What to read, in the order in which it must be asked while the stream runs.
+    """Return the offsets to read, queried in the order that a running stream requires.
 
-    First how far the input is processed, then the clean topic once it holds all of that (a commit
-    reaches the group's offsets and the topic's partitions one after the other), and last the raw
-    topic, so that it holds whatever the clean one was made from.
+    First the progress of the input, then the clean topic once it contains all of that (a commit reaches the group's
+    offsets and the topic's partitions one after the other), and last the raw topic, so that it contains every record
+    from which the clean topic was made.
     """
     raw_topic, clean_topic = stream.spec.input.topic, stream.spec.output.topic
     if up_to_committed:
@@ -105,8 +109,8 @@ def _spans(
 
 
 @contextmanager
-def _kept(table: DataFrame) -> Iterator[DataFrame]:
-    """Compute a table once for the questions asked of it, on disk where memory does not suffice."""
+def _persisted(table: DataFrame) -> Iterator[DataFrame]:
+    """Cache a table for several queries, on disk if the memory is too small."""
     table.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         yield table
@@ -127,7 +131,7 @@ def _distributions(judged: DataFrame, extent: Row) -> dict[str, Distribution]:
         quantiles = extent[measure] or [None] * len(statistics.QUANTILES)
         return Distribution(
             unit=unit,
-            bins=tuple(sorted((_bin(*one) for one in found), key=attrgetter("low"))),
+            bins=tuple(sorted((_bin(*row) for row in found), key=attrgetter("low"))),
             **dict(zip(("p50", "p90", "p99", "maximum"), quantiles, strict=True)),
         )
 
@@ -142,7 +146,7 @@ def _bin(number: int | None, records: int) -> Bin:
 
 
 def _timeline(judged: DataFrame, ends: list[int] | None) -> tuple[TimeSlice, ...]:
-    """About a hundred slices of the time in which nearly all records lie."""
+    """Return about a hundred slices of the period that contains nearly all records."""
     if ends is None:
         return ()
     start, end = max(ends[0], _OLDEST_MS), min(ends[1], _NEWEST_MS)
@@ -162,17 +166,17 @@ def _timeline(judged: DataFrame, ends: list[int] | None) -> tuple[TimeSlice, ...
 
 
 def _examples(judged: DataFrame) -> tuple[Defect, ...]:
-    return tuple(Defect(**row.asDict()) for row in j.examples(judged, _EXAMPLES).collect())
+    return tuple(Defect(**row.asDict()) for row in verdicts.examples(judged, _EXAMPLES).collect())
 
 
 def _warnings(raw: TopicOffsets, clean: TopicOffsets) -> Iterator[str]:
-    for span, consequence in (
-        (raw, "records made from them look foreign or altered"),
-        (clean, "their originals look lost"),
+    for offsets, consequence in (
+        (raw, "their copies in the clean topic seem foreign or altered"),
+        (clean, "their raw records seem lost"),
     ):
-        cut = [partition for partition, start in span.lows.items() if start > 0]
+        cut = [partition for partition, start in offsets.lows.items() if start > 0]
         if cut:
             yield (
-                f"Retention has deleted the oldest records of {span.topic!r} (partitions "
+                f"Retention has deleted the oldest records of {offsets.topic!r} (partitions "
                 f"{', '.join(map(str, sorted(cut)))}): {consequence}."
             )

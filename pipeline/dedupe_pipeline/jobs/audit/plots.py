@@ -1,4 +1,4 @@
-"""The plots of the audit's page, as SVG text."""
+"""Draw the plots of the audit's report, as SVG text."""
 
 from datetime import timedelta
 
@@ -7,17 +7,17 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.ticker import EngFormatter, FuncFormatter, PercentFormatter
 
 from dedupe_pipeline.jobs.audit.result import Distribution, TimeSlice
-from dedupe_pipeline.plots import CLEAN, RAW, REPEATS, plot, svg
+from dedupe_pipeline.pages.plots import CLEAN, RAW, REPEATS, plot, svg
 
 _UNITS_MS = ((1, "1 ms"), (1e3, "1 s"), (6e4, "1 min"), (3.6e6, "1 h"), (8.64e7, "1 d"))
 
 
 def throughput(timeline: tuple[TimeSlice, ...]) -> str:
-    """Records per second over the records' own time, raw against clean."""
+    """Plot records per second by the records' timestamps, raw and clean."""
     with plot("records per second") as (figure, axes):
         edges = _edges(timeline)
         for name, colour in (("raw", RAW), ("clean", CLEAN)):
-            rates = [getattr(one, name) / one.seconds for one in timeline]
+            rates = [getattr(each, name) / each.seconds for each in timeline]
             axes.stairs(rates, edges, color=colour, linewidth=1.6, label=name)
         axes.yaxis.set_major_formatter(EngFormatter(sep=""))
         axes.legend(loc="upper right", ncols=2, bbox_to_anchor=(1, 1.14))
@@ -26,9 +26,9 @@ def throughput(timeline: tuple[TimeSlice, ...]) -> str:
 
 
 def duplicate_rate(timeline: tuple[TimeSlice, ...]) -> str:
-    """Share of repeats among the raw records over the records' own time."""
+    """Plot the share of repeats in the raw records by their timestamps."""
     with plot("repeats among raw records") as (figure, axes):
-        shares = [one.repeats / one.raw if one.raw else 0 for one in timeline]
+        shares = [each.repeats / each.raw if each.raw else 0 for each in timeline]
         axes.stairs(shares, _edges(timeline), color=REPEATS, fill=True, alpha=0.8)
         axes.yaxis.set_major_formatter(PercentFormatter(1))
         _time_axis(axes)
@@ -36,11 +36,11 @@ def duplicate_rate(timeline: tuple[TimeSlice, ...]) -> str:
 
 
 def histogram(distribution: Distribution, label: str) -> str:
-    """Repeats by delay or distance on a log axis; what is below 1 stands left of it."""
+    """Plot repeats by delay or distance on a log axis; values below 1 are at its left."""
     with plot("repeats") as (figure, axes):
-        lows = [max(one.low, 0.5) for one in distribution.bins]
-        widths = [one.high - low for one, low in zip(distribution.bins, lows, strict=True)]
-        records = [one.records for one in distribution.bins]
+        lows = [max(each.low, 0.5) for each in distribution.bins]
+        widths = [each.high - low for each, low in zip(distribution.bins, lows, strict=True)]
+        records = [each.records for each in distribution.bins]
         axes.bar(lows, records, widths, align="edge", color=REPEATS, alpha=0.8, linewidth=0)
         axes.set_xscale("log")
         axes.set_xlabel(label)
@@ -57,12 +57,12 @@ def histogram(distribution: Distribution, label: str) -> str:
 
 def _edges(timeline: tuple[TimeSlice, ...]) -> list[float]:
     last = timeline[-1]
-    edges = [*(one.start for one in timeline), last.start + timedelta(seconds=last.seconds)]
+    edges = [*(each.start for each in timeline), last.start + timedelta(seconds=last.seconds)]
     return [float(date2num(edge)) for edge in edges]  # type: ignore[no-untyped-call] # as below
 
 
 def _time_axis(axes: Axes) -> None:
-    locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call] # theirs is not annotated
+    locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call] # matplotlib's has no annotations
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call] # as above
     axes.set_ylim(bottom=0)

@@ -1,4 +1,7 @@
-"""An audit's result for people: a table for the terminal, and one page that needs nothing else."""
+"""Show an audit's result: a table for the terminal, and an HTML page.
+
+The command `dedupe-pipeline audit` and the examples call it.
+"""
 
 from dataclasses import fields
 
@@ -11,13 +14,13 @@ from rich.text import Text
 from dedupe_pipeline.jobs.audit import plots
 from dedupe_pipeline.jobs.audit.result import AuditResult, Distribution, PartitionAudit
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
-from dedupe_pipeline.plots import templates
+from dedupe_pipeline.pages.plots import templates
 
 _COLUMNS = [field.name for field in fields(PartitionAudit)]
 
 
 def print_result(result: AuditResult, console: Console) -> None:
-    """Show the verdict, the counts of each partition, and where to look for defects."""
+    """Print the verdict, the counts of each partition, and the places of defects."""
     console.print(Group(_verdict(result), _partition_table(result)))
     total = result.total
     console.print(
@@ -31,15 +34,15 @@ def print_result(result: AuditResult, console: Console) -> None:
             console.print(f"{name} of repeats: {quantiles(spread)}")
     for warning in result.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
-    for one in result.examples:
+    for defect in result.examples:
         console.print(
-            f"  {one.verdict}: partition {one.partition}, raw offset {_or_none(one.raw_offset)}, "
-            f"clean offset {_or_none(one.clean_offset)}"
+            f"  {defect.verdict}: partition {defect.partition}, raw offset {_or_none(defect.raw_offset)}, "
+            f"clean offset {_or_none(defect.clean_offset)}"
         )
 
 
 def html_page(result: AuditResult) -> str:
-    """One self-contained page, readable in light and dark."""
+    """Return a self-contained HTML page in light and dark colours."""
     environment = templates(PackageLoader("dedupe_pipeline.jobs.audit", "."))
     total = result.total
     return environment.get_template("audit.html.j2").render(
@@ -55,12 +58,12 @@ def html_page(result: AuditResult) -> str:
             ("without an id", f"{total.without_id:,}"),
             ("pending", f"{total.pending:,}"),
         ),
-        pictures=[(title, caption, Markup(svg)) for title, caption, svg in _pictures(result)],  # noqa: S704 (made in plots, from numbers)
+        pictures=[(title, caption, Markup(svg)) for title, caption, svg in _pictures(result)],  # noqa: S704 (made by plots, from numbers)
     )
 
 
 def quantiles(spread: Distribution) -> str:
-    """The quantiles of a distribution in one line."""
+    """Describe the quantiles of a distribution in one line."""
     named = (("half", spread.p50), ("90 %", spread.p90), ("99 %", spread.p99))
     within = ", ".join(f"{name} within {_amount(value, spread.unit)}" for name, value in named)
     return f"{within}, all within {_amount(spread.maximum, spread.unit)}"
@@ -69,7 +72,7 @@ def quantiles(spread: Distribution) -> str:
 def _pictures(result: AuditResult) -> list[tuple[str, str, str]]:
     pictures = []
     if result.timeline:
-        by_time = "By the records' own timestamps (UTC)."
+        by_time = "By the timestamps of the records (UTC)."
         pictures += [
             ("Throughput", by_time, plots.throughput(result.timeline)),
             ("Duplicate rate", by_time, plots.duplicate_rate(result.timeline)),
@@ -92,17 +95,17 @@ def _verdict(result: AuditResult) -> Text:
 def _partition_table(result: AuditResult) -> Table:
     title = f"records of {result.raw_topic} → {result.clean_topic}"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    # What fits 80 columns; the page and the JSON have all.
+    # The columns that fit in 80 characters; the page and the JSON have all columns.
     names = ["partition", "raw_records", "clean_records", "removed", *DEFECTS]
     for name in names:
         table.add_column(name.removesuffix("_records"), justify="right", no_wrap=True)
-    for one in (*result.partitions, result.total):
+    for partition in (*result.partitions, result.total):
         cells = []
         for name in names:
-            count = getattr(one, name)
+            count = getattr(partition, name)
             shown = "all" if name == "partition" and count < 0 else f"{count:,}"
             cells.append(Text(shown, style="bold red" if name in DEFECTS and count else ""))
-        table.add_row(*cells, end_section=one is result.partitions[-1])
+        table.add_row(*cells, end_section=partition is result.partitions[-1])
     return table
 
 

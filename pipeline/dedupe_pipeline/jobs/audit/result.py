@@ -1,4 +1,4 @@
-"""What an audit has found, as plain values. Knows neither Spark nor Kafka."""
+"""The result of an audit, as plain values without Spark or Kafka."""
 
 import json
 from collections.abc import Iterator
@@ -28,18 +28,18 @@ class PartitionAudit:
 
     @property
     def judged_records(self) -> int:
-        """Raw records that the clean topic must account for."""
+        """Return the number of raw records that the clean topic must account for."""
         return self.raw_records - self.pending
 
     @property
     def defects(self) -> int:
-        """Everything that should not be."""
+        """Return the number of defects."""
         return self.lost + self.duplicated + self.altered + self.reordered + self.foreign
 
 
 @dataclass(frozen=True, kw_only=True)
 class Defect:
-    """One thing that is wrong and where to look; an offset is None in the topic that lacks it."""
+    """One defect and its place; the offset is None in a topic without the record."""
 
     verdict: str
     partition: int
@@ -58,7 +58,10 @@ class Bin:
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """How far repeats are from what they repeat: bins of equal width on a log axis, and quantiles."""
+    """The distances of repeats from their first copy.
+
+    Bins have equal width on a log axis.
+    """
 
     unit: str
     bins: tuple[Bin, ...]
@@ -70,7 +73,7 @@ class Distribution:
 
 @dataclass(frozen=True, kw_only=True)
 class TimeSlice:
-    """Records whose own timestamp is within `seconds` from `start`."""
+    """Records whose timestamp is within `seconds` from `start`."""
 
     start: datetime
     seconds: float
@@ -83,9 +86,9 @@ class TimeSlice:
 class AuditResult:
     """The verdict on one stream.
 
-    lost: expected in the clean topic and not there. duplicated: there more often than expected.
-    altered: its key, value, headers or timestamp differ from the first raw copy. reordered: comes
-    after a record that it preceded. foreign: in the clean partition, never in the raw one.
+    lost: expected in the clean topic, but absent. duplicated: there more often than expected. altered: the key, value,
+    headers or timestamp differ from the first raw copy. reordered: after a record that followed it in the raw topic.
+    foreign: in the clean partition, but not in the raw one.
     """
 
     stream: str
@@ -102,7 +105,7 @@ class AuditResult:
 
     @cached_property
     def total(self) -> PartitionAudit:
-        """All partitions together, as partition -1."""
+        """Return the sum of all partitions, as partition -1."""
         names = [name for name in PartitionAudit.__dataclass_fields__ if name != "partition"]
         return PartitionAudit(
             partition=-1, **{name: sum(map(attrgetter(name), self.partitions)) for name in names}
@@ -110,17 +113,17 @@ class AuditResult:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing lost, duplicated, altered, reordered or foreign."""
+        """Return whether nothing is lost, duplicated, altered, reordered or foreign."""
         return self.total.defects == 0
 
     @property
     def duplicate_rate(self) -> float:
-        """Share of repeats among the judged raw records, 0 to 1."""
+        """Return the share of repeats in the audited raw records, 0 to 1."""
         judged = self.total.judged_records
         return self.total.repeats / judged if judged else 0.0
 
     def to_json(self) -> str:
-        """Everything, and the totals, as indented JSON; times in ISO 8601."""
+        """Return the whole result with totals as indented JSON; times in ISO 8601."""
         document = {
             "clean": self.is_clean,
             "duplicateRate": self.duplicate_rate,
@@ -141,6 +144,6 @@ def _camel(value: object) -> object:
         case dict():
             return dict(_camel_keys(value))
         case list() | tuple():
-            return [_camel(one) for one in value]
+            return [_camel(item) for item in value]
         case _:
             return value

@@ -1,4 +1,7 @@
-"""How repeats and records are spread, counted from judged pairs (see `judge`)."""
+"""Distributions of repeats and records, from pairs with verdicts.
+
+`verdicts.add_verdicts` makes the pairs; the job `audit` calls this module.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
@@ -7,15 +10,15 @@ QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
 def is_repeat() -> Column:
-    """Whether a pair's raw copy repeats an earlier one."""
+    """Return whether a pair's raw copy repeats an earlier copy."""
     return F.col("has_id") & (F.col("copy") > 1) & F.col("raw_offset").isNotNull()
 
 
 def extent(judged: DataFrame) -> DataFrame:
-    """One row: QUANTILES of `delay_ms` and of `distance` of the repeats, and where `time_ms` lies.
+    """Return one row: QUANTILES of the repeats' `delay_ms`, `distance`; `time_ms`.
 
-    Delay and distance, in records of the partition, are those to the first copy. The ends of the
-    time are quantiles too, so that a single record from 1970 does not stand for the rest.
+    Delay and distance, in records of the partition, are those to the first copy. `time_ms` is the period of the
+    records; its ends are quantiles too, so that a single record from 1970 does not extend it.
     """
     delay = F.when(is_repeat(), F.col("raw_time_ms") - F.col("first_time_ms"))
     distance = F.when(is_repeat(), F.col("raw_position") - F.col("first_position"))
@@ -27,23 +30,26 @@ def extent(judged: DataFrame) -> DataFrame:
 
 
 def count_in_bins(judged: DataFrame, bins_per_decade: int) -> DataFrame:
-    """Rows of `measure` (delay_ms, distance), `bin`, `records`.
+    """Return rows of `measure` (delay_ms, distance), `bin`, `records`.
 
-    Bin b holds values from 10^(b/n) to below 10^((b+1)/n), bin null those below 1.
+    Bin b contains values from 10^(b/n) to below 10^((b+1)/n), bin null those below 1.
     """
     repeats = judged.where(is_repeat()).select(
         (F.col("raw_time_ms") - F.col("first_time_ms")).alias("delay_ms"),
         (F.col("raw_position") - F.col("first_position")).alias("distance"),
     )
     values = repeats.unpivot([], ["delay_ms", "distance"], "measure", "value")
-    # The sum lifts 1000 into its bin, whose logarithm times n may come out as 14.999….
+    # The addition puts 1000 into its bin: its logarithm times n may be computed as 14.999….
     number = F.floor(F.log10("value") * bins_per_decade + F.lit(1e-9)).cast("int")
     bins = F.when(F.col("value") >= 1, number).alias("bin")
     return values.groupBy("measure", bins).agg(F.count(F.lit(1)).alias("records"))
 
 
 def count_over_time(judged: DataFrame, start_ms: int, width_ms: int) -> DataFrame:
-    """Rows of `bucket` (0 = from `start_ms`), `raw`, `clean`, `repeats`: by the records' own time."""
+    """Return rows of `bucket`, `raw`, `clean`, `repeats`, by the records' timestamps.
+
+    Bucket 0 begins at `start_ms`.
+    """
     bucket = F.floor((_time_ms() - F.lit(start_ms)) / F.lit(width_ms)).cast("long")
     return judged.groupBy(bucket.alias("bucket")).agg(
         F.count("raw_offset").alias("raw"),

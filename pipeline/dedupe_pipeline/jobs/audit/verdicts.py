@@ -1,8 +1,8 @@
-"""The judgement, as small functions from DataFrame to DataFrame. Reads no topic, writes nothing.
+"""Compute the verdict on each record, by functions from DataFrame to DataFrame.
 
-Both topics are laid into one history. Within a partition the copies of one message are numbered in
-each topic, and copy n of the raw topic is set against copy n of the clean one. A message with an id
-is expected once, as its first copy; one without as often as it came.
+The job `audit` calls them; they read no topic and write nothing. Both topics form one history. Within a partition the
+copies of a message are numbered in each topic, and copy n of the raw topic is compared with copy n of the clean topic.
+A message with an id is expected once, as its first copy; a message without an id as often as in the raw topic.
 """
 
 from collections.abc import Mapping
@@ -15,19 +15,20 @@ DEFECTS = ("lost", "duplicated", "altered", "reordered", "foreign")
 
 
 def history_of(raw: DataFrame, clean: DataFrame) -> DataFrame:
-    """Both topics' records (see `with_identity`) in one table, told apart by `is_raw`."""
+    """Return both topics' records (see `with_identity`) in one table, with `is_raw`."""
     return raw.withColumn("is_raw", F.lit(True)).unionByName(
         clean.withColumn("is_raw", F.lit(False))
     )
 
 
 def number_copies(history: DataFrame) -> DataFrame:
-    """Add `position` in the partition, counted in records, `copy` (1 = first) and the first one's place.
+    """Add `position`, `copy`, `first_position` and `first_time_ms`.
 
-    Adds `first_position` and `first_time_ms` too: where and when the first copy was.
+    `position` is that in the partition, counted in records; `copy` is 1 for the first copy, whose position and time are
+    in `first_position` and `first_time_ms`.
     """
     in_partition = Window.partitionBy("is_raw", "partition").orderBy("offset")
-    # The ident first: a sort compares the first 8 bytes of the first column without opening a row.
+    # The ident comes first: a sort compares the first 8 bytes of the first column without access to the row.
     of_message = Window.partitionBy("ident", "partition", "is_raw").orderBy("offset")
     return history.withColumn("position", F.row_number().over(in_partition)).withColumns(
         {
@@ -39,7 +40,7 @@ def number_copies(history: DataFrame) -> DataFrame:
 
 
 def pair_copies(copies: DataFrame) -> DataFrame:
-    """One row for copy n of a message: where it is in the raw topic, in the clean one, or null."""
+    """Return one row for each copy n of a message, with its raw and clean offset."""
 
     def in_raw(column: str) -> Column:
         return F.max(F.when(F.col("is_raw"), F.col(column)))
@@ -59,17 +60,19 @@ def pair_copies(copies: DataFrame) -> DataFrame:
     )
 
 
-def judge(pairs: DataFrame, judged_before: Mapping[int, int], *, removes: bool = True) -> DataFrame:
-    """Add `pending` and `verdict`: kept, removed, pending or one of DEFECTS but reordered.
+def add_verdicts(
+    pairs: DataFrame, judged_before: Mapping[int, int], *, removes: bool = True
+) -> DataFrame:
+    """Add `pending` and `verdict`: kept, removed, pending, or a defect but reordered.
 
-    `judged_before` holds for each partition the raw offset from which on a record may still be on
-    its way. `removes` is false for a stream that only observes: every copy is expected then.
+    `judged_before` is for each partition the raw offset from which records may not have been processed yet. `removes`
+    is false for a stream that only observes: then every copy is expected.
     """
     in_raw, in_clean = F.col("raw_offset").isNotNull(), F.col("clean_offset").isNotNull()
     bounds = F.create_map(*(F.lit(n) for n in chain.from_iterable(judged_before.items())))
     bound = F.coalesce(F.try_element_at(bounds, F.col("partition")), F.lit(0))
     is_repeat = F.col("has_id") & (F.col("copy") > 1) & F.lit(removes)
-    # A copy that only the clean topic has came out of nothing if it is the first one there.
+    # A copy that only the clean topic has is foreign if it is the first copy there.
     verdict = (
         F.when(in_raw & in_clean & is_repeat, "duplicated")
         .when(in_raw & in_clean, F.when(F.col("unaltered"), "kept").otherwise("altered"))
@@ -80,14 +83,14 @@ def judge(pairs: DataFrame, judged_before: Mapping[int, int], *, removes: bool =
     )
     pending = in_raw & (F.col("raw_offset") >= bound)
     judged = pairs.withColumn("pending", pending).withColumn("verdict", verdict)
-    return judged.drop("ident", "unaltered")  # has served, and is most of the bytes
+    return judged.drop("ident", "unaltered")  # no longer needed, and most of the bytes
 
 
 def find_reordered(judged: DataFrame) -> DataFrame:
-    """Turn kept into reordered where the clean topic goes back in the raw topic's order.
+    """Turn kept into reordered where the clean topic goes back in raw order.
 
-    Only intact records are compared with each other: what was altered may be another copy, from
-    another place, and what is there twice is counted as such.
+    Only unaltered records are compared with each other: an altered record may be another copy from another place, and a
+    duplicated record has its own verdict.
     """
     in_clean = Window.partitionBy("partition", "verdict").orderBy("clean_offset")
     goes_back = F.lag("raw_offset").over(in_clean) > F.col("raw_offset")
@@ -98,7 +101,7 @@ def find_reordered(judged: DataFrame) -> DataFrame:
 
 
 def summarise(judged: DataFrame) -> DataFrame:
-    """Counts of records, one row per partition."""
+    """Return the counts of records, one row per partition."""
     is_judged_raw = F.col("raw_offset").isNotNull() & ~F.col("pending")
     has_id, is_first = F.col("has_id"), F.col("copy") == 1
     verdicts = [F.count_if(F.col("verdict") == name).alias(name) for name in ("removed", *DEFECTS)]
@@ -118,7 +121,7 @@ def summarise(judged: DataFrame) -> DataFrame:
 
 
 def examples(judged: DataFrame, limit: int) -> DataFrame:
-    """The first `limit` defects by place: verdict, partition, raw and clean offset."""
+    """Return the first `limit` defects: verdict, partition, raw and clean offset."""
     return (
         judged.where(F.col("verdict").isin(*DEFECTS))
         .orderBy("partition", F.coalesce("raw_offset", "clean_offset"))

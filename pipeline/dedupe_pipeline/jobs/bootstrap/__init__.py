@@ -1,1 +1,1 @@
-"""Extract past ids with Spark for `dedupe bootstrap`."""
+"""Job `bootstrap`: extract past ids with Spark for `dedupe bootstrap`."""

@@ -1,7 +1,7 @@
-"""The keys of the worker's store, 16 bytes for each id, and partitions as producers choose them.
+"""Encode ids as the 16-byte keys of the worker's store, and compute partitions.
 
-Written from the description of the store's format, since neither package imports the other;
-tests/component/spark/test_bootstrap.py holds the two together.
+The job `bootstrap` calls it. It is written from the description of the store's format, because neither package imports
+the other; tests/component/spark/test_bootstrap.py checks that both agree.
 """
 
 import binascii
@@ -22,10 +22,10 @@ _UUID_CHARS = 36
 _DASHES = (8, 13, 18, 23)
 
 
-def pack_id(raw: bytes) -> bytes:
-    """An id's 16 bytes in the store: a canonical UUID text's own, else a hash.
+def encode_id(raw: bytes) -> bytes:
+    """Return the 16 bytes of an id: those of a canonical UUID, otherwise a hash.
 
-    >>> pack_id(b"00000000-0000-0000-0000-0000000000ff").hex()
+    >>> encode_id(b"00000000-0000-0000-0000-0000000000ff").hex()
     '000000000000000000000000000000ff'
     """
     if len(raw) == _UUID_CHARS and all(raw[place] == 0x2D for place in _DASHES):
@@ -39,8 +39,8 @@ def pack_id(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=16).digest()
 
 
-def pack_content(key: bytes | None, value: bytes | None) -> bytes | None:
-    """The id of a record by its content, None of one that has none."""
+def encode_content(key: bytes | None, value: bytes | None) -> bytes | None:
+    """Return the 16 bytes of a record's content, None without key and value."""
     if key is None and value is None:
         return None
     length = -1 if key is None else len(key)
@@ -49,55 +49,57 @@ def pack_content(key: bytes | None, value: bytes | None) -> bytes | None:
     return blake2b(head + body, digest_size=16).digest()
 
 
-def pack_json(found: bytes | None) -> bytes | None:
-    """The id in the terms of `json_id`, which marks strings by s and numbers by n."""
+def encode_json(found: bytes | None) -> bytes | None:
+    """Return the 16 bytes of an id from `json_id`: s and a string, or n and digits."""
     if found is None:
         return None
-    return pack_id(found[1:] if found[:1] == b"s" else b"\xff" + found[1:])
+    return encode_id(found[1:] if found[:1] == b"s" else b"\xff" + found[1:])
 
 
 def record_id(source: IdSource) -> Column:
-    """The 16 bytes of each record of a topic, null of one without an id."""
+    """Return the 16 bytes of each record's id, null without an id."""
     match source.from_:
         case IdFrom.KEY:
-            return packed("key")
+            return encoded("key")
         case IdFrom.HEADER:
             named = F.filter("headers", lambda header: header["key"].eqNullSafe(F.lit(source.name)))
-            return packed(F.try_element_at(named, F.lit(-1))["value"])
+            return encoded(F.try_element_at(named, F.lit(-1))["value"])
         case IdFrom.JSON_PATH:
             extract = json_id(source.path or "")
-            return _mapped(lambda value: pack_json(extract(value)), "value")
+            return _mapped(lambda value: encode_json(extract(value)), "value")
         case IdFrom.CONTENT:
-            return _mapped(pack_content, "key", "value")
+            return _mapped(encode_content, "key", "value")
 
 
-def packed(column: Column | str) -> Column:
-    """The 16 bytes of raw ids, null where there is none or an empty one."""
-    return _mapped(lambda raw: pack_id(raw) if raw else None, column)
+def encoded(column: Column | str) -> Column:
+    """Return the 16 bytes of raw ids, null for a null or empty id."""
+    return _mapped(lambda raw: encode_id(raw) if raw else None, column)
 
 
 def _mapped(function: Callable[..., bytes | None], *columns: Column | str) -> Column:
-    """A column of bytes out of others, in Python; as Arrow, a batch crosses at once."""
+    """Compute a column of bytes in Python; with Arrow, a whole batch passes at once."""
 
-    def one(values: pa.Array) -> pa.Array:
+    def from_one(values: pa.Array) -> pa.Array:
         return pa.array(map(function, values.to_pylist()), type=pa.binary())
 
-    def two(first: pa.Array, second: pa.Array) -> pa.Array:
+    def from_two(first: pa.Array, second: pa.Array) -> pa.Array:
         pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
         return pa.array((function(*pair) for pair in pairs), type=pa.binary())
 
-    by_number: dict[int, Callable[..., Any]] = {1: one, 2: two}
-    column: Column = arrow_udf("binary")(by_number[len(columns)])(*columns)  # type: ignore[call-overload] # its kind is in the types
+    by_number: dict[int, Callable[..., Any]] = {1: from_one, 2: from_two}
+    column: Column = arrow_udf("binary")(by_number[len(columns)])(*columns)  # type: ignore[call-overload] # the types define the kind of function
     return column
 
 
-def partition_by(partitioner: Partitioner, count: int, column: str) -> Column:
-    """The partition, out of `count`, of each key; a null among them fails the job."""
+def key_partition(partitioner: Partitioner, count: int, column: str) -> Column:
+    """Return the partition, out of `count`, of each key; a null key fails the job."""
 
     def computed(keys: pa.Array) -> pa.Array:
         if keys.null_count:
-            raise ValueError("a record without a key: --partition-by can't tell its partition")
+            raise ValueError(
+                "a record without a key: --partition-by cannot determine its partition"
+            )
         return pa.array(partitions_of(keys.to_pylist(), count, partitioner), type=pa.int32())
 
-    found: Column = arrow_udf("int")(computed)(column)  # type: ignore[call-overload] # its kind is in the types
+    found: Column = arrow_udf("int")(computed)(column)  # type: ignore[call-overload] # the types define the kind of function
     return found

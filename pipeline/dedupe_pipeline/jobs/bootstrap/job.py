@@ -1,10 +1,11 @@
-"""Job `bootstrap`: ids delivered in the past, made ready for the stores of a new stream.
+"""Run the job `bootstrap`: sort ids delivered in the past for a new stream.
 
-Writes below the output directory, for `dedupe bootstrap --from DIRECTORY` to take in without sorting again:
+The command `dedupe-pipeline bootstrap` calls it. It writes to the output directory, from which
+`dedupe bootstrap --from DIRECTORY` loads the ids without sorting them again:
 
     partition=3/part-….parquet    columns id16 (binary, the 16 bytes of the store's keys) and seen_ms
-                                  (when the id was seen last); each id once, in order over all files
-    bootstrap-of.json             whose ids these are
+                                  (when the id was last seen); each id once, sorted over all files
+    bootstrap-of.json             the stream, its input topic and its number of partitions
 """
 
 import json
@@ -23,10 +24,9 @@ from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import PipelineError
-from dedupe_pipeline.jobs.bootstrap.id_encoding import packed, partition_by, record_id
+from dedupe_pipeline.errors import PipelineError, first_line
+from dedupe_pipeline.jobs.bootstrap.id_encoding import encoded, key_partition, record_id
 from dedupe_pipeline.source import read_range
-from dedupe_pipeline.streaming import first_line
 
 _TOPIC = "topic:"
 _MARKER = "bootstrap-of.json"
@@ -34,10 +34,10 @@ _MARKER = "bootstrap-of.json"
 
 @dataclass(frozen=True, kw_only=True)
 class PastIds:
-    """Where the ids are: topic:NAME, or Parquet or CSV files with these columns.
+    """The source of the ids: topic:NAME, or Parquet or CSV files with these columns.
 
-    The partition is the record's own, or in a column; where neither tells, `partition_by` says how
-    producers choose it by key.
+    The partition is that of the record, or in a column; otherwise `partition_by` is the hash by which producers choose
+    it for a key.
     """
 
     source: str
@@ -50,7 +50,10 @@ class PastIds:
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapResult:
-    """Counts: `records` read, of them `without_id` and `too_old` (or too new), and `ids` written."""
+    """The number of `records` read, and of `ids` written.
+
+    `without_id` of the records have no id; `out_of_time` are older than the window, or not before `PastIds.before`.
+    """
 
     records: int
     without_id: int
@@ -70,10 +73,10 @@ def bootstrap(
     """Write the ids that the stream's window would hold now. `output` must not exist.
 
     Raises:
-        PipelineError: what is wrong with the source, or that Spark failed.
+        PipelineError: the source is not usable, or Spark failed.
     """
     if output.exists():
-        raise PipelineError(f"{output} exists already: give a new directory, or remove it")
+        raise PipelineError(f"{output} exists already: choose a new directory, or remove it")
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
     cluster = connection.cluster()
     count = cluster.partition_count(stream.spec.input.topic)
@@ -131,19 +134,19 @@ def _from_topic(
     name = past.source.removeprefix(_TOPIC)
     if name == stream.spec.input.topic and past.before is None:
         raise PipelineError(
-            f"{name} is the stream's own input: all that is in it would count as delivered, and never "
-            "be. If it is up to some time, say so with --before TIME"
+            f"{name} is the stream's own input: all its records would count as delivered, and would never "
+            "be output. If they were delivered up to some time, set --before TIME"
         )
     span = cluster.offsets(name)
     if len(span.ends) != count and past.partition_by is None:
         raise PipelineError(
-            f"topic {name} has {len(span.ends)} partitions and the input {count}: say how the "
+            f"topic {name} has {len(span.ends)} partitions and the input {count}: set how the "
             "producers choose a key's partition, with --partition-by murmur2 (Java clients) or crc32 "
             "(librdkafka)"
         )
     own = F.col("partition").cast("int")
     return read_range(spark, connection, span).select(
-        (partition_by(past.partition_by, count, "key") if past.partition_by else own).alias(
+        (key_partition(past.partition_by, count, "key") if past.partition_by else own).alias(
             "partition"
         ),
         record_id(stream.spec.id).alias("id16"),
@@ -154,7 +157,7 @@ def _from_topic(
 def _from_files(spark: SparkSession, id_source: IdSource, past: PastIds, count: int) -> DataFrame:
     if id_source.from_ is IdFrom.CONTENT:
         raise PipelineError(
-            "spec.id.from is Content: such ids are made of whole records, and can only be read "
+            "spec.id.from is Content: such ids are hashes of whole records, so they can only be read "
             "--from topic:NAME"
         )
     is_csv = past.source.endswith((".csv", ".csv.gz"))
@@ -163,7 +166,7 @@ def _from_files(spark: SparkSession, id_source: IdSource, past: PastIds, count: 
         if column not in rows.columns:
             raise PipelineError(
                 f"{past.source} has no column {column!r}, it has {', '.join(rows.columns)}: name the "
-                f"right one with {option}"
+                f"right column with {option}"
             )
     kinds = dict(rows.dtypes)
     whole = kinds[past.id_column] in {"tinyint", "smallint", "int", "bigint"}
@@ -171,10 +174,10 @@ def _from_files(spark: SparkSession, id_source: IdSource, past: PastIds, count: 
     raw = text.cast("binary")
     key = raw
     if whole and id_source.from_ is IdFrom.JSON_PATH:
-        raw = F.concat(F.lit(b"\xff"), raw)  # as the worker tells numbers from strings
+        raw = F.concat(F.lit(b"\xff"), raw)  # as the worker distinguishes numbers from strings
     return rows.select(raw.alias("raw"), key.alias("key"), *rows.columns).select(
         _file_partition(rows, id_source, past, count).alias("partition"),
-        packed("raw").alias("id16"),
+        encoded("raw").alias("id16"),
         _seen_ms(past.time_column, kinds[past.time_column]).alias("seen_ms"),
     )
 
@@ -195,10 +198,10 @@ def _file_partition(rows: DataFrame, id_source: IdSource, past: PastIds, count: 
     if past.partition_by is None or id_source.from_ is not IdFrom.KEY:
         raise PipelineError(
             f"{past.source} has no column {past.partition_column!r}: name it with --partition-column, or "
-            "if ids are the records' keys, say how the producers choose partitions, with "
+            "if ids are the records' keys, set how the producers choose partitions, with "
             "--partition-by murmur2 (Java clients) or crc32 (librdkafka)"
         )
-    return partition_by(past.partition_by, count, "key")
+    return key_partition(past.partition_by, count, "key")
 
 
 def _seen_ms(column: str, kind: str) -> Column:
@@ -208,7 +211,7 @@ def _seen_ms(column: str, kind: str) -> Column:
     if kind != "string":
         return F.unix_millis(time.cast("timestamp"))
     number = time.rlike("^-?[0-9]+$")
-    # Each side gets only what it can parse: Spark may compute both.
+    # Each branch gets only values that it can parse, because Spark may compute both.
     return F.when(number, F.when(number, time).cast("bigint")).otherwise(
         F.unix_millis(F.when(~number, time).cast("timestamp"))
     )

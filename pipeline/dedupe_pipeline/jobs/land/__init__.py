@@ -1,1 +1,1 @@
-"""Write the clean topic to Parquet, each record once."""
+"""Job `land`: the clean topic as Parquet files, each record exactly once."""

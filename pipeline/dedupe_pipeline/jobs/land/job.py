@@ -1,20 +1,20 @@
-"""Job `land`: the clean topic as Parquet files by date, each record exactly once for any reader.
+"""Run the job `land`: the clean topic as Parquet files by date.
 
-Spark's own file sink is exactly once only for readers that know its `_spark_metadata`; here the
-directory itself is right at every moment. Why it holds wherever the process is killed:
+The command `dedupe-pipeline land` and the examples call it. Invariant: each record is there exactly once for any
+reader, at every moment. (Spark's own file sink is exactly once only for readers that know its `_spark_metadata`.) It
+holds wherever the process is killed:
 
-1. before Spark has logged the batch's offsets: nothing has happened;
-2. after that, while the batch is staged: nobody reads the staging directory, and no later process
-   uses it again. The batch is repeated with the logged offsets, and committed records of an offset
-   range never change;
-3. between the renames of its dates: the repeated batch has the same number and the same records,
-   leaves the dates that are there, and moves the rest in;
-4. after the last rename, before Spark has logged the commit: repeated too, and moves nothing;
+1. before Spark has logged the batch's offsets: nothing was changed;
+2. after that, while the batch is staged: no reader and no later process uses the staging directory. The batch is
+   repeated with the logged offsets, and the committed records of an offset range never change;
+3. between the renames of its dates: the repeated batch has the same number and the same records, skips the existing
+   dates and moves the others;
+4. after the last rename, before Spark has logged the commit: the batch is repeated and moves nothing;
 5. after that: the next batch begins.
 
-Two processes at once are kept apart by a lock. A JVM that outlives its killed Python process for a
-moment can stage but not publish, which only Python does. A lost or foreign checkpoint is refused.
-Needs a POSIX file system: an object store has no atomic rename.
+A lock excludes a second process. A JVM that outlives its killed Python process for a moment can stage but not publish,
+because only Python publishes. A lost or foreign checkpoint is refused. The job needs a POSIX file system, because an
+object store has no atomic rename.
 """
 
 import shutil
@@ -32,23 +32,26 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import PipelineError, first_line
 from dedupe_pipeline.jobs.land.parquet_sink import (
-    check_belongs,
+    check_checkpoint,
     check_same_file_system,
-    mark,
-    only_one,
+    lock_checkpoint,
     publish,
+    write_marker,
 )
+from dedupe_pipeline.jobs.streaming import run_until, with_trigger
 from dedupe_pipeline.source import read_clean_stream
-from dedupe_pipeline.streaming import first_line, run_until, triggered
 
 _DAY_MILLIS = 86_400_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class LandResult:
-    """What one run has landed; a batch repeated after a crash counts in the run that finished it."""
+    """The batches and records of one run.
+
+    A batch that is repeated after a crash counts in the run that finished it.
+    """
 
     batches: int
     records: int
@@ -67,22 +70,22 @@ def land(
     json_schema: str | None = None,
     stop: threading.Event | None = None,
 ) -> LandResult:
-    """Land what the clean topic holds now and return; with `every`, go on until `stop` is set.
+    """Land the clean topic's present records; with `every`, run until `stop` is set.
 
-    Columns as in `read_clean`, and with `json_schema` (Spark DDL: "id STRING, n BIGINT") one more,
-    `json`, the value parsed: null where it cannot be. `checkpoint` defaults to `<output>.checkpoint`
+    Columns are those of `read_clean`; `json_schema` (Spark DDL: "id STRING, n BIGINT") adds the column `json` with the
+    parsed value, null if it cannot be parsed. `checkpoint` defaults to `<output>.checkpoint`
     and must be on the output's file system.
 
     Raises:
         LandingRefused: output and checkpoint do not belong together, or are in use.
-        PipelineError: Spark failed; running it again goes on where it stopped.
+        PipelineError: Spark failed; the next run continues where this run stopped.
     """
     work = checkpoint or output.with_name(f"{output.name}.checkpoint")
     topic = stream.spec.output.topic
-    with only_one(work):
+    with lock_checkpoint(work):
         output.mkdir(parents=True, exist_ok=True)
         check_same_file_system(output, work)
-        check_belongs(output, work / "spark", topic)
+        check_checkpoint(output, work / "spark", topic)
         landing = _Landing(output=output, work=work, topic=topic, json_schema=json_schema)
         records = read_clean_stream(
             spark,
@@ -96,13 +99,13 @@ def land(
             .option("checkpointLocation", str(landing.checkpoint))
             .foreachBatch(landing.land_batch)
         )
-        with _explained(landing):
-            run_until(triggered(writer, every), stop or threading.Event())
+        with _translate_errors(landing):
+            run_until(with_trigger(writer, every), stop or threading.Event())
         return LandResult(batches=landing.batches, records=landing.records)
 
 
 class _Landing:
-    """What the batches of one run share."""
+    """The state that the batches of one run share."""
 
     def __init__(self, *, output: Path, work: Path, topic: str, json_schema: str | None) -> None:
         self.checkpoint = work / "spark"
@@ -112,22 +115,22 @@ class _Landing:
         self.failure: Exception | None = None
         self._output = output
         self._json_schema = json_schema
-        # A new name each time: what a killed process still writes ends up where nobody looks.
+        # A new name for each run: the late writes of a killed process go to an unused directory.
         shutil.rmtree(work / "staging", ignore_errors=True)
         self._staging = work / "staging" / uuid.uuid4().hex
 
     def land_batch(self, records: DataFrame, batch: int) -> None:
-        """Stage, publish; Spark calls it with the same offsets until it has returned once."""
+        """Land one batch; Spark repeats the call with the same offsets until it succeeds."""
         try:
             self._land_batch(records, batch)
-        except Exception as error:  # noqa: BLE001 (`_explained` tells it)
-            # Spark takes the text of what is raised apart with a pattern that overflows the stack of
-            # its thread on a long one, such as its own; so it gets a short one.
+        except Exception as error:  # noqa: BLE001 (`_translate_errors` raises it)
+            # Spark parses the text of an error with a regular expression that overflows the stack of its thread for
+            # a long text, such as its own errors. So raise a short text.
             self.failure = error
             raise PipelineError(f"batch {batch} failed") from None
 
     def _land_batch(self, records: DataFrame, batch: int) -> None:
-        mark(self._output, self.checkpoint, self.topic)
+        write_marker(self._output, self.checkpoint, self.topic)
         counted = Observation()
         rows = for_parquet(records, self._json_schema)
         stage(rows.observe(counted, F.count(F.lit(1)).alias("records")), self._staging)
@@ -137,7 +140,7 @@ class _Landing:
 
 
 def for_parquet(records: DataFrame, json_schema: str | None = None) -> DataFrame:
-    """The columns that are landed: those of the source, `date` in UTC, and the parsed value if wanted."""
+    """Return the columns to land: the source's, `date` in UTC, and the parsed value."""
     day = F.floor(F.unix_millis("timestamp") / F.lit(_DAY_MILLIS)).cast("int")
     dated = records.withColumn("date", F.date_from_unix_date(day))
     if json_schema is None:
@@ -146,19 +149,19 @@ def for_parquet(records: DataFrame, json_schema: str | None = None) -> DataFrame
 
 
 def stage(rows: DataFrame, staging: Path) -> None:
-    """Write one batch outside the output, a directory for each date."""
+    """Write a batch to the staging directory, with one directory per date."""
     rows.write.mode("overwrite").partitionBy("date").parquet(str(staging))
 
 
 @contextmanager
-def _explained(landing: _Landing) -> Iterator[None]:
+def _translate_errors(landing: _Landing) -> Iterator[None]:
     try:
         yield
     except StreamingQueryException as error:
         cause = landing.failure or error
         raise PipelineError(
-            f"landing {landing.topic!r} stopped: {first_line(cause)}; nothing is lost: mend the "
-            "cause and run it again"
+            f"landing {landing.topic!r} stopped: {first_line(cause)}; nothing is lost: repair "
+            "the cause and run it again"
         ) from cause
     except (PySparkException, Py4JError) as error:
         raise PipelineError(

@@ -1,13 +1,13 @@
-"""A directory of Parquet files to which whole batches are added, each exactly once.
+"""Add whole batches to a directory of Parquet files, each exactly once.
 
-Layout below the output directory, nothing else is ever seen in it:
+The job `land` calls it. The output directory contains only:
 
     date=2026-11-21/batch=17/part-….parquet      the records of batch 17 with a timestamp of that day
-    .landing.json                                which checkpoint these batches were counted by
+    .landing.json                                the checkpoint that counts these batches, and the topic
 
-A batch is first written to a staging directory outside, then each of its dates is moved in by one
-rename. A rename is all or nothing, so a reader never finds part of a file or of a directory, and
-the name holds the batch's number, so that a batch that is repeated finds what it had moved before.
+A batch is first written to a staging directory elsewhere, then each of its dates is moved here by one rename. A rename
+is atomic, so a reader never finds part of a file or directory. The name contains the batch's number, so a repeated
+batch finds the dates that it moved before.
 """
 
 import fcntl
@@ -24,8 +24,8 @@ _MARKER = ".landing.json"
 
 
 @contextmanager
-def only_one(work: Path) -> Iterator[None]:
-    """Hold the working directory; the lock ends with this process, however it ends.
+def lock_checkpoint(work: Path) -> Iterator[None]:
+    """Lock the working directory; the lock ends with this process, even by a crash.
 
     Raises:
         LandingRefused: another process holds it.
@@ -42,23 +42,23 @@ def only_one(work: Path) -> Iterator[None]:
 
 
 def check_same_file_system(output: Path, work: Path) -> None:
-    """Refuse a working directory from which nothing can be renamed into the output.
+    """Refuse a working directory that does not allow renames to the output.
 
     Raises:
         LandingRefused: they are on different file systems.
     """
     if output.stat().st_dev != work.stat().st_dev:
         raise LandingRefused(
-            f"{work} and {output} are on different file systems, so that no batch can be moved in "
-            "at once; choose a --checkpoint on the file system of the output"
+            f"{work} and {output} are on different file systems, so that no batch can be moved "
+            "atomically; choose a --checkpoint on the file system of the output"
         )
 
 
-def check_belongs(output: Path, checkpoint: Path, topic: str) -> None:
-    """Refuse to add to an output whose batches another checkpoint has counted.
+def check_checkpoint(output: Path, checkpoint: Path, topic: str) -> None:
+    """Refuse to add to an output whose batches another checkpoint counts.
 
     Raises:
-        LandingRefused: going on would land records twice, or leave some out.
+        LandingRefused: another batch would land records twice, or skip some.
     """
     query = query_id(checkpoint)
     marker = _read_marker(output)
@@ -70,13 +70,13 @@ def check_belongs(output: Path, checkpoint: Path, topic: str) -> None:
             )
         if any((checkpoint / "commits").glob("[0-9]*")):
             raise LandingRefused(
-                f"{checkpoint} has batches on record that {output} does not hold; bring the output "
+                f"{checkpoint} has recorded batches that {output} does not contain; bring the output "
                 "back, or delete the checkpoint to land the topic from its beginning"
             )
     elif marker["query"] != query:
         raise LandingRefused(
             f"{output} was landed with another checkpoint than {checkpoint} (query "
-            f"{marker['query']}, not {query}); give that one, or choose an empty output directory"
+            f"{marker['query']}, not {query}); use that checkpoint, or choose an empty output directory"
         )
     elif marker["topic"] != topic:
         raise LandingRefused(
@@ -84,8 +84,8 @@ def check_belongs(output: Path, checkpoint: Path, topic: str) -> None:
         )
 
 
-def mark(output: Path, checkpoint: Path, topic: str) -> None:
-    """Bind the output to the checkpoint. Comes before the first batch, and changes nothing after."""
+def write_marker(output: Path, checkpoint: Path, topic: str) -> None:
+    """Bind the output to the checkpoint before the first batch; no effect later."""
     if _read_marker(output) is None:
         text = json.dumps({"query": query_id(checkpoint), "topic": topic})
         new = checkpoint / _MARKER
@@ -96,14 +96,14 @@ def mark(output: Path, checkpoint: Path, topic: str) -> None:
 
 
 def publish(staging: Path, output: Path, batch: int) -> None:
-    """Move the staged dates of one batch into the output; those already there stay as they are.
+    """Move the staged dates of a batch to the output; existing dates are not changed.
 
-    When it returns the batch outlives a power cut, so Spark may then commit it.
+    After its return the batch survives a power failure, so Spark may commit it.
     """
     for staged in sorted(staging.glob("date=*")):
         target = output / staged.name / f"batch={batch}"
         if target.exists():
-            continue  # by an earlier try of this batch, which had the same records
+            continue  # moved by an earlier attempt of this batch, which had the same records
         for file in staged.iterdir():
             _sync(file)
         _sync(staged)
@@ -115,7 +115,7 @@ def publish(staging: Path, output: Path, batch: int) -> None:
 
 
 def query_id(checkpoint: Path) -> str | None:
-    """The id that Spark gave the query of a checkpoint, None before it has started once."""
+    """Return Spark's id of a checkpoint's query, None before its first start."""
     try:
         text = (checkpoint / "metadata").read_text(encoding="utf-8")
     except FileNotFoundError:

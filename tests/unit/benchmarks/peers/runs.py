@@ -1,6 +1,6 @@
 """Results as tests need them."""
 
-from benchmarks.check import Verdict
+from benchmarks.harness.check import Verdict
 from benchmarks.peers.results import CrashRun, PeerResult, Peers, SteadyRun
 
 CLEAN = Verdict(expected=95, found=95, lost=0, twice=0, altered=0, reordered=0)

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from benchmarks import check
-from benchmarks.check import Output, check_all_partitions
-from benchmarks.traffic import HEADERS, key_of, traffic, value_of
+from benchmarks.harness import check
+from benchmarks.harness.check import Output, check_all_partitions
+from benchmarks.harness.traffic import HEADERS, key_of, traffic, value_of
 
 
 class FakeRecord(NamedTuple):

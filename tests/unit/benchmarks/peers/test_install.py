@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.peers.install import _once
-from benchmarks.processes import BenchmarkFailed
 
 
 @pytest.fixture(autouse=True)

@@ -7,14 +7,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.traffic import Traffic
 from benchmarks.peers import measure
 from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.measure import measure_peers
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.results import CrashRun, Peers, SteadyRun
 from benchmarks.peers.traffic import Input
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.traffic import Traffic
 from tests.unit.benchmarks.peers.runs import crash, run
 
 THREE = [PEERS[name] for name in ("quix", "flink", "bare")]
@@ -47,7 +47,7 @@ def measured(*, rounds: int, crash: bool = False) -> Peers:
     testbed: Any = SimpleNamespace()
     ignore: Callable[[str], None] = cast(Any, lambda _: None)
     return measure_peers(
-        testbed, THREE, messages=1, rounds=rounds, crash=crash, tell=ignore, done=ignore
+        testbed, THREE, messages=1, rounds=rounds, crash=crash, report=ignore, done=ignore
     )
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from benchmarks.harness.traffic import traffic
 from benchmarks.peers.traffic import partition_of_each
-from benchmarks.traffic import traffic
 
 
 def test_what_repeats_a_message_is_in_its_partition_and_both_have_about_half() -> None:

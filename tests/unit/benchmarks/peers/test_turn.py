@@ -9,14 +9,14 @@ from typing import Self, cast
 import numpy as np
 import pytest
 
-from benchmarks.check import Output
+from benchmarks.harness.check import Output
+from benchmarks.harness.processes import BenchmarkFailed
+from benchmarks.harness.traffic import Traffic, traffic
 from benchmarks.peers import turn as turn_module
 from benchmarks.peers.output import OutputTopic
 from benchmarks.peers.peer import Job, Peer
 from benchmarks.peers.processes import PeerProcesses
 from benchmarks.peers.turn import Settled, Turn, Written, follow, work_until
-from benchmarks.processes import BenchmarkFailed
-from benchmarks.traffic import Traffic, traffic
 from tests.unit.benchmarks.peers.runs import CLEAN
 
 
@@ -189,5 +189,5 @@ def test_a_peer_that_never_stays_up_is_given_up(
     attempts = count()
     monkeypatch.setattr(Turn, "start", lambda _: FakeProcesses(next(attempts) + 1))
 
-    with pytest.raises(BenchmarkFailed, match="ended by itself 20 times"):
+    with pytest.raises(BenchmarkFailed, match="has exited 20 times"):
         work_until(turn, Written(turn, offsets=40), then_kill=True)

@@ -44,8 +44,8 @@ def test_the_store_holds_each_id_once(database: Path) -> None:
 def test_the_positions_stay_those_of_the_worker(database: Path) -> None:
     filled(database, 0, 40_000)
     store = open_store(database)
-    assert store.stamp is not None
-    assert (store.stamp.output_position, store.stamp.input_offset) == (7, 11)
+    assert store.metadata is not None
+    assert (store.metadata.output_position, store.metadata.input_offset) == (7, 11)
     store.close()
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from benchmarks.harness.traffic import REPEAT_RATE
 from benchmarks.scale.ids import (
     FILL_REPEAT_RATE,
     fill_numbers,
     message_numbers,
     packed_ids,
 )
-from benchmarks.traffic import REPEAT_RATE
 
 
 def rng() -> np.random.Generator:

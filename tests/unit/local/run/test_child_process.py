@@ -1,4 +1,4 @@
-"""Children end with their parent, with a polite request first if there is time for one."""
+"""Children end with their parent, by SIGTERM first if there is time."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from dedupe_local.run import child_process as tether
+from dedupe_crds.deadline import Deadline
+from dedupe_local.run import child_process
 
 LONG = [sys.executable, "-c", "import time; time.sleep(600)"]
 STUBBORN = [
@@ -25,15 +25,15 @@ STUBBORN = [
 
 def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
-        return tether.spawn(command, output=output)
+        return child_process.spawn(command, output=output)
 
 
 def test_a_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     parent_code = f"""
         import sys, time
-        from dedupe_local.run import child_process as tether
+        from dedupe_local.run import child_process
         with open({str(tmp_path / "log")!r}, "ab") as log:
-            print(tether.spawn({LONG!r}, output=log).pid, flush=True)
+            print(child_process.spawn({LONG!r}, output=log).pid, flush=True)
         time.sleep(60)
     """
     parent = subprocess.Popen(
@@ -57,7 +57,7 @@ def test_a_child_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         children[0].wait(timeout=0.5)
 
-    tether.stop(children, deadline_seconds=5)
+    child_process.stop(children, deadline_seconds=5)
 
 
 def test_a_child_has_its_own_process_group_and_the_pid_of_its_command(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_child_has_its_own_process_group_and_the_pid_of_its_command(tmp_path: 
     assert int((tmp_path / "log").read_text()) == child.pid
     long = spawn(LONG, tmp_path / "log")
     assert os.getpgid(long.pid) == long.pid != os.getpgid(0)
-    tether.stop([long], deadline_seconds=5)
+    child_process.stop([long], deadline_seconds=5)
 
 
 def test_one_deadline_holds_for_all_that_do_not_listen(
@@ -77,10 +77,7 @@ def test_one_deadline_holds_for_all_that_do_not_listen(
     logs = [tmp_path / str(number) for number in range(3)]
     stubborn = [spawn(STUBBORN, log) for log in logs]
     polite = spawn(LONG, tmp_path / "polite")
-    deadline = time.monotonic() + 60
-    while not all(log.read_text() for log in logs):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert Deadline(60).wait_for(lambda: all(log.read_text() for log in logs), poll_seconds=0.05)
     waits: list[float] = []
     wait = subprocess.Popen.wait
 
@@ -89,7 +86,7 @@ def test_one_deadline_holds_for_all_that_do_not_listen(
         return wait(process, 60 if process is polite else timeout)
 
     monkeypatch.setattr(subprocess.Popen, "wait", noted)
-    tether.stop([*stubborn, polite], deadline_seconds=1)
+    child_process.stop([*stubborn, polite], deadline_seconds=1)
 
     assert sum(waits) <= 1
     assert [child.returncode for child in stubborn] == [-signal.SIGKILL] * 3

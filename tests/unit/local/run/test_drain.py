@@ -1,4 +1,4 @@
-"""When a fleet has drained its input, and when it never will."""
+"""The drain condition: a fleet is done, or has stalled."""
 
 from dedupe_crds.status.worker import Phase
 from dedupe_local.run.drain import Drain

@@ -1,4 +1,4 @@
-"""What a local run refuses of a manifest, and what it says it leaves out."""
+"""Checks of a manifest: refused and ignored fields, and the summary."""
 
 from typing import Any
 
@@ -65,16 +65,16 @@ def test_only_fields_the_user_wrote_are_named_as_unused() -> None:
 
 
 def test_a_stream_is_told_in_one_line() -> None:
-    told = summary(stream(id={"from": "Header", "name": "message-id"}))
+    line = summary(stream(id={"from": "Header", "name": "message-id"}))
 
-    assert told == (
+    assert line == (
         "shop/orders: orders → orders-clean, id from Header message-id, "
         "window 28d or 8Gi, mode Enforce"
     )
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "expected"),
     [
         ({"slots": 1_000_000}, "table of 1,000,000 slots"),
         ({"memory": "1Gi"}, "table of 1Gi"),
@@ -82,10 +82,10 @@ def test_a_stream_is_told_in_one_line() -> None:
     ],
 )
 def test_a_table_of_fixed_size_is_told_as_it_was_asked_for(
-    table: dict[str, Any], told: str
+    table: dict[str, Any], expected: str
 ) -> None:
     line = summary(stream(store={"type": "InverseBloom", "inverseBloom": table}))
-    assert line.endswith(f"id from Key, {told}, mode Enforce")
+    assert line.endswith(f"id from Key, {expected}, mode Enforce")
 
 
 @pytest.mark.parametrize(

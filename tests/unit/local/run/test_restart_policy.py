@@ -1,11 +1,11 @@
-"""When a worker that ended is started again, and how its end is told."""
+"""The restart policy, and the description of a worker's end."""
 
 import pytest
 
 from dedupe_crds.status.worker import ExitCode
 from dedupe_local.run.restart_policy import (
-    GiveUp,
-    StartAgain,
+    NoRestart,
+    Restart,
     after_exit,
     describe_exit,
     last_error,
@@ -16,14 +16,14 @@ SIGKILLED = -9
 
 @pytest.mark.parametrize("code", [code for code in ExitCode if code.is_final])
 def test_a_worker_that_would_end_the_same_way_is_not_started_again(code: ExitCode) -> None:
-    assert isinstance(after_exit(code, ready_seconds=900, failures=0, jitter=0), GiveUp)
+    assert isinstance(after_exit(code, ready_seconds=900, failures=0, jitter=0), NoRestart)
 
 
 @pytest.mark.parametrize("code", [SIGKILLED, ExitCode.FAILED, ExitCode.STUCK, ExitCode.OK, 137])
 def test_any_other_end_is_followed_by_a_new_start(code: int) -> None:
     decision = after_exit(code, ready_seconds=0, failures=0, jitter=0)
 
-    assert decision == StartAgain(wait_seconds=1.0, failures=1)
+    assert decision == Restart(wait_seconds=1.0, failures=1)
 
 
 def test_waits_double_from_one_second_to_thirty() -> None:
@@ -31,7 +31,7 @@ def test_waits_double_from_one_second_to_thirty() -> None:
     failures = 0
     for _ in range(8):
         decision = after_exit(SIGKILLED, ready_seconds=0, failures=failures, jitter=0)
-        assert isinstance(decision, StartAgain)
+        assert isinstance(decision, Restart)
         waits.append(decision.wait_seconds)
         failures = decision.failures
 
@@ -39,7 +39,7 @@ def test_waits_double_from_one_second_to_thirty() -> None:
 
 
 def test_a_wait_is_never_cut_by_more_than_half() -> None:
-    assert after_exit(SIGKILLED, ready_seconds=0, failures=2, jitter=1) == StartAgain(2.0, 3)
+    assert after_exit(SIGKILLED, ready_seconds=0, failures=2, jitter=1) == Restart(2.0, 3)
 
 
 @pytest.mark.parametrize(("ready_seconds", "failures"), [(59.0, 8), (60.0, 1)])
@@ -48,7 +48,7 @@ def test_failures_are_forgotten_after_a_minute_of_being_ready(
 ) -> None:
     decision = after_exit(SIGKILLED, ready_seconds=ready_seconds, failures=7, jitter=0)
 
-    assert isinstance(decision, StartAgain)
+    assert isinstance(decision, Restart)
     assert decision.failures == failures
 
 

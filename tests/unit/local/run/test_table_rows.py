@@ -1,4 +1,4 @@
-"""What a user reads about each partition."""
+"""Rows, changes, summary and table as a user sees them."""
 
 import io
 
@@ -25,21 +25,21 @@ def test_a_first_look_knows_no_rate() -> None:
 
 def test_a_worker_without_an_answer_is_starting_or_waiting_for_its_turn() -> None:
     assert row(view(), 0).phase == "Starting"
-    waiting = row(view(pid=None, trouble="was killed by SIGKILL", restarts=1), 0)
-    assert (waiting.phase, waiting.note) == ("Waiting", "was killed by SIGKILL")
+    waiting = row(view(pid=None, last_exit="was killed by SIGKILL", restarts=1), 0)
+    assert (waiting.phase, waiting.details) == ("Waiting", "was killed by SIGKILL")
 
 
 def test_a_worker_in_trouble_says_why() -> None:
     failed = status(phase=Phase.FAILED, reason="DiskFull", message="free some space")
 
-    assert row(view(status=failed), 0).note == "DiskFull: free some space"
+    assert row(view(status=failed), 0).details == "DiskFull: free some space"
 
 
 def test_only_a_change_of_state_is_worth_a_line() -> None:
     before = [row(view(status=status()), 0), row(view(1, status=status()), 0)]
     after = [
         row(view(status=status(5), consumed=5), 9.0),
-        row(view(1, pid=None, trouble="was killed by SIGKILL"), 0),
+        row(view(1, pid=None, last_exit="was killed by SIGKILL"), 0),
     ]
 
     assert changes(before, after) == ["partition 1: Waiting (was killed by SIGKILL)"]

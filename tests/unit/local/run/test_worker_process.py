@@ -1,4 +1,4 @@
-"""What a worker process is started with."""
+"""The environment of a worker process."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ from dedupe_local.state_dir import StateDir
 from dedupe_worker.store.inverse_bloom.capacity import WORKERS_HERE
 
 
-class Telling(WorkerProcess):
-    """Its process only says how many there are."""
+class Printing(WorkerProcess):
+    """A worker whose process prints the number of workers."""
 
     def _command(self) -> list[str | Path]:
         return [sys.executable, "-c", f"import os; print(os.environ['{WORKERS_HERE}'])"]
@@ -20,7 +20,7 @@ class Telling(WorkerProcess):
 
 def test_a_worker_is_told_how_many_share_the_machine(tmp_path: Path) -> None:
     with StateDir(tmp_path) as state, httpx.Client() as http:
-        worker = Telling(0, state, http, None, workers=3)
+        worker = Printing(0, state, http, None, workers=3)
         worker.tick()
         assert isinstance(worker.process, subprocess.Popen)
         worker.process.wait(timeout=30)

@@ -1,4 +1,4 @@
-"""Worker statuses and views for tests, with all that does not matter filled in."""
+"""Worker statuses and views for tests, with defaults for irrelevant fields."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Ports for servers that are started a moment later."""
+"""Free ports for servers that start a moment later."""
 
 import socket
 
@@ -8,7 +8,7 @@ MANY = 50
 
 
 def outgoing_port() -> int:
-    """A port that this system gives to an outgoing connection."""
+    """Return a port that this system gives to an outgoing connection."""
     with (
         socket.create_server((HOST, 0)) as server,
         socket.create_connection(server.getsockname()) as out,

@@ -1,4 +1,4 @@
-"""`dedupe size`, as it is called."""
+"""The `dedupe size` command as a user calls it."""
 
 import json
 import shutil
@@ -13,9 +13,9 @@ from dedupe_crds.manifest import parse_manifest
 from dedupe_local.cli import main
 from dedupe_local.sizing.constants import measured
 from dedupe_local.sizing.inverse_bloom import Routes
-from dedupe_local.sizing.report import PRICES
+from dedupe_local.sizing.prices import PRICES
 from dedupe_worker.store.inverse_bloom import capacity as room
-from dedupe_worker.store.inverse_bloom.capacity import check_room
+from dedupe_worker.store.inverse_bloom.capacity import check_capacity
 from dedupe_worker.store.inverse_bloom.sizing import slots_wanted
 from tests.unit.crds.manifests import CONFLICTS, DUPLICATES, MINIMAL, changed
 
@@ -25,7 +25,7 @@ def size(*arguments: str) -> Result:
 
 
 def table(*arguments: str) -> dict[str, str]:
-    """The rows of the table: what, and the rest of the line."""
+    """Return the table's rows: the quantity, and the rest of the line."""
     done = size(*arguments)
     assert done.exit_code == 0, done.output
     lines = done.output.partition("\n\n")[0].splitlines()
@@ -203,8 +203,8 @@ def test_routes_make_a_slot_wider(routes: str, slot: int, memory: int) -> None:
 
 
 def test_both_tables_of_a_change_are_told_of() -> None:
-    told = " ".join(size("--inverse-bloom", "--slots", "5000").output.split())
-    assert "memory and volume must hold both" in told
+    notes = " ".join(size("--inverse-bloom", "--slots", "5000").output.split())
+    assert "memory and volume must hold both" in notes
 
 
 @pytest.mark.parametrize("taken", [0.05, 0.08], ids=["5 %", "8 %"])
@@ -219,7 +219,7 @@ def test_a_worker_takes_what_is_left_of_the_advised_volume(
     usage = shutil.disk_usage(tmp_path)._replace(total=int(found["volume_bytes"] * (1 - taken)))
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     monkeypatch.setattr(room, "memory_limit", lambda: found["memory_bytes"])
-    check_room(tmp_path, slots=int(slots), value_bytes=routes.value_bytes)
+    check_capacity(tmp_path, slots=int(slots), value_bytes=routes.value_bytes)
 
 
 @pytest.mark.parametrize(

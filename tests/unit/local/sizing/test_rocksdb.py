@@ -1,4 +1,4 @@
-"""What a stream takes follows from its traffic and from what was measured."""
+"""The size of a stream follows from its traffic and the measured constants."""
 
 from dataclasses import replace
 from datetime import timedelta

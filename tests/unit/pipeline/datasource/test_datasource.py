@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, In, StringContains
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from dedupe_filters.range_plan import Span
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.errors import InvalidConfig
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_pipeline.datasource.arrow import spark_schema, to_arrow
 from dedupe_pipeline.datasource.batch import FilteringReader
 from dedupe_pipeline.datasource.options import ReadOptions, read_options
@@ -67,23 +67,23 @@ def test_what_else_can_be_said() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"filterr": "DE"}, "option filterr is unknown; there are bootstrapServers"),
+        ({"filterr": "DE"}, "option filterr is unknown; known are bootstrapServers"),
         ({"topic": ""}, "option topic is missing"),
-        ({"filter": ""}, "is no value and no JSON array"),
-        ({"filter": '["DE", 1]'}, "is no value and no JSON array"),
-        ({"filter": '["DE"'}, "is no value and no JSON array"),
-        ({"matchUnfiltered": "true"}, "goes with filter"),
+        ({"filter": ""}, "is neither a value nor a JSON array"),
+        ({"filter": '["DE", 1]'}, "is neither a value nor a JSON array"),
+        ({"filter": '["DE"'}, "is neither a value nor a JSON array"),
+        ({"matchUnfiltered": "true"}, "option matchUnfiltered needs option filter"),
         ({"matchUnfiltered": "yes", "filter": "DE"}, "neither true nor false"),
-        ({"header": "a", "jsonPath": "$.a"}, "leave one out"),
+        ({"header": "a", "jsonPath": "$.a"}, "exclude each other; remove one"),
         ({"jsonPath": "$..a"}, "option jsonPath: .* may select more than one"),
-        ({"pushFilters": "true"}, "name that, too"),
-        ({"filterColumn": "value"}, "is no name for a column beside partition"),
+        ({"pushFilters": "true"}, "pushFilters needs option filterColumn: set it as well"),
+        ({"filterColumn": "value"}, "is empty or one of partition"),
         ({"startingOffsets": "first"}, "option startingOffsets: 'first' is neither"),
         ({"startingOffsets": "{}"}, "neither earliest nor latest"),
         ({"endingOffsets": '{"0": -1}'}, "neither earliest nor latest"),
         ({"endingOffsets": '{"0": true}'}, "neither earliest nor latest"),
-        ({"minPartitions": "0"}, "no whole number from 1 on"),
-        ({"maxRecordsPerTrigger": "-5"}, "no whole number from 1 on"),
+        ({"minPartitions": "0"}, "not a whole number of at least 1"),
+        ({"maxRecordsPerTrigger": "-5"}, "not a whole number of at least 1"),
     ],
 )
 def test_an_option_that_can_not_be_is_named(given: Mapping[str, str], told: str) -> None:
@@ -128,24 +128,26 @@ def test_a_condition_narrows_what_the_option_says() -> None:
 # -- shares --------------------------------------------------------------------------------------------
 
 SPANS = st.lists(st.integers(0, 100), max_size=6, unique=True).map(
-    lambda cuts: [Span(a, b) for a, b in zip(sorted(cuts)[::2], sorted(cuts)[1::2], strict=False)]
+    lambda cuts: [
+        OffsetRange(a, b) for a, b in zip(sorted(cuts)[::2], sorted(cuts)[1::2], strict=False)
+    ]
 )
 WORK = st.dictionaries(st.integers(0, 3), SPANS, max_size=3)
 
 
-def offsets(spans: object) -> list[int]:
-    return [offset for span in spans for offset in range(*span)]  # type: ignore[attr-defined] # of spans
+def offsets(ranges: object) -> list[int]:
+    return [offset for each in ranges for offset in range(each.low, each.end)]  # type: ignore[attr-defined] # of ranges
 
 
 @given(WORK, st.integers(1, 12))
 def test_shares_are_of_one_partition_each_and_together_all_there_is(
-    work: dict[int, list[Span]], tasks: int
+    work: dict[int, list[OffsetRange]], tasks: int
 ) -> None:
     shares = split(work, tasks)
 
-    for partition, spans in work.items():
+    for partition, ranges in work.items():
         parts = [offsets(part) for of, part in shares if of == partition]
-        assert [offset for part in parts for offset in part] == offsets(spans)
+        assert [offset for part in parts for offset in part] == offsets(ranges)
         assert all(parts)
         assert len({len(part) for part in parts[:-1]}) <= 1
     assert len(shares) <= tasks + len(work)
@@ -153,10 +155,10 @@ def test_shares_are_of_one_partition_each_and_together_all_there_is(
 
 @given(WORK, st.integers(1, 50))
 def test_a_micro_batch_is_within_its_limit_and_gets_on(
-    work: dict[int, list[Span]], limit: int
+    work: dict[int, list[OffsetRange]], limit: int
 ) -> None:
     starts = dict.fromkeys(work, 0)
-    todo = {partition: offsets(spans) for partition, spans in work.items()}
+    todo = {partition: offsets(ranges) for partition, ranges in work.items()}
     ends = dict.fromkeys(work, 120)
 
     for _ in range(400):
@@ -166,8 +168,8 @@ def test_a_micro_batch_is_within_its_limit_and_gets_on(
         assert all(starts[p] <= now[p] <= ends[p] for p in work)
         todo = {p: [o for o in todo[p] if o >= now[p]] for p in work}
         work = {
-            p: [Span(max(s.start, now[p]), s.end) for s in spans if s.end > now[p]]
-            for p, spans in work.items()
+            p: [OffsetRange(max(s.low, now[p]), s.end) for s in ranges if s.end > now[p]]
+            for p, ranges in work.items()
         }
         starts = now
         if now == ends:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_pipeline.runtime.java import JavaMissing, find_java, parse_version
+from dedupe_pipeline.errors import JavaMissing
+from dedupe_pipeline.runtime.java import find_java, parse_version
 
 
 @pytest.fixture(autouse=True)

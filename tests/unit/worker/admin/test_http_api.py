@@ -28,7 +28,7 @@ from dedupe_worker.admin.http_api import make_app, read_token
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from tests.unit.crds.manifests import MINIMAL
 
 TOKEN = "correct-horse"  # noqa: S105 # nobody's
@@ -67,8 +67,8 @@ class Desk:
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board(DedupeStream.model_validate(MINIMAL), 3)
+def worker_state() -> WorkerState:
+    return WorkerState(DedupeStream.model_validate(MINIMAL), 3)
 
 
 @pytest.fixture
@@ -92,16 +92,18 @@ def commands(desk: Desk) -> Iterator[CommandQueue]:
     thread.join()
 
 
-def client_of(board: Board, commands: CommandQueue, token: str | None) -> testing.TestClient:
-    requests = ReconcileRequests(board, Path("never-written"))
+def client_of(
+    worker_state: WorkerState, commands: CommandQueue, token: str | None
+) -> testing.TestClient:
+    requests = ReconcileRequests(worker_state, Path("never-written"))
     return testing.TestClient(
-        make_app(board, commands, make_registry(board), token, requests=requests)
+        make_app(worker_state, commands, make_registry(worker_state), token, requests=requests)
     )
 
 
 @pytest.fixture
-def client(board: Board, commands: CommandQueue) -> testing.TestClient:
-    return client_of(board, commands, TOKEN)
+def client(worker_state: WorkerState, commands: CommandQueue) -> testing.TestClient:
+    return client_of(worker_state, commands, TOKEN)
 
 
 ADMIN_CALLS = pytest.mark.parametrize(
@@ -142,10 +144,12 @@ def test_an_admin_call_needs_the_token(
 
 @ADMIN_CALLS
 def test_without_a_token_admin_calls_are_off(
-    board: Board, commands: CommandQueue, path: str, body: object
+    worker_state: WorkerState, commands: CommandQueue, path: str, body: object
 ) -> None:
     for headers in ({}, {"Authorization": "Bearer "}, {"Authorization": "Bearer None"}):
-        answer = client_of(board, commands, None).simulate_post(path, json=body, headers=headers)
+        answer = client_of(worker_state, commands, None).simulate_post(
+            path, json=body, headers=headers
+        )
         assert answer.status == falcon.HTTP_403
         assert "--admin-token-file" in answer.text
 
@@ -171,9 +175,9 @@ def test_a_token_file_that_is_empty_or_absent_gives_none(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("phase", Phase)
 def test_it_is_ready_only_while_running(
-    board: Board, client: testing.TestClient, phase: Phase
+    worker_state: WorkerState, client: testing.TestClient, phase: Phase
 ) -> None:
-    board.enter(phase)
+    worker_state.set_phase(phase)
     answer = client.simulate_get("/readyz")
     assert answer.status_code == (200 if phase is Phase.RUNNING else 503)
     assert answer.json == {
@@ -184,9 +188,11 @@ def test_it_is_ready_only_while_running(
     }
 
 
-def test_what_keeps_it_from_its_work_is_named(board: Board, client: testing.TestClient) -> None:
-    board.enter(Phase.RUNNING)
-    board.fail(DiskFull("the volume is full"))
+def test_what_keeps_it_from_its_work_is_named(
+    worker_state: WorkerState, client: testing.TestClient
+) -> None:
+    worker_state.set_phase(Phase.RUNNING)
+    worker_state.report_failure(DiskFull("the volume is full"))
     answer = client.simulate_get("/readyz")
     assert answer.status == falcon.HTTP_503
     assert answer.json["reason"] == "DiskFull"
@@ -194,17 +200,19 @@ def test_what_keeps_it_from_its_work_is_named(board: Board, client: testing.Test
 
 
 def test_it_is_healthy_while_the_loop_goes_round(
-    board: Board, client: testing.TestClient, monkeypatch: pytest.MonkeyPatch
+    worker_state: WorkerState, client: testing.TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    board.fail(DiskFull("the volume is full"))
+    worker_state.report_failure(DiskFull("the volume is full"))
     assert client.simulate_get("/healthz").status == falcon.HTTP_200
     monkeypatch.setattr(http_api, "_HEALTHY_SECONDS", -1.0)
     assert client.simulate_get("/healthz").status == falcon.HTTP_503
 
 
-def test_the_status_is_a_worker_status(board: Board, client: testing.TestClient) -> None:
-    board.enter(Phase.RUNNING)
-    board.tally.consumed, board.tally.duplicates = 10, 4
+def test_the_status_is_a_worker_status(
+    worker_state: WorkerState, client: testing.TestClient
+) -> None:
+    worker_state.set_phase(Phase.RUNNING)
+    worker_state.tally.consumed, worker_state.tally.duplicates = 10, 4
     answer = client.simulate_get("/status")
     assert answer.headers["content-type"] == falcon.MEDIA_JSON
     found = WorkerStatus.model_validate_json(answer.text)
@@ -230,10 +238,10 @@ def test_an_empty_store_is_told_apart_from_a_failure(
 
 
 def test_a_loop_that_does_not_come_to_it_is_busy(
-    board: Board, monkeypatch: pytest.MonkeyPatch
+    worker_state: WorkerState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_api, "_COMMAND_SECONDS", 0.01)
-    answer = client_of(board, CommandQueue(), TOKEN).simulate_post(
+    answer = client_of(worker_state, CommandQueue(), TOKEN).simulate_post(
         "/checkpoint", headers=AUTHORIZED
     )
     assert answer.status == falcon.HTTP_503
@@ -295,15 +303,15 @@ STATES = {"ready", "phase", "problem", "window_healthy", "window_truncated"}
 
 
 def test_metrics_can_be_parsed_and_their_names_carry_units(
-    board: Board, client: testing.TestClient
+    worker_state: WorkerState, client: testing.TestClient
 ) -> None:
-    board.tally.consumed, board.tally.expired_offsets = 10, 2
-    board.stage_seconds["commit"] = 1.5
-    board.input = board.input.model_copy(update={"lag_messages": 7})
-    board.output = OutputStatus(topic="orders-clean", position=9)
-    board.reconcile = ReconcileStatus(reason="Tail", records=1, remaining=2, seconds=3.0)
-    board.checkpoint = MADE
-    board.fail(DiskFull("the volume is full"))
+    worker_state.tally.consumed, worker_state.tally.expired_offsets = 10, 2
+    worker_state.stage_seconds["commit"] = 1.5
+    worker_state.input = worker_state.input.model_copy(update={"lag_messages": 7})
+    worker_state.output = OutputStatus(topic="orders-clean", position=9)
+    worker_state.reconcile = ReconcileStatus(reason="Tail", records=1, remaining=2, seconds=3.0)
+    worker_state.checkpoint = MADE
+    worker_state.report_failure(DiskFull("the volume is full"))
     families = {
         each.name: each
         for each in text_string_to_metric_families(client.simulate_get("/metrics").text)
@@ -346,17 +354,19 @@ def reconcile(client: testing.TestClient, body: object) -> testing.Result:
     return client.simulate_post("/reconcile", json=body, headers=AUTHORIZED)
 
 
-def test_a_reconcile_is_taken_in_once(board: Board, client: testing.TestClient) -> None:
+def test_a_reconcile_is_taken_in_once(
+    worker_state: WorkerState, client: testing.TestClient
+) -> None:
     first = reconcile(client, {"request": "now", "full": True})
     assert first.status == falcon.HTTP_202
-    assert ComparisonStatus.model_validate(first.json) == board.comparison
-    assert board.comparison == ComparisonStatus(request="now", full=True)
+    assert ComparisonStatus.model_validate(first.json) == worker_state.comparison
+    assert worker_state.comparison == ComparisonStatus(request="now", full=True)
     assert reconcile(client, {"request": "now"}).json == first.json
 
     other = reconcile(client, {"request": "later"})
     assert other.status == falcon.HTTP_409
     assert other.json["title"] == "Busy"
-    board.comparison = board.comparison.model_copy(update={"done": True, "added": 7})
+    worker_state.comparison = worker_state.comparison.model_copy(update={"done": True, "added": 7})
     assert reconcile(client, {"request": "now"}).json["added"] == 7
     assert reconcile(client, {"request": "later"}).json["full"] is False
     assert client.simulate_get("/status").json["comparison"]["request"] == "later"
@@ -376,9 +386,9 @@ def test_a_reconcile_is_taken_in_once(board: Board, client: testing.TestClient) 
     ],
 )
 def test_a_reconcile_that_can_t_be_understood_is_refused(
-    board: Board, client: testing.TestClient, body: object
+    worker_state: WorkerState, client: testing.TestClient, body: object
 ) -> None:
     answer = reconcile(client, body)
     assert answer.status == falcon.HTTP_400
     assert "full" in answer.text, "it says what to send"
-    assert board.comparison is None
+    assert worker_state.comparison is None

@@ -15,8 +15,8 @@ from dedupe_ids.extract import pack_id
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.files import FileSource
-from dedupe_worker.bootstrap.request import Columns
-from dedupe_worker.bootstrap.rows import ids_of
+from dedupe_worker.bootstrap.source import Columns
+from dedupe_worker.store.external_sort import id_bytes
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOON_MS = 1_795_262_400_000
@@ -41,7 +41,10 @@ def read(found: FileSource, position: object = None) -> list[tuple[bytes, int, i
         row
         for batch in found.batches(position)
         for row in zip(
-            ids_of(batch.rows), batch.rows[2].tolist(), batch.partitions.tolist(), strict=True
+            id_bytes(batch.entries["id"]),
+            batch.entries["position"].tolist(),
+            batch.partitions.tolist(),
+            strict=True,
         )
     ]
 
@@ -112,7 +115,7 @@ def test_rows_without_an_id_are_counted(tmp_path: Path) -> None:
     [batch] = source(file).batches(None)
 
     assert batch.without_id == 2
-    assert batch.rows[2].tolist() == [1, 4]
+    assert batch.entries["position"].tolist() == [1, 4]
 
 
 def test_a_partition_is_of_the_column_the_path_or_the_key(tmp_path: Path) -> None:
@@ -153,9 +156,9 @@ def test_reading_goes_on_after_any_batch(tmp_path: Path) -> None:
     assert [batch.done for batch in batches] == sorted(batch.done for batch in batches)
     assert batches[-1].done == whole.total
 
-    counts = [batch.rows.shape[1] for batch in batches]
+    counts = [len(batch.entries) for batch in batches]
     for number, batch in enumerate(batches, start=1):
-        rest = [b.rows.shape[1] for b in source(tmp_path).batches(batch.position)]
+        rest = [len(b.entries) for b in source(tmp_path).batches(batch.position)]
         assert rest == counts[number:]
 
 

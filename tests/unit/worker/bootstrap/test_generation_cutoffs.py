@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_worker.bootstrap.generation_cutoffs import TimeHistogram, TooManyAtOnce, plan_cuts
-from dedupe_worker.bootstrap.rows import Rows
+from dedupe_worker.bootstrap.generation_cutoffs import TimeHistogram, TooManyAtOnce, plan_cutoffs
 from dedupe_worker.store.ageing import Bounds
+from dedupe_worker.store.external_sort import ENTRY, Entries
 
 NOW_MS = 1_800_000_000_000
 
@@ -19,14 +19,14 @@ def bounds(ids: int, generations: int = 5) -> Bounds:
     return Bounds(max_bytes=37 * ids, max_age=timedelta(days=28), generations=generations)
 
 
-def rows_seen(times: list[int]) -> Rows:
-    rows = np.zeros((3, len(times)), np.uint64)
-    rows[2] = times
+def rows_seen(times: list[int]) -> Entries:
+    rows = np.zeros(len(times), ENTRY)
+    rows["position"] = times
     return rows
 
 
-def histogram_of(rows: Rows) -> TimeHistogram:
-    found = TimeHistogram(int(rows[2].min()), int(rows[2].max()))
+def histogram_of(rows: Entries) -> TimeHistogram:
+    found = TimeHistogram(int(rows["position"].min()), int(rows["position"].max()))
     found.add(rows)
     return found
 
@@ -42,16 +42,18 @@ def test_what_is_left_out_is_older_than_all_that_is_kept(
 ) -> None:
     rows = rows_seen(seen)
     try:
-        cuts = plan_cuts(histogram_of(rows), bounds(room, generations))
+        cuts = plan_cutoffs(histogram_of(rows), bounds(room, generations))
     except TooManyAtOnce:
         assert seen.count(max(seen)) > room
         return
     placed = cuts.generations(rows)
-    kept = rows[2][placed >= 0]
+    kept = rows["position"][placed >= 0]
     assert len(kept) <= room
-    assert len(kept) == len(seen) or len(kept) + seen.count(rows[2][placed < 0].max()) > room
+    assert (
+        len(kept) == len(seen) or len(kept) + seen.count(rows["position"][placed < 0].max()) > room
+    )
     assert placed.max() < generations
-    order = np.argsort(rows[2], kind="stable")
+    order = np.argsort(rows["position"], kind="stable")
     assert (np.diff(placed[order]) >= 0).all()
 
 
@@ -60,11 +62,11 @@ def test_generations_are_of_like_size_whatever_the_rate() -> None:
     month = list(range(NOW_MS - 28 * 86_400_000, NOW_MS, 2_419_200))
     rows = rows_seen(month + list(range(NOW_MS - 3_600_000, NOW_MS, 400)))
 
-    placed = plan_cuts(histogram_of(rows), bounds(100_000)).generations(rows)
+    placed = plan_cutoffs(histogram_of(rows), bounds(100_000)).generations(rows)
 
     assert np.bincount(placed).tolist() == pytest.approx([2_000] * 5, rel=0.6)
 
 
 def test_more_ids_of_one_time_than_there_is_room_for_are_refused() -> None:
     with pytest.raises(TooManyAtOnce, match="11 ids were seen at much the same time, and 10 fit"):
-        plan_cuts(histogram_of(rows_seen([NOW_MS] * 11)), bounds(10))
+        plan_cutoffs(histogram_of(rows_seen([NOW_MS] * 11)), bounds(10))

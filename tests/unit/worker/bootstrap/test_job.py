@@ -16,10 +16,11 @@ from dedupe_ids.extract import pack_ids
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.bootstrap.files import FileSource
-from dedupe_worker.bootstrap.job import Job, Step, Summary, Target
-from dedupe_worker.bootstrap.request import Columns
+from dedupe_worker.bootstrap.job import Job, Target
+from dedupe_worker.bootstrap.progress import Step, Summary
+from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.errors import IdentityRefused, StateLocked
-from dedupe_worker.recovery.tail import plan_reconcile
+from dedupe_worker.recovery.tail import plan_catch_up
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
@@ -116,8 +117,8 @@ def test_the_store_remembers_the_ids_and_goes_on_as_any_other(tmp_path: Path) ->
     store.close()
     store = open_store(tmp_path)
     assert count_known(store, packed(ids) + new) == 1_500
-    assert store.stamp is not None
-    assert (store.stamp.output_position, store.stamp.truncated) == (600, False)
+    assert store.metadata is not None
+    assert (store.metadata.output_position, store.metadata.truncated) == (600, False)
     assert store.generations()[0].first_seen_ms == pytest.approx(now_ms() - ages[-1], abs=DAY_MS)
     store.close()
 
@@ -128,8 +129,8 @@ def test_a_worker_reads_all_of_the_output_that_came_after(tmp_path: Path) -> Non
     store = open_store(tmp_path)
     identity = target(tmp_path).identity
 
-    plan = plan_reconcile(
-        store.stamp,
+    plan = plan_catch_up(
+        store.metadata,
         recorded=target(tmp_path).state.recorded(identity.stream, 0),
         output_topic_id=identity.output_topic_id,
         output=OffsetRange(POSITION, 400),
@@ -173,8 +174,8 @@ def test_what_the_window_does_not_hold_is_left_out_and_counted(tmp_path: Path) -
     store = open_store(tmp_path)
     assert count_known(store, packed(ids[:kept])) == kept
     assert count_known(store, packed(ids[kept:])) == 0
-    assert store.stamp is not None
-    assert store.stamp.truncated
+    assert store.metadata is not None
+    assert store.metadata.truncated
     store.close()
 
 
@@ -265,7 +266,7 @@ def test_a_source_that_has_changed_is_read_anew(tmp_path: Path) -> None:
 
     summary = bootstrap(tmp_path, partitions=2)
 
-    assert summary.started_anew
+    assert summary.restarted
     assert summary.stores[0].ids == 400
     store = open_store(tmp_path)
     assert count_known(store, packed(ids)) == 400
@@ -333,7 +334,7 @@ def test_no_ids_at_all_make_an_empty_store(tmp_path: Path) -> None:
     write_files(tmp_path / "files", [29 * DAY_MS] * 5)
     assert bootstrap(tmp_path).stores[0].ids == 0
     store = open_store(tmp_path)
-    assert store.stamp is None
+    assert store.metadata is None
     store.close()
 
 

@@ -9,9 +9,9 @@ from confluent_kafka import Message
 
 from dedupe_crds.spec.topics import Delivery, IdFrom, IdSource, Mode
 from dedupe_ids.extract import extractor_for, pack_id
-from dedupe_worker.dedup.classify import Admission
-from dedupe_worker.dedup.judge import Policy, Verdict
-from dedupe_worker.dedup.redelivery import InDoubt
+from dedupe_worker.dedup.classify import Classifier, Verdict
+from dedupe_worker.dedup.policy import Policy
+from dedupe_worker.dedup.redelivery import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.rocksdb import Store
 from tests.unit.worker.stores import open_store
@@ -29,19 +29,23 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 class Partition:
-    """One partition's admission, a day after another: what it decides, and what it then remembers."""
+    """One partition's classifier, a day after another: what it decides, and what the store then remembers."""
 
     def __init__(
-        self, store: Store, policy: Policy, in_doubt: InDoubt | None = None, offset: int = 0
+        self,
+        store: Store,
+        policy: Policy,
+        uncommitted: UncommittedIds | None = None,
+        offset: int = 0,
     ) -> None:
         self.store = store
         self._window = Window(store, policy.layout.dtype)
-        self._admission = Admission(
+        self._classifier = Classifier(
             policy,
             partition=0,
             window=self._window,
             extract=extractor_for(IdSource.model_validate({"from": IdFrom.KEY})),
-            in_doubt=in_doubt,
+            uncommitted=uncommitted,
         )
         self._offset = offset
 
@@ -52,8 +56,8 @@ class Partition:
             batch.append(message(self._offset, key, b"v", time_ms=NOW_MS + own_day * DAY_MS))
             self._offset += 1
         now_ms = NOW_MS + day * DAY_MS
-        identified = self._admission.identify(batch)
-        verdict = self._admission.decide(batch, identified, now_ms)
+        identified = self._classifier.identify(batch)
+        verdict = self._classifier.classify(batch, identified, now_ms)
         self._window.commit(
             output_position=self._offset,
             input_offset=self._offset,
@@ -121,7 +125,7 @@ def test_what_had_come_out_before_a_crash_is_dropped_as_often_and_is_no_duplicat
 ) -> None:
     policy = Policy(delivery=Delivery.AT_LEAST_ONCE, duplicates_topic="again")
     Partition(store, policy).take((b"a", 0), (b"b", 0), (b"c", 0), day=0)
-    again = InDoubt([pack_id(b"a"), pack_id(b"b")], end=5)
+    again = UncommittedIds([pack_id(b"a"), pack_id(b"b")], end=5)
     partition = Partition(store, policy, again, offset=3)
     verdict = partition.take((b"a", 0), (b"a", 1), day=0)
     assert (verdict.redelivered, verdict.duplicates) == (1, 1)

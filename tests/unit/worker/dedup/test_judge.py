@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 
 from dedupe_crds.spec.topics import Delivery, Mode
-from dedupe_worker.dedup.judge import (
+from dedupe_worker.dedup.classify import (
     AGE_HEADER,
     LATE_HEADER,
     ORIGINAL_HEADER,
     POSITION_HEADER,
-    Policy,
     Verdict,
-    judge,
-    judge_late,
-    late_before,
+    make_verdict,
 )
-from dedupe_worker.values import UNKNOWN_OWNER, Owners, encode_owners
+from dedupe_worker.dedup.policy import Policy, late_before
+from dedupe_worker.values import UNKNOWN_OWNER, Values, encode_owners
 from tests.unit.worker.strategies import message
 
 TOPICS = Policy(duplicates_topic="again", conflicts_topic="other")
@@ -31,14 +29,14 @@ ROWS = np.array([0, 2])
 TIMES = np.array([1_000, 1, 1_500])
 
 
-def values(policy: Policy, records: list = RECORDS) -> Owners:  # type: ignore[type-arg] # of messages
+def values(policy: Policy, records: list = RECORDS) -> Values:  # type: ignore[type-arg] # of messages
     offsets = np.array([record.offset() for record in records], np.uint64)[ROWS]
     return policy.layout.encode(encode_owners(3, offsets), records, ROWS, TIMES)
 
 
 def decide(policy: Policy, repeated: bytes) -> Verdict:
     """The second record with an id repeats what has this value."""
-    return judge(policy, RECORDS, ROWS, values(policy), {1: repeated})
+    return make_verdict(policy, RECORDS, ROWS, values(policy), {1: repeated})
 
 
 def first(policy: Policy) -> bytes:
@@ -127,8 +125,8 @@ def test_late_is_what_is_older_than_is_remembered_or_than_is_wanted(
 def test_what_is_late_is_counted_and_passes_unless_it_is_routed(
     policy: Policy, passes: bool
 ) -> None:
-    verdict = Verdict(np.ones(3, np.bool_))
-    judge_late(policy, RECORDS, {2: first(policy)}, 7_000, verdict)
+    of_first = values(policy)[[0, 0]]
+    verdict = make_verdict(policy, RECORDS, ROWS, of_first, {}, late=[1], bound=7_000)
     assert verdict.late == 1
     assert verdict.passed.tolist() == [True, True, passes]
     routed = [(one.topic, dict(one.headers)) for one in verdict.routed]

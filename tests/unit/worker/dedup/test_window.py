@@ -69,7 +69,7 @@ class WindowAgainstReference(RuleBasedStateMachine):
         position = len(self.known)
         self.window.commit(output_position=position, input_offset=self.offset, seen_ms=self.now_ms)
         self.committed = dict(self.known)
-        stamp = self.store.stamp
+        stamp = self.store.metadata
         assert stamp is not None
         assert (stamp.output_position, stamp.input_offset) == (position, self.offset)
 

@@ -17,15 +17,22 @@ from rocksdict import Rdict
 from dedupe_ids.extract import ID_BYTES, PackedIds
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import DiskFull
+from dedupe_worker.kafka import consumer
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery import full_reconcile as comparison
-from dedupe_worker.recovery import tail as reconcile
-from dedupe_worker.recovery.full_reconcile import Outcome, Span, compare, differ, home, plan_spans
-from dedupe_worker.recovery.tail import Progress
+from dedupe_worker.recovery.full_reconcile import (
+    GenerationRange,
+    Outcome,
+    find_difference,
+    find_generation,
+    plan_ranges,
+    run_full_reconcile,
+)
+from dedupe_worker.status import Progress
 from dedupe_worker.store import rocksdb as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.external_sort import id_bytes, make_entries, sort_entries
-from dedupe_worker.store.metadata import STAMP_KEY, Stamp, encode_stamp
+from dedupe_worker.store.metadata import METADATA_KEY, StoreMetadata, encode_metadata
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from tests.support.snapshots.volumes import small_volume
@@ -82,7 +89,7 @@ def extract(records: Sequence[Message]) -> PackedIds:
 def run(
     store: Store, directory: Path, records: Sequence[OutputRecord], output: OffsetRange
 ) -> Outcome | None:
-    return compare(
+    return run_full_reconcile(
         OutputReader(records, output),
         store,
         extract,
@@ -104,13 +111,15 @@ def contents(store: Store) -> dict[str, set[bytes]]:
 
 
 def test_a_generation_begins_where_the_one_before_it_ended() -> None:
-    spans = plan_spans([("g00000003", 40), ("g00000004", 90), ("g00000005", None)])
-    assert [span.begin for span in spans] == [0, 40, 90]
+    ranges = plan_ranges([("g00000003", 40), ("g00000004", 90), ("g00000005", None)])
+    assert [generation.begin for generation in ranges] == [0, 40, 90]
 
 
 def test_what_came_before_the_stream_is_no_predecessor() -> None:
-    spans = plan_spans([("b00000001", 70), ("b00000002", 70), ("g00000001", 90), ("g00000002", 99)])
-    assert [(span.begin, span.bootstrapped) for span in spans] == [
+    ranges = plan_ranges(
+        [("b00000001", 70), ("b00000002", 70), ("g00000001", 90), ("g00000002", 99)]
+    )
+    assert [(generation.begin, generation.bootstrapped) for generation in ranges] == [
         (0, True),
         (0, True),
         (0, False),
@@ -128,13 +137,15 @@ numbers = st.sets(st.integers(0, 30))
 def test_one_range_is_compared_as_sets_are(
     output: dict[int, int], stored: list[tuple[set[int], bool]]
 ) -> None:
-    spans = [Span(f"x{n}", 0, bootstrapped) for n, (_, bootstrapped) in enumerate(stored)]
-    found = differ(
+    ranges = [
+        GenerationRange(f"x{n}", 0, bootstrapped) for n, (_, bootstrapped) in enumerate(stored)
+    ]
+    found = find_difference(
         sort_entries(
             make_entries(b"".join(map(one_id, output)), np.array([*output.values()], np.int64))
         ),
         [sort_entries(make_entries(b"".join(map(one_id, ids))))["id"] for ids, _ in stored],
-        spans,
+        ranges,
     )
     known: set[int] = set().union(*(ids for ids, _ in stored))
     ordinary: set[int] = set().union(*(ids for ids, bootstrapped in stored if not bootstrapped))
@@ -156,11 +167,11 @@ def test_an_id_goes_where_its_record_is_not_before_the_beginning(
 ) -> None:
     names: list[tuple[str, int | None]] = [(f"b{n}", 50) for n in range(bootstrapped)]
     names += [(f"g{n}", end) for n, end in enumerate(ends)]
-    spans = plan_spans(names)
-    [number] = home(spans, np.array([position], np.int64)).tolist()
-    assert spans[number].begin <= position
-    assert not spans[number].bootstrapped
-    assert all(span.begin > position for span in spans[number + 1 :])
+    ranges = plan_ranges(names)
+    [number] = find_generation(ranges, np.array([position], np.int64)).tolist()
+    assert ranges[number].begin <= position
+    assert not ranges[number].bootstrapped
+    assert all(generation.begin > position for generation in ranges[number + 1 :])
 
 
 # -- a real store --------------------------------------------------------------------------------
@@ -217,7 +228,7 @@ def test_a_store_holds_what_the_output_holds_afterwards(
         # Small, so that there are several runs and pieces of each.
         patch.setattr(comparison, "_RUN_RECORDS", 7)
         patch.setattr(comparison, "_PIECE_ENTRIES", 6)
-        patch.setattr(reconcile, "_BATCH_RECORDS", 4)
+        patch.setattr(consumer, "_OUTPUT_BATCH_RECORDS", 4)
         patch.setattr(store_module, "_SCAN_KEYS", 3)
         store = open_store(Path(temporary) / "db")
         past = live(store, generations)
@@ -225,7 +236,7 @@ def test_a_store_holds_what_the_output_holds_afterwards(
             store.forget([one_id(n) for n in lost])
         names = [name for name, _ in store.positions()]
         added = sorted({one_id(n) for n in invented} - set().union(*contents(store).values()))
-        if store.stamp:
+        if store.metadata:
             store.amend(names[pick % len(names)], added=added)
             output = OffsetRange(min(low, past.end), past.end)
             assert_made_equal(store, Path(temporary) / "comparison", past.records, output)
@@ -237,24 +248,24 @@ def assert_made_equal(
 ) -> None:
     """The rules of docs/decisions/0012 in sets, and what was done."""
     before = contents(store)
-    spans = plan_spans(store.positions())
+    ranges = plan_ranges(store.positions())
     last = {each.id: each.at for each in records if each.id is not None and each.at >= output.low}
     known = set().union(*before.values())
     first_known = min((last[one] for one in last.keys() & known), default=0)
-    if spans[0].name == "g00000001":
+    if ranges[0].name == "g00000001":
         first_known = 0
     missing = {one: at for one, at in last.items() if one not in known}
     added = {one: at for one, at in missing.items() if at >= first_known}
     expected = {name: set(ids) for name, ids in before.items()}
     for one, at in added.items():
-        [*_, place] = [span.name for span in spans if span.begin <= at]
+        [*_, place] = [generation.name for generation in ranges if generation.begin <= at]
         expected[place].add(one)
     removed = unverifiable = 0
-    for span in spans:
-        surplus = before[span.name] - last.keys()
-        if output.low <= span.begin:
+    for generation in ranges:
+        surplus = before[generation.name] - last.keys()
+        if output.low <= generation.begin:
             removed += len(surplus)
-            expected[span.name] -= surplus
+            expected[generation.name] -= surplus
         else:
             unverifiable += len(surplus)
 
@@ -288,7 +299,7 @@ def test_what_it_has_changed_is_on_disk_when_it_ends(tmp_path: Path, store: Stor
     past = live(store, [[[1, 2, 3]], [[4, 5, 6]], [[7]]])
     store.forget([one_id(2), one_id(5)])
     store.amend("g00000002", added=[one_id(500)])
-    store.settle()
+    store.flush_all()
     run(store, tmp_path / "comparison", past.records, OffsetRange(0, past.end))
     expected = contents(store)
     # As a crash would leave it: what is in memory only is not in the copy.
@@ -343,7 +354,7 @@ def test_one_that_is_stopped_is_not_done(tmp_path: Path, store: Store, after: in
             stop.set()
 
     output = OffsetRange(0, past.end)
-    stopped = compare(
+    stopped = run_full_reconcile(
         OutputReader(past.records, output),
         store,
         extract,
@@ -387,8 +398,8 @@ def add_generation(path: Path, name: str, ids: Sequence[bytes], *, position: int
     family = database.create_column_family(name, options)
     for one in ids:
         family[one] = OWNER
-    family[STAMP_KEY] = encode_stamp(
-        Stamp(
+    family[METADATA_KEY] = encode_metadata(
+        StoreMetadata(
             output_position=position,
             input_offset=-1,
             keys=len(ids),

@@ -13,16 +13,16 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery.tail import (
+    CatchUpPlan,
     InputTruncated,
-    ReconcilePlan,
     StartPlan,
     Trust,
-    plan_reconcile,
+    catch_up,
+    plan_catch_up,
     plan_start,
-    reconcile,
 )
-from dedupe_worker.side_topics.owner_log import Recall
-from dedupe_worker.store.metadata import Stamp
+from dedupe_worker.side_topics.owner_log import OutputValues
+from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
 from dedupe_worker.values import ValueLayout
 from tests.unit.worker.stores import count_known, open_store
@@ -31,8 +31,8 @@ from tests.unit.worker.strategies import message
 RECORDED = Identity(stream="shop/orders", partition=3, input_topic_id="in", output_topic_id="out")
 
 
-def stamp(position: int = 50, input_offset: int = 70) -> Stamp:
-    return Stamp(
+def stamp(position: int = 50, input_offset: int = 70) -> StoreMetadata:
+    return StoreMetadata(
         output_position=position,
         input_offset=input_offset,
         keys=1,
@@ -43,7 +43,7 @@ def stamp(position: int = 50, input_offset: int = 70) -> Stamp:
 
 
 def plan(
-    has: Stamp | None,
+    has: StoreMetadata | None,
     *,
     recorded: Identity | None = RECORDED,
     output: OffsetRange,
@@ -51,8 +51,8 @@ def plan(
     output_topic_id: str = "out",
     trust: Trust = Trust.WHOLE,
     reach: int = 0,
-) -> ReconcilePlan:
-    return plan_reconcile(
+) -> CatchUpPlan:
+    return plan_catch_up(
         has,
         recorded=recorded,
         output_topic_id=output_topic_id,
@@ -67,7 +67,7 @@ def plan(
 @pytest.mark.parametrize("end", [50, 51, 90])
 def test_a_trusted_store_needs_the_tail_only(low: int, end: int) -> None:
     found = plan(stamp(50), output=OffsetRange(low, end), window_start=end)
-    assert found == ReconcilePlan(start=50, rebuild=False, truncated=False, reason="Tail")
+    assert found == CatchUpPlan(start=50, rebuild=False, truncated=False, reason="Tail")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_input_is_read_on_from_the_furthest_offset_that_is_known(
 ) -> None:
     has = None if stored is None else stamp(input_offset=stored)
     found = plan_start(
-        committed=committed, stamp=has, same_input=same_input, available=OffsetRange(20, 90)
+        committed=committed, metadata=has, same_input=same_input, available=OffsetRange(20, 90)
     )
     assert found == expected
 
@@ -153,7 +153,9 @@ def test_an_input_that_ends_before_what_was_read_is_refused(
 ) -> None:
     has = None if stored is None else stamp(input_offset=stored)
     with pytest.raises(InputTruncated, match="ends at offset 90 but was read up to 91"):
-        plan_start(committed=committed, stamp=has, same_input=True, available=OffsetRange(20, 90))
+        plan_start(
+            committed=committed, metadata=has, same_input=True, available=OffsetRange(20, 90)
+        )
 
 
 class OutputReader:
@@ -182,11 +184,11 @@ def test_what_a_rebuild_does_not_have_is_no_younger_than_now(
     window = Window(store)
     window.commit(output_position=0, input_offset=0, seen_ms=before_ms, newest_ms=0)
     records = [message(0, b"a", time_ms=times[first]), message(1, b"b", time_ms=times["past"])]
-    reconcile(
+    catch_up(
         OutputReader(records),
         window,
         extractor_for(IdSource.model_validate({"from": "Key"})),
-        Recall(ValueLayout(), partition=0, notes=None),
+        OutputValues(ValueLayout(), partition=0, owner_log=None),
         start=0,
         end=2,
         forgets=True,

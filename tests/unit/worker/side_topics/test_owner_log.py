@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_worker.kafka.consumer import Batch
-from dedupe_worker.side_topics.owner_log import Notes, Recall
-from dedupe_worker.side_topics.owner_notes import encode_notes
+from dedupe_worker.side_topics.owner_log import OutputValues, OwnerLogReader, encode_entries
 from dedupe_worker.values import OWNER_BYTES, ValueLayout, decode_owner, timestamp_of
 from tests.unit.worker.strategies import message
 
@@ -36,10 +35,10 @@ class NotesReader:
         self.position = 0
 
 
-def notes(written: Sequence[tuple[bytes, bytes]], start: int = 0) -> Notes:
+def notes(written: Sequence[tuple[bytes, bytes]], start: int = 0) -> OwnerLogReader:
     reader = NotesReader(written, start)
     rewind = reader.rewind if start else None
-    return Notes(reader, 2 * len(written), TOPIC_ID, rewind=rewind)
+    return OwnerLogReader(reader, 2 * len(written), TOPIC_ID, rewind=rewind)
 
 
 chunks = st.lists(
@@ -61,7 +60,7 @@ def test_each_output_record_gets_the_input_offset_it_was_noted_with(
         if noted:
             written += [
                 (TOPIC_ID.encode(), note)
-                for note in encode_notes(output, offsets.astype(np.uint64))
+                for note in encode_entries(output, offsets.astype(np.uint64))
             ]
         for offset in offsets.tolist():
             expected[output] = offset if noted else -1
@@ -75,16 +74,18 @@ def test_each_output_record_gets_the_input_offset_it_was_noted_with(
 
 
 def test_notes_about_another_topic_and_unreadable_ones_are_passed_over() -> None:
-    [right] = encode_notes(0, np.array([5], np.uint64))
-    [wrong] = encode_notes(0, np.array([77], np.uint64))
+    [right] = encode_entries(0, np.array([5], np.uint64))
+    [wrong] = encode_entries(0, np.array([77], np.uint64))
     reading = notes([(b"before", wrong), (TOPIC_ID.encode(), b"?"), (TOPIC_ID.encode(), right)])
     assert reading.inputs(np.array([0])).tolist() == [5]
 
 
 def test_what_is_remembered_of_an_output_record_is_what_the_loop_would_remember() -> None:
     records = [message(3, b"a", b"1"), message(4, b"b", b"2")]
-    [note] = encode_notes(3, np.array([40], np.uint64))
-    recall = Recall(ValueLayout(timed=True), partition=9, notes=notes([(TOPIC_ID.encode(), note)]))
+    [note] = encode_entries(3, np.array([40], np.uint64))
+    recall = OutputValues(
+        ValueLayout(timed=True), partition=9, owner_log=notes([(TOPIC_ID.encode(), note)])
+    )
     values = recall.values(records, np.arange(2), np.array([1000, -7]))
     told = [(decode_owner(value[:OWNER_BYTES]), timestamp_of(value)) for value in values.tolist()]
     assert told == [((9, 40), 1000), (None, -7)]

@@ -11,12 +11,12 @@ from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.snapshots.bucket import Bucket, Folder
-from dedupe_worker.snapshots.digest_cache import Digests
-from dedupe_worker.snapshots.download import Restore
+from dedupe_worker.snapshots.digest_cache import DigestCache
+from dedupe_worker.snapshots.download import Download
 from dedupe_worker.snapshots.manifest import Manifest
 from dedupe_worker.snapshots.s3_client import transfer_client
 from dedupe_worker.snapshots.upload import upload
-from dedupe_worker.status import Board
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord, make_checkpoint
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
@@ -82,7 +82,7 @@ class Scene:
         """Have the store remember ids of these seeds, each in a file of its own, and make a checkpoint."""
         with self.store() as store:
             for seed in seeds:
-                position = store.stamp.output_position if store.stamp else 0
+                position = store.metadata.output_position if store.metadata else 0
                 remember(store, random_ids(seed, count), position=position + count)
                 store.flush()
             made = make_checkpoint(self.state, IDENTITY, store, datetime.now(UTC))
@@ -95,20 +95,20 @@ class Scene:
             self.place(),
             name,
             checkpoint,
-            Digests(self.state.root / "digests.json"),
-            give_up=lambda: None,
+            DigestCache(self.state.root / "digests.json"),
+            stop_reason=lambda: None,
             bandwidth=options.get("bandwidth", 1 << 30),
             on_progress=lambda *figures: self.sent.append(figures),
         )
 
-    def restore(self, name: str) -> Restore:
+    def restore(self, name: str) -> Download:
         """A restore of a snapshot to `target`, yet to be run."""
         config = WorkerConfig(
             stream=self.stream, partition=PARTITION, state=self.target, properties={}
         )
         self.target.root.mkdir(exist_ok=True)
-        self.board = Board(self.stream, PARTITION)
-        return Restore(config, self.board, name)
+        self.worker_state = WorkerState(self.stream, PARTITION)
+        return Download(config, self.worker_state, name)
 
     def made_up(self, *sizes: int) -> Path:
         """A directory like a checkpoint's, with files of random bytes of these sizes."""

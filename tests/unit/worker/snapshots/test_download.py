@@ -81,8 +81,8 @@ def assert_restored(scene: Scene) -> None:
     store = open_store(state.database)
     assert count_known(store, random_ids(1, 2_000)) == 2_000
     assert count_known(store, random_ids(2, 2_000)) == 2_000
-    assert store.stamp is not None
-    assert store.stamp.output_position == 4_000
+    assert store.metadata is not None
+    assert store.metadata.output_position == 4_000
     store.close()
 
 
@@ -93,11 +93,11 @@ def assert_not_begun(scene: Scene) -> None:
 
 
 def failed(scene: Scene, name: str = "a") -> str:
-    """Restore, and return why it could not be done."""
+    """Download, and return why it could not be done."""
     with pytest.raises(RestoreFailed) as caught:
         scene.restore(name).run(Event())
     assert_not_begun(scene)
-    download = scene.board.download
+    download = scene.worker_state.download
     assert download is not None
     assert (download.name, download.phase) == (name, DownloadPhase.FAILED)
     assert download.error
@@ -110,12 +110,12 @@ def test_the_store_is_as_it_was(stored: Scene) -> None:
     stored.restore("a").run(Event())
     assert files_of(stored.target.database) == files
     assert_restored(stored)
-    download = stored.board.download
+    download = stored.worker_state.download
     assert download is not None
     assert (download.phase, download.error) == (DownloadPhase.COMPLETED, None)
     assert download.bytes == download.total_bytes == sum(map(len, files.values()))
     labels = {"stream": IDENTITY.stream, "partition": str(IDENTITY.partition)}
-    registry = make_registry(stored.board)
+    registry = make_registry(stored.worker_state)
     assert registry.get_sample_value("dedupe_restore_bytes", labels) == download.bytes
     assert registry.get_sample_value("dedupe_restore_total_bytes", labels) == download.bytes
     assert registry.get_sample_value("dedupe_restore_seconds", labels) == download.seconds > 0
@@ -252,8 +252,8 @@ def test_a_service_that_does_not_answer_is_no_reason_for_another_source(
     with pytest.raises(BucketUnavailable, match="SlowDown"):
         stored.restore("a").run(Event())
     assert_not_begun(stored)
-    assert stored.board.download is not None
-    assert stored.board.download.phase is DownloadPhase.RUNNING
+    assert stored.worker_state.download is not None
+    assert stored.worker_state.download.phase is DownloadPhase.RUNNING
 
 
 def test_a_service_that_does_not_answer_for_long_gives_way_to_another_source(

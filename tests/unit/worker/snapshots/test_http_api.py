@@ -11,16 +11,15 @@ from falcon import testing
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import UploadPhase, UploadStatus, WorkerStatus
-from dedupe_worker.admin.commands import CommandQueue
-from dedupe_worker.admin.desk import Desk
+from dedupe_worker.admin.commands import AdminCommands, CommandQueue
 from dedupe_worker.admin.http_api import make_app
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.snapshots import s3_client
-from dedupe_worker.snapshots import upload_manager as keeper_module
-from dedupe_worker.snapshots.upload_manager import SnapshotKeeper
-from dedupe_worker.status import Board
+from dedupe_worker.snapshots import upload_manager as upload_manager_module
+from dedupe_worker.snapshots.upload_manager import UploadManager
+from dedupe_worker.status import WorkerState
 from dedupe_worker.store.checkpoint import CheckpointRecord
 from tests.support.processes.faulty_proxy import Answer, Forward, Request
 from tests.support.processes.processes import wait_for
@@ -37,15 +36,17 @@ _ENOUGH_SECONDS = 30.0
 
 
 class Worker:
-    """A worker's HTTP interface, board and store, and a thread in place of its loop."""
+    """A worker's HTTP interface, state and store, and a thread in place of its loop."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.board = Board(scene.stream, PARTITION)
+        self.worker_state = WorkerState(scene.stream, PARTITION)
         deadline = timedelta(hours=1)
-        self.keeper = SnapshotKeeper(scene.s3, self.board, scene.state, deadline=deadline)
+        self.upload_manager = UploadManager(
+            scene.s3, self.worker_state, scene.state, deadline=deadline
+        )
         self.commands = CommandQueue()
-        self.client = client_of(self.board, self.commands, self.keeper, scene)
+        self.client = client_of(self.worker_state, self.commands, self.upload_manager, scene)
         self._stop = Event()
         self._thread = Thread(target=self._run)
         self._thread.start()
@@ -56,9 +57,11 @@ class Worker:
         )
         with self.scene.store() as store:
             self._store = store
-            desk = Desk(config, IDENTITY, store, self.board, self.keeper)
+            admin_commands = AdminCommands(
+                config, IDENTITY, store, self.worker_state, self.upload_manager
+            )
             while not self._stop.wait(0.001):
-                self.commands.run_waiting(desk)
+                self.commands.run_waiting(admin_commands)
 
     def end(self) -> None:
         self._stop.set()
@@ -89,14 +92,24 @@ class Worker:
 
     def metric(self, name: str, **labels: str) -> float | None:
         labels = {"stream": IDENTITY.stream, "partition": str(PARTITION), **labels}
-        return make_registry(self.board).get_sample_value(name, labels)
+        return make_registry(self.worker_state).get_sample_value(name, labels)
 
 
 def client_of(
-    board: Board, commands: CommandQueue, keeper: SnapshotKeeper | None, scene: Scene
+    worker_state: WorkerState,
+    commands: CommandQueue,
+    upload_manager: UploadManager | None,
+    scene: Scene,
 ) -> testing.TestClient:
-    requests = ReconcileRequests(board, scene.state.root / "reconcile.json")
-    app = make_app(board, commands, make_registry(board), TOKEN, requests=requests, keeper=keeper)
+    requests = ReconcileRequests(worker_state, scene.state.root / "reconcile.json")
+    app = make_app(
+        worker_state,
+        commands,
+        make_registry(worker_state),
+        TOKEN,
+        requests=requests,
+        upload_manager=upload_manager,
+    )
     return testing.TestClient(app)
 
 
@@ -213,7 +226,7 @@ def test_one_that_failed_says_why_and_is_begun_anew_after_a_rest(
     assert worker.post("/snapshots", name="a").json["phase"] == "Failed", "it rests"
 
     worker.scene.bucket.proxy.clear()
-    monkeypatch.setattr(keeper_module, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(upload_manager_module, "_REST_SECONDS", 0.0)
     # It makes way a moment after it says that it has failed; until then there is a 409.
     wait_for(lambda: worker.post("/snapshots", name="a").json.get("phase") == "Running", "anew")
     assert worker.wait_until(UploadPhase.COMPLETED).error is None
@@ -228,13 +241,13 @@ def test_one_that_hangs_is_given_up_and_makes_way(
     if "wanted" in why:
         assert worker.post("/snapshots/delete", names=["a"]).status == falcon.HTTP_409
     else:
-        monkeypatch.setattr(worker.keeper, "_deadline", timedelta())
+        monkeypatch.setattr(worker.upload_manager, "_deadline", timedelta())
     gate.set()  # what hangs in a request ends with the request
     failed = worker.wait_until(UploadPhase.FAILED)
     assert failed.error is not None
     assert why in failed.error
     assert f"{FOLDER}/snapshots/a.json" not in worker.scene.bucket.objects()
-    monkeypatch.setattr(worker.keeper, "_deadline", timedelta(hours=1))
+    monkeypatch.setattr(worker.upload_manager, "_deadline", timedelta(hours=1))
     wait_for(lambda: worker.post("/snapshots", name="b").status == falcon.HTTP_202, "b is accepted")
     assert worker.wait_until(UploadPhase.COMPLETED).name == "b"
 
@@ -296,8 +309,8 @@ CALLS: Sequence[tuple[str, dict[str, object]]] = [
 def test_without_a_bucket_there_are_none(
     bucket: TestBucket, tmp_path: Path, path: str, body: dict[str, object]
 ) -> None:
-    board = Board(DedupeStream.model_validate(MINIMAL), PARTITION)
-    client = client_of(board, CommandQueue(), None, Scene(bucket, tmp_path))
+    worker_state = WorkerState(DedupeStream.model_validate(MINIMAL), PARTITION)
+    client = client_of(worker_state, CommandQueue(), None, Scene(bucket, tmp_path))
     headers = {"Authorization": f"Bearer {TOKEN}"}
     answer = client.simulate_post(path, json=body, headers=headers)
     assert (answer.status, answer.json["title"]) == (falcon.HTTP_400, "NoBucket")

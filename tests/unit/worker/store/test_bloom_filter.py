@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_worker.store.bloom_filter import Prefilter, hash_ids
+from dedupe_worker.store.bloom_filter import BloomFilter, hash_ids
 from tests.unit.worker.strategies import packed_id
 
 FIRST_SLAB_IDS = 4 << 15
@@ -26,20 +26,20 @@ def make_ids(kind: str, seed: int, count: int) -> bytes:
 
 @given(st.lists(st.lists(packed_id, max_size=30), max_size=5), st.integers(0, 2 * FIRST_SLAB_IDS))
 def test_an_id_that_was_added_is_always_found(batches: list[list[bytes]], expected: int) -> None:
-    prefilter = Prefilter(expected)
+    bloom_filter = BloomFilter(expected)
     for batch in batches:
-        prefilter.add(hash_ids(b"".join(batch)))
+        bloom_filter.add(hash_ids(b"".join(batch)))
     for batch in batches:
-        assert prefilter.may_contain(hash_ids(b"".join(batch))).all()
+        assert bloom_filter.may_contain(hash_ids(b"".join(batch))).all()
 
 
 @pytest.mark.parametrize("batch", [1_000, 99_991, 700_000])
 def test_growing_forgets_nothing(batch: int) -> None:
-    prefilter, packed = Prefilter(), Random(batch).randbytes(16 * 700_000)
+    bloom_filter, packed = BloomFilter(), Random(batch).randbytes(16 * 700_000)
     for start in range(0, len(packed), 16 * batch):
-        prefilter.add(hash_ids(packed[start : start + 16 * batch]))
-    assert prefilter.may_contain(hash_ids(packed)).all()
-    assert prefilter.nbytes > Prefilter().nbytes
+        bloom_filter.add(hash_ids(packed[start : start + 16 * batch]))
+    assert bloom_filter.may_contain(hash_ids(packed)).all()
+    assert bloom_filter.nbytes > BloomFilter().nbytes
 
 
 @pytest.mark.parametrize("slabs", [1, 3])
@@ -49,43 +49,46 @@ def test_few_ids_that_were_not_added_are_found_when_its_slabs_are_full(
 ) -> None:
     count = sum(FIRST_SLAB_IDS * 4**slab for slab in range(slabs))
     hashes = hash_ids(make_ids(kind, slabs, count + 200_000))
-    prefilter = Prefilter()
-    prefilter.add(hashes[:count])
-    assert prefilter.nbytes * 8 == 16 * count, "not at its design load"
-    assert prefilter.may_contain(hashes[count:]).mean() < 0.03
+    bloom_filter = BloomFilter()
+    bloom_filter.add(hashes[:count])
+    assert bloom_filter.nbytes * 8 == 16 * count, "not at its design load"
+    assert bloom_filter.may_contain(hashes[count:]).mean() < 0.03
 
 
 def test_a_filter_made_for_a_number_of_ids_takes_them_in_one_slab() -> None:
-    prefilter = Prefilter(expected_ids=1_000_000)
-    before = prefilter.nbytes
-    prefilter.add(hash_ids(Random(1).randbytes(16 * 1_000_000)))
-    assert prefilter.nbytes == before <= 4 * 1_000_000
+    bloom_filter = BloomFilter(expected_ids=1_000_000)
+    before = bloom_filter.nbytes
+    bloom_filter.add(hash_ids(Random(1).randbytes(16 * 1_000_000)))
+    assert bloom_filter.nbytes == before <= 4 * 1_000_000
 
 
 def test_an_empty_filter_finds_nothing_and_no_ids_are_no_error() -> None:
-    prefilter = Prefilter()
-    prefilter.add(hash_ids(b""))
-    assert not prefilter.may_contain(hash_ids(b"")).any()
-    assert not prefilter.may_contain(hash_ids(Random(1).randbytes(1600))).any()
+    bloom_filter = BloomFilter()
+    bloom_filter.add(hash_ids(b""))
+    assert not bloom_filter.may_contain(hash_ids(b"")).any()
+    assert not bloom_filter.may_contain(hash_ids(Random(1).randbytes(1600))).any()
 
 
 def test_a_filter_takes_little_more_than_the_generation_is_expected_to_hold() -> None:
     count = 1_500_000
-    prefilter, hashes = Prefilter(most_ids=count), hash_ids(Random(2).randbytes(16 * 2 * count))
-    prefilter.add(hashes[:count])
-    assert prefilter.nbytes < 2.02 * count
-    prefilter.add(hashes[count:])
-    assert prefilter.may_contain(hashes).all()
-    assert prefilter.nbytes < 1.2 * 2 * 2 * count, "beyond it grows by small steps"
+    bloom_filter, hashes = (
+        BloomFilter(most_ids=count),
+        hash_ids(Random(2).randbytes(16 * 2 * count)),
+    )
+    bloom_filter.add(hashes[:count])
+    assert bloom_filter.nbytes < 2.02 * count
+    bloom_filter.add(hashes[count:])
+    assert bloom_filter.may_contain(hashes).all()
+    assert bloom_filter.nbytes < 1.2 * 2 * 2 * count, "beyond it grows by small steps"
 
 
 @pytest.mark.parametrize("count", [0, 1, 10_000, 140_000, 300_000])
 def test_trimming_forgets_nothing_and_leaves_less_than_twice_what_is_needed(count: int) -> None:
-    prefilter, hashes = Prefilter(), hash_ids(Random(3).randbytes(16 * (count + 200_000)))
-    prefilter.add(hashes[:count])
-    prefilter.trim()
-    assert prefilter.may_contain(hashes[:count]).all()
-    assert prefilter.may_contain(hashes[count:]).mean() < 0.03
-    assert prefilter.nbytes <= 4 * count + 8192
-    prefilter.add(hashes[count:])
-    assert prefilter.may_contain(hashes).all()
+    bloom_filter, hashes = BloomFilter(), hash_ids(Random(3).randbytes(16 * (count + 200_000)))
+    bloom_filter.add(hashes[:count])
+    bloom_filter.trim()
+    assert bloom_filter.may_contain(hashes[:count]).all()
+    assert bloom_filter.may_contain(hashes[count:]).mean() < 0.03
+    assert bloom_filter.nbytes <= 4 * count + 8192
+    bloom_filter.add(hashes[count:])
+    assert bloom_filter.may_contain(hashes).all()

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from dedupe_worker.errors import StoreCorrupt
+from dedupe_worker.store import column_families as store_module
 from dedupe_worker.store import generation as open_generation
-from dedupe_worker.store import rocksdb as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
-from dedupe_worker.store.rocksdb import UNTRUSTED, Store
+from dedupe_worker.store.column_families import UNTRUSTED
+from dedupe_worker.store.rocksdb import Store
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.unit.worker.stores import count_known, open_store, random_ids, remember
 
@@ -132,7 +133,7 @@ def test_an_id_added_to_an_older_generation_is_found_after_a_crash(closed: Path)
     [oldest, _] = store.generations()
     [added, removed] = random_ids(5, 1), random_ids(1, 1)
     store.amend(oldest.name, added=[added], removed=[removed])
-    store.settle()
+    store.flush_all()
     shutil.copytree(closed, closed.with_name("killed"))
     store.close()
     store = open_store(closed.with_name("killed"))

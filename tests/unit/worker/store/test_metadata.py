@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_worker.errors import StoreCorrupt
-from dedupe_worker.store.metadata import Stamp, decode_stamp, encode_stamp
+from dedupe_worker.store.metadata import StoreMetadata, decode_metadata, encode_metadata
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 stamps = st.builds(
-    Stamp,
+    StoreMetadata,
     output_position=numbers,
     input_offset=numbers,
     keys=numbers,
@@ -22,24 +22,24 @@ stamps = st.builds(
 
 
 @given(stamps)
-def test_a_stamp_survives_writing_and_reading(stamp: Stamp) -> None:
-    assert decode_stamp(encode_stamp(stamp)) == stamp
+def test_a_stamp_survives_writing_and_reading(stamp: StoreMetadata) -> None:
+    assert decode_metadata(encode_metadata(stamp)) == stamp
 
 
 @given(stamps, st.integers(0, 57).filter(lambda length: length != 42))
-def test_a_part_of_a_stamp_is_damage(stamp: Stamp, length: int) -> None:
+def test_a_part_of_a_stamp_is_damage(stamp: StoreMetadata, length: int) -> None:
     with pytest.raises(StoreCorrupt, match="rebuilt"):
-        decode_stamp(encode_stamp(stamp)[:length])
+        decode_metadata(encode_metadata(stamp)[:length])
 
 
 @given(stamps, st.integers(0, 255).filter(lambda number: number != 2))
-def test_another_format_is_refused(stamp: Stamp, number: int) -> None:
+def test_another_format_is_refused(stamp: StoreMetadata, number: int) -> None:
     with pytest.raises(StoreCorrupt, match="format 2"):
-        decode_stamp(bytes([number]) + encode_stamp(stamp)[1:])
+        decode_metadata(bytes([number]) + encode_metadata(stamp)[1:])
 
 
 def test_the_layout_is_the_one_that_is_written_down() -> None:
-    stamp = Stamp(
+    stamp = StoreMetadata(
         output_position=1,
         input_offset=-1,
         keys=3,
@@ -49,14 +49,14 @@ def test_the_layout_is_the_one_that_is_written_down() -> None:
         newest_ms=6,
         forgotten_ms=7,
     )
-    assert encode_stamp(stamp).hex() == (
+    assert encode_metadata(stamp).hex() == (
         "0201" + "0000000000000001" + "ffffffffffffffff" + "0000000000000003"
         "0000000000000004" + "0000000000000005" + "0000000000000006" + "0000000000000007"
     )
 
 
 @given(stamps)
-def test_a_stamp_of_the_first_format_is_read(stamp: Stamp) -> None:
+def test_a_stamp_of_the_first_format_is_read(stamp: StoreMetadata) -> None:
     """It had no timestamps: what is in it was new at most when it was seen, and nothing else is known."""
-    older = b"\x01" + encode_stamp(stamp)[1:42]
-    assert decode_stamp(older) == replace(stamp, newest_ms=stamp.last_seen_ms, forgotten_ms=0)
+    older = b"\x01" + encode_metadata(stamp)[1:42]
+    assert decode_metadata(older) == replace(stamp, newest_ms=stamp.last_seen_ms, forgotten_ms=0)

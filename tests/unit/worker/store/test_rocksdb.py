@@ -10,7 +10,7 @@ from rocksdict import Options
 
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.errors import StateLocked, StoreCorrupt
-from dedupe_worker.store import rocksdb as store_module
+from dedupe_worker.store import column_families as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
@@ -150,7 +150,7 @@ def test_a_manifest_that_was_cut_off_makes_it_older_or_is_damage(
         store = open_store(two_generations)
     except StoreCorrupt:
         return
-    position = store.stamp.output_position if store.stamp else 0
+    position = store.metadata.output_position if store.metadata else 0
     known = [count_known(store, random_ids(number, 20_000)) for number in (1, 2)]
     for number in (1, 2):
         if position >= number * 20_000:
@@ -191,14 +191,14 @@ def test_a_store_is_of_one_process_at_a_time(tmp_path: Path) -> None:
 def test_it_remembers_over_a_close_that_its_window_was_shortened(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     remember(store, random_ids(1, 10), position=10)
-    assert store.stamp is not None
-    assert not store.stamp.truncated
+    assert store.metadata is not None
+    assert not store.metadata.truncated
     store.mark_truncated()
     remember(store, random_ids(2, 10), position=20)
     store.close()
     store = open_store(tmp_path)
-    assert store.stamp is not None
-    assert store.stamp.truncated
+    assert store.metadata is not None
+    assert store.metadata.truncated
     store.close()
 
 
@@ -207,8 +207,8 @@ def test_giving_ids_up_for_size_shortens_the_window_and_for_age_does_not(tmp_pat
     for day in range(60):
         remember(store, random_ids(day, 10), position=day + 1, now_ms=day * DAY_MS)
         store.age(day * DAY_MS)
-    assert store.stamp is not None
-    assert not store.stamp.truncated
+    assert store.metadata is not None
+    assert not store.metadata.truncated
     assert 28 * 86_400 <= store.window_seconds(59 * DAY_MS) <= 36 * 86_400
     assert count_known(store, random_ids(0, 10)) == 0
     assert count_known(store, random_ids(59 - 27, 10)) == 10
@@ -218,8 +218,8 @@ def test_giving_ids_up_for_size_shortens_the_window_and_for_age_does_not(tmp_pat
     for number in range(10):
         remember(store, random_ids(number, 10_000), position=number + 1)
         store.age(0)
-    assert store.stamp is not None
-    assert store.stamp.truncated
+    assert store.metadata is not None
+    assert store.metadata.truncated
     assert count_known(store, random_ids(0, 10_000)) == 0
     assert count_known(store, random_ids(9, 10_000)) == 10_000
     store.close()

@@ -1,4 +1,7 @@
-"""Whether a table fits into the memory of this process and on its volume, before it is begun."""
+"""Check that a table fits into this process's memory and its volume.
+
+`store` calls this before a table is created.
+"""
 
 import os
 import shutil
@@ -11,16 +14,20 @@ from dedupe_worker.store.inverse_bloom.segments import SEGMENT_SLOTS, load_manif
 from dedupe_worker.store.inverse_bloom.sizing import MOST_SLOTS, slot_bytes
 
 _BASE_BYTES: Final = 96 * MIB
-"""What a worker takes beside its store, at least."""
+"""The least memory of a worker without its store."""
 
 _BESIDE_SHARE: Final = 0.1
-"""Of the table, for what is written anew beside what it replaces; one segment at least.
+"""Share of the table for new segments, before the old ones are deleted.
 
-Less than a manifest must ask for, 1.25 times the table: of a claim, its file system takes 5 % and more for itself.
+One segment at least. It is less than a manifest must request, 1.25 times the table: the file system takes 5 % and more
+of a volume.
 """
 
 WORKERS_HERE: Final = "DEDUPE_WORKERS_HERE"
-"""Environment variable: how many workers share the memory and the disk of a machine; 1 if it is not set."""
+"""The environment variable with the number of workers on this machine.
+
+They share its memory and its disk; 1 if it is not set.
+"""
 
 _LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -28,15 +35,15 @@ _LIMITS: Final = (
 )
 
 
-def check_room(directory: Path, *, slots: int, value_bytes: int) -> None:
-    """Refuse a table that is too large for what there is, those in `directory` that it takes the place of counted in.
+def check_capacity(directory: Path, *, slots: int, value_bytes: int) -> None:
+    """Refuse a table that is too large, together with the tables that it replaces.
 
     Raises InvalidConfig, StoreCorrupt or OSError.
     """
     wanted = slots * slot_bytes(value_bytes)
     if slots > MOST_SLOTS:
         raise InvalidConfig(
-            f"spec.store.inverseBloom asks for {slots:,} slots; a table has {MOST_SLOTS:,} at most: use more "
+            f"spec.store.inverseBloom requests {slots:,} slots; a table has {MOST_SLOTS:,} at most: use more "
             "partitions, or retain less"
         )
     record = load_manifest(directory)
@@ -66,12 +73,15 @@ def check_room(directory: Path, *, slots: int, value_bytes: int) -> None:
 
 
 def workers_here() -> int:
-    """How many workers share this machine, as a local run tells each; a container is a worker's own."""
+    """Return how many workers share this machine: 1 in a container."""
     return int(os.environ.get(WORKERS_HERE, "1"))
 
 
 def memory_limit() -> int:
-    """Bytes of memory that this process may take: the machine's, or less where its container is bound."""
+    """Return the bytes of memory that this process may use.
+
+    The machine's, or the limit of its container.
+    """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _LIMITS:
         try:
@@ -82,7 +92,7 @@ def memory_limit() -> int:
 
 
 def size(amount: int) -> str:
-    """Bytes as people read them.
+    """Return bytes as people read them.
 
     >>> size(1024), size(5 * MIB), size(3_000_000_000)
     ('1Ki', '5Mi', '2862Mi')

@@ -1,4 +1,6 @@
-"""Tables on disk: files of a fixed number of slots that are never changed, and a manifest that names those that count.
+"""Tables on disk: immutable segments of a fixed number of slots, and a manifest.
+
+`table_state` and `flush` read and write them.
 
     tables.json                        the manifest: a line with the CRC-32 of the rest, in hexadecimal; `StoreRecord`
     t<table>-<segment>-<serial>.seg    slots `segment` * 524288 and following of a table; `serial` makes the name new
@@ -8,9 +10,9 @@
                              the ids, 16 bytes each, then the values
                 last 4       CRC-32 of all before, little-endian
 
-A segment is written and synced under a new name; it counts once a manifest names it, which is replaced as a whole.
-So a crash leaves the set of before, and files that no manifest names, which the next opening deletes. Checkpoints link
-to segments, and a bucket keeps each content once.
+Invariant: a segment is written and synced under a new name; it is valid when a manifest names it, which is replaced as
+a whole. So a crash leaves the previous set, and files that no manifest names, which the next opening deletes.
+Checkpoints link to segments, and a bucket stores each content once.
 """
 
 import os
@@ -31,8 +33,10 @@ from dedupe_worker.store.state_dir import write_atomically
 MANIFEST: Final = "tables.json"
 SUFFIX: Final = ".seg"
 SEGMENT_SLOTS: Final = 1 << 19
-"""12 MiB with values of 8 bytes: some 30 ms to write, so that one between transactions disturbs nobody. Part of the
-format."""
+"""Slots of a segment; part of the format.
+
+It is 12 MiB with values of 8 bytes: some 30 ms to write, short enough between transactions.
+"""
 
 _FORMAT: Final = 1
 _MAGIC: Final = b"DDIBSEG1"
@@ -47,15 +51,20 @@ class _Record(BaseModel):
 
 
 class SegmentRecord(_Record):
-    """A file, and the CRC-32 at its end: one that is whole and of another time does not count either."""
+    """A file, and the CRC-32 at its end.
+
+    So a complete file of another time is found too.
+    """
 
     file: str
     crc: int
 
 
 class TableRecord(_Record):
-    """One table. `stamp` is in the store's own encoding (stamp.py), in hexadecimal; None before the first write.
-    `segments` has None for those that were never written to."""
+    """One table. `stamp` is in the store's own encoding (metadata.py), in hexadecimal.
+
+    None before the first write. `segments` has None for those that were never written to.
+    """
 
     number: int
     slots: int
@@ -67,8 +76,11 @@ class TableRecord(_Record):
 
 
 class StoreRecord(_Record):
-    """The manifest. Tables are oldest first. Segments are of different times: the stamps say what all of them are
-    complete up to, and `reach` the output position before which the newest id is from."""
+    """The manifest. Tables are oldest first.
+
+    Segments are of different times: each table's `stamp` says up to where all of them are complete, and `reach` is the
+    end of the output records that the ids are from.
+    """
 
     format: int = _FORMAT
     serial: int
@@ -77,12 +89,12 @@ class StoreRecord(_Record):
 
     @property
     def files(self) -> set[str]:
-        """The names of all segments."""
+        """Return the names of all segments."""
         return {each.file for table in self.tables for each in table.segments if each}
 
 
 def segments_of(slots: int) -> int:
-    """How many segments a table has.
+    """Return how many segments a table has.
 
     >>> segments_of(SEGMENT_SLOTS), segments_of(SEGMENT_SLOTS + 1)
     (1, 2)
@@ -91,13 +103,13 @@ def segments_of(slots: int) -> int:
 
 
 def segment_of(slots: Slots) -> Slots:
-    """The segment of each slot."""
+    """Return the segment of each slot."""
     segments: Slots = slots // SEGMENT_SLOTS
     return segments
 
 
 def load_manifest(directory: Path) -> StoreRecord | None:
-    """The manifest, None where there is none. Raises StoreCorrupt or OSError."""
+    """Return the manifest; None if there is none. Raises StoreCorrupt or OSError."""
     try:
         crc, _, text = (directory / MANIFEST).read_bytes().partition(b"\n")
     except FileNotFoundError:
@@ -124,7 +136,10 @@ def save_manifest(directory: Path, record: StoreRecord) -> None:
 def save_segment(
     directory: Path, table: Table, *, number: int, segment: int, serial: int
 ) -> SegmentRecord:
-    """Write and sync one segment of table `number`, under a new name. Raises OSError, and leaves nothing then."""
+    """Write and sync one segment of table `number`, under a new name.
+
+    Raises OSError, and leaves nothing then.
+    """
     ids, values = _slices(table, segment)
     head = _HEAD.pack(_MAGIC, number, segment, len(values), table.value_bytes)
     crc = zlib.crc32(values, zlib.crc32(ids, zlib.crc32(head)))
@@ -143,7 +158,10 @@ def save_segment(
 def load_segment(
     directory: Path, table: Table, record: SegmentRecord, *, number: int, segment: int
 ) -> None:
-    """Read one segment into a table. Raises StoreCorrupt if it is not what was written, or OSError."""
+    """Read one segment into a table.
+
+    Raises StoreCorrupt if it is not what was written, or OSError.
+    """
     path = directory / record.file
     ids, values = _slices(table, segment)
     wanted = _HEAD.pack(_MAGIC, number, segment, len(values), table.value_bytes)
@@ -167,7 +185,7 @@ def delete_others(directory: Path, kept: Iterable[str]) -> None:
 
 
 def _slices(table: Table, segment: int) -> tuple[memoryview, memoryview]:
-    """The bytes of a segment's ids and values in memory."""
+    """Return the bytes of a segment's ids and values in memory."""
     here = slice(segment * SEGMENT_SLOTS, (segment + 1) * SEGMENT_SLOTS)
     ids, values = table.ids[here], table.values[here]
     return ids.view("B").reshape(-1).data, values.view("B").reshape(-1).data

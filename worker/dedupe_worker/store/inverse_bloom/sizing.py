@@ -1,4 +1,4 @@
-"""How many slots a table needs, what they take, and how much they retain. No I/O.
+"""The number of slots of a table, their size, and what they retain. No I/O.
 
 An id is overwritten by a later one that falls into the same of the N slots. One later id misses its slot with the
 chance 1 - 1/N, all of x later ones with (1 - 1/N)^x, so
@@ -14,11 +14,11 @@ from dedupe_ids.extract import ID_BYTES
 
 LEAST_SLOTS: Final = 1024
 MOST_SLOTS: Final = 1 << 32
-"""More than a hash of 64 bits spreads evenly, and 96 GiB."""
+"""A hash of 64 bits spreads no more evenly; 96 GiB."""
 
 
 def slot_bytes(value_bytes: int) -> int:
-    """Memory of one slot: an id and what is remembered of it.
+    """Return the bytes of one slot: an id and its value.
 
     >>> slot_bytes(8)
     24
@@ -27,7 +27,7 @@ def slot_bytes(value_bytes: int) -> int:
 
 
 def slots_in(memory: int, value_bytes: int) -> int:
-    """Slots that fit into so many bytes.
+    """Return the slots that fit into so many bytes.
 
     >>> slots_in(1 << 30, 8)
     44739242
@@ -36,7 +36,9 @@ def slots_in(memory: int, value_bytes: int) -> int:
 
 
 def slots_for(messages: float, retain: float) -> int:
-    """The fewest slots that keep the share `retain` of ids for so many further messages; 0 < retain < 1.
+    """Return the fewest slots that retain the share `retain` of ids for so many more.
+
+    0 < retain < 1, and `messages` is the number of further messages.
 
     >>> slots_for(3_600_000, 0.9)
     34168399
@@ -45,7 +47,7 @@ def slots_for(messages: float, retain: float) -> int:
 
 
 def messages_for(slots: int, retain: float) -> int:
-    """Further messages for which so many slots keep the share `retain` of ids.
+    """Return for how many further messages the slots retain a share of ids.
 
     >>> messages_for(100, 0.01), messages_for(34_168_399, 0.9)
     (458, 3600000)
@@ -54,7 +56,7 @@ def messages_for(slots: int, retain: float) -> int:
 
 
 def retained(slots: int, messages: float) -> float:
-    """The share of ids that is still there after so many further messages.
+    """Return the share of ids that is retained after so many further messages.
 
     >>> round(retained(100, 459), 2), round(retained(1_560_000, 3_600_000), 2)
     (0.01, 0.1)
@@ -63,7 +65,7 @@ def retained(slots: int, messages: float) -> float:
 
 
 def lost(slots: int, messages: float) -> float:
-    """The share of ids that was overwritten after so many further messages: P(lost after x).
+    """Return the share of ids that is lost after so many further messages.
 
     >>> round(lost(100, 459), 2)
     0.99
@@ -72,7 +74,7 @@ def lost(slots: int, messages: float) -> float:
 
 
 def half_life(slots: int) -> int:
-    """Further messages after which half of the ids are lost: 0.69 times the slots.
+    """Return after how many messages half of the ids are lost: 0.69 times the slots.
 
     >>> half_life(1_000_000)
     693146
@@ -81,7 +83,7 @@ def half_life(slots: int) -> int:
 
 
 def slots_wanted(wanted: InverseBloom, value_bytes: int) -> int:
-    """What a manifest asks for, at least the fewest that a table has."""
+    """Return the slots that a manifest requests, or the minimum."""
     if wanted.slots is not None:
         return wanted.slots
     if wanted.memory is not None:

@@ -1,13 +1,13 @@
-"""The slots: each holds one id whole, and what is remembered of it.
+"""The slots of a table in memory: each holds one whole id and its value.
 
     ids      shape (slots, 2), 16 bytes a slot
     values   shape (slots,), `value_bytes` a slot
 
 An id has one slot: the product of its 64-bit hash with the number of slots, divided by 2^64, so any number of slots
 will do, and hashes in order are slots in order. What is put into a slot takes the place of what was there. An id is
-known only if its slot holds all of its 16 bytes. A slot that was never written to must not know any: it holds an id
-that belongs elsewhere. All zeros belong into slot 0, so they mark every other slot as empty, and memory is taken only
-when it is written to; slot 0 is marked by an id of another slot.
+known only if its slot holds all of its 16 bytes. Invariant: an empty slot knows no id: it holds an id
+of another slot. All zeros belong to slot 0, so they mark every other slot as empty, and memory is taken only when it is
+written to; slot 0 is marked by an id of another slot.
 
 A whole batch is done at once in numpy. Sources: Jeff Hodges, "The Opposite of a Bloom Filter" (2012); Lemire, "Fast
 random integer generation in an interval" (2019).
@@ -35,15 +35,18 @@ _EMPTY: Final = bytes(ID_BYTES)
 
 
 class Found(NamedTuple):
-    """What a batch of n ids was found as: `known` has shape (n,), and `values` one for each that is known, in order."""
+    """The result for n ids: `known` of shape (n,), and the values of the known ids."""
 
     known: Mask
     values: Values
 
 
 class Table:
-    """`slots` of `value_bytes` each beside the id. Ids are given with shape (n,), dtype ID; their hashes may be given
-    with them, where they are known. Raises ValueError for a number of slots out of bounds."""
+    """`slots` of an id and `value_bytes` each.
+
+    Ids are given with shape (n,), dtype ID; their hashes may be given with them, where they are known. Raises
+    ValueError for a number of slots out of bounds.
+    """
 
     def __init__(self, slots: int, value_bytes: int) -> None:
         if not LEAST_SLOTS <= slots <= MOST_SLOTS:
@@ -58,27 +61,30 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes once every slot is in use, in bytes."""
+        """Return the bytes of memory once every slot is in use."""
         return self.ids.nbytes + self.values.nbytes
 
     def slots_of(self, hashes: Hashes) -> Slots:
-        """The slot of each hash."""
+        """Return the slot of each hash."""
         return _slots_of(hashes, self.slots)
 
     def may_know(self, hashes: Hashes) -> Mask:
-        """For each hash: False if its id is certainly not in the table."""
+        """Return for each hash False if its id is certainly not in the table."""
         held = self.ids.take(self.slots_of(hashes), axis=0, mode="clip")
         same: Mask = hash_ids(held.tobytes()) == hashes
         return same
 
     def lookup(self, ids: Ids, hashes: Hashes | None = None) -> Found:
-        """Which ids are in the table, and their values."""
+        """Return which ids are in the table, and their values."""
         slots = self.slots_of(hash_ids(ids.tobytes()) if hashes is None else hashes)
         known = self._hold(slots, ids)
         return Found(known, self.values[slots[known]])
 
     def put(self, ids: Ids, values: Values, hashes: Hashes | None = None) -> Slots:
-        """Put ids into their slots, in order: a later row takes the place of an earlier one. Returns the slots."""
+        """Put ids into their slots, in order.
+
+        A later row takes the place of an earlier one. Returns the slots.
+        """
         slots = self.slots_of(hash_ids(ids.tobytes()) if hashes is None else hashes)
         # numpy does not say in which order it assigns, so no slot may be given twice.
         order = np.argsort(slots, kind="stable")
@@ -109,14 +115,17 @@ class Table:
 
 
 def _slots_of(hashes: Hashes, slots: int) -> Slots:
-    """The upper 64 of the 128 bits of hash times slots, by halves: exact for up to 2^32 slots."""
+    """Return the upper 64 of the 128 bits of hash times slots, by halves.
+
+    Exact for up to 2^32 slots.
+    """
     number = np.uint64(slots)
     index: Hashes = (hashes >> _HALF) * number + ((hashes & _LOW) * number >> _HALF) >> _HALF
     return index.view(np.int64)  # numpy would convert unsigned indices
 
 
 def _elsewhere(slots: int) -> bytes:
-    """An id whose slot is not 0."""
+    """Return an id whose slot is not 0."""
     number = 1
     while not _slots_of(hash_ids(candidate := number.to_bytes(ID_BYTES, "little")), slots)[0]:
         number += 1

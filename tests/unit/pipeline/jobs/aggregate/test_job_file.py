@@ -79,7 +79,7 @@ def test_a_measure_is_a_function_of_an_expression(
         ({"measures": {}}, "measures: is empty"),
         ({"measures": {"late": "count(*)"}}, "measures: late is the name of another column"),
         ({"keys": ["n"]}, "measures: n is the name of another column"),
-        ({"keys": ["a", "a"]}, "keys: a key is written twice"),
+        ({"keys": ["a", "a"]}, "keys: a key is given twice"),
         ({"keys": {"A b": "x"}}, "keys.A b: 'A b' must be a column's name"),
         ({"table": "Flights"}, "table: 'Flights' must be a table's name"),
         ({"table": "a.b.c"}, "table: 'a.b.c' must be a table's name"),

@@ -3,7 +3,7 @@
 from psycopg import sql
 
 from dedupe_pipeline.jobs.aggregate.columns import Shape
-from dedupe_pipeline.jobs.aggregate.sql import Layout
+from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from tests.support.postgres.aggregate_truth import job
 
 SHAPE = Shape(
@@ -13,8 +13,8 @@ SHAPE = Shape(
 )
 
 
-def layout(table: str = "flights", **changes: object) -> Layout:
-    return Layout.of(job(table, **changes), SHAPE)
+def layout(table: str = "flights", **changes: object) -> TableSql:
+    return TableSql.of(job(table, **changes), SHAPE)
 
 
 def text(statement: sql.Composed | None) -> str:
@@ -38,7 +38,7 @@ def test_what_stands_beside_a_table_is_in_its_schema() -> None:
     assert text(in_schema.create_table()).startswith('CREATE TABLE "shop"."flights" (')
     assert text(in_schema.create_view()).startswith('CREATE OR REPLACE VIEW "shop"."flights_final"')
     assert '"shop"."dedupestream_offsets"' in text(in_schema.create_view())
-    assert all('"shop"."dedupestream_' in text(one) for one in in_schema.create_ledger())
+    assert all('"shop"."dedupestream_' in text(one) for one in in_schema.create_metadata_tables())
 
 
 def test_without_a_watermark_nothing_is_ever_final() -> None:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jobs.audit.identity import json_id
+from tests.support.checker import id_sources
 from tests.support.checker.record import Message
-from tests.support.traffic import hostile, id_sources
+from tests.support.traffic import hostile
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 NODES = st.recursive(

@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 
 from dedupe_pipeline.errors import LandingRefused
-from dedupe_pipeline.jobs.land.parquet_sink import check_belongs, mark, only_one, publish
+from dedupe_pipeline.jobs.land.parquet_sink import (
+    check_checkpoint,
+    lock_checkpoint,
+    publish,
+    write_marker,
+)
 
 TOPIC = "clean"
 
@@ -71,49 +76,49 @@ def test_another_batch_of_the_same_date_is_beside_the_first(tmp_path: Path, outp
 
 
 def test_a_marked_output_goes_on_with_its_own_checkpoint(output: Path, checkpoint: Path) -> None:
-    mark(output, checkpoint, TOPIC)
+    write_marker(output, checkpoint, TOPIC)
 
-    check_belongs(output, checkpoint, TOPIC)
+    check_checkpoint(output, checkpoint, TOPIC)
 
 
 def test_an_empty_output_starts_with_a_new_checkpoint(output: Path, tmp_path: Path) -> None:
-    check_belongs(output, tmp_path / "new", TOPIC)
+    check_checkpoint(output, tmp_path / "new", TOPIC)
 
 
 def test_an_output_without_its_checkpoint_is_refused(
     output: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
-    mark(output, checkpoint, TOPIC)
+    write_marker(output, checkpoint, TOPIC)
 
     with pytest.raises(LandingRefused, match="another checkpoint"):
-        check_belongs(output, tmp_path / "new", TOPIC)
+        check_checkpoint(output, tmp_path / "new", TOPIC)
 
 
 def test_a_checkpoint_without_its_output_is_refused(output: Path, checkpoint: Path) -> None:
     with pytest.raises(LandingRefused, match="bring the output back"):
-        check_belongs(output, checkpoint, TOPIC)
+        check_checkpoint(output, checkpoint, TOPIC)
 
 
 def test_an_output_of_another_topic_is_refused(output: Path, checkpoint: Path) -> None:
-    mark(output, checkpoint, TOPIC)
+    write_marker(output, checkpoint, TOPIC)
 
     with pytest.raises(LandingRefused, match="holds topic 'clean', not 'other'"):
-        check_belongs(output, checkpoint, "other")
+        check_checkpoint(output, checkpoint, "other")
 
 
 def test_directories_of_somebody_else_are_not_added_to(output: Path, tmp_path: Path) -> None:
     (output / "date=2026-11-20").mkdir()
 
     with pytest.raises(LandingRefused, match="not landed here"):
-        check_belongs(output, tmp_path / "new", TOPIC)
+        check_checkpoint(output, tmp_path / "new", TOPIC)
 
 
 def test_a_checkpoint_is_used_by_one_at_a_time(tmp_path: Path) -> None:
     with (
-        only_one(tmp_path),
+        lock_checkpoint(tmp_path),
         pytest.raises(LandingRefused, match="another process"),
-        only_one(tmp_path),
+        lock_checkpoint(tmp_path),
     ):
         pass
-    with only_one(tmp_path):
+    with lock_checkpoint(tmp_path):
         pass

@@ -17,10 +17,10 @@ from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import NotComparable, StoreCorrupt
 from dedupe_worker.store.bloom_filter import hash_ids
+from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import MANIFEST
 from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
 from dedupe_worker.store.inverse_bloom.table import Table
-from dedupe_worker.store.rocksdb import UNTRUSTED
 from dedupe_worker.values import encode_owner
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
 from tests.unit.worker.store.inverse_bloom.scene import DAY_MS, SLOTS, open_store, small_segments
@@ -64,7 +64,7 @@ class StoreAgainstItsOutput(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.store = open_store(self.directory / "db", self.slots)
         self.window = Window(self.store)
-        stamp = self.store.stamp
+        stamp = self.store.metadata
         assert self.store.reach <= len(self.output)
         tail = self.output[stamp.output_position if stamp else 0 :]
         self.window.admit(b"".join(tail), owners(tail))
@@ -120,7 +120,7 @@ class StoreAgainstItsOutput(RuleBasedStateMachine):
         self.store.close()
         assert len(list((self.directory / "db").glob("*.seg"))) < 40, "what is replaced is deleted"
         self.reopen()
-        assert self.store.stamp is not None
+        assert self.store.metadata is not None
 
     @rule(slots=st.sampled_from(SIZES))
     def restart_with_another_size(self, slots: int) -> None:
@@ -190,8 +190,12 @@ def known(path: Path, slots: int = SLOTS) -> int:
 
 def test_ids_and_stamp_are_there_when_it_is_opened_again(filled: Path) -> None:
     store = open_store(filled)
-    assert store.stamp is not None
-    assert (store.stamp.output_position, store.stamp.keys, store.reach) == (3_000, 3_000, 3_000)
+    assert store.metadata is not None
+    assert (store.metadata.output_position, store.metadata.keys, store.reach) == (
+        3_000,
+        3_000,
+        3_000,
+    )
     assert 2_750 < count_known(store, random_ids(1, 3_000)) < 2_850, "the others were overwritten"
     assert count_known(store, random_ids(2, 3_000)) == 0
     store.close()
@@ -245,9 +249,9 @@ def test_the_stamp_on_disk_is_that_of_the_segment_which_is_most_behind(tmp_path:
         remember(store, random_ids(number, 2_500), position=number * 2_500, now_ms=number)
         store.age(number)
     again = open_store(tmp_path)
-    assert again.stamp is not None
-    assert again.stamp.output_position == 2_500, "the first segment was written then"
-    assert again.stamp.last_seen_ms == 1
+    assert again.metadata is not None
+    assert again.metadata.output_position == 2_500, "the first segment was written then"
+    assert again.metadata.last_seen_ms == 1
     assert again.reach == 7 * 2_500
     assert count_known(again, random_ids(7, 2_500)) > 100, "some segments are ahead"
 
@@ -335,8 +339,8 @@ def test_a_table_of_another_size_is_asked_beside_the_new_one(filled: Path) -> No
     assert known(filled, slots=5_000) == before, "when it is opened once more, too"
     store = open_store(filled, slots=5_000)
     assert [g.name for g in store.generations()] == ["t00000001", "t00000002"]
-    assert store.stamp is not None
-    assert store.stamp.output_position == 3_000
+    assert store.metadata is not None
+    assert store.metadata.output_position == 3_000
 
 
 def test_an_id_is_located_in_the_newest_table_that_has_it(filled: Path) -> None:
@@ -358,8 +362,8 @@ def test_the_table_before_goes_once_as_many_ids_have_come_as_it_holds(filled: Pa
     remember(store, random_ids(3, 1), position=10_001, now_ms=2_000)
     assert store.age(2_000)
     assert count_known(store, random_ids(1, 3_000)) == 0
-    assert store.stamp is not None
-    assert store.stamp.truncated, "its ids were young"
+    assert store.metadata is not None
+    assert store.metadata.truncated, "its ids were young"
     store.close()
     assert not list(filled.glob("t00000001-*"))
 
@@ -369,8 +373,8 @@ def test_the_table_before_goes_once_its_ids_are_old(filled: Path) -> None:
     remember(store, random_ids(2, 10), position=10_000, now_ms=28 * DAY_MS)
     assert not store.age(28 * DAY_MS)
     assert store.age(28 * DAY_MS + 1_000)
-    assert store.stamp is not None
-    assert not store.stamp.truncated, "that is what maxAge asks for"
+    assert store.metadata is not None
+    assert not store.metadata.truncated, "that is what maxAge asks for"
     assert store.forgotten_ms == 1_000
 
 
@@ -402,11 +406,11 @@ def test_the_window_is_the_age_at_which_half_is_lost(tmp_path: Path) -> None:
         store.age(now_ms)
         if second == 12:
             assert store.window_seconds(now_ms) == 12, "all that came, so far"
-            assert store.stamp is not None
-            assert not store.stamp.truncated
+            assert store.metadata is not None
+            assert not store.metadata.truncated
     assert store.window_seconds(59_000) == 12  # less than 0.69 * 20,000 ids before
-    assert store.stamp is not None
-    assert store.stamp.truncated
+    assert store.metadata is not None
+    assert store.metadata.truncated
     age = int(store.window_seconds(59_000))
     assert count_known(store, random_ids(59 - age, 1_000)) == pytest.approx(535, abs=60)
     assert store.forgotten_ms == pytest.approx(45_000, abs=1_000)
@@ -428,6 +432,5 @@ def test_keys_are_the_slots_in_use(filled: Path) -> None:
 
 def test_a_comparison_with_the_output_is_refused(filled: Path) -> None:
     store = open_store(filled)
-    for refused in (store.positions, lambda: store.ids("t00000001"), lambda: store.amend("t1")):
-        with pytest.raises(NotComparable, match="forgets ids by chance"):
-            refused()
+    with pytest.raises(NotComparable, match="forgets ids by chance"):
+        store.fully_reconcilable()

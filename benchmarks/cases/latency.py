@@ -1,0 +1,195 @@
+"""End-to-end latency at a steady rate: for commit intervals, and at half load.
+
+Half load is half of the rate at which a worker processes a backlog, which is measured first. Producer and receiver are
+separate processes. Their own part and the broker's is measured as well, as the setting without a worker: the receiver
+then reads the topic that the producer writes.
+
+A message's time begins when it is due, so a delayed producer or its linger hides nothing. The n-th record received is
+the n-th message sent for the first time: other benchmarks check that each arrives once and in order. The first seconds
+are not counted: the workers' first transaction, the broker's first segments.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from benchmarks.cases.throughput import send_backlog
+from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.harness.model import Model
+from benchmarks.harness.pacer import Pace
+from benchmarks.harness.processes import Process, Worker
+from benchmarks.harness.steady import run_workers
+from benchmarks.harness.testbed import Testbed
+from benchmarks.harness.traffic import traffic
+
+COMMIT_INTERVALS_MS: Final = (5, 25, 100, 500)
+DEFAULT_INTERVAL_MS: Final = 25
+QUANTILES: Final = (0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0)
+
+_WARM_UP_SECONDS: Final = 3.0
+_GRACE_SECONDS: Final = 120.0
+
+
+class LatencyRun(Model):
+    """A setting and its quantiles.
+
+    `commit_interval_ms` is None without a worker; `quantiles_ms` belong to QUANTILES.
+    """
+
+    commit_interval_ms: int | None
+    rate: int
+    records: int
+    quantiles_ms: list[float]
+    pace: Pace
+    worker_cores: float
+    """CPU seconds a second, of the worker; likewise the others."""
+    receiver_cores: float
+    broker_cores: float
+    transactions_per_second: float
+
+    @property
+    def setting(self) -> str:
+        """The setting in words."""
+        if self.commit_interval_ms is None:
+            return "without a worker"
+        default = " (default)" if self.commit_interval_ms == DEFAULT_INTERVAL_MS else ""
+        return f"{self.commit_interval_ms} ms{default}"
+
+    def quantile(self, percent: float) -> float:
+        """Return a quantile of QUANTILES, in milliseconds."""
+        return self.quantiles_ms[QUANTILES.index(percent)]
+
+
+class Latency(Model):
+    """All settings at `rate`, and at half of `capacity`: messages per second."""
+
+    rate: int
+    seconds: float
+    runs: list[LatencyRun]
+    capacity: float
+    half_load: list[LatencyRun]
+
+    @property
+    def default(self) -> LatencyRun:
+        """The run with the worker's default settings."""
+        return _default(self.runs)
+
+    @property
+    def default_at_half_load(self) -> LatencyRun:
+        """The same at half load."""
+        return _default(self.half_load)
+
+
+def measure_latency(
+    testbed: Testbed,
+    *,
+    rate: int,
+    messages: int,
+    seconds: float,
+    report: Callable[[str], None],
+    intervals_ms: Sequence[int] = COMMIT_INTERVALS_MS,
+) -> Latency:
+    """Measure each setting for `seconds` after the warm-up.
+
+    `messages` are those of the full load that is measured first. Raises BenchmarkFailed.
+    """
+    report(f"full load: {messages:,} messages")
+    backlog = send_backlog(testbed, messages)
+    capacity = run_workers(backlog).per_second
+    testbed.delete_topics(backlog.topic)
+
+    def measure(rate: int, intervals_ms: Sequence[int]) -> list[LatencyRun]:
+        runs = []
+        for interval in (None, *intervals_ms):
+            what = "without a worker" if interval is None else f"commit interval {interval} ms"
+            report(f"{rate:,} messages/s, {what}")
+            runs.append(_run(testbed, rate=rate, seconds=seconds, interval_ms=interval))
+        return runs
+
+    return Latency(
+        rate=rate,
+        seconds=seconds,
+        capacity=capacity,
+        half_load=measure(int(capacity / 2), [DEFAULT_INTERVAL_MS]),
+        runs=measure(rate, intervals_ms),
+    )
+
+
+def _default(runs: Sequence[LatencyRun]) -> LatencyRun:
+    return next(run for run in runs if run.commit_interval_ms == DEFAULT_INTERVAL_MS)
+
+
+def _run(testbed: Testbed, *, rate: int, seconds: float, interval_ms: int | None) -> LatencyRun:
+    source = testbed.create_topic("paced")
+    if interval_ms is None:
+        run = _measure(testbed, source, source, rate=rate, seconds=seconds)
+        testbed.delete_topics(source)
+        return run
+    target = testbed.create_topic("paced-clean")
+    tuning = {"commitInterval": f"{interval_ms}ms"}
+    home = testbed.scratch / target
+    with Worker(home, testbed.bootstrap_servers, source, target, tuning) as worker:
+        worker.wait_until_ready()
+        run = _measure(testbed, source, target, rate=rate, seconds=seconds, worker=worker)
+        run = run.model_copy(update={"commit_interval_ms": interval_ms})
+    testbed.delete_topics(source, target)
+    return run
+
+
+def _measure(
+    testbed: Testbed,
+    source: str,
+    target: str,
+    *,
+    rate: int,
+    seconds: float,
+    worker: Worker | None = None,
+) -> LatencyRun:
+    count = int(rate * (seconds + _WARM_UP_SECONDS))
+    positions = traffic(count).first_at if worker else np.arange(count)
+    times_file, pace_file = (testbed.scratch / f"{target}{end}" for end in (".npy", ".pace"))
+    receiving = (
+        "benchmarks.harness.receiver",
+        testbed.bootstrap_servers,
+        target,
+        len(positions),
+        times_file,
+    )
+    sending = (
+        "benchmarks.harness.pacer",
+        testbed.bootstrap_servers,
+        source,
+        count,
+        rate,
+        pace_file,
+    )
+    worker_before, broker_before = _cpu(worker, testbed)
+    with (
+        Process(*receiving, log=times_file.with_suffix(".log")) as receiver,
+        Process(*sending, log=pace_file.with_suffix(".log")) as pacer,
+    ):
+        pacer.wait(seconds + _GRACE_SECONDS)
+        receiver.wait(_GRACE_SECONDS)
+    worker_after, broker_after = _cpu(worker, testbed)
+    pace = Pace.model_validate_json(pace_file.read_text())
+    latency_ms = (np.load(times_file) - pace.due_ns(positions)) / 1e6
+    counted = positions >= rate * _WARM_UP_SECONDS
+    quantiles = np.percentile(latency_ms[counted], QUANTILES).tolist()
+    transactions = worker.status().counts.transactions if worker else 0
+    return LatencyRun(
+        commit_interval_ms=None,
+        rate=rate,
+        records=int(counted.sum()),
+        quantiles_ms=quantiles,
+        pace=pace,
+        worker_cores=(worker_after - worker_before) / pace.seconds,
+        receiver_cores=float(times_file.with_suffix(".cpu").read_text()) / pace.seconds,
+        broker_cores=(broker_after - broker_before) / pace.seconds,
+        transactions_per_second=transactions / pace.seconds,
+    )
+
+
+def _cpu(worker: Worker | None, testbed: Testbed) -> tuple[float, float]:
+    """CPU seconds so far of worker and broker."""
+    return cpu_seconds_of(worker.pid) if worker else 0.0, cpu_seconds_of(testbed.broker_pid)

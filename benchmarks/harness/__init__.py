@@ -1,0 +1,1 @@
+"""The base of every benchmark: broker, processes, messages, meters, checks."""

@@ -1,0 +1,1 @@
+"""The start of streams on Kubernetes, and the cost of the operator."""

@@ -1,0 +1,1 @@
+"""The HTML pages that jobs and examples write: style, templates and plots."""

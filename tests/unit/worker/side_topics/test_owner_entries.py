@@ -1,0 +1,45 @@
+"""What the notes beside the output say of owners."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_worker.side_topics.owner_log import decode_entry, encode_entries
+
+inputs = st.lists(st.integers(0, 2**48 - 2), min_size=1, max_size=300, unique=True).map(sorted)
+
+
+@given(st.integers(0, 2**62), inputs)
+def test_a_chunk_is_read_as_it_was_written(first_output: int, offsets: list[int]) -> None:
+    [note] = encode_entries(first_output, np.array(offsets, np.uint64))
+    first, found = decode_entry(note)
+    assert (first, found.tolist()) == (first_output, offsets)
+
+
+def test_a_chunk_of_many_runs_takes_several_notes_that_continue_each_other() -> None:
+    offsets = np.arange(0, 200_000, 2, dtype=np.uint64)
+    notes = list(encode_entries(1000, offsets))
+    assert len(notes) > 1
+    assert max(map(len, notes)) < 100_000
+    position, found = 1000, []
+    for note in notes:
+        first, part = decode_entry(note)
+        assert first == position
+        position += len(part)
+        found += part.tolist()
+    assert found == offsets.tolist()
+
+
+def test_a_chunk_without_duplicates_takes_a_few_bytes() -> None:
+    [note] = encode_entries(7, np.arange(5, 100_005, dtype=np.uint64))
+    assert len(note) < 40
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda note: note[:-1], lambda _: b"", lambda note: b"\2" + note[1:]]
+)
+def test_damage_is_told(damage: object) -> None:
+    [note] = encode_entries(7, np.arange(9, dtype=np.uint64))
+    with pytest.raises(ValueError, match="entry of the owner log"):
+        decode_entry(damage(note))  # type: ignore[operator] # one of the functions above

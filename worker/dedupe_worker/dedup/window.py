@@ -76,7 +76,7 @@ class Window:
 
     @property
     def forgotten_ms(self) -> int:
-        """Return the newest timestamp of ids that were dropped, Unix milliseconds; 0 if there is none."""
+        """Return the newest timestamp of dropped ids, Unix milliseconds; or 0."""
         return self.store.forgotten_ms
 
     def admit(self, packed: bytes, values: Values | Sequence[bytes]) -> dict[int, bytes]:

@@ -17,6 +17,7 @@ itself, such as Kubernetes' API server.
 
 import hmac
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -65,7 +66,7 @@ def make_app(
     app.add_route("/reconcile", _Reconcile(requests))
     app.add_error_handler(TimeoutError, _busy)
     app.add_error_handler(StreamError, _failed)
-    add_snapshots(app, lambda command: commands.call(command, _COMMAND_SECONDS), upload_manager)
+    add_snapshots(app, partial(commands.call, timeout_seconds=_COMMAND_SECONDS), upload_manager)
     return app
 
 

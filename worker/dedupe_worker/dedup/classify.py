@@ -179,7 +179,7 @@ class Classifier:
 
         `now_ms` is the time, Unix milliseconds.
         """
-        bound = late_before(self._policy, self._window.store.forgotten_ms, now_ms)
+        bound = late_before(self._policy, self._window.forgotten_ms, now_ms)
         times = batch.times[batch.rows]
         late = (times < bound) & (times > 0)  # the age of a record without a timestamp is not known
         any_late = bool(late.any())

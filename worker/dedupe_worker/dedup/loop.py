@@ -152,7 +152,7 @@ class Loop:
                 seen_ms=now_ms,
                 newest_ms=transaction.newest_ms,
             )
-            self._window.store.age(now_ms)
+            self._window.age(now_ms)
 
     def abort(self) -> None:
         """Abort the open transaction, if there is one."""
@@ -183,6 +183,7 @@ class Loop:
             self._open = _Transaction(self._monotonic(), records[0].offset() or 0)
         with self._stage("identify"):
             identified = self._classifier.identify(records)
+            newest_ms = identified.newest_ms
         with self._stage("lookup"):
             verdict = self._classifier.classify(records, identified, self._time_ms())
             passed, offsets = records, identified.offsets
@@ -198,7 +199,7 @@ class Loop:
         self._open.records += len(records)
         self._open.passed += len(passed)
         self._open.next_offset = batch.next_offset
-        self._open.newest_ms = max(self._open.newest_ms, identified.newest_ms)
+        self._open.newest_ms = max(self._open.newest_ms, newest_ms)
         self._count(verdict, records, len(identified.rows))
 
     def _count(self, verdict: Verdict, records: Sequence[Message], with_id: int) -> None:

@@ -74,6 +74,11 @@ class Window:
         self._value_dtype = values
         self._open: list[_Admitted] = []
 
+    @property
+    def forgotten_ms(self) -> int:
+        """Return the newest timestamp of dropped ids, Unix milliseconds; or 0."""
+        return self.store.forgotten_ms
+
     def admit(self, packed: bytes, values: Values | Sequence[bytes]) -> dict[int, bytes]:
         """Add a batch of ids (16 bytes each, joined) with their values, in order.
 
@@ -134,6 +139,10 @@ class Window:
             newest_ms=newest_ms,
         )
         self._open.clear()
+
+    def age(self, now_ms: int) -> None:
+        """Seal and drop generations as the bounds require, see `IdStore.age`."""
+        self.store.age(now_ms)
 
     def abort(self) -> None:
         """Forget the ids that were not committed.

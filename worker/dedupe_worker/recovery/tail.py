@@ -185,6 +185,6 @@ def catch_up(
                 seen_ms=now_ms,
                 newest_ms=newest_ms,
             )
-            window.store.age(now_ms)
+            window.age(now_ms)
             unwritten = 0
         on_progress(Progress(records, max(0, end - position), clock.monotonic() - began))

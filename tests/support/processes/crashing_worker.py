@@ -53,19 +53,19 @@ class CrashingFactory(ComponentFactory):
         self._trigger = _Trigger(crash)
 
     def make_reader(self, topic: str) -> PartitionReader:
-        """The reader of the output topic is the one that reconciles."""
+        """Make a reader; that of the output topic catches up, and is watched."""
         reader = super().make_reader(topic)
         if topic != self.config.stream.spec.output.topic:
             return reader
-        return cast("PartitionReader", _ReconcilingReader(reader, self._trigger))
+        return cast("PartitionReader", _CatchUpReader(reader, self._trigger))
 
     def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
-        """The output, watched."""
+        """Make the output, watched."""
         output = super().make_output(largest_batch_bytes)
         return cast("PartitionOutput", _Output(output, self._trigger))
 
     def make_store(self) -> Store:
-        """The store, watched."""
+        """Make the store, watched."""
         if self._trigger.crash.step is Step.DURING_FLUSH:
             _watch_for_flush(self.config.state.database, self._trigger.crash.time)
         store = super().make_store()
@@ -103,7 +103,7 @@ class _Proxy:
         return getattr(self._real, name)
 
 
-class _ReconcilingReader(_Proxy):
+class _CatchUpReader(_Proxy):
     def read(self, max_records: int, wait_seconds: float) -> object:
         batch = self._real.read(max_records, wait_seconds)
         if batch.records:

@@ -83,7 +83,7 @@ class InnerCrash:
 
     @classmethod
     def from_environment(cls) -> Self:
-        """The other way round, in the worker."""
+        """Read the crash from the environment, in the worker."""
         fields = json.loads(os.environ[VARIABLE])
         return cls(**{**fields, "point": Point(fields["point"])})
 

@@ -39,7 +39,7 @@ class Trigger:
         self._times = 0
 
     def at(self, point: Point, prepare: Callable[[], object] | None = None) -> None:
-        """The worker has come to a point. `prepare` is done first, and only there."""
+        """Send the signal if the worker is at the crash's point; do `prepare` before it."""
         if point is not self.crash.point:
             return
         self._times += 1
@@ -65,7 +65,7 @@ class FaultyFactory(ComponentFactory):
         super().__init__(replace(config, state=_State(config.state.root, self._trigger)))
 
     def make_reader(self, topic: str) -> PartitionReader:
-        """A reader, whose client may stop fetching the input."""
+        """Make a reader, whose client may stop fetching the input."""
         reader = super().make_reader(topic)
         if topic == self.config.stream.spec.input.topic:
             real = reader._consumer  # noqa: SLF001 # librdkafka itself has no seam
@@ -73,14 +73,14 @@ class FaultyFactory(ComponentFactory):
         return reader
 
     def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
-        """The output, whose commit has two halves."""
+        """Make the output, whose commit has two halves."""
         output = super().make_output(largest_batch_bytes)
         real = output._producer  # noqa: SLF001 # no seam is as deep as between the halves
         output._producer = _Producer(real, self._trigger)  # type: ignore[assignment] # noqa: SLF001
         return output
 
     def make_store(self) -> Store:
-        """The store, with the smaller window if there is one."""
+        """Make the store, with the smaller window if there is one."""
         bounds = self.config.bounds
         if self._trigger.crash.window_bytes:
             bounds = replace(bounds, max_bytes=self._trigger.crash.window_bytes)

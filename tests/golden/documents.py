@@ -71,7 +71,7 @@ from dedupe_worker.dedup.redelivery import encode_metadata as encode_offset_meta
 from dedupe_worker.errors import DiskFull
 from dedupe_worker.kafka.producer import SideRecord
 from dedupe_worker.side_topics.writers import side_topic_writers
-from dedupe_worker.snapshots.bucket import Folder
+from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.column_families import CURRENT, UNTRUSTED
 from dedupe_worker.store.metadata import StoreMetadata, encode_metadata

@@ -11,8 +11,9 @@ import boto3
 from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_pipeline.jobs.land.parquet_sink import write_marker
 from dedupe_worker.bootstrap.progress import BootstrapRecord, write_record
-from dedupe_worker.snapshots.bucket import Bucket, Folder
+from dedupe_worker.snapshots.bucket import Bucket
 from dedupe_worker.snapshots.digest_cache import DigestCache
+from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.snapshots.upload import upload
 from dedupe_worker.store.checkpoint import make_checkpoint
 from dedupe_worker.store.state_dir import StateDirectory, write_atomically

@@ -15,6 +15,7 @@ offset in the input.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 from zlib import crc32
 
@@ -32,6 +33,8 @@ _HASHED: Final = (OWNER_BYTES + _HASH_BYTES, OWNER_BYTES + _TIME_BYTES + _HASH_B
 _SPREAD: Final = 0x9E3779B1
 
 OWNER: Final = np.dtype(f"V{OWNER_BYTES}")
+
+_MILLISECONDS: Final = itemgetter(1)  # of (type, milliseconds)
 
 Values = NDArray[np.void]
 """Values of a batch: shape (n,), dtype OWNER, or wider where a layout has more."""
@@ -127,3 +130,11 @@ def content_hash(record: Message) -> int:
     # The start value separates null from empty, and ("ab", "c") from ("a", "bc"); spread, as a CRC is linear.
     shape = (0 if key is None else len(key) + 1) << 1 | (value is None)
     return crc32(value or b"", crc32(key or b"", shape * _SPREAD & 0xFFFFFFFF))
+
+
+def timestamps(records: Sequence[Message]) -> Times:
+    """Return the timestamps of n records, Unix milliseconds: shape (n,).
+
+    0 or less where a record has none.
+    """
+    return np.fromiter(map(_MILLISECONDS, map(Message.timestamp, records)), np.int64, len(records))

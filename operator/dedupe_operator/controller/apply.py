@@ -11,6 +11,7 @@ from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import rollout, volume_expansion
 from dedupe_operator.decide.diagnosis import Problem, with_advice
 from dedupe_operator.decide.drift import has_wanted_hash, is_as_wanted, with_wanted_hash
+from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rollout import WorkerState
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.errors import KubernetesError
@@ -216,9 +217,7 @@ class Applier:
             pod = context.observed.pods.get(partition)
             if pod is None or not volume_expansion.needs_restart(live, pod, context.now):
                 continue
-            if pod["metadata"].get("deletionTimestamp") or (
-                rollout.is_ready(pod) and not all_ready
-            ):
+            if pod["metadata"].get("deletionTimestamp") or (is_ready(pod) and not all_ready):
                 continue
             if not self._delete_pod(pod, result, partition):
                 return

@@ -8,9 +8,10 @@ from typing import Final
 from dedupe_crds.status.stream import PartitionPhase
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.controller.observe import events_about
-from dedupe_operator.decide import diagnosis, rollout, volume_claims
+from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.partition_status import PartitionView
+from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.resources import CLAIMS
 
@@ -31,7 +32,7 @@ def partition_views(
         pod, worker = context.observed.pods.get(partition), context.workers.get(partition)
         claim = context.observed.children.get((CLAIMS.kind, choice.name))
         problem = result.partition_problems.get(partition)
-        if problem is None and not rollout.is_ready(pod) and not context.stream.spec.suspend:
+        if problem is None and not is_ready(pod) and not context.stream.spec.suspend:
             diagnosed += 1
             problem = diagnosis.of_worker(worker) or _diagnose(
                 api, context, partition, choice.name, with_events=diagnosed <= _EVENTS_OF

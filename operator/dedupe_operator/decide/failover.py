@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dedupe_crds.status.worker import WorkerStatus
-from dedupe_operator.decide import rollout
 from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import CONTAINER
 
@@ -58,7 +58,7 @@ def unready_on_nodes(pods: Mapping[int, Object]) -> dict[int, Object]:
     return {
         partition: pod
         for partition, pod in pods.items()
-        if not rollout.is_ready(pod) and node_of(pod) is not None
+        if not is_ready(pod) and node_of(pod) is not None
     }
 
 
@@ -121,7 +121,7 @@ def was_fenced(pod: Object, worker: WorkerStatus | None, now: datetime) -> bool:
 
 def waits_for_volume(pod: Object, now: datetime) -> bool:
     """Return whether a pod had a node for a while but no container on it."""
-    if rollout.is_ready(pod) or pod["metadata"].get("deletionTimestamp") or not node_of(pod):
+    if is_ready(pod) or pod["metadata"].get("deletionTimestamp") or not node_of(pod):
         return False
     if now - datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) < _PATIENCE:
         return False

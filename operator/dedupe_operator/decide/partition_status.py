@@ -16,8 +16,8 @@ from dedupe_crds.status.stream import (
     Transfer,
 )
 from dedupe_crds.status.worker import DownloadPhase, Phase, WorkerStatus
-from dedupe_operator.decide import rollout
 from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rounding import coarse_age, coarse_count
 from dedupe_operator.decide.volume_claims import ClaimChoice
 from dedupe_operator.kubernetes.names import Object
@@ -46,7 +46,7 @@ class PartitionView:
 
         The readiness probe of Kubernetes decides.
         """
-        return rollout.is_ready(self.pod)
+        return is_ready(self.pod)
 
 
 def status_of(

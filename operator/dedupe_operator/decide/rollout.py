@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dedupe_operator.decide.drift import is_as_wanted
+from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.kubernetes.names import Object
 
 
@@ -61,14 +62,6 @@ def is_stuck(live: Object, pod: Object | None) -> bool:
     status = live.get("status") or {}
     revision = pod["metadata"].get("labels", {}).get("controller-revision-hash")
     return bool(_is_observed(live)) and revision != status.get("updateRevision")
-
-
-def is_ready(pod: Object | None) -> bool:
-    """Return whether a pod is ready and is not being deleted."""
-    if pod is None or pod["metadata"].get("deletionTimestamp"):
-        return False
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _is_rolled_out(live: Object, pod: Object | None) -> bool:

@@ -22,7 +22,6 @@ from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_worker.dedup.policy import Policy, late_before
 from dedupe_worker.dedup.redelivery import UncommittedIds
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.consumer import timestamps
 from dedupe_worker.kafka.producer import Routed
 from dedupe_worker.values import (
     OWNER_BYTES,
@@ -34,6 +33,7 @@ from dedupe_worker.values import (
     decode_owner,
     encode_owners,
     timestamp_of,
+    timestamps,
 )
 
 ORIGINAL_HEADER: Final = "dedupe-original"

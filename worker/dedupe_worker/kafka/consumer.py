@@ -1,20 +1,16 @@
 """Read one partition, as the loop, the catch-up and the bootstrap do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import itemgetter
 from threading import Event
 from typing import Final, Protocol
 
-import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_worker.clock import Clock
-from dedupe_worker.values import Times
 
-_MILLISECONDS: Final = itemgetter(1)  # of (type, milliseconds)
 _IDLE_POLL_SECONDS: Final = 0.5
 _TIMEOUT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 0.1
@@ -58,14 +54,6 @@ class Committed:
 
     offset: int
     metadata: str | None
-
-
-def timestamps(records: Sequence[Message]) -> Times:
-    """Return the timestamps of n records, Unix milliseconds: shape (n,).
-
-    0 or less where a record has none.
-    """
-    return np.fromiter(map(_MILLISECONDS, map(Message.timestamp, records)), np.int64, len(records))
 
 
 class PartitionReader:

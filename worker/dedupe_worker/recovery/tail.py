@@ -16,11 +16,12 @@ from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.consumer import Reader, read_output, timestamps
+from dedupe_worker.kafka.consumer import Reader, read_output
 from dedupe_worker.side_topics.owner_log import OutputValues
 from dedupe_worker.status import Progress
 from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.state_dir import Identity
+from dedupe_worker.values import timestamps
 
 _WRITE_RECORDS: Final = 100_000  # sorted together: large sorted writes cost half of small ones
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from dedupe_crds.spec.snapshots import Encryption, S3Snapshots
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import BucketRefused
+from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.snapshots.manifest import Manifest
 from dedupe_worker.snapshots.s3_client import s3_errors
 
@@ -34,27 +35,6 @@ class StoredObject:
     key: str
     size: int
     modified: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Folder:
-    """The keys of one partition's snapshots."""
-
-    prefix: str
-
-    @classmethod
-    def of(cls, s3: S3Snapshots, stream: str, partition: int) -> "Folder":
-        """Return the folder of a partition; `stream` is namespace/name."""
-        parts = [s3.prefix, stream, str(partition)] if s3.prefix else [stream, str(partition)]
-        return cls("/".join(parts))
-
-    def manifest(self, name: str) -> str:
-        """Return the key of a snapshot's manifest."""
-        return f"{self.prefix}/snapshots/{name}.json"
-
-    def content(self, sha256: str) -> str:
-        """Return the key of a file's content."""
-        return f"{self.prefix}/objects/{sha256}"
 
 
 class Bucket:

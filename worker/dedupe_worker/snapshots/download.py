@@ -24,8 +24,9 @@ from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import BucketRefused, BucketUnavailable, RestoreFailed
-from dedupe_worker.snapshots.bucket import Bucket, Folder
+from dedupe_worker.snapshots.bucket import Bucket
 from dedupe_worker.snapshots.digest_cache import sha256_of
+from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.snapshots.manifest import DATABASE, FileEntry, Manifest
 from dedupe_worker.snapshots.s3_client import (
     s3_errors,

@@ -19,8 +19,9 @@ from dedupe_crds.status.worker import CheckpointStatus, UploadPhase, UploadStatu
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import UploadRunning
-from dedupe_worker.snapshots.bucket import Bucket, Folder
+from dedupe_worker.snapshots.bucket import Bucket
 from dedupe_worker.snapshots.digest_cache import DigestCache
+from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.snapshots.garbage_collection import Deleted, delete_snapshots
 from dedupe_worker.snapshots.s3_client import short_timeout_client, transfer_client
 from dedupe_worker.snapshots.upload import upload

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_operator.decide.drift import with_wanted_hash
+from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rollout import (
     WorkerState,
-    is_ready,
     is_stuck,
     may_change,
     worker_state,

@@ -10,9 +10,10 @@ from random import Random
 from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.snapshots.bucket import Bucket, Folder
+from dedupe_worker.snapshots.bucket import Bucket
 from dedupe_worker.snapshots.digest_cache import DigestCache
 from dedupe_worker.snapshots.download import Download
+from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.snapshots.manifest import Manifest
 from dedupe_worker.snapshots.s3_client import transfer_client
 from dedupe_worker.snapshots.upload import upload

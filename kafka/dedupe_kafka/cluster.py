@@ -229,14 +229,17 @@ class Cluster:
         """
         goal = self.offsets(name, IsolationLevel.READ_UNCOMMITTED).ends
 
+        behind: list[int] = []
+
         def settled() -> TopicOffsets | None:
             found = self.offsets(name)
-            return None if _behind(goal, found.ends) else found
+            behind[:] = _behind(goal, found.ends)
+            return None if behind else found
 
         found = Deadline(within.total_seconds()).wait_for(settled, poll_seconds=_POLL_SECONDS)
         if found is None:
             raise TransactionOpen(
-                f"Topic {name}, partitions {_behind(goal, self.offsets(name).ends)}: a transaction is open for over "
+                f"Topic {name}, partitions {behind}: a transaction is open for over "
                 f"{within.total_seconds():.0f} s; find its producer, or abort it (kafka-transactions.sh abort), then "
                 "run this again"
             )

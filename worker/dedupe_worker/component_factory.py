@@ -170,7 +170,7 @@ class ComponentFactory:
         return {**config, "error_cb": self._on_client_error}
 
     def _on_client_error(self, error: KafkaError) -> None:
-        """Record an error of a client that retries, so that no call raises it.
+        """Record an error that no call raises, because the client retries.
 
         Examples: brokers that cannot be reached, credentials that are refused.
         """

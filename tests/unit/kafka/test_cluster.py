@@ -1,6 +1,7 @@
 """What becomes of a cluster's answers."""
 
 from concurrent.futures import Future
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,9 @@ from dedupe_kafka.errors import (
     NotAuthorized,
     TopicMissing,
     TopicRefused,
+    TransactionOpen,
 )
+from dedupe_kafka.offsets import TopicOffsets
 from tests.unit.crds.manifests import MINIMAL, changed
 
 STREAM = DedupeStream.model_validate(MINIMAL)
@@ -279,3 +282,17 @@ def test_owners_are_noted_where_they_are_told_of_and_transactions_keep_notes_tru
     cluster.ensure_output(parse_manifest(changed(told), "conflicts"))
     created = {one.topic for one in admin.created}
     assert (f"{OUTPUT}-owners" in created) == (delivery == "ExactlyOnce")
+
+
+def test_an_open_transaction_is_reported_with_the_partitions_that_were_behind(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It ends just after the last look at the offsets.
+    ends = iter([{0: 5, 1: 5}, {0: 5, 1: 3}, {0: 5, 1: 5}])
+
+    def offsets(name: str, *_: object) -> TopicOffsets:
+        return TopicOffsets(topic=name, id="u", lows={0: 0, 1: 0}, ends=next(ends))
+
+    monkeypatch.setattr(cluster, "offsets", offsets)
+    with pytest.raises(TransactionOpen, match=r"partitions \[1\]"):
+        cluster.settled_offsets("t", timedelta(0))

@@ -55,7 +55,7 @@ class CommandQueue:
     def call(self, command: Command, timeout_seconds: float) -> Any:  # noqa: ANN401 (whatever the command returns)
         """Have the loop's thread run a command; return or raise what it does.
 
-        Raises TimeoutError if the loop did not begin with it in time.
+        Raises TimeoutError if the loop has not run it in time, or if too many other commands are waiting.
         """
         if not self._places.acquire(blocking=False):
             raise TimeoutError("other commands are waiting")

@@ -16,7 +16,7 @@ from dedupe_worker.status import WorkerState
 _COUNTERS: Final = {
     "consumed": "Records read from the input.",
     "produced": "Records written to the output and committed.",
-    "duplicates": "Records whose id is in the store.",
+    "duplicates": "Records whose id was seen before.",
     "redelivered": "Records read again after a restart whose output was already committed.",
     "without_id": "Records without a usable id, passed on.",
     "conflicts": "Duplicates whose content differs from that of the first record.",
@@ -128,17 +128,17 @@ class _BoardCollector(Collector):
         if status.reconcile is not None:
             yield self._gauge(
                 "dedupe_catch_up_records",
-                "Output records read by the last catch-up.",
+                "Output records read by the last catch-up or full reconcile.",
                 status.reconcile.records,
             )
             yield self._gauge(
                 "dedupe_catch_up_remaining_offsets",
-                "Output offsets that the catch-up has not read yet.",
+                "Output offsets that the catch-up or full reconcile has not read yet.",
                 status.reconcile.remaining,
             )
             yield self._gauge(
                 "dedupe_catch_up_seconds",
-                "Duration of the last catch-up with the output.",
+                "Duration of the last catch-up or full reconcile.",
                 status.reconcile.seconds,
             )
         if status.checkpoint is not None:

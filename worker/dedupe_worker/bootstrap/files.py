@@ -154,7 +154,10 @@ class FileSource:
 
 
 def _check_made_for(path: Path, stream: str, count: int) -> None:
-    """Refuse a directory that the pipeline's bootstrap made for another stream."""
+    """Refuse a directory that `dedupe-pipeline bootstrap` made for something else.
+
+    That is another stream, or another number of partitions.
+    """
     try:
         made_for = json.loads((path / _MADE_FOR).read_text())
     except (FileNotFoundError, NotADirectoryError):

@@ -86,7 +86,7 @@ def read_ids(
 ) -> Iterator[bytes]:
     """Yield the ids in the output's [start, end).
 
-    None if no start is known, or if the range is longer than MAX_OFFSETS.
+    It yields nothing if no start is known, or if the range is longer than MAX_OFFSETS.
     """
     if start is None or start >= end:
         return

@@ -23,7 +23,10 @@ _SLICE_SECONDS: Final = 1.0
 
 
 class NonTransactionalOutput(PartitionOutput):
-    """Output whose `commit` waits for the replicas, then commits the offset."""
+    """Output whose `commit` waits for acknowledgements, then commits the offset.
+
+    All in-sync replicas have a record that is acknowledged.
+    """
 
     def __init__(self, config: dict[str, Any], topic: str, partition: int, clock: Clock) -> None:
         self._refused: KafkaError | None = None

@@ -177,7 +177,10 @@ def open_runs(paths: Sequence[Path]) -> list[Run]:
 
 
 def bounds_of_ranges(runs: Sequence[Run], range_entries: int) -> list[Bound]:
-    """Return where each range begins, so that each has about `range_entries`."""
+    """Return where each range begins, so that each has about `range_entries`.
+
+    Together the ranges hold all entries, in order.
+    """
     samples = np.concatenate([run[:2, ::_SAMPLE_ENTRIES] for run in (as_run(NO_ENTRIES), *runs)], 1)
     samples = samples[:, np.lexsort(samples[::-1])]
     chosen = samples[:, :: max(1, range_entries // _SAMPLE_ENTRIES)][:, 1:]

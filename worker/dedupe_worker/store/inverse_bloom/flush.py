@@ -32,9 +32,9 @@ _WRITTEN_AFTER_SECONDS: Final = 900.0
 _WRITING_SHARE: Final = 0.1
 _SUPERSEDED_SHARE: Final = 1 / 16
 _MOST_SUPERSEDED: Final = 16
-"""The most unused segments on disk, besides a sixteenth of those in use.
+"""The most unused segments on disk: some 200 MiB.
 
-They take some 200 MiB, and may always be one; see capacity.py.
+It is less if a sixteenth of the segments in use is less, but one at least; see capacity.py.
 """
 
 

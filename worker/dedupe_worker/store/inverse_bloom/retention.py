@@ -47,8 +47,8 @@ class Retention:
         return puts > self._half_life
 
     def horizon(self, puts: int) -> Mark | None:
-        """Return the oldest mark of which half of the ids are left after so many puts.
+        """Return the oldest mark that still has half of its ids, or more.
 
-        None without any.
+        `puts` is the present number of puts. None if there is no such mark.
         """
         return next((mark for mark in self.marks if mark.puts >= puts - self._half_life), None)

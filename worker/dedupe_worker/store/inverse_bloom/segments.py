@@ -53,7 +53,7 @@ class _Record(BaseModel):
 class SegmentRecord(_Record):
     """A file, and the CRC-32 at its end.
 
-    So a complete file of another time is found too.
+    So a file that is complete, but of another time, is not accepted either.
     """
 
     file: str

@@ -109,7 +109,7 @@ class InverseBloomStore:
         return [table.describe() for table in self._tables]
 
     def window_seconds(self, now_ms: int) -> float:
-        """Return the age at which half of the ids are lost, or of the oldest id."""
+        """Return the age at which half of the ids are lost; until then the oldest id's."""
         since = now_ms
         for table in reversed(self._tables):
             mark = table.history.horizon(table.puts)

@@ -100,7 +100,7 @@ class TableState:
     def touch(self, slots: Slots) -> None:
         """Record that these slots change.
 
-        What was written up to `stamp` is in their segments on disk.
+        What was written up to `metadata` is in their segments on disk.
         """
         touched = np.zeros_like(self._behind)
         touched[segment_of(slots)] = True

@@ -20,7 +20,7 @@ from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_ids.batch import Header, Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_worker.dedup.policy import Policy, late_before
-from dedupe_worker.dedup.redelivery import UncommittedIds
+from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.producer import Routed
 from dedupe_worker.values import (

@@ -40,11 +40,11 @@ from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, first_line
 from dedupe_pipeline.jobs.aggregate.columns import Shape, shape_of
-from dedupe_pipeline.jobs.aggregate.database import Database, ProgressChanged
+from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database, ProgressChanged
 from dedupe_pipeline.jobs.aggregate.increments import Fate, Progress, increments
 from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
-from dedupe_pipeline.jobs.aggregate.postgres import Postgres
+from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_pipeline.jobs.streaming import run_until, with_trigger
 from dedupe_pipeline.source import read_clean_stream

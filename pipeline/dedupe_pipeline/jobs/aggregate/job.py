@@ -1,4 +1,4 @@
-"""Run the job `aggregate`: add the clean topic's records to PostgreSQL.
+"""Run the job `aggregate`: add the output topic's records to PostgreSQL.
 
 The command `dedupe-pipeline aggregate` calls it. The database holds the only state: the rows, and the offsets from
 which they were counted. Spark's checkpoint is temporary and lasts for one run; each run begins at the offsets in the
@@ -82,7 +82,7 @@ def aggregate(
     lock_patience: timedelta = timedelta(seconds=30),
     stop: threading.Event | None = None,
 ) -> AggregateResult:
-    """Add the clean topic's present records; with `every`, run until `stop` is set.
+    """Add the output topic's present records; with `every`, run until `stop` is set.
 
     A batch has at most `max_offsets_per_trigger` records; the rows that it adds pass through this process. `patience`
     limits the wait for an unreachable database or broker, `lock_patience` that for another job on the table.

@@ -1,4 +1,4 @@
-"""Packs a chart into an archive that helm installs, as `helm package` does.
+"""Pack a chart into an archive that helm installs, as `helm package` does.
 
 `make dist` runs it as `python -m charts.package CHART DIRECTORY`. It needs no helm, and the archive
 depends on the chart's files and SOURCE_DATE_EPOCH alone: the same files give the same bytes.

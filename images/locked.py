@@ -1,4 +1,4 @@
-"""Prints the part of requirements.lock that an extra of pyproject.toml needs.
+"""Print the part of requirements.lock that an extra of pyproject.toml needs.
 
 The lock has all packages with their hashes, also the development tools. An image gets only the packages of its
 extra, in the locked versions. No index is needed: for each package, uv lists in the lock which packages require

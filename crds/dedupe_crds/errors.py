@@ -1,4 +1,4 @@
-"""Turns pydantic's errors into sentences for the author of a manifest.
+"""Turn pydantic's errors into sentences for the author of a manifest.
 
 `dedupe_crds.manifest` calls it. Invariant: each sentence begins with the path of the field in YAML, then names the
 value, the problem and what is allowed.

@@ -1,4 +1,4 @@
-"""Generates the CustomResourceDefinitions, the chart's copies and the reference.
+"""Generate the CustomResourceDefinitions, the chart's copies and the reference.
 
 `python -m dedupe_crds.generate` writes them into the source tree; with `--check` it only compares,
 prints what differs, and exits with 1 if anything does.

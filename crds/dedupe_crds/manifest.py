@@ -1,4 +1,4 @@
-"""Reads a manifest: returns a `DedupeStream`, or an error with all its problems."""
+"""Read a manifest: return a `DedupeStream`, or an error with all its problems."""
 
 from collections.abc import Mapping
 from pathlib import Path

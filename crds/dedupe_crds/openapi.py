@@ -1,4 +1,4 @@
-"""Builds CustomResourceDefinitions with a structural OpenAPI v3 schema.
+"""Build CustomResourceDefinitions with a structural OpenAPI v3 schema.
 
 They are built from the models; `dedupe_crds.generate` writes them.
 Kubernetes takes a subset of JSON Schema: no references, no null types, every node typed

@@ -1,4 +1,4 @@
-"""Writes the reference page from the schema: fields, types, defaults, meanings."""
+"""Write the reference page from the schema: fields, types, defaults, meanings."""
 
 from collections.abc import Iterable, Iterator
 

@@ -89,9 +89,9 @@ class FilteredReader:
         properties: Properties | None = None,
     ) -> None:
         if header is not None and json_path is not None:
-            raise ValueError("a value is in a header or at a JSON path: give one of both")
+            raise ValueError("a value is in a header or at a JSON path: give only one of the two")
         if end is not None and follow:
-            raise ValueError("with follow there is no end")
+            raise ValueError("follow=True reads without end: leave out the end")
         source = FilterSource.header(header) if header is not None else None
         if json_path is not None:
             source = FilterSource.json_path(json_path, "json_path")

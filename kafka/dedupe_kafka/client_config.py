@@ -1,6 +1,7 @@
 """The configuration of the worker's consumers and producers.
 
-Invariant: it keeps the worker's guarantees and its bound on memory, whatever the user's properties are.
+The worker's `ComponentFactory` and its bootstrap call it. Invariant: it keeps the worker's guarantees and its bound on
+memory, whatever the user's properties are.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""A Kafka cluster: its topics are described, checked and created here.
+"""A Kafka cluster: describe, check and create its topics.
 
 The operator, the local runner, the pipeline and the readers of chunk filters use it. Invariant: each request is bounded
 in time, and whatever Kafka answers is checked or reported, never assumed.

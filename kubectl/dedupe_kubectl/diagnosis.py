@@ -1,4 +1,4 @@
-"""Finds what is wrong with a stream, why, and what to do.
+"""Find what is wrong with a stream, why, and what to do.
 
 `describe-problem` calls it. Only the operator diagnoses pods and volumes: its findings are in the stream's status.
 The workers' own status, which is newer, and events are added here. Invariant: pure functions, without I/O.

@@ -1,4 +1,4 @@
-"""Waits until the operator has done a request, and shows what is missing.
+"""Wait until the operator has done a request, and shows what is missing.
 
 The commands with `--wait` call it. Invariant: it reads the time and waits only through the `Clock` it is given.
 """

@@ -1,4 +1,4 @@
-"""`dedupe-operator`: reads the options, then runs the operator process."""
+"""`dedupe-operator`: read the options, then run the operator process."""
 
 import logging
 import socket

@@ -46,12 +46,13 @@ class ReconcileRequests:
             self._workers.post(pod, "/reconcile", body, context.admin_token)
         except WorkerRefused as error:
             problem = Problem(
-                reason=error.reason, message=f"the requested reconcile was refused: {error}"
+                reason=error.reason, message=f"the requested {_kind(request)} was refused: {error}"
             )
             result.partition_problems.setdefault(partition, problem)
             return
-        what = "a full reconcile" if request.full else "a reconcile of the tail"
-        message = f"Partition {partition} started {what} with the output topic, as requested."
+        message = (
+            f"Partition {partition} started the requested {_kind(request)} with the output topic."
+        )
         result.events.append(StreamEvent(reason="StoreReconcileStarted", message=message))
 
     def _report_finished(
@@ -64,15 +65,20 @@ class ReconcileRequests:
             if _is_on_record(context, partition, request):
                 continue
             message = (
-                f"Partition {partition} is reconciled: {answer.records} output records read, {answer.added} ids added, "
-                f"{answer.removed} removed, {answer.aged_out} aged out before, {answer.unverifiable} not verifiable."
+                f"Partition {partition} finished the requested {_kind(request)}: {answer.records} output records "
+                f"read, {answer.added} ids added, {answer.removed} removed, {answer.aged_out} aged out before, "
+                f"{answer.unverifiable} not verifiable."
             )
             if answer.error:
-                message = f"The requested reconcile of partition {partition} failed: {answer.error}"
+                message = f"The requested {_kind(request)} of partition {partition} failed: {answer.error}"
             warning = answer.error is not None
             result.events.append(
                 StreamEvent(reason="StoreReconcileFinished", message=message, warning=warning)
             )
+
+
+def _kind(request: ReconcileRequest) -> str:
+    return "full reconcile" if request.full else "catch-up"
 
 
 def _is_done(context: ReconcileContext, partition: int, request: ReconcileRequest) -> bool:

@@ -1,4 +1,4 @@
-"""PySpark readers and jobs on the clean topic.
+"""PySpark readers and jobs on the output topic.
 
 They know only the topics and the format of records, not the worker.
 """

@@ -68,7 +68,7 @@ def land_command(
     json_schema: str | None,
     **common: Unpack[Common],
 ) -> None:
-    """Land the clean topic as Parquet by date, each record exactly once."""
+    """Land the output topic as Parquet by date, each record exactly once."""
     stop = stop_on_signals()
     with errors_reported():
         target = resolve_target(**common)
@@ -124,7 +124,7 @@ def aggregate_command(
     skip_deleted: bool,
     **common: Unpack[Common],
 ) -> None:
-    """Count and sum the clean topic in windows, into a PostgreSQL table.
+    """Count and sum the output topic in windows, into a PostgreSQL table.
 
     The file JOB defines windows, keys and measures. Each record is counted exactly once, also after crashes and
     retries. Passwords come from PGPASSFILE, a service file, PGPASSWORD or --postgres-properties.
@@ -166,7 +166,7 @@ def aggregate_command(
 def audit_command(
     *, html: Path | None, json_file: Path | None, up_to_committed: bool, **common: Unpack[Common]
 ) -> None:
-    """Compare the raw with the clean topic; exit with code 1 for any defect."""
+    """Compare the output with the input topic; exit with code 1 for any defect."""
     with errors_reported():
         target = resolve_target(**common)
         spec = target.stream.spec

@@ -31,7 +31,7 @@ def read_clean(
     kafka_options: Mapping[str, str] | None = None,
     starting_offsets: str = "earliest",
 ) -> DataFrame:
-    """Return the present clean topic, one row per record.
+    """Return the present output topic, one row per record.
 
     Columns: `partition` int, `offset` long (with gaps: count records, do not subtract offsets),
     `timestamp` (the producer's, in milliseconds), `key` and `value` binary, null if the record's are null, `headers`
@@ -58,7 +58,7 @@ def read_clean_stream(
     starting_offsets: str = "earliest",
     max_offsets_per_trigger: int | None = None,
 ) -> DataFrame:
-    """Return the clean topic as an unbounded table.
+    """Return the output topic as an unbounded table.
 
     Columns and options are those of `read_clean`.
 

@@ -67,7 +67,7 @@ from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.classify import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
-from dedupe_worker.dedup.redelivery import encode_metadata as encode_offset_metadata
+from dedupe_worker.dedup.uncommitted_output import encode_metadata as encode_offset_metadata
 from dedupe_worker.errors import DiskFull
 from dedupe_worker.kafka.producer import SideRecord
 from dedupe_worker.side_topics.writers import side_topic_writers

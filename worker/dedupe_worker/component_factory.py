@@ -21,7 +21,7 @@ from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.classify import Classifier
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.dedup.policy import policy_of
-from dedupe_worker.dedup.redelivery import UncommittedIds
+from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.kafka.consumer import PartitionReader

@@ -27,7 +27,7 @@ from dedupe_worker.admin.commands import AdminCommands, CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
-from dedupe_worker.dedup.redelivery import (
+from dedupe_worker.dedup.uncommitted_output import (
     UncommittedIds,
     encode_metadata,
     read_ids,

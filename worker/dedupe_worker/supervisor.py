@@ -1,6 +1,7 @@
 """Restart a partition's session after retriable errors; exit on other errors.
 
-`process.py` runs it in the partition's thread. Invariant: one process has one session at a time, and the state
+`process.py` runs it in the partition's thread. A full volume (`DiskFull`) and an unreachable broker are retriable: the
+next session opens the store again and catches up. Invariant: one process has one session at a time, and the state
 directory is locked throughout.
 """
 

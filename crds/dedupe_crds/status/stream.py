@@ -144,7 +144,7 @@ class PartitionStatus(Model):
     partition: Count = Field(description="Partition number, in the input and in the output topic.")
     phase: PartitionPhase = Field(description="Phase of the partition.")
     ready: StrictBool = Field(
-        default=False, description="True if its store is reconciled and its worker passes messages."
+        default=False, description="True if its store has caught up and its worker passes messages."
     )
     message: str | None = Field(
         default=None, description="Reason why it is not ready, and what to do."
@@ -167,7 +167,7 @@ class PartitionStatus(Model):
         default=None, description="Estimated time left until they are read."
     )
     comparison: Comparison | None = Field(
-        default=None, description="The last reconcile that a user requested."
+        default=None, description="The last catch-up or full reconcile that a user requested."
     )
     failover: Failover | None = Field(default=None, description="The last failover of its worker.")
     window: Duration | None = Field(default=None, description="Age of the oldest id in its store.")

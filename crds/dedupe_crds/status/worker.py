@@ -241,7 +241,7 @@ class WorkerStatus(_Report):
     stream: str = Field(description="namespace/name of the stream.")
     partition: int = Field(description="The input partition this worker owns.")
     phase: Phase = Field(description="Phase of the worker.")
-    ready: bool = Field(description="True if its store is reconciled and it passes messages.")
+    ready: bool = Field(description="True if its store has caught up and it passes messages.")
     reason: str | None = Field(
         default=None, description="Reason why it is not ready, a CamelCase word such as DiskFull."
     )
@@ -267,5 +267,5 @@ class WorkerStatus(_Report):
         default=None, description="The restore of this volume from a bucket, if there was one."
     )
     comparison: ComparisonStatus | None = Field(
-        default=None, description="The last reconcile that a user requested."
+        default=None, description="The last catch-up or full reconcile that a user requested."
     )

@@ -192,5 +192,5 @@ def _require_all(
     )
     others = "; the others succeeded" if answers else ""
     raise PluginError(
-        f"{title}: {call}: {failures}{others}. Repeat the command once that is fixed: it is idempotent"
+        f"{title}: {call}: {failures}{others}. Repeat the command when that is fixed: it is idempotent"
     )

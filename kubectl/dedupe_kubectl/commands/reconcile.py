@@ -32,7 +32,7 @@ from dedupe_kubectl.waiting import Clock, print_line, wait_until_done, warn_if_p
 @STREAM
 @on_cluster
 @PARTITIONS
-@click.option("--full", is_flag=True, help="Compare the whole stores, in both directions.")
+@click.option("--full", is_flag=True, help="Full reconcile: compare the whole stores, both ways.")
 @TIMEOUT
 @WAIT
 def reconcile_command(
@@ -45,11 +45,11 @@ def reconcile_command(
     timeout: int,
     wait: bool,
 ) -> None:
-    """Reconcile the stores of a stream with its output topic.
+    """Compare the stores of a stream with its output topic.
 
-    A worker does this automatically at each start, from the position of its store. With --full the whole store is
-    compared with all records of the output topic: missing ids are added, and ids that no output record has are
-    removed. A partition passes no messages meanwhile.
+    Without --full a worker only catches up, as at each start: it reads the output records after the position of its
+    store. With --full the whole store is compared with all records of the output topic: missing ids are added, and
+    ids that no output record has are removed. A partition passes no messages meanwhile.
     """
     reconcile(
         api,
@@ -87,7 +87,7 @@ def reconcile(
     if found.suspended:
         raise PluginError(
             f"{found.title} is suspended and has no workers: `kubectl dedupe resume {stream}` first; "
-            "each worker reconciles at its start"
+            "each worker catches up at its start"
         )
     request = ReconcileRequest(
         request=now.isoformat(timespec="milliseconds"),

@@ -1,6 +1,6 @@
 """Child processes that cannot outlive this process, however it ends.
 
-Two fleets at once would fence each other for ever, so the workers of a killed runner must be gone before its successor
+Two fleets at once would fence each other forever, so the workers of a killed runner must be gone before its successor
 starts. The kernel guarantees that: each child asks for SIGKILL on the death of its parent (`die_with_parent`).
 
 The kernel takes the thread that started a child for its parent. So all children are started by one thread that lives

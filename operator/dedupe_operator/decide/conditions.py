@@ -104,13 +104,13 @@ def _ready(health: Health) -> _Verdict:
 def _progressing(health: Health) -> _Verdict:
     waiting, starting = _which(health.waiting), _which(health.starting)
     if health.problems and waiting:
-        message = f"Held back before {waiting}. {_sentence(health.problems[0].message)}"
+        message = f"The rollout waits before {waiting}. {_sentence(health.problems[0].message)}"
         return _Verdict("Progressing", False, "RolloutHeldBack", message)
     if health.problems and starting:
         reason = health.problems[0].reason
         return _Verdict("Progressing", False, reason, f"Waiting for {starting}.")
     if waiting:
-        message = f"Workers change one after another; {waiting} still to come."
+        message = f"Workers change one after another; {waiting} not changed yet."
         return _Verdict("Progressing", True, "RollingOut", message)
     if starting:
         return _Verdict("Progressing", True, "Starting", f"Waiting for {starting} to be ready.")

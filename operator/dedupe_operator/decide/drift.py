@@ -1,4 +1,4 @@
-"""Detect drift: decide whether a child object still is as the operator wants it.
+"""Detect drift: decide whether a child object differs from the wanted one.
 
 The applier adds a hash of each wanted object as an annotation, so a field that is no longer wanted shows as drift too.
 """

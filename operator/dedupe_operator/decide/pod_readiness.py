@@ -1,4 +1,6 @@
-"""Tell from its pod whether a worker is ready. Rollout, failover and status ask."""
+"""Decide from its pod whether a worker is ready.
+
+Rollout, failover and status call it."""
 
 from dedupe_operator.kubernetes.names import Object
 

@@ -1,1 +1,1 @@
-"""The Spark data source `dedupestream`: a clean topic and its chunk filters."""
+"""The Spark data source `dedupestream`: an output topic and its chunk filters."""

@@ -23,7 +23,7 @@ from dedupe_kafka.errors import RecordsExpired
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError
 from dedupe_pipeline.jobs.aggregate import AggregateJob, AggregateResult, Postgres, aggregate
 from dedupe_pipeline.jobs.aggregate.columns import shape_of
-from dedupe_pipeline.jobs.aggregate.database import Database
+from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java

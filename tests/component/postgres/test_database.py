@@ -13,7 +13,7 @@ from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.errors import JobRefused
 from dedupe_pipeline.jobs.aggregate import Postgres
 from dedupe_pipeline.jobs.aggregate.columns import Shape
-from dedupe_pipeline.jobs.aggregate.database import Database
+from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.sql import TableSql

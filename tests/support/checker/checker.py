@@ -1,8 +1,8 @@
 """Judge two histories: did each message pass once, unchanged and in order?
 
-Pure: it gets two histories and knows neither Kafka nor the worker. The expected clean topic follows from the raw topic,
-partition by partition: the first record of each id, and every record without an id, byte for byte, in order. Every
-difference is a defect.
+Pure: it gets two histories and knows neither Kafka nor the worker. The expected output topic follows from the input
+topic, partition by partition: the first record of each id, and every record without an id, byte for byte, in order.
+Every difference is a defect.
 
 A record without an id is identified by its content alone, so a changed record is both lost and foreign.
 """
@@ -49,17 +49,17 @@ class Verdict:
     """
 
     lost: list[Defect] = field(default_factory=list)
-    """Expected in the clean topic, but not there."""
+    """Expected in the output topic, but not there."""
     duplicated: list[Defect] = field(default_factory=list)
-    """Once more in the clean topic."""
+    """Once more in the output topic."""
     altered: list[Defect] = field(default_factory=list)
-    """In the clean topic, but different from its first record in the raw topic."""
+    """In the output topic, but different from its first record in the input topic."""
     reordered: list[Defect] = field(default_factory=list)
-    """In the clean topic after a record that it must precede."""
+    """In the output topic after a record that it must precede."""
     foreign: list[Defect] = field(default_factory=list)
-    """In the clean topic, but not in this partition of the raw topic."""
+    """In the output topic, but not in this partition of the input topic."""
     ahead: list[Defect] = field(default_factory=list)
-    """In the clean topic, though the committed input offset does not cover it."""
+    """In the output topic, though the committed input offset does not cover it."""
     expected: int = 0
     found: int = 0
 
@@ -118,7 +118,7 @@ def _by_partition(records: Iterable[Record]) -> defaultdict[int, list[Record]]:
 
 
 class _Expectation:
-    """The expected records of one partition of the clean topic.
+    """The expected records of one partition of the output topic.
 
     A place is a position in their order.
     """
@@ -133,7 +133,7 @@ class _Expectation:
         self._places_tried: dict[_Content, int] = {}
 
     def add(self, raw: Record) -> None:
-        """Add the next record of the raw topic."""
+        """Add the next record of the input topic."""
         identity = self._identity(raw)
         if identity is None:
             self._places_of_content.setdefault(_content(raw), []).append(len(self._records))

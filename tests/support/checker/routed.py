@@ -49,7 +49,7 @@ def routes_of(stream: TestStream) -> Routes:
 
 
 def judge_routes(raw: Sequence[Record], routes: Routes, id_of: IdOf) -> None:
-    """Assert that every duplicate of the raw topic is in the right side topic once.
+    """Assert that every duplicate of the input topic is in the right side topic once.
 
     It must be unchanged, with headers for the position of its original, its own position, and how much younger it is.
     Raises AssertionError.

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
-from dedupe_pipeline.jobs.aggregate.database import Database
+from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database
 from dedupe_pipeline.session import spark_session
 from tests.support.spark.session import SMALL
 

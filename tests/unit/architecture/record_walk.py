@@ -9,7 +9,7 @@ from dedupe_ids.extract import extractor_for
 from dedupe_worker import component_factory
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.dedup.redelivery import UncommittedIds
+from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.support.tracer import Tracer

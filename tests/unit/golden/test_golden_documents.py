@@ -13,7 +13,7 @@ from dedupe_crds.status.worker import ComparisonStatus, WorkerStatus
 from dedupe_filters.bloom import may_contain
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin, decode, encode
-from dedupe_worker.dedup.redelivery import recorded_position
+from dedupe_worker.dedup.uncommitted_output import recorded_position
 from dedupe_worker.kafka.consumer import Batch, Committed
 from dedupe_worker.side_topics.owner_log import OwnerLogReader, decode_entry
 from tests.golden import FILES, documents

@@ -135,8 +135,8 @@ class FileSource:
             raise InvalidConfig(
                 f"{file} has no column {self._columns.partition!r}, so that it is not known which of the "
                 f"{self._count} partitions an id belongs to: add the column (--partition-column), or if ids are the "
-                "records' keys, say how the producers choose partitions, with --partition-by murmur2 (Java clients) "
-                "or crc32 (librdkafka)"
+                "records' keys, set how the producers choose a key's partition, with --partition-by murmur2 "
+                "(Java clients) or crc32 (librdkafka)"
             )
         if self._id_from is not IdFrom.KEY:
             raise InvalidConfig(

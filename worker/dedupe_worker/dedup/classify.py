@@ -20,7 +20,7 @@ from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_ids.batch import Header, Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_worker.dedup.policy import Policy, late_before
-from dedupe_worker.dedup.redelivery import UncommittedIds
+from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.producer import Routed
 from dedupe_worker.values import (
@@ -103,8 +103,8 @@ def make_verdict(
       - `redelivered`: the record's output is in the output topic already, uncommitted before a crash
       - `late`: the record's timestamp is before `bound`, and its id is not remembered
 
-    A record that repeats itself was redelivered, too. With transactions its output is in the output topic; without them
-    only the store says so, and it passes again so that it cannot be lost.
+    A record is redelivered, too, if the owner of its id is the record itself. With transactions its output is in the
+    output topic. Without them only the store shows that it was seen, so it passes again and cannot be lost.
     """
     passed = np.ones(len(records), np.bool_)
     if not (repeats or redelivered or late):

@@ -1,4 +1,6 @@
-"""Read one partition, as the loop, the catch-up and the bootstrap do."""
+"""Read one partition of a topic, and commit its offsets.
+
+The loop, the catch-up and the bootstrap use it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

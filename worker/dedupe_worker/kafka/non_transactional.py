@@ -2,9 +2,9 @@
 
 Records become visible one by one, and the input offset after them. After a crash in between, the next session reads
 those records again. Those that are in the output already are read from there before the first new record, and dropped
-(see redelivery.py). So no record is lost, and a record is produced twice only in three cases: the store holds the same
-record as the owner of its id (see `make_verdict`), the client sends a record again that the broker has, or an older
-worker still runs, because nothing fences it.
+(see dedup/uncommitted_output.py). So no record is lost, and a record is produced twice only in three cases: the store
+holds the same record as the owner of its id (see `make_verdict`), the client sends a record again that the broker has,
+or an older worker still runs, because nothing fences it.
 """
 
 from threading import Event

@@ -1,6 +1,7 @@
 """Produce to the output partition, and to the same partition of the side topics.
 
-The loop calls it. Invariant: records and input offset become visible together (`TransactionalOutput`), or the offset
+The loop calls it. `WorkerConfig.transactional_id` names the partition: a newer producer with the same id fences an
+older one. Invariant: records and input offset become visible together (`TransactionalOutput`), or the offset
 after the records (non_transactional.py).
 """
 

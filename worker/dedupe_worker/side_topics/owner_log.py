@@ -1,8 +1,8 @@
 """The owner log: the input offset of each output record.
 
-With it a store can be rebuilt from the output.
-Output records are as their producers wrote them, without their position in the input. So each transaction writes
-entries to the topic `<output>-owners`, same partition, about the records that it adds to the output:
+With it a store can be rebuilt from the output topic. Output records are as their producers wrote them, without their
+position in the input. So each transaction writes entries about its output records to the same partition of the topic
+`<output>-owners`:
 
     key          the output topic's UUID as text: entries about a topic that was deleted and created again are ignored
     byte  0      format, 1

@@ -1,6 +1,6 @@
 """Download a snapshot to an empty volume.
 
-To a separate directory, verified to the last byte, then moved into place.
+The files go to a separate directory. When all bytes are verified, it is renamed to the store's directory.
 
     db.restoring/    the files that have arrived; complete ones are kept when the worker is killed
 

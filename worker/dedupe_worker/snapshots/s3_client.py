@@ -1,4 +1,6 @@
-"""Clients of a service with the S3 API, and the translation of their errors."""
+"""Make clients of a service with the S3 API, and name their errors.
+
+`bucket`, `upload` and `download` use it."""
 
 import errno
 from collections.abc import Iterator

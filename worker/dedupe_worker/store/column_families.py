@@ -1,6 +1,4 @@
-"""The column families of a RocksDB database.
-
-Opened, created and written, one for each generation.
+"""Open, create and write RocksDB column families, one for each generation.
 
 `rocksdb.Store` calls this. Invariants:
   - Ids and the generation's metadata are written in one atomic batch.

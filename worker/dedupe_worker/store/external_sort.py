@@ -1,6 +1,4 @@
-"""External sorting of ids.
-
-Sets that don't fit in memory are sorted in runs on disk, and read together in order.
+"""Sort ids that don't fit in memory: sorted runs on disk, merged when read.
 
 The full reconcile and the bootstrap use it. An entry is an id with a position that tells repeats of the id apart: the
 offset of its output record, or when it was seen in Unix milliseconds. In memory and in an `EntryFile` it is 24 bytes:

@@ -6,6 +6,6 @@ Tapjoy's.
 
 from dedupe_pipeline.jobs.aggregate.job import AggregateResult, aggregate
 from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob, load_job
-from dedupe_pipeline.jobs.aggregate.postgres import Postgres
+from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres
 
 __all__ = ["AggregateJob", "AggregateResult", "Postgres", "aggregate", "load_job"]

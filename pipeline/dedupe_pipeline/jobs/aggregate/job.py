@@ -1,4 +1,4 @@
-"""Run the job `aggregate`: add the clean topic's records to PostgreSQL.
+"""Run the job `aggregate`: add the output topic's records to PostgreSQL.
 
 The command `dedupe-pipeline aggregate` calls it. The database holds the only state: the rows, and the offsets from
 which they were counted. Spark's checkpoint is temporary and lasts for one run; each run begins at the offsets in the
@@ -40,11 +40,11 @@ from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, first_line
 from dedupe_pipeline.jobs.aggregate.columns import Shape, shape_of
-from dedupe_pipeline.jobs.aggregate.database import Database, ProgressChanged
+from dedupe_pipeline.jobs.aggregate.exactly_once_writer import Database, ProgressChanged
 from dedupe_pipeline.jobs.aggregate.increments import Fate, Progress, increments
 from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
-from dedupe_pipeline.jobs.aggregate.postgres import Postgres
+from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_pipeline.jobs.streaming import run_until, with_trigger
 from dedupe_pipeline.source import read_clean_stream
@@ -82,7 +82,7 @@ def aggregate(
     lock_patience: timedelta = timedelta(seconds=30),
     stop: threading.Event | None = None,
 ) -> AggregateResult:
-    """Add the clean topic's present records; with `every`, run until `stop` is set.
+    """Add the output topic's present records; with `every`, run until `stop` is set.
 
     A batch has at most `max_offsets_per_trigger` records; the rows that it adds pass through this process. `patience`
     limits the wait for an unreachable database or broker, `lock_patience` that for another job on the table.

@@ -1,6 +1,6 @@
 """The metadata of a table in the database: its job and its progress.
 
-`database` calls it. Invariant: a job adds only to a table whose registered topic and definition are its own.
+`exactly_once_writer` calls it. Invariant: a job adds only to a table whose registered topic and definition are its own.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from dedupe_kafka.errors import RecordsExpired
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.errors import JobRefused
 from dedupe_pipeline.jobs.aggregate.increments import Progress
-from dedupe_pipeline.jobs.aggregate.postgres import where
+from dedupe_pipeline.jobs.aggregate.postgres_connection import where
 from dedupe_pipeline.jobs.aggregate.sql import JOBS, OFFSETS, TableSql
 
 # Any number, the same in each version of the job: sessions that create tables take turns by this lock.

@@ -1,6 +1,6 @@
 """The tables in PostgreSQL and the SQL statements on them.
 
-`database` and `metadata_table` execute them; this module executes nothing.
+`exactly_once_writer` and `metadata_table` execute them; this module executes nothing.
 
 The user's table, named in the job file:
 

@@ -46,14 +46,14 @@ def audit(
     kafka_options: Mapping[str, str] | None = None,
     up_to_committed: bool = False,
 ) -> AuditResult:
-    """Compare the raw and the clean topic of a stream.
+    """Compare the input and the output topic of a stream.
 
-    The clean topic must account for every raw record. With `up_to_committed` it must account only for those that the
+    The output topic must account for every raw record. With `up_to_committed` it must account only for those that the
     stream's consumer group has committed, so that a running stream can be audited; later records are pending.
 
     Raises:
         BrokerUnavailable, TopicMissing: a topic cannot be read.
-        TransactionOpen: a transaction of the clean topic does not end.
+        TransactionOpen: a transaction of the output topic does not end.
         PipelineError: the id's JSONPath is not valid.
     """
     began = time.monotonic()
@@ -93,9 +93,9 @@ def _offsets_to_read(
 ) -> tuple[TopicOffsets, TopicOffsets, dict[int, int]]:
     """Return the offsets to read, queried in the order that a running stream requires.
 
-    First the progress of the input, then the clean topic once it contains all of that (a commit reaches the group's
-    offsets and the topic's partitions one after the other), and last the raw topic, so that it contains every record
-    from which the clean topic was made.
+    First the progress of the input, then the output topic once it contains all of that (a commit reaches the group's
+    offsets and the topic's partitions one after the other), and last the input topic, so that it contains every record
+    from which the output topic was made.
     """
     raw_topic, clean_topic = stream.spec.input.topic, stream.spec.output.topic
     if up_to_committed:
@@ -171,7 +171,7 @@ def _examples(judged: DataFrame) -> tuple[Defect, ...]:
 
 def _warnings(raw: TopicOffsets, clean: TopicOffsets) -> Iterator[str]:
     for offsets, consequence in (
-        (raw, "their copies in the clean topic seem foreign or altered"),
+        (raw, "their copies in the output topic seem foreign or altered"),
         (clean, "their raw records seem lost"),
     ):
         cut = [partition for partition, start in offsets.lows.items() if start > 0]

@@ -28,7 +28,7 @@ class PartitionAudit:
 
     @property
     def judged_records(self) -> int:
-        """Return the number of raw records that the clean topic must account for."""
+        """Return the number of raw records that the output topic must account for."""
         return self.raw_records - self.pending
 
     @property
@@ -86,8 +86,8 @@ class TimeSlice:
 class AuditResult:
     """The verdict on one stream.
 
-    lost: expected in the clean topic, but absent. duplicated: there more often than expected. altered: the key, value,
-    headers or timestamp differ from the first raw copy. reordered: after a record that followed it in the raw topic.
+    lost: expected in the output topic, but absent. duplicated: there more often than expected. altered: the key, value,
+    headers or timestamp differ from the first raw copy. reordered: after a record that followed it in the input topic.
     foreign: in the clean partition, but not in the raw one.
     """
 

@@ -1,8 +1,8 @@
 """Compute the verdict on each record, by functions from DataFrame to DataFrame.
 
 The job `audit` calls them; they read no topic and write nothing. Both topics form one history. Within a partition the
-copies of a message are numbered in each topic, and copy n of the raw topic is compared with copy n of the clean topic.
-A message with an id is expected once, as its first copy; a message without an id as often as in the raw topic.
+copies of a message are numbered in each topic, and copy n of the input topic is compared with copy n of the output
+topic. A message with an id is expected once, as its first copy; a message without an id as often as in the input topic.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ def add_verdicts(
     bounds = F.create_map(*(F.lit(n) for n in chain.from_iterable(judged_before.items())))
     bound = F.coalesce(F.try_element_at(bounds, F.col("partition")), F.lit(0))
     is_repeat = F.col("has_id") & (F.col("copy") > 1) & F.lit(removes)
-    # A copy that only the clean topic has is foreign if it is the first copy there.
+    # A copy that only the output topic has is foreign if it is the first copy there.
     verdict = (
         F.when(in_raw & in_clean & is_repeat, "duplicated")
         .when(in_raw & in_clean, F.when(F.col("unaltered"), "kept").otherwise("altered"))
@@ -87,7 +87,7 @@ def add_verdicts(
 
 
 def find_reordered(judged: DataFrame) -> DataFrame:
-    """Turn kept into reordered where the clean topic goes back in raw order.
+    """Turn kept into reordered where the output topic goes back in raw order.
 
     Only unaltered records are compared with each other: an altered record may be another copy from another place, and a
     duplicated record has its own verdict.

@@ -1,1 +1,1 @@
-"""Job `land`: the clean topic as Parquet files, each record exactly once."""
+"""Job `land`: the output topic as Parquet files, each record exactly once."""

@@ -1,4 +1,4 @@
-"""Run the job `land`: the clean topic as Parquet files by date.
+"""Run the job `land`: the output topic as Parquet files by date.
 
 The command `dedupe-pipeline land` and the examples call it. Invariant: each record is there exactly once for any
 reader, at every moment. (Spark's own file sink is exactly once only for readers that know its `_spark_metadata`.) It
@@ -70,7 +70,7 @@ def land(
     json_schema: str | None = None,
     stop: threading.Event | None = None,
 ) -> LandResult:
-    """Land the clean topic's present records; with `every`, run until `stop` is set.
+    """Land the output topic's present records; with `every`, run until `stop` is set.
 
     Columns are those of `read_clean`; `json_schema` (Spark DDL: "id STRING, n BIGINT") adds the column `json` with the
     parsed value, null if it cannot be parsed. `checkpoint` defaults to `<output>.checkpoint`

@@ -46,7 +46,7 @@ def judged(earlier: Sequence[Condition] = (), **known: Any) -> dict[str, Conditi
             {"waiting": [3, 1, 2]},
             "True",
             "RollingOut",
-            "partitions 1-3 still to come",
+            "partitions 1-3 not changed yet",
         ),
         (
             "Progressing",
@@ -60,7 +60,7 @@ def judged(earlier: Sequence[Condition] = (), **known: Any) -> dict[str, Conditi
             {"waiting": [1], "starting": [0], "problems": [PROBLEM]},
             "False",
             "RolloutHeldBack",
-            "Held back before partition 1. Partition 1: make room.",
+            "The rollout waits before partition 1. Partition 1: make room.",
         ),
         (
             "Progressing",

@@ -11,7 +11,7 @@ from dedupe_crds.spec.topics import Delivery, IdFrom, IdSource, Mode
 from dedupe_ids.extract import extractor_for, pack_id
 from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.policy import Policy
-from dedupe_worker.dedup.redelivery import UncommittedIds
+from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.rocksdb import Store
 from tests.unit.worker.stores import open_store

@@ -1,4 +1,7 @@
-"""A table with its metadata, and the segments whose files are out of date."""
+"""A table with its metadata, and the segments whose files are out of date.
+
+`store` holds one for each table; `flush` writes its segments.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,7 @@
 import pytest
 
 from dedupe_pipeline.errors import PipelineError
-from dedupe_pipeline.jobs.aggregate.postgres import Postgres
+from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres
 
 
 def test_properties_win_over_the_url() -> None:

@@ -23,7 +23,7 @@ from dedupe_crds.deadline import Deadline
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused, first_line
 from dedupe_pipeline.jobs.aggregate import metadata_table
 from dedupe_pipeline.jobs.aggregate.increments import Progress
-from dedupe_pipeline.jobs.aggregate.postgres import Postgres, where
+from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres, where
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 
 Answer = TypeVar("Answer")

@@ -1,10 +1,10 @@
-"""Find uncommitted output after a crash or an error (at-least-once only).
+"""Find output whose input offset is not committed (at-least-once only).
 
-Without transactions, records may be in the output topic while their input offset is not committed. Then their input is
-read again, and they must not be produced twice. Each committed input offset has metadata: the output position up to
-which the output is of input before that offset. The output after it is of records that will be read again. `Session`
-reads the ids there, and `Classifier` drops each such record once and counts it as redelivered: it is neither new nor a
-duplicate. With transactions there is no uncommitted output.
+Without transactions, a crash or an error can leave records in the output topic whose input offset is not committed.
+Their input is read again, and they must not be produced twice. Each committed input offset has metadata: an output
+position. All output before it is of input before that offset; all output after it is of records that will be read
+again. `Session` reads the ids there, and `Classifier` drops each such record once and counts it as redelivered: it is
+neither new nor a duplicate. With transactions there is no uncommitted output.
 """
 
 from collections import Counter

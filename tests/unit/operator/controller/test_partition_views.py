@@ -14,7 +14,9 @@ def test_a_pass_reads_the_events_of_four_partitions_only(
     scene.look()  # its StatefulSets have no pods yet
     find, reads = scene.cluster.find, []
 
-    def counting(resource: Resource, namespace: str | None, **selectors: str | None) -> list[Object]:
+    def counting(
+        resource: Resource, namespace: str | None, **selectors: str | None
+    ) -> list[Object]:
         reads.append(resource)
         return find(resource, namespace, **selectors)
 

@@ -125,10 +125,10 @@ def read_properties(path: Path | None, *, reserved: frozenset[str] = RESERVED) -
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InvalidConfig(f"Kafka properties file {path}: {error.strerror}") from error
+        raise InvalidConfig(f"properties file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidConfig(
-            f"Kafka properties file {path}: byte {error.start} is not UTF-8"
+            f"properties file {path}: byte {error.start} is not UTF-8"
         ) from None  # the error holds the whole text, secrets and all
     return parse_properties(text, str(path), reserved=reserved)
 

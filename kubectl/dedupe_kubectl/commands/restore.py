@@ -174,7 +174,7 @@ def consequences(stream: Stream, wanted: Wanted, snapshot: Snapshot | None, now:
     if snapshot is None or copy is None:
         source = (
             f"rebuilt from what the output topic still holds ({stream.flow}); ids of records it no longer "
-            "holds are forgotten, and the window starts with its oldest record"
+            "holds are forgotten, and the window starts again at 0"
         )
     else:
         age = (

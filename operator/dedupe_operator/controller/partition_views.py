@@ -16,7 +16,7 @@ from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.resources import CLAIMS
 
 # Partitions whose events are read in one pass: a cause that many share shows in the first few.
-_EVENTS_OF: Final = 10
+_EVENTS_OF: Final = 4
 
 
 def partition_views(

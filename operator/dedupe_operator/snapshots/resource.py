@@ -47,7 +47,10 @@ def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
 
 
 class SnapshotWriter:
-    """Create the snapshot of a scheduled time; return False if it exists."""
+    """Writes the DedupeSnapshots of one namespace.
+
+    Each method raises KubernetesError.
+    """
 
     def __init__(self, api: KubernetesApi, namespace: str) -> None:
         self._api = api

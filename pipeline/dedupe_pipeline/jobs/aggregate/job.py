@@ -36,7 +36,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable, StreamError
+from dedupe_kafka.errors import StreamError
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused, PipelineError, first_line
 from dedupe_pipeline.jobs.aggregate.columns import Shape, shape_of
@@ -211,13 +211,13 @@ def check_same_topic(
 
     Raises:
         JobRefused: the topic was deleted and created again, so its offsets are of other records.
-        BrokerUnavailable: no broker answers.
+        StreamError: Kafka did not return the topic's id in time.
     """
     deadline = Deadline(patience.total_seconds(), wait=stop.wait)
     while True:
         try:
             found = cluster.topic_id(topic)
-        except BrokerUnavailable:
+        except StreamError:  # right after a broker's start, an existing topic may be unknown
             if not deadline.pause(_RETRY_SECONDS):
                 raise
         else:

@@ -130,7 +130,9 @@ class TestRestore:
     def test_a_rebuild_says_what_is_forgotten(self, api: ApiServer) -> None:
         shown = at_a_terminal(api, *self.ARGUMENTS[:-1], "OutputTopic", answer="n")
         assert "rebuilt from what the output topic still holds (raw → clean)" in shown
-        assert "ids of records it no longer holds are forgotten" in shown
+        assert (
+            "ids of records it no longer holds are forgotten, and the window starts again" in shown
+        )
 
     def test_waiting_shows_how_far_it_is_and_what_became_of_it(self, api: ApiServer) -> None:
         api.holds_snapshots(snapshot(copies=[copy(0)]))

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused
 from dedupe_pipeline.jobs.aggregate import job
 from dedupe_pipeline.jobs.aggregate.increments import Progress
@@ -38,21 +38,35 @@ def test_a_database_that_has_counted_less_is_told(found: dict[int, Progress]) ->
 
 
 class Answers:
-    """Brokers that are not there at first, and then tell a topic's id."""
+    """Brokers that fail at first, and then return a topic's id."""
 
-    def __init__(self, topic_id: str, *, failures: int) -> None:
+    def __init__(
+        self, topic_id: str, *, failures: int, error: type[StreamError] = BrokerUnavailable
+    ) -> None:
         self._topic_id = topic_id
         self._failures = failures
+        self._error = error
 
     def topic_id(self, _: str) -> str:
         self._failures -= 1
         if self._failures >= 0:
-            raise BrokerUnavailable
+            raise self._error
         return self._topic_id
 
 
 def check(answers: Answers, patience: timedelta) -> None:
     check_same_topic(cast("Cluster", answers), "clean", "one", patience=patience, stop=Event())
+
+
+@pytest.mark.parametrize("error", [BrokerUnavailable, NotAuthorized, TopicMissing])
+def test_every_error_of_kafka_is_retried_while_the_topic_is_checked(
+    error: type[StreamError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_RETRY_SECONDS", 0)
+
+    check(Answers("one", failures=2, error=error), timedelta(minutes=1))
+    with pytest.raises(error):
+        check(Answers("one", failures=2, error=error), timedelta(0))
 
 
 def test_a_topic_is_asked_for_until_somebody_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,8 +211,8 @@ def _check_view(connection: Connection, table_sql: TableSql, oid: int, view: int
     )
     if found.fetchone() is None:
         raise JobRefused(
-            f"{table_sql.table}_final in {where(connection)} is not a view of {table_sql.table}; perhaps the table "
-            "was renamed and its view was not: rename or drop it, or name another table in the job file"
+            f"{table_sql.table}_final in {where(connection)} is not a view of {table_sql.table}, perhaps because the "
+            "table was renamed and its view was not: rename or drop it, or name another table in the job file"
         )
 
 

@@ -22,7 +22,7 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_local.run import child_process as tether
+from dedupe_local.run import child_process
 from dedupe_local.servers.postgres import EmbeddedPostgres
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from examples.flights.data import Message
@@ -101,7 +101,7 @@ class Counter:
         self._directory.mkdir()
         log_path = self._directory / "aggregate.log"
         with log_path.open("wb") as log, _connected(self._url) as connection:
-            job = tether.spawn(self._command(records), output=log, env=self._environment())
+            job = child_process.spawn(self._command(records), output=log, env=self._environment())
             try:
                 self._killed_at = self._wait(connection, job, records // 3, log_path, step)
             finally:

@@ -22,7 +22,7 @@ from benchmarks.harness.s3_server import BUCKET, S3Server
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Sender, tiny_value
 from dedupe_crds.status.worker import UploadPhase, UploadStatus
-from dedupe_worker.snapshots.bucket import Folder
+from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.snapshots.manifest import Manifest
 
 _THREADS: Final = 8  # as many files as a worker fetches at once

@@ -87,7 +87,7 @@ def test_a_server_that_does_not_start_says_why_and_what_to_do(
 
     assert len(taken.asked) == 3
     assert "Address already in use" in str(failed.value)
-    assert "use a PostgreSQL of your own" in str(failed.value)
+    assert "use another PostgreSQL" in str(failed.value)
     assert server.password not in str(failed.value)
 
 

@@ -140,7 +140,7 @@ def test_a_snapshot_deleted_while_a_claim_waits_for_it_gives_way_to_the_output_t
     load.judged()
 
     assert restore_of(stream, 0).refused == [f"{name}: its copy {name}-0 is gone"]
-    assert f"Volume claim {left} got no volume; it can be deleted" in message
+    assert f"PVC {left} got no volume and can be deleted" in message
 
 
 def test_a_snapshot_of_a_topic_that_was_made_again_since_is_refused(

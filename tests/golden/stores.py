@@ -1,4 +1,4 @@
-"""What the golden stores hold, and how they are written.
+"""The content of the golden stores, and their writers.
 
 The expected bytes of ids and values are spelled out here from the descriptions of the formats, without the code that
 is tested.

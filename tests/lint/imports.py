@@ -1,4 +1,4 @@
-"""Who imports whom among the modules of the product packages.
+"""The import graph of the modules of the product packages.
 
 Two kinds of imports are kept apart. One that runs while its module is loaded can be part of a cycle. One inside a
 function or under TYPE_CHECKING can't, because both modules are loaded by then; it counts only as an edge. That a module

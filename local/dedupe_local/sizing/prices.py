@@ -17,7 +17,7 @@ PRICES: Final = {
     "disk": "a GiB of a volume, for a month",
     "bucket": "a GiB in a bucket, for a month",
 }
-"""What can have a price: its name, and the unit that the price is for."""
+"""Each resource that can have a price, with the unit of the price."""
 
 
 def parse_prices(texts: Sequence[str]) -> dict[str, float]:

@@ -100,7 +100,7 @@ def test_the_table_is_the_truth_about_what_is_committed(
 def test_what_is_covered_is_written_down_beside_the_rows(
     spark: SparkSession, stream: TestStream, database: TestDatabase
 ) -> None:
-    """That is up to the topic's end, with transaction markers, which are no records."""
+    """Counted is up to the topic's end, with transaction markers, which are no records."""
     fill(stream, 100)
     run(spark, stream, database)
 

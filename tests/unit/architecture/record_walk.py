@@ -41,7 +41,7 @@ TOPICS: Final = [
     "orders-clean-owners",
     "orders-clean-filters",
 ]
-"""Where the producer sends them, and the side records, in order."""
+"""The topics that the producer sends to, side records included, in order."""
 
 
 def run(tracer: Tracer, directory: Path) -> MemoryProducer:

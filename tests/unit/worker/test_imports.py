@@ -1,4 +1,4 @@
-"""What may be imported inside the worker, where import-linter sees packages only."""
+"""The imports allowed inside the worker, where import-linter sees packages only."""
 
 import ast
 from collections.abc import Iterator

@@ -44,7 +44,7 @@ from dedupe_worker.values import (
 )
 
 CLOCK_SKEW: Final = timedelta(hours=1)
-"""How much older than the output records their entries may be: clocks differ."""
+"""The most that an entry may be older than its output record: clocks differ."""
 
 _FORMAT: Final = 1
 _HEAD: Final = struct.Struct(">Bq")

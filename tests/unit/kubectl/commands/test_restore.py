@@ -193,7 +193,7 @@ def at_a_terminal(api: ApiServer, *arguments: str, answer: str) -> str:
 
 
 def _read(terminal: int) -> bytes:
-    """What is there to read; nothing once the other side is closed, which Linux calls an error."""
+    """Return the available bytes; none once the other side is closed, which Linux reports as an error."""
     try:
         return os.read(terminal, 4096)
     except OSError:

@@ -39,7 +39,7 @@ class Watched:
         )
 
     def after(self, seconds: float, *, in_transaction: bool = False) -> list[str]:
-        """What the housekeeping does some seconds later."""
+        """Return the actions of the housekeeping some seconds later."""
         self.clock.sleep(seconds)
         self.done.clear()
         self.housekeeping.run(in_transaction=in_transaction)

@@ -9,9 +9,14 @@ MIN_JAVA := 17
 ARGS ?=
 # Narrows the tests: make pytest TESTS=tests/unit
 TESTS ?=
-# Parallel test processes, each with its own broker. The tests of a file share a process, for shared fixtures.
+# Parallel test processes, each with its own broker
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores > 2 ? 3 : 2)))
 E2E = $(or $(TESTS),tests/e2e)
+# The tests of a file share a process, for its fixtures. In the order of their names, components come before units: no
+# process waits for another's last file, as a file of units takes a second.
+BY_FILE := --dist loadfile --no-loadscope-reorder
+# What the runs of pytest in `make test` leave out, and what they try twice; see tests/support/layers.py.
+REPORTS := build/test-reports
 # pytest's exit code when TESTS selects no test.
 NO_TESTS := 5
 # Where the wheel and the chart archive go: make dist DIST=/srv/wheels
@@ -19,12 +24,19 @@ DIST ?= build/dist
 # Nodes of a cluster that is started: make cluster-up NODES=3
 NODES ?= 1
 
+# The tests of `make check`, beside lint and the simulation
+UNIT = $(or $(TESTS),tests/unit tests/simulation)
+
+# Schedules of the simulation, from the seed FIRST on: a minute on two cores, and the same ones on any machine
+SEEDS ?= 450
+FIRST ?= 1
+
 # Duration of the soak: make soak MINUTES=120; FAULT_SEED=… repeats the same faults
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format generate pytest test-e2e soak bench bench-operator \
-	bench-recovery bench-peers bench-scale bench-pipeline dist images cluster-up cluster-env cluster-down lock clean \
+.PHONY: help setup demo test check lint format generate unit pytest simulate test-e2e test-matrix \
+	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-scale bench-pipeline dist images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
 help: ## Show this list
@@ -34,11 +46,25 @@ demo: setup check-java ## Deduplicate real records, kill a worker in the middle,
 	@$(BIN)/python -m examples.flights $(ARGS)
 
 # Brokers and Spark sessions of the tests live for seconds, so the optimizing JIT compiler costs more than it saves.
-test pytest test-e2e: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1
+test pytest test-e2e test-matrix: export JDK_JAVA_OPTIONS ?= -XX:TieredStopAtLevel=1
 
-# In parallel, because the tests on Kubernetes mostly wait for the cluster.
-test: setup check-java lint ## Run everything that CI runs: lint, types, generated files, all tests
-	@$(MAKE) --no-print-directory --jobs 2 pytest test-e2e
+# Lint beside the units, because most of its time is mypy's, on one core. The simulation after them has all cores.
+check: setup ## Run lint, the unit tests and a minute of simulation
+	@$(MAKE) --no-print-directory --jobs 2 lint unit
+	@$(MAKE) --no-print-directory simulate
+
+# In parallel, because the tests on Kubernetes mostly wait for the cluster. What they say of the layers is said once, at the end.
+test: export TEST_REPORTS := $(REPORTS)
+test: setup check-java ## Run everything that CI runs: lint, simulation and all tests but the matrix
+	@rm -rf $(REPORTS)
+	@$(MAKE) --no-print-directory lint
+	@failed=0; $(MAKE) --no-print-directory simulate || failed=1; \
+		$(MAKE) --no-print-directory --jobs 2 --keep-going pytest test-e2e || failed=1; \
+		$(BIN)/python -m tests.support.layers || failed=1; exit $$failed
+
+test-matrix: setup check-java ## Run what `make test` leaves out: every kill at every step, load and soak; hours
+	@failed=0; $(MAKE) --no-print-directory matrix-pytest || failed=1; \
+		$(MAKE) --no-print-directory matrix-e2e || failed=1; exit $$failed
 
 lint: setup ## Check style, types, import layers, generated files
 	$(BIN)/ruff check
@@ -48,18 +74,31 @@ lint: setup ## Check style, types, import layers, generated files
 	$(BIN)/python -m tests.lint
 	$(BIN)/python -m dedupe_crds.generate --check
 
+unit: setup
+	$(BIN)/pytest -q -n $(JOBS) --ignore tests/simulation/mutants $(UNIT)
+
 pytest: setup check-java ## Run the tests without lint: unit, component, faults
-	$(BIN)/pytest -n $(JOBS) --dist loadfile --ignore tests/e2e $(TESTS)
+	$(BIN)/pytest -n $(JOBS) $(BY_FILE) --ignore tests/e2e $(TESTS)
+
+simulate: setup ## Run the worker on a simulated Kafka, disk and clock: make simulate SEEDS=50000 FIRST=1
+	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
 
 # The second half runs even if the first half fails, so that one run shows all failures.
 test-e2e: setup check-java ## Run the tests on Kubernetes: KUBECONFIG's if it is set, else a new cluster
 	$(BIN)/python -m tests.cluster run --nodes 2 -- bash -c 'failed=0; \
-		$(BIN)/pytest -m alone $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
-		$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
+		$(BIN)/pytest -m "alone and not matrix" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
+		$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not alone and not matrix" $(E2E) || [ $$? = $(NO_TESTS) ] || failed=1; \
 		exit $$failed'
 
-soak: setup check-java ## Run random faults on Kubernetes under load, for 30 minutes (test-e2e: 5)
-	SOAK_MINUTES=$(MINUTES) $(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/pytest -s tests/e2e/test_soak.py
+matrix-pytest:
+	$(BIN)/pytest -n $(JOBS) $(BY_FILE) -m matrix --ignore tests/e2e $(TESTS)
+
+# One after another: most of them need the cluster alone, and those of the matrix that do not are few.
+matrix-e2e:
+	$(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/pytest -m matrix $(E2E)
+
+soak: setup check-java ## Run random faults on Kubernetes under load, for 30 minutes (test-matrix: 5)
+	SOAK_MINUTES=$(MINUTES) $(BIN)/python -m tests.cluster run --nodes 2 -- $(BIN)/pytest -s -m matrix tests/e2e/test_soak.py
 
 dist: setup ## Build the wheel and the chart archive into build/dist
 	@mkdir -p $(DIST)

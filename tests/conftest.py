@@ -1,4 +1,4 @@
-"""Fixtures of all tests, a broker and topics, and the profiles of Hypothesis."""
+"""Fixtures of all tests, a broker and topics, the profiles of Hypothesis, and the report of what did not run."""
 
 from collections.abc import Callable, Iterator
 from uuid import uuid4
@@ -11,6 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 from hypothesis import HealthCheck, settings
 
 from dedupe_local.servers.kafka import EmbeddedBroker
+from tests.support.layers import Layers
 from tests.support.processes.processes import wait_for
 
 # Every run tries the same examples, so that a failure comes from a change; `pytest --hypothesis-profile=explore` tries
@@ -21,6 +22,11 @@ settings.register_profile("explore", _UNTIMED, max_examples=5_000)
 settings.load_profile("repeatable")
 
 CreateTopic = Callable[..., str]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report at the end what was left to the matrix, and what had a second attempt."""
+    config.pluginmanager.register(Layers(config))
 
 
 @pytest.fixture(scope="session")

@@ -57,7 +57,7 @@ _NAMED: Final[tuple[tuple[frozenset[int], type[StreamError], str], ...]] = (
             }
         ),
         Fenced,
-        "another worker of this partition has taken over; this worker exits",
+        "another producer has this transactional.id, or the transaction outlived its time-out",
     ),
     (
         frozenset(

@@ -9,7 +9,9 @@ from typing import Any, Final
 from dedupe_kafka.client import Properties, client_config
 from dedupe_kafka.errors import InvalidConfig
 
-_TRANSACTION_TIMEOUT_MS: Final = 60_000
+TRANSACTION_SECONDS: Final = 60.0
+"""The age at which Kafka aborts a transaction, and refuses its producer from then on."""
+
 _LARGEST_RECORD_BYTES: Final = 1_000_000_000  # librdkafka's own limit; the broker's limit decides
 _BATCH_BYTES: Final = 1_000_000
 _QUEUED_RECORDS: Final = 100_000
@@ -65,7 +67,7 @@ def producer_config(
             )
         sending |= {
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+            "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),
         }
     elif not idempotent:  # the same order and durability as an idempotent producer
         sending |= {"acks": "all", "max.in.flight": 1}

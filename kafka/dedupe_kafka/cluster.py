@@ -24,10 +24,10 @@ from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
+    OpenTransaction,
     StreamError,
     TopicMissing,
     TopicUnusable,
-    TransactionOpen,
 )
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
@@ -225,7 +225,7 @@ class Cluster:
     ) -> TopicOffsets:
         """Return a topic's offsets once every transaction that is open now has ended.
 
-        Raises TransactionOpen if one is open for longer than `within`.
+        Raises OpenTransaction if one is open for longer than `within`.
         """
         goal = self.offsets(name, IsolationLevel.READ_UNCOMMITTED).ends
 
@@ -238,7 +238,7 @@ class Cluster:
 
         found = Deadline(within.total_seconds()).wait_for(settled, poll_seconds=_POLL_SECONDS)
         if found is None:
-            raise TransactionOpen(
+            raise OpenTransaction(
                 f"Topic {name}, partitions {behind}: a transaction is open for over "
                 f"{within.total_seconds():.0f} s; find its producer, or abort it (kafka-transactions.sh abort), then "
                 "run this again"
@@ -273,10 +273,13 @@ class Cluster:
         """Return the state of one partition of a stream's topics, which must exist."""
         names = (stream.spec.input.topic, stream.spec.output.topic)
         input_id, output_id = map(self.topic_id, names)
-        found = self._requests.offset_range(names[1], partition)
-        return PartitionState(
-            input_topic_id=input_id, output_topic_id=output_id, low=found.low, end=found.end
+        # With the records of open transactions: below one the last stable offset stays behind a store's records.
+        uncommitted = IsolationLevel.READ_UNCOMMITTED
+        low, end = (
+            self._requests.offsets(names[1], [partition], spec, uncommitted)[partition]
+            for spec in (EARLIEST, LATEST)
         )
+        return PartitionState(input_topic_id=input_id, output_topic_id=output_id, low=low, end=end)
 
 
 def _behind(goal: Mapping[int, int], ends: Mapping[int, int]) -> list[int]:

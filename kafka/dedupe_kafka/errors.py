@@ -34,6 +34,18 @@ class Fenced(StreamError):
     exit_code = ExitCode.FENCED
 
 
+class TransactionExpired(StreamError):
+    """A transaction outlived its time-out or was aborted; no newer worker exists."""
+
+    retriable = True
+
+
+class TakeOverContested(StreamError):
+    """Another producer took over before this one's take-over was recorded."""
+
+    retriable = True
+
+
 class BrokerUnavailable(StreamError):
     """Kafka does not answer, or aborted a transaction."""
 
@@ -62,7 +74,7 @@ class TopicUnusable(StreamError):
     """With this topic's settings the stream cannot keep its guarantees."""
 
 
-class TransactionOpen(StreamError):
+class OpenTransaction(StreamError):
     """A transaction stays open, so the last stable offset does not advance."""
 
     retriable = True

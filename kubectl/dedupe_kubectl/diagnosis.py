@@ -191,6 +191,7 @@ def _of_conditions(stream: Stream, findings: Sequence[_Finding]) -> list[Problem
     for type_, bad, what in (
         ("Degraded", "True", "The stream is degraded"),
         ("WindowHealthy", "False", "Ids are forgotten too soon"),
+        ("GuaranteesMet", "False", "Workers run, but not everything is as guaranteed"),
         ("SnapshotsHealthy", "False", "Snapshots are not healthy"),
     ):
         condition = stream.condition(type_, bad)

@@ -19,6 +19,7 @@ _RATE_SECONDS: Final = 10.0
 _UNWELL: Final = (
     ("Degraded", "True"),
     ("WindowHealthy", "False"),
+    ("GuaranteesMet", "False"),
     ("SnapshotsHealthy", "False"),
     ("Ready", "False"),
 )

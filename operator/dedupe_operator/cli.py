@@ -28,6 +28,12 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
     help="Pull policy of the worker image.",
 )
 @click.option(
+    "--worker-probe-port",
+    type=click.IntRange(1, 65535),
+    help="Port at which workers of that image serve their probes alone. Default: the port of their API, "
+    "for workers of any version.",
+)
+@click.option(
     "--namespace",
     "namespaces",
     multiple=True,
@@ -40,6 +46,7 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
 def main(  # noqa: PLR0917 (click passes each option by name)
     worker_image: str,
     worker_image_pull_policy: str,
+    worker_probe_port: int | None,
     namespaces: tuple[str, ...],
     address: str,
     lease_namespace: str | None,
@@ -57,7 +64,11 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     if not host or not port.isdigit():
         raise click.BadParameter(f"{address!r} is not of the form HOST:PORT", param_hint="--http")
     config = OperatorConfig(
-        release=WorkerRelease(image=worker_image, pull_policy=worker_image_pull_policy),
+        release=WorkerRelease(
+            image=worker_image,
+            pull_policy=worker_image_pull_policy,
+            probe_port=worker_probe_port,
+        ),
         namespaces=namespaces,
         http_host=host,
         http_port=int(port),

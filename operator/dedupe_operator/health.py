@@ -11,16 +11,18 @@ from typing import Final
 
 import falcon
 from prometheus_client import exposition
-from waitress.server import create_server
 
+from dedupe_crds.http_server import BoundedServer
 from dedupe_operator import metrics
 
 _HEALTHY_SECONDS: Final = 180.0  # longer than any reconcile: each of its calls is bounded
+_BODY_BYTES: Final = 1024
 
 
 def serve(host: str, port: int, idle_seconds: Callable[[], float]) -> None:
     """Serve in a background thread. Raises OSError if the address can't be bound."""
-    server = create_server(make_app(idle_seconds), host=host, port=port, threads=4, ident=None)
+    app = make_app(idle_seconds)
+    server = BoundedServer(app, host, port, threads=4, max_body_bytes=_BODY_BYTES)
     Thread(target=server.run, name="http", daemon=True).start()
 
 

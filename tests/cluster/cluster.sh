@@ -5,6 +5,7 @@
 #   cluster.sh prerequisites            list missing packages; as root on Debian, install them
 #   cluster.sh build                    build the programs that are not in the cache yet
 #   cluster.sh build-tools              build only kubectl, helm and kind, for another cluster
+#   cluster.sh build-helm               build only helm
 #   cluster.sh up | down | status
 #   cluster.sh load-image TAR...        load images on every running node
 #   cluster.sh mkimage REF ARCHIVE CONFIG LAYER-TAR...
@@ -57,7 +58,7 @@ command=${1:-}
 [ $# -eq 0 ] || shift
 case $command in
 __init) cmd_init "$@" ;;
-prerequisites | build | build-tools | up | down | status | load-image | mkimage | debian | exec | \
+prerequisites | build | build-tools | build-helm | up | down | status | load-image | mkimage | debian | exec | \
   kill-node | start-node | partition-node | heal-node) "cmd_${command//-/_}" "$@" ;;
 *) usage ;;
 esac

@@ -16,12 +16,15 @@ from tests.e2e.support.operators import LocalOperator, chart_at_rest
 from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
+from tests.support.layers import matrix
 from tests.support.processes.processes import wait_for
 from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., ClusterStream]
 
 WRITES = 8  # more than there are up to the last deletion, which is asserted
+SOME = (1, 4, WRITES)
+EACH = tuple(range(1, WRITES + 1))
 FAILOVER = {"failover": {"nodeNotReadyAfter": "5s"}}
 DELETED = "delete VolumeAttachment"
 MESSAGES = 200
@@ -61,14 +64,18 @@ def alone(kubectl: Kubectl) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
+@pytest.fixture(params=[SOME, matrix(EACH)], ids=["some", "each"])
 def lives(
-    release: Environment, streams: CreateStream, kubectl: Kubectl, tmp_path: Path
+    request: pytest.FixtureRequest,
+    release: Environment,
+    streams: CreateStream,
+    kubectl: Kubectl,
+    tmp_path: Path,
 ) -> Iterator[list[Life]]:
     """One for each number of writes, and one that is let alone, each in a namespace of its own."""
     with ExitStack() as stack:
         made = []
-        for writes in (None, *range(1, WRITES + 1)):
+        for writes in (None, *request.param):
             name = f"e2e-moved-{writes or 'undisturbed'}-{uuid4().hex[:6]}"
             kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
             stack.callback(kubectl, "delete", "namespace", name, "--wait=false")

@@ -17,6 +17,7 @@ from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.operators import LocalOperator, chart_at_rest
 from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import ClusterStream
+from tests.support.layers import matrix
 
 CreateStream = Callable[..., ClusterStream]
 
@@ -116,14 +117,25 @@ def _essence(item: Object) -> Object:
     return {**json.loads(re.sub(r'"[0-9a-f]{16}(-[0-9a-f]{16})?"', '"HASH"', text))}
 
 
+def some(writes: int) -> list[int]:
+    """The first and the last, and two between them: in the first rollout, and in that of the change."""
+    return [1, writes // 3, 2 * writes // 3, writes]
+
+
+def each(writes: int) -> list[int]:
+    return list(range(1, writes + 1))
+
+
 @pytest.mark.alone
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("chosen", [some, matrix(each)])
 def test_an_operator_killed_after_any_of_its_writes_ends_where_an_undisturbed_one_does(
     release: Environment,
     streams: CreateStream,
     kubectl: Kubectl,
     tmp_path: Path,
+    chosen: Callable[[int], list[int]],
 ) -> None:
     def life() -> Life:
         return Life(release, streams(), kubectl, tmp_path)
@@ -132,7 +144,7 @@ def test_an_operator_killed_after_any_of_its_writes_ends_where_an_undisturbed_on
     expected = undisturbed.live(None)
     assert 15 < undisturbed.writes < MOST_WRITES
     # The topics are made one after another, by one client.
-    lives = {number: life() for number in range(1, undisturbed.writes + 1)}
+    lives = {number: life() for number in chosen(undisturbed.writes)}
     with ThreadPoolExecutor(AT_ONCE) as side_by_side:
         ends = side_by_side.map(lambda number: lives[number].live(number), lives)
         differing = {

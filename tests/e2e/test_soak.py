@@ -43,6 +43,7 @@ def streams(
 
 
 @pytest.mark.alone
+@pytest.mark.matrix
 @pytest.mark.timeout(60 * MINUTES + RECOVERED_SECONDS + 600)
 def test_nothing_is_lost_or_twice_or_out_of_order_whatever_happens(
     release: Environment, streams: list[ClusterStream]

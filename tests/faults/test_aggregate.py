@@ -15,6 +15,7 @@ import yaml
 from dedupe_pipeline.jobs.aggregate import AggregateJob
 from tests.faults.seed import SEED
 from tests.support.fixtures import CreateStream
+from tests.support.layers import matrix
 from tests.support.postgres.aggregate_truth import Truth, job, messages, truth
 from tests.support.postgres.aggregated import check, read_table
 from tests.support.postgres.aggregating import BATCH, STEPS
@@ -37,6 +38,7 @@ DEADLINE_SECONDS = 180
 SMALL_BATCH = 300
 LARGE_BATCH = 5_000
 JOB = job("flights", slide="30m")
+BOTH_SIDES_OF_A_COMMIT = ("in it, when all is done", "after its commit")
 
 
 class Runs:
@@ -120,14 +122,17 @@ def check_is_part(database: TestDatabase, wanted: AggregateJob, expected: Truth)
 
 
 @pytest.mark.timeout(900)  # about eight Spark sessions in sequence
+@pytest.mark.parametrize(
+    "steps", [BOTH_SIDES_OF_A_COMMIT, matrix(tuple(STEPS))], ids=["the commit", "each"]
+)
 def test_killed_at_each_step_the_table_is_the_truth(
-    stream: TestStream, database: TestDatabase, runs: Runs
+    stream: TestStream, database: TestDatabase, runs: Runs, steps: tuple[str, ...]
 ) -> None:
     """Kill a job at step after step; each run resumes where the previous one ended."""
     expected = fill(stream, 3_000)
     seen = 0
 
-    for step in STEPS:
+    for step in steps:
         with runs.start(step) as dying:
             assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL, step
         wait_until_noticed(database)
@@ -153,6 +158,7 @@ def wait_until_noticed(database: TestDatabase) -> None:
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(900)  # about five Spark sessions in sequence
 def test_killed_at_random_moments_the_table_is_the_truth(
     stream: TestStream, database: TestDatabase, runs: Runs

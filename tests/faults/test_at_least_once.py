@@ -13,6 +13,7 @@ from tests.support.checker.routed import added, everything, repeats, routes_of
 from tests.support.crashes.aftermath import finish, wait_until_killed
 from tests.support.crashes.inner_crashes import FaultWorkers
 from tests.support.crashes.steps import Crash, Step
+from tests.support.layers import matrix
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
 
@@ -56,10 +57,10 @@ def test_a_worker_that_is_not_killed_passes_each_message_on_once(
 @pytest.mark.parametrize(
     "step",
     [
-        Step.BEFORE_PRODUCE,
+        matrix(Step.BEFORE_PRODUCE),
         Step.BEFORE_COMMIT,
         Step.BEFORE_STORE_WRITE,
-        Step.AFTER_STORE_WRITE,
+        matrix(Step.AFTER_STORE_WRITE),
     ],
 )
 def test_what_a_killed_worker_had_sent_is_neither_lost_nor_repeated_nor_its_own_duplicate(
@@ -87,6 +88,7 @@ def test_what_is_read_again_in_observe_mode_is_dropped_as_often_as_it_was_passed
     assert everything(stream.clean()) == everything(stream.raw())
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)  # the machine is busy with other tests
 def test_workers_killed_at_any_moment_have_lost_nothing(
     streams: CreateStream, workers: FaultWorkers

@@ -181,7 +181,7 @@ def test_a_client_that_stops_fetching_is_replaced(
     assert fault_met(worker)["point"] == Point.READING
     [failure] = logged(worker, "session failed")
     assert failure["reason"] == "BrokerUnavailable"
-    assert "no records of" in failure["error"]
+    assert "nothing of" in failure["error"]
 
 
 def test_a_broker_that_dies_during_a_commit(

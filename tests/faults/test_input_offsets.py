@@ -10,11 +10,23 @@ from tests.faults.seed import SEED
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message
-from tests.support.crashes.aftermath import finish, judged, passed_and_stopped
-from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.crashes.aftermath import (
+    finish,
+    judged,
+    passed_and_stopped,
+    wait_until_killed,
+    wait_until_passed,
+)
+from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
-from tests.support.traffic.topic_changes import delete_group, delete_records, set_committed
+from tests.support.traffic.topic_changes import (
+    create_topic,
+    delete_group,
+    delete_records,
+    delete_topic,
+    set_committed,
+)
 from tests.support.traffic.traffic import retries
 
 CreateStream = Callable[..., TestStream]
@@ -31,6 +43,10 @@ MEDDLING: dict[str, Meddle] = {
 
 def traffic(start: int = 0) -> Sequence[Message]:
     return list(retries(SEED, RECORDS, start=start, value_bytes=100))
+
+
+def degraded(worker: WorkerProcess) -> set[str]:
+    return {each.reason for each in worker.status().degraded}
 
 
 def expired_offsets(worker: WorkerProcess) -> float:
@@ -90,4 +106,63 @@ def test_records_that_expired_unread_are_counted_and_the_rest_is_passed_on(
     read = [record for record in raw if record.offset not in expired]
     judge(read, stream.clean(), key_id).assert_exactly_once()
     assert expired_offsets(worker) == EXPIRED
+    readiness = worker.readiness()
+    assert readiness.http_status == 200
+    degraded = {each["reason"]: each["count"] for each in readiness.body["degraded"]}
+    assert degraded["InputExpired"] == EXPIRED
     assert worker.status().counts.consumed == RECORDS - EXPIRED
+
+
+def create_input_again(stream: TestStream) -> None:
+    delete_topic(stream, stream.input_topic)
+    create_topic(stream, stream.input_topic)
+
+
+def more_than_before() -> Sequence[Message]:
+    return list(retries(SEED, 2 * RECORDS, start=RECORDS, value_bytes=100))
+
+
+def test_the_offset_of_a_deleted_topic_does_not_count_for_its_successor_after_a_kill(
+    streams: CreateStream, workers: FaultWorkers
+) -> None:
+    """The kill comes after the identity of the new topic is on disk, and before any offset of it is."""
+    stream = streams()
+    passed_and_stopped(stream, workers, traffic())
+    raw = stream.raw()
+    create_input_again(stream)
+    stream.send(more_than_before())
+    raw += stream.raw()
+    wait_until_killed(workers.start_towards(stream, InnerCrash(point=Point.IDENTITY_RECORDED)))
+
+    finish(stream, workers)
+    judge(raw, stream.clean(), key_id).assert_exactly_once()
+
+
+def test_an_input_topic_created_again_under_a_running_worker_is_read_from_its_start(
+    streams: CreateStream, workers: FaultWorkers
+) -> None:
+    stream = streams()
+    stream.send(traffic())
+    [worker] = finish(stream, workers)
+    raw = stream.raw()
+    create_input_again(stream)
+    worker.wait_until(lambda: "InputTopicReplaced" in degraded(worker), "it is noticed")
+
+    stream.send(more_than_before())
+    wait_until_passed(stream, worker)
+    judge([*raw, *stream.raw()], stream.clean(), key_id).assert_exactly_once()
+
+
+def test_one_that_grew_past_the_worker_at_once_is_read_from_its_start_too(
+    streams: CreateStream, workers: FaultWorkers
+) -> None:
+    """Before a description of the topic is due, by the fetch that failed."""
+    stream = streams()
+    stream.send(traffic())
+    [worker] = finish(stream, workers)
+    raw = stream.raw()
+    create_input_again(stream)
+    stream.send(more_than_before())
+    wait_until_passed(stream, worker)
+    assert "InputTopicReplaced" in degraded(worker)
+    judge([*raw, *stream.raw()], stream.clean(), key_id).assert_exactly_once()

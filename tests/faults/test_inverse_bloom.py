@@ -27,6 +27,7 @@ from tests.support.crashes.table_crashes import (
     judged_table,
     table,
 )
+from tests.support.layers import matrix
 from tests.support.processes.admin_calls import admin_arguments, post
 from tests.support.processes.full_reconciles import reconcile
 from tests.support.processes.processes import WorkerProcess
@@ -86,10 +87,10 @@ def finished(stream: TestStream, tables: TableWorkers) -> WorkerProcess:
 @pytest.mark.parametrize(
     "step",
     [
-        Step.BEFORE_PRODUCE,
-        Step.BEFORE_COMMIT,
+        matrix(Step.BEFORE_PRODUCE),
+        matrix(Step.BEFORE_COMMIT),
         Step.BEFORE_STORE_WRITE,
-        Step.AFTER_STORE_WRITE,
+        matrix(Step.AFTER_STORE_WRITE),
         Step.DURING_RECONCILE,
     ],
 )
@@ -104,7 +105,9 @@ def test_killed_between_two_steps_of_the_loop(
     judged_table(stream, SLOTS)
 
 
-@pytest.mark.parametrize("act", [Act.SEGMENT_BEGUN, Act.SEGMENT_WRITTEN, Act.MANIFEST_WRITTEN])
+@pytest.mark.parametrize(
+    "act", [matrix(Act.SEGMENT_BEGUN), matrix(Act.SEGMENT_WRITTEN), Act.MANIFEST_WRITTEN]
+)
 def test_killed_while_the_table_gets_to_disk(
     streams: CreateStream, tables: TableWorkers, act: Act
 ) -> None:
@@ -146,7 +149,7 @@ def test_one_that_is_stopped_has_nothing_to_read_again(
 
 
 @pytest.mark.parametrize(
-    "crash", [TableCrash(Act.SEGMENTS_LINKED), Crash(Step.DURING_CHECKPOINT)], ids=str
+    "crash", [matrix(TableCrash(Act.SEGMENTS_LINKED)), Crash(Step.DURING_CHECKPOINT)], ids=str
 )
 def test_killed_during_a_checkpoint(
     stream: TestStream, tables: TableWorkers, tmp_path: Path, crash: Crash | TableCrash
@@ -163,6 +166,7 @@ def test_killed_during_a_checkpoint(
     judged_table(stream, SLOTS)
 
 
+@pytest.mark.matrix
 def test_random_kills_and_another_size_each_time(
     streams: CreateStream, tables: TableWorkers
 ) -> None:

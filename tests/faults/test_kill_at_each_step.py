@@ -26,6 +26,7 @@ from tests.support.crashes.aftermath import (
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.crashes.steps import Crash, Step
+from tests.support.layers import matrix
 from tests.support.processes.processes import WorkerProcess, wait_for
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
@@ -89,12 +90,12 @@ def crash_at(stream: TestStream, workers: FaultWorkers, crash: AnyCrash) -> None
 @pytest.mark.parametrize(
     ("step", "leaves_open"),
     [
-        (Step.BEFORE_PRODUCE, None),  # an earlier batch may be in the transaction
-        (Step.BEFORE_COMMIT, True),
+        matrix(Step.BEFORE_PRODUCE, None),  # an earlier batch may be in the transaction
+        matrix(Step.BEFORE_COMMIT, True),
         (Point.OFFSETS_SENT, True),
-        (Point.COMMITTED, False),
+        matrix(Point.COMMITTED, False),
         (Step.BEFORE_STORE_WRITE, False),
-        (Step.AFTER_STORE_WRITE, False),
+        matrix(Step.AFTER_STORE_WRITE, False),
     ],
 )
 def test_killed_between_two_steps_of_the_loop(
@@ -115,7 +116,9 @@ def test_killed_between_two_steps_of_the_loop(
     assert reconciled(last)["records"] == remembered, "none was on disk: all come from the output"
 
 
-@pytest.mark.parametrize("point", [Point.RECORDS_SENT, Point.OFFSETS_SENT, Point.COMMITTED])
+@pytest.mark.parametrize(
+    "point", [matrix(Point.RECORDS_SENT), Point.OFFSETS_SENT, matrix(Point.COMMITTED)]
+)
 def test_killed_in_a_commit_with_all_its_store_on_disk(
     streams: CreateStream, workers: FaultWorkers, point: Point
 ) -> None:
@@ -139,7 +142,7 @@ def test_killed_with_only_the_newest_generation_on_disk(
     assert reconciled(last)["records"] < RECORDS // 4, "most was on disk"
 
 
-@pytest.mark.parametrize("time", [1, 4])
+@pytest.mark.parametrize("time", [matrix(1), 4])
 def test_killed_during_a_flush(streams: CreateStream, workers: FaultWorkers, time: int) -> None:
     stream = filled(streams(worker=SMALL_TRANSACTIONS, store=SMALL_MEMTABLES), messages())
     crash_at(stream, workers, Crash(Step.DURING_FLUSH, time))
@@ -153,7 +156,13 @@ def test_killed_during_a_flush(streams: CreateStream, workers: FaultWorkers, tim
 
 @pytest.mark.parametrize(
     "point",
-    [Point.SEALING, Point.SEALED, Point.SUCCESSOR_BEGUN, Point.DROPPING, Point.DROPPED],
+    [
+        matrix(Point.SEALING),
+        Point.SEALED,
+        matrix(Point.SUCCESSOR_BEGUN),
+        Point.DROPPING,
+        matrix(Point.DROPPED),
+    ],
 )
 def test_killed_while_generations_come_and_go(
     streams: CreateStream, workers: FaultWorkers, point: Point
@@ -170,7 +179,7 @@ def test_killed_while_generations_come_and_go(
 
 
 @pytest.mark.parametrize(
-    ("point", "is_on_disk"), [(Point.FLUSHING_AT_END, False), (Point.CLOSING, True)]
+    ("point", "is_on_disk"), [(Point.FLUSHING_AT_END, False), matrix(Point.CLOSING, True)]
 )
 def test_killed_while_it_stops(
     streams: CreateStream, workers: FaultWorkers, point: Point, is_on_disk: bool
@@ -189,8 +198,15 @@ def test_killed_while_it_stops(
     assert reconciled(last)["records"] == (0 if is_on_disk else remembered)
 
 
-@pytest.mark.parametrize("step", [Point.CHECKPOINT_BEGUN, Step.DURING_CHECKPOINT])
-@pytest.mark.parametrize("time", [1, 2])
+@pytest.mark.parametrize(
+    ("time", "step"),
+    [
+        matrix(1, Point.CHECKPOINT_BEGUN),
+        matrix(1, Step.DURING_CHECKPOINT),
+        matrix(2, Point.CHECKPOINT_BEGUN),
+        (2, Step.DURING_CHECKPOINT),
+    ],
+)
 def test_killed_during_a_checkpoint(
     streams: CreateStream, workers: FaultWorkers, tmp_path: Path, step: Step | Point, time: int
 ) -> None:
@@ -257,9 +273,9 @@ def lose_identity(state: Path) -> None:
     ("damage", "crashes"),
     [
         (damage_manifest, [(Point.DISCARDING, 1), (Step.DURING_RECONCILE, 1)]),
-        (damage_manifest, [(Step.DURING_RECONCILE, 2), (Step.DURING_RECONCILE, 1)]),
+        matrix(damage_manifest, [(Step.DURING_RECONCILE, 2), (Step.DURING_RECONCILE, 1)]),
         (lose_identity, [(Point.DISCARDED, 1), (Point.IDENTITY_RECORDED, 1)]),
-        (lose_identity, [(Point.DISCARDING, 1), (Step.DURING_RECONCILE, 2)]),
+        matrix(lose_identity, [(Point.DISCARDING, 1), (Step.DURING_RECONCILE, 2)]),
     ],
 )
 def test_killed_while_it_rebuilds(

@@ -3,6 +3,8 @@
 import shutil
 from collections.abc import Callable, Sequence
 
+from confluent_kafka import Producer
+
 from tests.faults.seed import SEED
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
@@ -12,9 +14,11 @@ from tests.support.crashes.aftermath import (
     logged,
     passed_and_stopped,
     reconciled,
+    wait_until_killed,
     wait_until_passed,
 )
 from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.crashes.steps import Crash, Step
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.topic_changes import create_topic, delete_records, delete_topic
@@ -27,6 +31,13 @@ RECORDS = 3_000
 
 def traffic(start: int = 0) -> Sequence[Message]:
     return list(retries(SEED, RECORDS, start=start, value_bytes=100))
+
+
+def send_old(stream: TestStream, key: bytes) -> None:
+    """Send a record whose timestamp is of the year 1970."""
+    producer = Producer({"bootstrap.servers": stream.bootstrap_servers})
+    producer.produce(stream.input_topic, b"old", key, 0, timestamp=1_000)
+    assert producer.flush(60) == 0
 
 
 def assert_rebuilt_for(worker: WorkerProcess, reason: str) -> None:
@@ -114,6 +125,30 @@ def test_a_tail_that_was_retained_away_is_not_passed_over_in_silence(
     assert reconciled(worker)["records"] == 1000
     ever = [*(record for record in clean if record.offset < low), *stream.clean()]
     judge(stream.raw(), ever, key_id).assert_exactly_once()
+
+
+def test_a_rebuild_that_is_killed_still_says_that_the_window_is_shorter(
+    streams: CreateStream, workers: FaultWorkers
+) -> None:
+    """The store that showed why is discarded, and nothing of the rebuild is flushed.
+
+    The first record that is left has an old timestamp, so that the output alone seems to reach back far enough.
+    """
+    stream = streams()
+    worker = passed_and_stopped(stream, workers, traffic())
+    yesterday = worker.state_dir.with_name("yesterday")
+    shutil.copytree(worker.state_dir, yesterday)
+    send_old(stream, b"old")
+    worker = passed_and_stopped(stream, workers, traffic(start=RECORDS))
+    shutil.rmtree(worker.state_dir)
+    shutil.copytree(yesterday, worker.state_dir)
+    [old] = [record.offset for record in stream.clean() if record.key == b"old"]
+    delete_records(stream, stream.output_topic, old)
+
+    wait_until_killed(workers.start(stream, crash=Crash(Step.DURING_RECONCILE)))
+    worker = workers.start(stream)
+    worker.wait_until_ready()
+    worker.wait_until(lambda: worker.status().window.truncated, "the mark outlived the kill")
 
 
 def test_one_that_was_shortened_does_not_shorten_a_window_that_is_whole(

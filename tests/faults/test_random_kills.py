@@ -8,13 +8,13 @@ import pytest
 from tests.faults.seed import SEED
 from tests.support.crashes.aftermath import finish, judged, logged
 from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.layers import matrix
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., TestStream]
 
-KILLS = 20
 PARTITIONS = 2
 RATE = 600.0
 # More than are sent before the last kill, however slow the machine is.
@@ -36,7 +36,8 @@ def let_live(worker: WorkerProcess, rng: random.Random) -> str:
 
 
 @pytest.mark.timeout(600)  # the machine is busy with other tests
-def test_twenty_random_kills_in_one_run(streams: CreateStream, workers: FaultWorkers) -> None:
+@pytest.mark.parametrize("kills", [6, matrix(20)])
+def test_random_kills_in_one_run(streams: CreateStream, workers: FaultWorkers, kills: int) -> None:
     rng = random.Random(SEED)
     stream = streams(partitions=PARTITIONS)
     messages = retries(SEED, MOST_RECORDS, partitions=PARTITIONS, value_bytes=100)
@@ -45,14 +46,14 @@ def test_twenty_random_kills_in_one_run(streams: CreateStream, workers: FaultWor
     with PacedProducer(
         stream.bootstrap_servers, stream.input_topic, messages, messages_per_second=RATE
     ) as producer:
-        for _ in range(KILLS):
+        for _ in range(kills):
             partition = rng.randrange(PARTITIONS)
             moments.append(let_live(running[partition], rng))
             assert running[partition].is_running, "nothing but the test ends it"
             running[partition].sigkill()
             running[partition] = workers.start(stream, partition)
         assert producer.delivered < MOST_RECORDS, "traffic went on until the last kill"
-    assert set(moments) == {"starting", "reconciled", "at work"}
+    assert len(set(moments)) >= min(3, kills // 3), "of three kinds"
     for worker in running:
         worker.sigkill()
     finish(stream, workers, PARTITIONS)

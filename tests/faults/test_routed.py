@@ -17,6 +17,7 @@ from tests.support.crashes.aftermath import (
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.crashes.steps import Crash, Step
+from tests.support.layers import matrix
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.topic_changes import delete_records
 from tests.support.traffic.traffic import retries
@@ -30,13 +31,13 @@ Routing = Callable[..., TestStream]
 @pytest.mark.parametrize(
     "crashes",
     [
-        [Crash(Step.BEFORE_PRODUCE, 5), Crash(Step.BEFORE_COMMIT, 3)],
+        matrix([Crash(Step.BEFORE_PRODUCE, 5), Crash(Step.BEFORE_COMMIT, 3)]),
         [
             InnerCrash(point=Point.RECORDS_SENT, time=2),
             InnerCrash(point=Point.OFFSETS_SENT, time=4),
         ],
         [InnerCrash(point=Point.COMMITTED, time=3), Crash(Step.BEFORE_STORE_WRITE, 3)],
-        [Crash(Step.AFTER_STORE_WRITE, 6), Crash(Step.DURING_RECONCILE, 1)],
+        matrix([Crash(Step.AFTER_STORE_WRITE, 6), Crash(Step.DURING_RECONCILE, 1)]),
     ],
     ids=["before the commit", "in the commit", "after the commit", "after the store"],
 )

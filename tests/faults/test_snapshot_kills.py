@@ -21,6 +21,7 @@ from tests.support.crashes.aftermath import (
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.crashes.steps import Crash, Step
+from tests.support.layers import matrix
 from tests.support.processes.admin_calls import admin_arguments, post
 from tests.support.processes.faulty_proxy import Answer, Fault, Forward, Request
 from tests.support.processes.processes import WorkerProcess
@@ -118,10 +119,10 @@ class Moment(NamedTuple):
 @pytest.mark.parametrize(
     "moment",
     [
-        Moment(is_upload),
+        matrix(Moment(is_upload)),
         Moment(is_upload, 4, after_the_act=True),
         Moment(is_manifest),
-        Moment(is_manifest, after_the_act=True),
+        matrix(Moment(is_manifest, after_the_act=True)),
     ],
 )
 def test_killed_during_an_upload(
@@ -167,7 +168,7 @@ def test_a_snapshot_whose_worker_died_after_its_manifest_is_one_like_any_other(
     lost_and_restored(stream, workers, worker)
 
 
-@pytest.mark.parametrize("step", [Point.CHECKPOINT_BEGUN, Step.DURING_CHECKPOINT])
+@pytest.mark.parametrize("step", [matrix(Point.CHECKPOINT_BEGUN), Step.DURING_CHECKPOINT])
 def test_killed_during_the_checkpoint_of_a_snapshot(
     stream: TestStream,
     workers: FaultWorkers,
@@ -217,7 +218,9 @@ def files(bucket: TestBucket, stream: TestStream) -> int:
     return sum(each["path"].startswith("db/") for each in manifest["files"])
 
 
-@pytest.mark.parametrize(("number", "after_the_act"), [(1, False), (4, True), (8, False)])
+@pytest.mark.parametrize(
+    ("number", "after_the_act"), [matrix(1, False), (4, True), matrix(8, False)]
+)
 def test_killed_during_a_download(
     stored: TestStream,
     workers: FaultWorkers,
@@ -239,7 +242,7 @@ def test_killed_during_a_download(
     assert download_of(worker).phase is DownloadPhase.COMPLETED
 
 
-@pytest.mark.parametrize("point", [Point.DISCARDED, Point.IDENTITY_RECORDED])
+@pytest.mark.parametrize("point", [Point.DISCARDED, matrix(Point.IDENTITY_RECORDED)])
 def test_killed_at_the_end_of_a_restore(
     stored: TestStream, workers: FaultWorkers, bucket: TestBucket, point: Point
 ) -> None:

@@ -34,7 +34,7 @@ def manifest(db: Path) -> Path:
 
 REBUILT: dict[str, Damage] = {
     "SST cut to nothing": lambda db: cut_off(sst(db, 0), 0.0),
-    "SST cut in half": lambda db: cut_off(sst(db, 1), 0.5),
+    "SST cut in half": lambda db: cut_off(sst(db, 0), 0.5),
     "SST without its last byte": lambda db: cut_off(sst(db, -1), 1.0),
     "SST missing": lambda db: sst(db, 0).unlink(),
     "SST with a byte flipped": lambda db: flip_a_byte(sst(db, 0), 0.3),
@@ -57,7 +57,7 @@ def wait_until_at_rest(database: Path) -> None:
 
     def at_rest() -> bool:
         seen.append(files())
-        return len(seen[-1]) > 1 and seen[-1:] == seen[-2:-1]
+        return bool(seen[-1]) and seen[-1:] == seen[-2:-1]  # RocksDB may merge all into one
 
     wait_for(at_rest, "its files are at rest", poll_seconds=1.0)
 

@@ -7,11 +7,15 @@ build them again and compare.
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any, Final
 
 import numpy as np
 
+import dedupe_kafka
+import dedupe_worker
 from dedupe_crds.annotations import OUTPUT_TOPIC, PAUSE, RECONCILE, RESTART, RESTORE
 from dedupe_crds.annotations import PARTITION as PARTITION_LABEL
 from dedupe_crds.annotations import STREAM as STREAM_LABEL
@@ -67,7 +71,6 @@ from dedupe_pipeline.jobs.aggregate.columns import Shape
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.classify import AGE_HEADER, LATE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
-from dedupe_worker.dedup.uncommitted_output import encode_metadata as encode_offset_metadata
 from dedupe_worker.errors import DiskFull
 from dedupe_worker.kafka.producer import SideRecord
 from dedupe_worker.side_topics.writers import side_topic_writers
@@ -168,7 +171,7 @@ def routed_records(store: Store) -> list[Any]:
 
 def offset_metadata() -> str:
     """Build what stands with an input offset that is committed without a transaction."""
-    return encode_offset_metadata(IDENTITY.output_topic_id, 650)
+    return f"{IDENTITY.output_topic_id}:650"
 
 
 def clients() -> dict[str, Any]:
@@ -284,6 +287,10 @@ def status() -> str:
 
 def reasons() -> dict[str, Any]:
     """Build the table of errors: by reason, whether it is retried, and the exit code."""
+    for package in (dedupe_kafka, dedupe_worker):  # an error exists once its module is imported
+        for found in walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith(".__main__"):
+                import_module(found.name)
     errors = sorted((kind("why").reason, kind) for kind in _subclasses(StreamError))
     return {
         reason: {"retriable": kind.retriable, "exitCode": int(kind.exit_code)}

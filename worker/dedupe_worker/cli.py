@@ -66,6 +66,11 @@ def main() -> None:
     help="HOST:PORT for HTTP; port 0 takes a free port.",
 )
 @click.option(
+    "--probe-address",
+    help="HOST:PORT for GET /healthz and /readyz alone, which no admin call keeps busy. "
+    "--http serves both, too.",
+)
+@click.option(
     "--endpoint-file",
     type=click.Path(path_type=Path),
     help="File to write the HTTP address to, as HOST:PORT.",
@@ -89,6 +94,7 @@ def run(  # noqa: PLR0917 (click passes each option by name)
     partition: int,
     state_dir: Path,
     address: str,
+    probe_address: str | None,
     endpoint_file: Path | None,
     kafka_properties: Path | None,
     admin_token_file: Path | None,
@@ -113,11 +119,12 @@ def run(  # noqa: PLR0917 (click passes each option by name)
             restore_from=restore_from,
             fenced_file=fenced_file,
         )
-        host, port = _parse_address(address)
+        host, port = _parse_address("--http", address)
         code = run_worker(
             ComponentFactory(config),
             host=host,
             port=port,
+            probes=_parse_address("--probe-address", probe_address) if probe_address else None,
             endpoint_file=endpoint_file,
             token=read_token(admin_token_file),
         )
@@ -163,10 +170,10 @@ def bootstrap(
         sys.exit(error.exit_code)
 
 
-def _parse_address(address: str) -> tuple[str, int]:
+def _parse_address(option: str, address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise InvalidConfig(
-            f"--http: {address!r} is not of the form HOST:PORT, such as 0.0.0.0:8080"
+            f"{option}: {address!r} is not of the form HOST:PORT, such as 0.0.0.0:8080"
         )
     return host, int(port)

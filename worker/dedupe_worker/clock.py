@@ -26,6 +26,10 @@ class Clock(ABC):
     def monotonic(self) -> float:
         """Return seconds that never go backward, from an unknown start."""
 
+    def since_boot(self) -> float:
+        """Return seconds that never go backward, and count while the machine is suspended."""
+        return self.monotonic()
+
     @abstractmethod
     def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -55,6 +59,11 @@ class SystemClock(Clock):
     time = staticmethod(machine.time)
     monotonic = staticmethod(machine.monotonic)
 
+    def since_boot(self) -> float:
+        """Return the boot clock, which not every system has."""
+        clock = getattr(machine, "CLOCK_BOOTTIME", machine.CLOCK_MONOTONIC)
+        return machine.clock_gettime(clock)
+
     def sleep(self, seconds: float) -> None:
         """Wait."""
         machine.sleep(seconds)
@@ -62,6 +71,25 @@ class SystemClock(Clock):
     def wait(self, event: Event, seconds: float) -> bool:
         """Wait on the event itself."""
         return event.wait(seconds)
+
+
+class Stopwatch:
+    """The seconds since it was made, also those in which the machine was suspended.
+
+    A paused virtual machine's boot clock may stand still, and its wall clock is set afterwards: the larger of both
+    counts. So a wall clock that is set forward makes it fast; it is for deadlines that are harmless when they come
+    early.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_boot, self._time = clock.since_boot(), clock.time()
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds that have passed."""
+        clock = self._clock
+        return max(clock.since_boot() - self._since_boot, clock.time() - self._time)
 
 
 SYSTEM_CLOCK: Final = SystemClock()

@@ -7,32 +7,38 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError
 
 from dedupe_crds.spec.topics import Delivery
+from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
+from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
+from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.dedup.classify import Classifier
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.dedup.policy import policy_of
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.admin import Topics
-from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.kafka.admin import Topics, has_id
+from dedupe_worker.kafka.consumer import PartitionReader, open_reader
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
-from dedupe_worker.kafka.producer import PartitionOutput, TransactionalOutput
+from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.kafka.take_over import TakeOver
+from dedupe_worker.kafka.transactional import TransactionalOutput
 from dedupe_worker.side_topics.writers import side_topic_writers
-from dedupe_worker.status import WorkerState
+from dedupe_worker.status import Degraded, Progress, WorkerState, show_progress
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.column_families import CURRENT
+from dedupe_worker.store.inverse_bloom.capacity import check_table
+from dedupe_worker.store.inverse_bloom.opening import open_table
 from dedupe_worker.store.inverse_bloom.segments import MANIFEST
-from dedupe_worker.store.inverse_bloom.store import check_table, open_table
+from dedupe_worker.store.progress import Step
 from dedupe_worker.store.rocksdb import Store
 
 if TYPE_CHECKING:
@@ -44,11 +50,16 @@ log = structlog.get_logger()
 class ComponentFactory:
     """Make the components of one partition's sessions."""
 
-    def __init__(self, config: WorkerConfig, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, config: WorkerConfig, clock: Clock = SYSTEM_CLOCK, clients: Clients = CLIENTS
+    ) -> None:
         self.config = config
         self.clock = clock
+        self._clients = clients
         self.policy = policy_of(config.stream.spec)
+        self.take_over = TakeOver(clock)
         self.worker_state = WorkerState(config.stream, config.partition, clock)
+        self._step: tuple[Step | None, float] = (None, 0.0)
         self.requests = ReconcileRequests(self.worker_state, config.state.reconcile_answer)
         self.upload_manager = self._make_upload_manager()
         kafka = config.stream.spec.kafka
@@ -72,9 +83,8 @@ class ComponentFactory:
 
     def make_topics(self, stop: Event) -> Topics:
         """Make the client for queries to the cluster."""
-        admin = made(
-            AdminClient, self._watched(client_config(self._servers, self.config.properties))
-        )
+        config = self._watched(client_config(self._servers, self.config.properties))
+        admin = made(self._clients.admin, config)
         return Topics(admin, stop, self.clock)
 
     def make_reader(self, topic: str) -> PartitionReader:
@@ -85,8 +95,8 @@ class ComponentFactory:
             group=self.config.group,
             queue_bytes=self._tuning.queue_bytes,
         )
-        consumer = made(Consumer, self._watched(config))
-        return PartitionReader(consumer, topic, self.config.partition, self.clock)
+        make = self._clients.consumer
+        return open_reader(make, self._watched(config), topic, self.config.partition, self.clock)
 
     def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
         """Make the producer of the output partition."""
@@ -102,11 +112,17 @@ class ComponentFactory:
             )
         )
         if exactly_once:
-            producer = made(Producer, config)
+            producer = made(self._clients.producer, config)
             return TransactionalOutput(
-                producer, spec.output.topic, self.config.partition, self.clock
+                producer, spec.output.topic, self.config.partition, self.clock, self.take_over
             )
-        return NonTransactionalOutput(config, spec.output.topic, self.config.partition, self.clock)
+        return NonTransactionalOutput(
+            config,
+            spec.output.topic,
+            self.config.partition,
+            self.clock,
+            make_producer=self._clients.producer,
+        )
 
     def make_store(self) -> IdStore:
         """Open the store in the state directory.
@@ -121,18 +137,47 @@ class ComponentFactory:
             log.warning("store is of another type", wanted=self.config.stream.spec.store.type)
             state.discard_store()
         if table:
-            return open_table(state.database, self.config.bounds, table, value_bytes, self.clock)
+            return open_table(
+                state.database,
+                self.config.bounds,
+                table,
+                value_bytes,
+                clock=self.clock,
+                report=self.report,
+            )
         return Store(
             state.database,
             self.config.bounds,
             block_cache_bytes=self._tuning.block_cache_bytes,
             clock=self.clock,
+            report=self.report,
+        )
+
+    def report(self, step: Step, done: int, total: int) -> None:
+        """Record that the store gets on, and show how far it is while it is opened."""
+        self.worker_state.heartbeat()
+        if self.worker_state.phase is not Phase.STARTING:
+            return
+        now = self.clock.monotonic()
+        if step is not self._step[0]:
+            self._step = (step, now)
+        show_progress(self.worker_state, step, Progress(done, total - done, now - self._step[1]))
+
+    def make_window(self, store: IdStore) -> Window:
+        """Make the window of a store; its ids age from the store's last time on."""
+        return Window(
+            store,
+            self.policy.layout.dtype,
+            ageing=AgeingClock(self.clock, store.aged_ms),
+            on_dropped=self._report_dropped,
         )
 
     def make_loop(
         self,
         output_topic_id: str,
+        input_topic: str = "",
         *,
+        partitions: int = 1,
         reader: PartitionReader,
         output: PartitionOutput,
         window: Window,
@@ -140,7 +185,11 @@ class ComponentFactory:
         uncommitted: UncommittedIds,
         record_limit: int,
     ) -> Loop:
-        """Make the loop; `record_limit` bounds its transactions, see supervisor.py."""
+        """Make the loop of a stream with so many input partitions.
+
+        `record_limit` bounds its transactions, see supervisor.py.
+        """
+        longest = self._tuning.longest_commit_interval(partitions)
         spec = self.config.stream.spec
         limit = min(record_limit, self.config.bounds.largest_write_records)
         return Loop(
@@ -148,8 +197,10 @@ class ComponentFactory:
                 input_topic=spec.input.topic,
                 partition=self.config.partition,
                 commit_interval_seconds=self._tuning.commit_interval.total_seconds(),
+                longest_commit_interval_seconds=longest.total_seconds(),
                 max_batch_records=min(limit, self._tuning.max_batch_records),
                 max_transaction_records=min(limit, self._tuning.max_transaction_records),
+                fingerprints=not has_id(output_topic_id),
             ),
             reader=reader,
             output=output,
@@ -161,9 +212,20 @@ class ComponentFactory:
                 extract=extract,
                 uncommitted=uncommitted,
             ),
-            logs=side_topic_writers(spec, output_topic_id),
+            logs=side_topic_writers(spec, output_topic_id, input_topic),
             worker_state=self.worker_state,
             clock=self.clock,
+        )
+
+    def _report_dropped(self, generations: int) -> None:
+        """Report that more than one generation was dropped at once."""
+        if generations < 2:
+            return
+        log.warning("several generations dropped at once", generations=generations)
+        self.worker_state.degradations.record(
+            Degraded.GENERATIONS_DROPPED,
+            f"{generations} generations of ids were dropped at once: the window's bounds were lowered, or the ids were "
+            "learnt at one time, as in a rebuild; their repeats pass now",
         )
 
     def _watched(self, config: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,18 @@ class OutputTopicReplaced(StreamError):
     retriable = True
 
 
+class InputTopicReplaced(StreamError):
+    """The input topic was deleted and created again under the running worker."""
+
+    retriable = True
+
+
+class TopicUnproved(StreamError):
+    """A broker without topic ids does not show that a topic is the one known before."""
+
+    retriable = True
+
+
 class DiskFull(StreamError):
     """The volume has no room for the store."""
 

@@ -15,12 +15,12 @@ from threading import Event, Thread
 from typing import Final
 
 import structlog
-from waitress.server import create_server
 
 from dedupe_crds.deadline import Deadline
+from dedupe_crds.http_server import BoundedServer
 from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_worker.admin.commands import CommandQueue
-from dedupe_worker.admin.http_api import make_app
+from dedupe_worker.admin.http_api import make_app, make_probe_app
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.clock import Clock
 from dedupe_worker.component_factory import ComponentFactory
@@ -31,6 +31,7 @@ from dedupe_worker.supervisor import Supervisor
 _STOP_SECONDS: Final = 9.0
 _STUCK_SECONDS: Final = 240.0
 _WATCH_SECONDS: Final = 0.5
+_PROBE_BODY_BYTES: Final = 1024
 
 log = structlog.get_logger()
 
@@ -63,17 +64,18 @@ def run_worker(
     *,
     host: str,
     port: int,
+    probes: tuple[str, int] | None = None,
     endpoint_file: Path | None = None,
     token: str | None = None,
 ) -> ExitCode:
     """Run one worker until a signal or a fatal error; return the exit code.
 
-    `port` 0 takes any free port. The address is written to `endpoint_file` as "HOST:PORT". Raises OSError if the
-    address cannot be bound.
+    `port` 0 takes any free port. The address is written to `endpoint_file` as "HOST:PORT". /healthz and /readyz are
+    also served at the address `probes`. Raises OSError if an address cannot be bound.
     """
     worker_state = factory.worker_state
     commands, stop = CommandQueue(), Event()
-    server = create_server(
+    server = BoundedServer(
         make_app(
             worker_state,
             commands,
@@ -82,12 +84,13 @@ def run_worker(
             requests=factory.requests,
             upload_manager=factory.upload_manager,
         ),
-        host=host,
-        port=port,
+        host,
+        port,
         threads=8,
-        ident=None,
     )
     Thread(target=server.run, name="http", daemon=True).start()
+    if probes is not None:
+        _serve_probes(worker_state, *probes)
     if endpoint_file:
         write_atomically(endpoint_file, f"{server.effective_host}:{server.effective_port}\n")
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,6 +114,13 @@ def run_worker(
     code = outcome[0] if outcome else ExitCode.FAILED
     log.info("worker ended", exit_code=int(code))
     return code
+
+
+def _serve_probes(worker_state: WorkerState, host: str, port: int) -> None:
+    """Serve the probes apart from everything that may be slow or busy."""
+    app = make_probe_app(worker_state)
+    server = BoundedServer(app, host, port, threads=2, max_body_bytes=_PROBE_BODY_BYTES)
+    Thread(target=server.run, name="probes", daemon=True).start()
 
 
 def _watch(thread: Thread, worker_state: WorkerState, stop: Event, clock: Clock) -> None:

@@ -3,7 +3,7 @@
     1  check whose volume this is, and fill an empty volume from a snapshot if so configured
     2  describe the topics as they are now, and take over the partition (fences an older worker, aborts its open
        transaction)
-    3  open the store, or discard it if it cannot be trusted
+    3  open the store, or discard it if it cannot be trusted; find the input offset, and record which topics both are of
     4  catch up with the output topic; run a full reconcile if one was requested
     5  run the loop until a stop or a reconcile is requested
 
@@ -12,6 +12,7 @@ begins at 1 and finds out from Kafka which records are committed. There is no ot
 """
 
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from threading import Event
 from types import TracebackType
@@ -19,29 +20,36 @@ from typing import Final
 
 import structlog
 
+from dedupe_crds.spec.topics import Delivery
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import extractor_for
-from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, StreamError
-from dedupe_kafka.side_topics import routed_topics
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    Fenced,
+    NotAuthorized,
+    StreamError,
+)
 from dedupe_worker.admin.commands import AdminCommands, CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
 from dedupe_worker.dedup.uncommitted_output import (
     UncommittedIds,
-    encode_metadata,
     read_ids,
     recorded_position,
 )
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.errors import OutputTopicReplaced
-from dedupe_worker.kafka.admin import Topics, needed_rights
 from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.kafka.offset_metadata import encode_metadata
 from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.kafka.topic_watch import TopicWatch
+from dedupe_worker.recovery.foreign_records import read_foreign
+from dedupe_worker.recovery.input_offset import InputStart, find_start
 from dedupe_worker.recovery.on_demand import run_requested
-from dedupe_worker.recovery.startup import InputStart, Startup, TakenOver
+from dedupe_worker.recovery.startup import Startup
+from dedupe_worker.recovery.taken_over import TakenOver, take_over
 from dedupe_worker.store.api import IdStore
-from dedupe_worker.store.state_dir import Identity, id_source_text
+from dedupe_worker.store.state_dir import Identity
 
 # Stores whose files belong to another worker now. They stay open until the process ends, which is at once.
 _left_open: Final[list[IdStore]] = []
@@ -94,17 +102,23 @@ class Session:
         topics = self._factory.make_topics(self._stop)
         with ExitStack() as cleanup:
             # 2
-            partition, output = self._take_over(topics, recorded)
             reader = cleanup.enter_context(
-                closing(self._factory.make_reader(partition.input_topic.name))
+                closing(self._factory.make_reader(self._config.stream.spec.input.topic))
             )
+            partition, output = take_over(self._factory, topics, recorded, reader, self._stop)
             # 3
             opened = self._startup.open_store(partition)
-            store = opened.store
+            store, partition = opened.store, opened.partition
             cleanup.push(partial(_close, store))
             # 4
-            window = Window(store, self._factory.policy.layout.dtype)
-            start = self._startup.find_start(partition, reader, store)
+            window = self._factory.make_window(store)
+            start = find_start(
+                *(partition, reader, store, self._worker_state, self._config.group),
+                read_before=opened.read_before,
+            )
+            if opened.plan.reason == "OutputTopicReplaced":
+                start = replace(start, committed=None)  # its output position is of another topic
+            self._record_topics(partition, output, reader, start)
             request = self._requests.waiting
             position = self._startup.catch_up(partition, opened.plan, window, start.offset)
             if request and not self._stop.is_set():
@@ -117,6 +131,8 @@ class Session:
                 uncommitted = self._resume(partition, output, reader, start, position)
                 loop = self._factory.make_loop(
                     partition.output_topic.id,
+                    partition.input_topic.id,
+                    partitions=partition.input_topic.partitions,
                     reader=reader,
                     output=output,
                     window=window,
@@ -124,7 +140,7 @@ class Session:
                     uncommitted=uncommitted,
                     record_limit=self._record_limit,
                 )
-                self._run_loop(loop, partition, reader, store)
+                self._run_loop(loop, partition, reader, output, window)
             self._worker_state.set_phase(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
             store.flush()
 
@@ -143,34 +159,23 @@ class Session:
 
         Download(self._config, self._worker_state, snapshot, self._factory.clock).run(self._stop)
 
-    def _take_over(
-        self, topics: Topics, recorded: Identity | None
-    ) -> tuple[TakenOver, PartitionOutput]:
-        """Describe the topics, check them against the volume, and fence an older worker."""
-        spec, number = self._config.stream.spec, self._config.partition
-        input_topic, output_topic, *_ = [
-            topics.describe(name, number, needed) for name, needed in needed_rights(spec).items()
-        ]
-        identity = Identity(
-            stream=self._config.stream_id,
-            partition=number,
-            input_topic_id=input_topic.id,
-            output_topic_id=output_topic.id,
-            id_source=id_source_text(spec.id),
-        )
-        self._config.state.check_id_source(recorded, identity)
-        self._worker_state.clear_client_error()
-        written = [output_topic.name, *routed_topics(spec)]
-        output = self._factory.make_output(min(map(topics.max_message_bytes, written)))
-        output.fence(self._stop)
-        partition = TakenOver(
-            topics=topics,
-            input_topic=input_topic,
-            output_topic=output_topic,
-            identity=identity,
-            recorded=recorded,
-        )
-        return partition, output
+    def _record_topics(
+        self,
+        partition: TakenOver,
+        output: PartitionOutput,
+        reader: PartitionReader,
+        start: InputStart,
+    ) -> None:
+        """Have the committed offset name the input topic, then record the identity.
+
+        In this order: with the identity recorded, an offset that names no topic counts.
+        """
+        ids = partition.output_topic.id, partition.input_topic.id
+        if start.committed is None or start.unlabelled:
+            position = recorded_position(start.committed, start.offset, *ids)
+            output.record_start(start.offset, reader, encode_metadata(*ids, position))
+        if partition.recorded != partition.identity:
+            self._config.state.record(partition.identity)
 
     def _resume(
         self,
@@ -181,36 +186,61 @@ class Session:
         position: int,
     ) -> UncommittedIds:
         """Set the output to its position; return the ids of uncommitted output."""
-        output_id = partition.output_topic.id
-        output.resume(position, partial(encode_metadata, output_id))
-        recorded = recorded_position(start.committed, start.offset, output_id)
-        if recorded is None:
-            output.record_start(start.offset, reader)
+        topics = partition.output_topic.id, partition.input_topic.id
+        output.resume(position, partial(encode_metadata, *topics))
+        recorded = recorded_position(start.committed, start.offset, *topics)
+        if recorded is None and self._factory.policy.delivery is Delivery.AT_LEAST_ONCE:
+            output.record_start(start.offset, reader, encode_metadata(*topics, position))
         open_output = partial(self._factory.make_reader, partition.output_topic.name)
-        ids = read_ids(open_output, self._extract, start=recorded, end=position, stop=self._stop)
+        ids = read_ids(
+            open_output,
+            self._extract,
+            start=recorded,
+            end=position,
+            stop=self._stop,
+            on_read=self._worker_state.heartbeat,
+        )
         return UncommittedIds(ids, end=start.end)
 
     # -- the loop --------------------------------------------------------------------------------
 
     def _run_loop(
-        self, loop: Loop, partition: TakenOver, reader: PartitionReader, store: IdStore
+        self,
+        loop: Loop,
+        partition: TakenOver,
+        reader: PartitionReader,
+        output: PartitionOutput,
+        window: Window,
     ) -> None:
         self._worker_state.set_phase(Phase.RUNNING)
+        self._worker_state.forget_input_end()
         admin_commands = AdminCommands(
             self._config,
             partition.identity,
-            store,
+            window.store,
             self._worker_state,
             self._factory.upload_manager,
             self._factory.clock,
         )
+        watch = TopicWatch(
+            partition.topics,
+            replace(partition.input_topic, id=partition.identity.input_topic_id),
+            partition.output_topic,
+            self._config.partition,
+            self._factory.clock,
+        )
+        reader.check_topic = watch.check_input
         housekeeping = Housekeeping(
-            store,
+            window,
             self._worker_state,
             self._factory.clock,
             alert_below=self._config.stream.spec.store.window.alert_below,
             run_commands=partial(self._commands.run_waiting, admin_commands),
-            check_topics=partial(self._check_topics, partition, reader),
+            check_topics=partial(self._check_topics, watch, reader),
+            read_foreign=partial(
+                read_foreign,
+                *(self._factory, partition.topics, self._extract, output, window, self._stop),
+            ),
         )
         try:
             while not self._stop.is_set() and not self._requests.waiting:
@@ -218,33 +248,40 @@ class Session:
                 housekeeping.run(in_transaction=loop.in_transaction)
             loop.commit()
         except StreamError as error:
-            self._abandon(loop, error)
-            raise
+            cause = self._abandon(loop, error)
+            if isinstance(cause, Fenced):
+                cause = self._factory.take_over.explain(
+                    cause, reader, expired=output.expired, stop=self._stop
+                )
+            raise cause from error
 
-    def _abandon(self, loop: Loop, cause: StreamError) -> None:
+    def _abandon(self, loop: Loop, cause: StreamError) -> StreamError:
         """Abort the open transaction; if that fails, the next session's take-over does it.
 
-        Raises Fenced: `produce` sees it as any fatal error, and only the abort names it.
+        Return the cause, or Fenced: `produce` sees it as any fatal error, and only the abort names it.
         """
         try:
             loop.abort()
-        except Fenced:
-            raise
+        except Fenced as error:
+            return error
         except StreamError as error:
             log.warning(
                 "transaction left to the next session", cause=cause.reason, error=str(error)
             )
+        return cause
 
-    def _check_topics(self, partition: TakenOver, reader: PartitionReader) -> None:
-        """Raise OutputTopicReplaced or BrokerUnavailable if the topics need a new session."""
-        output, number = partition.output_topic, self._config.partition
-        now = partition.topics.describe(output.name, number)
-        self._worker_state.clear_client_error()
-        if now.id != output.id:
-            raise OutputTopicReplaced(
-                f"output topic {now.name} was deleted and created again; the store is rebuilt from the new one"
-            )
-        reader.check(partition.topics.end(partition.input_topic.name, number))
+    def _check_topics(self, watch: TopicWatch, reader: PartitionReader) -> None:
+        """Raise an error if the topics need a new session.
+
+        That is InputTopicReplaced, OutputTopicReplaced or BrokerUnavailable.
+        """
+        state = self._worker_state
+        end = watch.check(
+            input_offset=state.input.next_offset, output_position=state.output.position or 0
+        )
+        state.clear_client_error()
+        state.known_input_end = max(state.known_input_end, watch.input_end)
+        reader.check(end)
 
 
 def _close(

@@ -5,8 +5,8 @@ next session opens the store again and catches up. Invariant: one process has on
 directory is locked throughout.
 """
 
-import random
 from contextlib import suppress
+from random import Random
 from threading import Event
 from typing import Final
 
@@ -16,7 +16,9 @@ from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import Fenced, RecordRefused, StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.errors import DiskFull
 from dedupe_worker.session import Session
+from dedupe_worker.store.state_dir import write_atomically
 
 _FIRST_WAIT_SECONDS: Final = 0.5
 _LONGEST_WAIT_SECONDS: Final = 15.0
@@ -27,14 +29,24 @@ log = structlog.get_logger()
 
 
 class Supervisor:
-    """Run sessions of one partition until `stop` is set or an error is fatal."""
+    """Run sessions of one partition until `stop` is set or an error is fatal.
 
-    def __init__(self, factory: ComponentFactory, commands: CommandQueue, stop: Event) -> None:
+    `random` spreads the retries of many workers out.
+    """
+
+    def __init__(
+        self,
+        factory: ComponentFactory,
+        commands: CommandQueue,
+        stop: Event,
+        random: Random | None = None,
+    ) -> None:
         self._factory = factory
         self._worker_state = factory.worker_state
         self._clock = factory.clock
         self._commands = commands
         self._stop = stop
+        self._random = random or Random()  # noqa: S311 (spreads workers out, nothing secret)
         self._full_limit = factory.config.stream.spec.worker.tuning.max_transaction_records
         self._record_limit = self._full_limit
         self._failures = 0
@@ -54,10 +66,9 @@ class Supervisor:
                     self._run_session()
         except StreamError as error:
             if isinstance(error, Fenced) and fenced is not None:
-                with suppress(
-                    OSError
-                ):  # without the file it takes over once more, and is fenced again
-                    fenced.touch()
+                # Without the file it takes over once more, and is fenced again.
+                with suppress(OSError, DiskFull):
+                    write_atomically(fenced, "")
             self._worker_state.report_failure(error)
             log.error("worker ends", reason=error.reason, error=str(error))
             return error.exit_code
@@ -99,7 +110,7 @@ class Supervisor:
             self._record_limit = max(1, self._record_limit // _NARROW_BY)
         self._failures += 1
         wait_seconds = min(_LONGEST_WAIT_SECONDS, _FIRST_WAIT_SECONDS * 2**self._failures)
-        wait_seconds *= random.uniform(0.7, 1.0)  # noqa: S311 (spreads workers out, nothing secret)
+        wait_seconds *= self._random.uniform(0.7, 1.0)
         self._worker_state.report_failure(error)
         log.error(
             "session failed",

@@ -66,6 +66,11 @@ def unknown_owners(count: int) -> Values:
     return np.frombuffer(UNKNOWN_OWNER * count, OWNER)
 
 
+def without_owner(value: bytes) -> bytes:
+    """Return the value with the unknown owner; timestamp and hash stay."""
+    return UNKNOWN_OWNER + value[OWNER_BYTES:]
+
+
 def came_after(value: bytes, other: bytes) -> bool:
     """Return whether the record of `value` follows that of `other` in their partition.
 
@@ -130,6 +135,12 @@ def content_hash(record: Message) -> int:
     # The start value separates null from empty, and ("ab", "c") from ("a", "bc"); spread, as a CRC is linear.
     shape = (0 if key is None else len(key) + 1) << 1 | (value is None)
     return crc32(value or b"", crc32(key or b"", shape * _SPREAD & 0xFFFFFFFF))
+
+
+def fingerprint(record: Message, offset: int) -> str:
+    """Return the offset, timestamp and content hash of a record, as text."""
+    # The producer writes no timestamp 0 (see `PartitionOutput.produce`).
+    return f"{offset} {record.timestamp()[1] or 1} {content_hash(record):08x}"
 
 
 def timestamps(records: Sequence[Message]) -> Times:

@@ -44,3 +44,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end -}}
 {{- end }}
+
+{{/*
+Port at which workers serve probes alone, if the worker image has the operator's tag. It is empty for any other image:
+its workers may be too old to have the port, and would never become ready.
+*/}}
+{{- define "dedupestream.workerProbePort" -}}
+{{- $tag := .Values.image.tag | default .Chart.AppVersion -}}
+{{- if and (not .Values.worker.image.digest) (eq $tag (.Values.worker.image.tag | default .Chart.AppVersion)) -}}
+8081
+{{- end -}}
+{{- end }}

@@ -6,7 +6,7 @@
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 
 from dedupe_crds.base import Model
 from dedupe_crds.names import BootstrapServers, HeaderName, JsonPath, ObjectName, TopicName
@@ -81,6 +81,12 @@ class Kafka(Model):
         default=None,
         description="Secret with librdkafka client properties (SASL, TLS) in its key client.properties, a key=value "
         "per line.",
+    )
+    # None, not False: a manifest without it is one that a worker of the release before can read.
+    accept_unproved_topics: StrictBool | None = Field(
+        default=None,
+        description="For brokers without topic ids only: continue although the last known record of a topic is "
+        "gone, so that it can't be proved that the topic was not deleted and created again.",
     )
 
 

@@ -1,7 +1,7 @@
 """Models of a stream's worker processes: image, resources, tuning, failover."""
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, StrictInt
 
@@ -42,12 +42,22 @@ class Resources(Model):
             return None
 
 
+# All partitions of a stream commit to one group: at this interval, at most 10,000 times a second.
+_INTERVAL_OF_A_PARTITION: Final = timedelta(microseconds=100)
+
+
 class Tuning(Model):
     """Trade-offs between latency, throughput and memory of a worker."""
 
     commit_interval: Annotated[Duration, duration_between("1ms", "30s")] = Field(
         default=timedelta(milliseconds=25),
         description="Time that a transaction stays open when the worker has no lag.",
+    )
+    max_commit_interval: Annotated[Duration, duration_between("1ms", "30s")] | None = Field(
+        default=None,
+        description="Longest time that a transaction stays open when the worker has no lag. It grows from "
+        "commitInterval up to this while messages keep coming and transactions have few of them; after a pause it is "
+        "commitInterval again. Default: 0.1 ms for each partition of the input, at least commitInterval.",
     )
     max_batch_records: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = Field(
         default=10_000, description="Maximum number of records that are looked up in a batch."
@@ -73,6 +83,11 @@ class Tuning(Model):
     @staticmethod
     def _transaction_holds_a_batch(batch: int, transaction: int) -> bool:
         return transaction >= batch
+
+    def longest_commit_interval(self, partitions: int) -> timedelta:
+        """Return the longest commit interval in a stream with so many input partitions."""
+        bound = self.max_commit_interval or partitions * _INTERVAL_OF_A_PARTITION
+        return max(self.commit_interval, bound)
 
 
 class Worker(Model):

@@ -32,7 +32,7 @@ class Condition(Model):
     """An aspect of the stream's health, a condition as in other Kubernetes objects."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)] = Field(
-        description="Ready, Progressing, Degraded, WindowHealthy, SnapshotsHealthy or "
+        description="Ready, Progressing, Degraded, WindowHealthy, GuaranteesMet, SnapshotsHealthy or "
         "ReconciliationPaused."
     )
     status: ConditionStatus = Field(description="True, False or Unknown.")
@@ -174,6 +174,11 @@ class PartitionStatus(Model):
     window_truncated: StrictBool | None = Field(
         default=None,
         description="True if ids were lost, so that the window is shorter than before.",
+    )
+    degraded: list[str] = Field(
+        default=[],
+        description="What its worker does not keep of what is guaranteed, although it runs, such as "
+        "WindowShortened: a state as long as it lasts, an event for 24 hours or until a restart.",
     )
     duplicates: Count | None = Field(
         default=None, description="Number of duplicates found since its worker started."

@@ -235,6 +235,19 @@ class ComparisonStatus(_Report):
     error: str | None = Field(default=None, description="Reason of the failure.")
 
 
+class DegradedReason(_Report):
+    """Something that is not as promised, while the worker runs on."""
+
+    reason: str = Field(description="Reason, a CamelCase word such as WindowShortened.")
+    message: str = Field(description="Explanation of the reason, and what to do.")
+    count: int = Field(
+        default=1,
+        description="How often it was reported, or of how many records, since the process started.",
+    )
+    first_seen: datetime = Field(description="Time of the first report since the process started.")
+    last_seen: datetime = Field(description="Time of the last report.")
+
+
 class WorkerStatus(_Report):
     """The body of GET /status."""
 
@@ -247,6 +260,11 @@ class WorkerStatus(_Report):
     )
     message: str | None = Field(
         default=None, description="Explanation of the reason, and what to do."
+    )
+    degraded: list[DegradedReason] = Field(
+        default_factory=list,
+        description="What is not as promised, although the worker runs on: a state as long as it "
+        "lasts, an event for 24 hours.",
     )
     started_at: datetime = Field(description="Time at which the process started.")
     uptime_seconds: float = Field(description="Time since the start.")

@@ -52,10 +52,10 @@ def lookup_command(
 def forget_command(*, api: Api, namespace: str, stream: str, ids: tuple[str, ...]) -> None:
     """Remove ids from a stream, so that the next message with each passes.
 
-    A rebuild of the store from the output topic, or a full reconcile, adds them again.
+    A rebuild of the store from the output topic, a full reconcile, or the restore of an older snapshot adds them again.
     """
-    forgotten = forget(api, namespace, stream, ids)
-    print_forgotten(stream, ids, forgotten, terminal())
+    forgotten, note = forget(api, namespace, stream, ids)
+    print_forgotten(stream, ids, forgotten, note, terminal())
 
 
 class Found(IdStatus):
@@ -86,13 +86,14 @@ def lookup(api: Api, namespace: str, stream: str, ids: Sequence[str]) -> list[Fo
     return found
 
 
-def forget(api: Api, namespace: str, stream: str, ids: Sequence[str]) -> int:
-    """Remove ids from all partitions; return how many were known.
+def forget(api: Api, namespace: str, stream: str, ids: Sequence[str]) -> tuple[int, str]:
+    """Remove ids from all partitions; return how many were known, and a note.
 
-    Raises what `lookup` does.
+    The note says what remembers them again. Workers of an earlier release have none. Raises what `lookup` does.
     """
     answers = _call_all(api, namespace, stream, "forget", ids)
-    return sum(int(answer["forgotten"]) for answer in answers.values())
+    notes = [str(answer["note"]) for answer in answers.values() if answer.get("note")]
+    return sum(int(answer["forgotten"]) for answer in answers.values()), next(iter(notes), "")
 
 
 def show(found: Sequence[Found], console: Console, *, json: bool) -> None:
@@ -104,12 +105,16 @@ def show(found: Sequence[Found], console: Console, *, json: bool) -> None:
     print_table(console, table([_line(each) for each in found]))
 
 
-def print_forgotten(stream: str, ids: Sequence[str], forgotten: int, console: Console) -> None:
-    """Print how many ids were removed."""
+def print_forgotten(
+    stream: str, ids: Sequence[str], forgotten: int, note: str, console: Console
+) -> None:
+    """Print how many ids were removed, and the note, if any was."""
     rest = "; the others were not known" if forgotten < len(set(ids)) else ""
     console.print(
         escape(f"{stream}: {forgotten} of {len(set(ids))} ids forgotten{rest}"), soft_wrap=True
     )
+    if forgotten and note:
+        console.print(escape(f"note: {note}"), soft_wrap=True)
 
 
 def _line(found: Found) -> dict[str, str]:

@@ -125,6 +125,4 @@ def _to_reconcile(status: WorkerStatus) -> int:
 def _details(status: WorkerStatus) -> str:
     if status.reason:
         return f"{status.reason}: {status.message}" if status.message else status.reason
-    if not status.window.healthy:
-        return "the window is shorter than alertBelow"
-    return ""
+    return "; ".join(each.reason for each in status.degraded)

@@ -263,12 +263,14 @@ def _status(
         )
         for view in views
     ]
+    workers = {view.partition: view.worker for view in views if view.worker}
     health = Health(
         partitions=partitions,
         problems=problems,
         waiting=result.waiting,
         starting=result.starting,
-        unhealthy_windows=_unhealthy_windows({view.partition: view.worker for view in views}),
+        unhealthy_windows=_unhealthy_windows(workers),
+        workers=workers,
         suspended=context.stream.spec.suspend,
         snapshots=snapshots.verdict,
     )
@@ -279,11 +281,10 @@ def _status(
     return status.model_copy(update={"last_schedule_time": snapshots.last_schedule_time})
 
 
-def _unhealthy_windows(workers: Mapping[int, WorkerStatus | None]) -> list[int] | None:
-    known = {partition: worker for partition, worker in workers.items() if worker}
-    if not known:
+def _unhealthy_windows(workers: Mapping[int, WorkerStatus]) -> list[int] | None:
+    if not workers:
         return None
-    return [partition for partition, worker in known.items() if not worker.window.healthy]
+    return [partition for partition, worker in workers.items() if not worker.window.healthy]
 
 
 def _hash(admin_token: str, data: Mapping[str, bytes]) -> str:

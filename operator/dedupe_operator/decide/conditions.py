@@ -3,13 +3,14 @@
 The reconciler calls it at the end of each pass.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.snapshot_policy import Verdict
 
@@ -22,8 +23,8 @@ class Health:
     """The facts from which conditions are judged.
 
     `problems` has the gravest first. `waiting` are partitions whose rollout has not begun, `starting` those whose
-    workers are not ready yet. `unhealthy_windows` is None while no worker answers, `snapshots` is None if the spec
-    wants none.
+    workers are not ready yet. `unhealthy_windows` is None while no worker answers, and `workers` are those that do.
+    `snapshots` is None if the spec wants none.
     """
 
     partitions: Sequence[PartitionStatus]
@@ -31,6 +32,7 @@ class Health:
     waiting: Sequence[int] = ()
     starting: Sequence[int] = ()
     unhealthy_windows: Sequence[int] | None = None
+    workers: Mapping[int, WorkerStatus] = field(default_factory=dict)
     suspended: bool = False
     snapshots: Verdict | None = None
 
@@ -52,6 +54,7 @@ def judge(
         _progressing(health),
         _degraded(health),
         _window_healthy(health),
+        _guarantees_met(health),
         _Verdict("ReconciliationPaused", False, "Active", "The operator reconciles the stream."),
     ]
     if snapshots := health.snapshots:
@@ -138,6 +141,27 @@ def _window_healthy(health: Health) -> _Verdict:
         "raise spec.store.window.maxBytes and spec.storage.size."
     )
     return _Verdict("WindowHealthy", False, "TooShort", message)
+
+
+def _guarantees_met(health: Health) -> _Verdict:
+    """Judge what workers report although they run.
+
+    Messages have no figures, which would change and cause writes.
+    """
+    if not health.workers:
+        return _Verdict("GuaranteesMet", None, "NoWorkerAnswers", "No worker answers.")
+    found: dict[tuple[str, str], list[int]] = {}
+    for partition, worker in sorted(health.workers.items()):
+        for each in worker.degraded:
+            if each.reason != "WindowShortened":  # that is WindowHealthy
+                found.setdefault((each.reason, each.message), []).append(partition)
+    if not found:
+        return _Verdict("GuaranteesMet", True, "AsExpected", "Every guarantee is kept.")
+    sentences = [
+        f"{reason} in {_which(partitions)}: {_sentence(message)}"
+        for (reason, message), partitions in sorted(found.items())
+    ]
+    return _Verdict("GuaranteesMet", False, min(found)[0], " ".join(sentences[:_SHOWN_PROBLEMS]))
 
 
 def _condition(

@@ -64,12 +64,14 @@ def status_of(
         truncated = recorded.window_truncated if recorded else None
         duplicates = recorded.duplicates if recorded else None
         lag = recorded.lag_messages if recorded else None
+        degraded = recorded.degraded if recorded else []
     else:
         window = coarse_age(timedelta(seconds=worker.window.seconds))
         truncated = worker.window.truncated
         duplicates = coarse_count(worker.counts.duplicates)
         known = worker.input.lag_messages
         lag = None if known is None else coarse_count(max(0, known))
+        degraded = [each.reason for each in worker.degraded]
     return PartitionStatus(
         partition=view.partition,
         phase=_phase(view),
@@ -86,6 +88,7 @@ def status_of(
         failover=view.failover or (recorded.failover if recorded else None),
         window=window,
         window_truncated=truncated,
+        degraded=degraded,
         duplicates=duplicates,
         lag_messages=lag,
     )

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
 
 _NUMBERS = ("window", "duplicates", "lag_messages")
-_WITH_EVENTS = ("Ready", "Degraded", "WindowHealthy", "SnapshotsHealthy", "ReconciliationPaused")
-# The status of each condition that is no reason for a warning.
+# Of each condition with events: its status that is no reason for a warning.
 _GOOD = {
     "Ready": "True",
     "Degraded": "False",
     "WindowHealthy": "True",
+    "GuaranteesMet": "True",
     "SnapshotsHealthy": "True",
     "ReconciliationPaused": "False",
 }
@@ -74,9 +74,7 @@ def _known(status: StreamStatus) -> list[bool]:
 def condition_events(old: Sequence[Condition], new: Sequence[Condition]) -> list[StreamEvent]:
     """Return the events that report how conditions changed."""
     before = {each.type: (each.status, each.reason) for each in old}
-    changed = (
-        each for each in new if each.type in _WITH_EVENTS and _is_news(before.get(each.type), each)
-    )
+    changed = (each for each in new if each.type in _GOOD and _is_news(before.get(each.type), each))
     events: dict[str, StreamEvent] = {}
     for each in changed:
         bad = each.status != _GOOD[each.type] and each.reason not in _UNREMARKABLE

@@ -29,10 +29,14 @@ _MEMORY: Final = 256 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRelease:
-    """The worker image that belongs to this operator version."""
+    """The worker image that belongs to this operator version.
+
+    `probe_port` is where its workers serve probes alone; None if they may be older than that.
+    """
 
     image: str
     pull_policy: str
+    probe_port: int | None = None
 
 
 def build(
@@ -94,13 +98,22 @@ def _container(
 ) -> Object:
     worker = stream.spec.worker
     resources = worker.resources.model_dump(mode="json", exclude_defaults=True)
+    # A stream's own image may be of any version; an old worker serves its probes at the port of its API only.
+    probe_port = None if worker.image else release.probe_port
+    probes = "probes" if probe_port else "http"
     return {
         "name": CONTAINER,
         "image": worker.image or release.image,
         "imagePullPolicy": release.pull_policy,
         "args": _arguments(stream, partition, restore_from),
-        **_s3_environment(stream),
-        "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
+        **_environment(stream, probe_port),
+        "ports": [
+            {"name": "http", "containerPort": PORT, "protocol": "TCP"},
+            *(
+                [{"name": "probes", "containerPort": probe_port, "protocol": "TCP"}]
+                * bool(probe_port)
+            ),
+        ],
         "resources": {"requests": _requests(stream.spec), **resources},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -109,9 +122,9 @@ def _container(
         },
         # The end of its log becomes the container's termination message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "startupProbe": _probe("/healthz", period_seconds=1, failures=120),
-        "livenessProbe": _probe("/healthz", period_seconds=10, failures=6),
-        "readinessProbe": _probe("/readyz", period_seconds=2, failures=3),
+        "startupProbe": _probe("/healthz", probes, period_seconds=1, failures=120),
+        "livenessProbe": _probe("/healthz", probes, period_seconds=10, failures=6),
+        "readinessProbe": _probe("/readyz", probes, period_seconds=2, failures=3),
         "volumeMounts": [
             {"name": STATE_VOLUME, "mountPath": STATE_MOUNT},
             {"name": "config", "mountPath": CONFIG_MOUNT, "readOnly": True},
@@ -135,11 +148,15 @@ def _requests(spec: Spec) -> Object:
     return {"cpu": _CPU, "memory": memory}
 
 
-def _s3_environment(stream: DedupeStream) -> Object:
-    """Return the variable with the path of the bucket's credentials, if any."""
-    if not _s3_secret(stream):
-        return {}
-    return {"env": [{"name": "AWS_SHARED_CREDENTIALS_FILE", "value": f"{S3_MOUNT}/{S3_KEY}"}]}
+def _environment(stream: DedupeStream, probe_port: int | None) -> Object:
+    """Return the container's variables, if there are any."""
+    variables = {}
+    if _s3_secret(stream):
+        variables["AWS_SHARED_CREDENTIALS_FILE"] = f"{S3_MOUNT}/{S3_KEY}"
+    if probe_port:
+        # Not an argument: a worker that does not know it would refuse to start.
+        variables["DEDUPE_WORKER_PROBE_ADDRESS"] = f"0.0.0.0:{probe_port}"
+    return {"env": [{"name": n, "value": v} for n, v in variables.items()]} if variables else {}
 
 
 def _arguments(stream: DedupeStream, partition: int, restore_from: str | None) -> list[str]:
@@ -173,9 +190,9 @@ def _volumes(stream: DedupeStream, claim: str) -> list[Object]:
     return volumes
 
 
-def _probe(path: str, *, period_seconds: int, failures: int) -> Object:
+def _probe(path: str, port: str, *, period_seconds: int, failures: int) -> Object:
     return {
-        "httpGet": {"path": path, "port": "http"},
+        "httpGet": {"path": path, "port": port},
         "periodSeconds": period_seconds,
         "timeoutSeconds": 3,
         "failureThreshold": failures,

@@ -33,6 +33,13 @@ cmd_build() {
 }
 
 # Build only the tools for another cluster.
+cmd_build_helm() {
+  _with_cache_lock
+  _PROGRAMS=1
+  _install_helm
+  _release_cache_lock
+}
+
 cmd_build_tools() {
   _with_cache_lock
   _PROGRAMS=3

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from dedupe_pipeline.jobs.land.job import LandResult, land
 from dedupe_pipeline.jobs.land.parquet_sink import lock_checkpoint
 from tests.support.checker.record import Message, Record
 from tests.support.fixtures import CreateStream
+from tests.support.layers import matrix
 from tests.support.processes.process_group import process_group
 from tests.support.spark import landing
 from tests.support.spark.session import spark
@@ -37,6 +39,7 @@ SEED = 11
 DAY_MS = 86_400_000
 DEADLINE_SECONDS = 240
 START_SECONDS = 120
+HALF_PUBLISHED = ("between two dates", "before Spark's commit")
 
 
 def messages(count: int) -> list[Message]:
@@ -131,15 +134,18 @@ def test_what_is_committed_lands_once_and_unchanged(
 
 
 @pytest.mark.timeout(900)  # about ten Spark sessions in sequence
+@pytest.mark.parametrize(
+    "steps", [HALF_PUBLISHED, matrix(landing.STEPS)], ids=["half published", "each"]
+)
 def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
-    spark: SparkSession, streams: CreateStream, tmp_path: Path
+    spark: SparkSession, streams: CreateStream, tmp_path: Path, steps: Sequence[str]
 ) -> None:
     """Kill one landing at step after step; each restart repairs the previous run."""
     stream, output = streams(partitions=PARTITIONS), tmp_path / "landed"
     fill(stream, 3_000)
     topic = expected(stream.clean())
 
-    for step in landing.STEPS:
+    for step in steps:
         with process(stream, output, step) as dying:
             assert dying.wait(DEADLINE_SECONDS) == -signal.SIGKILL, step
         seen = landed(output)
@@ -150,6 +156,7 @@ def test_killed_at_each_step_nothing_lands_twice_or_not_at_all(
     assert landed(output) == topic
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(900)  # about ten Spark sessions in sequence
 def test_killed_at_random_moments_nothing_lands_twice_or_not_at_all(
     spark: SparkSession, streams: CreateStream, tmp_path: Path

@@ -86,6 +86,10 @@ def test_it_passes_or_is_told_apart(streams: CreateStream, workers: Workers, cas
     worker.wait_until(
         lambda: worker.status().counts.without_id == without_id, f"{without_id} without id"
     )
+    readiness = worker.readiness()
+    assert readiness.http_status == 200
+    degraded = {each["reason"]: each["count"] for each in readiness.body["degraded"]}
+    assert degraded.get("MissingIds", 0) == without_id
 
 
 def test_a_million_repeats_of_one_id_leave_one(streams: CreateStream, workers: Workers) -> None:

@@ -42,6 +42,7 @@ class LocalOperator:
         (self._port,) = free_ports(1)
         arguments = [f"--namespace={self._namespace}", f"--lease-namespace={self._namespace}"]
         arguments += [f"--worker-image={self._cluster.worker_image}", "--identity=here"]
+        arguments += ["--worker-probe-port=8081"]  # as the chart's, or each would roll the other's
         arguments += [f"--http=127.0.0.1:{self._port}"]
         self._process = _operators.Process(
             target=operator_process.run,

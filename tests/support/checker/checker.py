@@ -37,6 +37,8 @@ class Defect:
             if offset is not None
         ]
         name = "without id" if self.id is None else f"id {_shortened(self.id)}"
+        if not places:
+            return f"partition {self.partition}: {self.detail}"
         detail = f": {self.detail}" if self.detail else ""
         return f"partition {self.partition}, {', '.join(places)}, {name}{detail}"
 
@@ -45,7 +47,8 @@ class Defect:
 class Verdict:
     """The defects; all lists are empty if there is none.
 
-    `expected` and `found` count records.
+    `expected`, `found` and `expired` count records; expired ones were deleted by retention before they were read.
+    `judge` finds only the first six kinds, `judge_stream` all.
     """
 
     lost: list[Defect] = field(default_factory=list)
@@ -60,8 +63,17 @@ class Verdict:
     """In the output topic, but not in this partition of the input topic."""
     ahead: list[Defect] = field(default_factory=list)
     """In the output topic, though the committed input offset does not cover it."""
+    misplaced: list[Defect] = field(default_factory=list)
+    """In the output topic, but sent to another partition."""
+    misrouted: list[Defect] = field(default_factory=list)
+    """Not in its side topic, more than once, or there with wrong headers or without cause."""
+    silent: list[Defect] = field(default_factory=list)
+    """A promise was not kept, and no status names a reason."""
+    unfounded: list[Defect] = field(default_factory=list)
+    """A status names a reason for which there was no cause."""
     expected: int = 0
     found: int = 0
+    expired: int = 0
 
     @property
     def defects(self) -> dict[str, list[Defect]]:

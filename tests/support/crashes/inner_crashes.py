@@ -55,9 +55,9 @@ class Point(StrEnum):
     DISCARDING = "discarding"
     """Half of the files of an untrusted store are deleted."""
     DISCARDED = "discarded"
-    """The untrusted store is deleted; the recorded identity is the previous one."""
+    """The new store is begun; the recorded identity is the previous one."""
     IDENTITY_RECORDED = "identity-recorded"
-    """The identity is recorded, but its store does not exist yet."""
+    """The identity is recorded, and so is the topic of the committed offset."""
 
 
 @dataclass(frozen=True, kw_only=True)

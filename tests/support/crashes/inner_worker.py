@@ -111,8 +111,20 @@ class _Producer:
     def __init__(self, real: Any, trigger: Trigger) -> None:  # noqa: ANN401 # librdkafka's
         self._real = real
         self._trigger = trigger
+        self._produced = False
+
+    def begin_transaction(self) -> None:
+        self._produced = False
+        self._real.begin_transaction()
+
+    def produce(self, *arguments: object, **options: object) -> None:
+        self._produced = True
+        self._real.produce(*arguments, **options)
 
     def send_offsets_to_transaction(self, *arguments: object) -> None:
+        if not self._produced:  # a take-over, which has no records
+            self._real.send_offsets_to_transaction(*arguments)
+            return
         if self._trigger.crash.point in {Point.RECORDS_SENT, Point.OFFSETS_SENT}:
             self._real.flush()
         self._trigger.at(Point.RECORDS_SENT)
@@ -121,7 +133,8 @@ class _Producer:
 
     def commit_transaction(self, *arguments: object) -> None:
         self._real.commit_transaction(*arguments)
-        self._trigger.at(Point.COMMITTED)
+        if self._produced:
+            self._trigger.at(Point.COMMITTED)
 
     def poll(self, *arguments: object) -> object:
         if (
@@ -168,9 +181,12 @@ class _Store(Store):
         self._trigger.at(Point.SETTLED)
 
     def flush(self) -> None:
-        self._trigger.at(Point.FLUSHING_AT_END)
+        at_end = bool(self.metadata and self.metadata.keys)  # not the start of a rebuild
+        if at_end:
+            self._trigger.at(Point.FLUSHING_AT_END)
         super().flush()
-        self._trigger.at(Point.CLOSING)
+        if at_end:
+            self._trigger.at(Point.CLOSING)
 
     def checkpoint(self, path: Path) -> None:
         self._trigger.at(Point.CHECKPOINT_BEGUN)

@@ -20,9 +20,12 @@ from tests.support.processes.faulty_proxy import (
     answering,
     proxying,
 )
+from tests.support.snapshots.aws_models import parse_once
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+
+parse_once()
 
 REGION: Final = "eu-central-1"
 KEY_ID = "AKIAOFNOBODY"

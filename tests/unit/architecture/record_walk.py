@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 from dedupe_crds.manifest import parse_manifest
 from dedupe_ids.extract import extractor_for
-from dedupe_worker import component_factory
+from dedupe_kafka.clients import Clients
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
@@ -46,18 +46,15 @@ TOPICS: Final = [
 
 def run(tracer: Tracer, directory: Path) -> MemoryProducer:
     """Take the walk; return the producer with what it has sent."""
-    with (
-        patch.object(component_factory, "Consumer", MemoryConsumer),
-        patch.object(component_factory, "Producer", MemoryProducer),
-    ):
-        config = WorkerConfig(
-            stream=parse_manifest(changed(ALL_ROUTES), "test"),
-            partition=0,
-            state=StateDirectory(directory),
-            properties={},
-        )
-        factory = ComponentFactory(config)
-        reader, output = factory.make_reader("orders"), factory.make_output(1 << 20)
+    config = WorkerConfig(
+        stream=parse_manifest(changed(ALL_ROUTES), "test"),
+        partition=0,
+        state=StateDirectory(directory),
+        properties={},
+    )
+    clients = Clients(consumer=MemoryConsumer, producer=MemoryProducer)
+    factory = ComponentFactory(config, clients=clients)
+    reader, output = factory.make_reader("orders"), factory.make_output(1 << 20)
     store = factory.make_store()
     extract = extractor_for(config.stream.spec.id)
     loop = factory.make_loop(

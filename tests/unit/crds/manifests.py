@@ -169,6 +169,8 @@ DURATIONS = [
     bad("spec.store.window.alertBelow", "3651d", "must be from 0s to 3650d"),
     bad("spec.worker.tuning.commitInterval", "0s", "'0s' must be from 1ms to 30s"),
     bad("spec.worker.tuning.commitInterval", "1m", "'1m' must be from 1ms to 30s"),
+    bad("spec.worker.tuning.maxCommitInterval", "0s", "'0s' must be from 1ms to 30s"),
+    bad("spec.worker.tuning.maxCommitInterval", "1m", "'1m' must be from 1ms to 30s"),
     bad("spec.failover.nodeNotReadyAfter", "1s", "'1s' must be from 5s to 1d"),
 ]
 NUMBERS = [

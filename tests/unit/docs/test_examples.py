@@ -72,14 +72,3 @@ def test_every_stream_in_the_documentation_is_a_good_one(page: Path) -> None:
 def test_every_link_to_a_file_leads_to_one(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
-
-
-@pytest.mark.parametrize(("page", "promises"), [("README.md", 8), ("docs/guarantees.md", 13)])
-def test_every_promise_is_proved_by_a_test(page: str, promises: int) -> None:
-    table = (ROOT / page).read_text().split("| promise |")[1].split("\n\n")[0]
-    rows = table.splitlines()[2:]
-    assert len(rows) >= promises
-    for row in rows:
-        proofs = re.findall(r"\]\((?:\.\./)?(tests/[\w/]+\.py)\)", row.split("|")[3])
-        assert proofs, row
-        assert all("def test_" in (ROOT / proof).read_text() for proof in proofs), row

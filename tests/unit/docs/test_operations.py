@@ -11,6 +11,7 @@ from dedupe_crds.status.stream import RestoreSource
 from dedupe_kafka.errors import StreamError
 from dedupe_operator import process  # noqa: F401 # so that all of the operator's errors are known
 from dedupe_worker import cli  # noqa: F401 # so that all of the worker's errors are known
+from dedupe_worker.status import Degraded
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/operations.md").read_text()
@@ -107,6 +108,12 @@ def test_every_error_of_workers_and_kafka_is_explained() -> None:
     }
     assert {"DiskFull", "BrokerUnavailable", "RestoreFailed"} <= names
     assert sorted(name for name in names if not is_explained(name)) == []
+
+
+@pytest.mark.parametrize("reason", Degraded)
+def test_every_degraded_reason_is_explained(reason: Degraded) -> None:
+    section = PAGE.split("## Degraded reasons of a worker")[1].split("\n## ")[0]
+    assert f"\n| `{reason}` | " in section
 
 
 @pytest.mark.parametrize("source", RestoreSource)

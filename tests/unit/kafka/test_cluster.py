@@ -15,9 +15,9 @@ from dedupe_kafka.errors import (
     BrokerUnavailable,
     InvalidConfig,
     NotAuthorized,
+    OpenTransaction,
     TopicMissing,
     TopicRefused,
-    TransactionOpen,
 )
 from dedupe_kafka.offsets import TopicOffsets
 from tests.unit.crds.manifests import MINIMAL, changed
@@ -294,5 +294,5 @@ def test_an_open_transaction_is_reported_with_the_partitions_that_were_behind(
         return TopicOffsets(topic=name, id="u", lows={0: 0, 1: 0}, ends=next(ends))
 
     monkeypatch.setattr(cluster, "offsets", offsets)
-    with pytest.raises(TransactionOpen, match=r"partitions \[1\]"):
+    with pytest.raises(OpenTransaction, match=r"partitions \[1\]"):
         cluster.settled_offsets("t", timedelta(0))

@@ -4,17 +4,19 @@ The HTTP API calls `CommandQueue.call`; the session calls `run_waiting`. Invaria
 store, and only between two transactions, when all of it belongs to one position.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
-from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dedupe_crds.status.worker import CheckpointStatus, IdOwner, IdStatus
 from dedupe_ids.extract import pack_id
+from dedupe_kafka.errors import StreamError
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
+from dedupe_worker.errors import DiskFull, StoreCorrupt, StoreFailed
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.ageing import Generation
 from dedupe_worker.store.api import IdStore
@@ -24,8 +26,6 @@ from dedupe_worker.values import OWNER_BYTES, decode_owner, timestamp_of
 
 if TYPE_CHECKING:
     from dedupe_worker.snapshots.upload_manager import UploadManager
-
-_CALLERS: Final = 4
 
 
 class StoreCommands(Protocol):
@@ -41,6 +41,17 @@ class StoreCommands(Protocol):
         """Forget ids; return how many were in the store."""
 
 
+class StoreUnusable(Exception):
+    """A command met an error after which the store must be opened again.
+
+    `error` is the answer to the caller, and ends the session as the same error of the loop does.
+    """
+
+    def __init__(self, error: StreamError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 Command = Callable[[StoreCommands], Any]
 
 
@@ -49,28 +60,31 @@ class CommandQueue:
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[tuple[Command, Future[Any]]] = SimpleQueue()
-        # Callers that wait must leave HTTP threads for the probes.
-        self._places = BoundedSemaphore(_CALLERS)
 
     def call(self, command: Command, timeout_seconds: float) -> Any:  # noqa: ANN401 (whatever the command returns)
         """Have the loop's thread run a command; return or raise what it does.
 
-        Raises TimeoutError if the loop has not run it in time, or if too many other commands are waiting.
+        Raises TimeoutError if the loop has not run it in time.
         """
-        if not self._places.acquire(blocking=False):
-            raise TimeoutError("other commands are waiting")
-        result: Future[Any] = Future()
-        self._waiting.put((command, result))
+        result = self.submit(command)
         try:
             return result.result(timeout_seconds)
         except TimeoutError:
             result.cancel()  # if it has not begun, the loop skips it
             raise
-        finally:
-            self._places.release()
+
+    def submit(self, command: Command) -> "Future[Any]":
+        """Queue a command, and return at once; the result holds what it returns or raises."""
+        result: Future[Any] = Future()
+        self._waiting.put((command, result))
+        return result
 
     def run_waiting(self, target: StoreCommands) -> None:
-        """Run the waiting commands; only the loop's thread calls this."""
+        """Run the waiting commands; only the loop's thread calls this.
+
+        Raises StoreCorrupt, DiskFull or StoreFailed if the store can't be used any more. Any other error is only its
+        caller's.
+        """
         while True:
             try:
                 command, result = self._waiting.get_nowait()
@@ -80,6 +94,9 @@ class CommandQueue:
                 continue
             try:
                 result.set_result(command(target))
+            except StoreUnusable as unusable:
+                result.set_exception(unusable.error)
+                raise unusable.error from unusable
             except Exception as error:  # noqa: BLE001 (it is the caller's, and raised there)
                 result.set_exception(error)
 
@@ -106,15 +123,17 @@ class AdminCommands:
     def checkpoint(self) -> CheckpointStatus | None:
         """Replace the checkpoint by a new one.
 
-        Raises UploadRunning while the old one is being uploaded.
+        Raises UploadRunning while the old one is being uploaded. A full volume does not end the session: the store can
+        still be used.
         """
         if self._upload_manager:
             self._upload_manager.refuse_while_uploading()
         began = self._clock.monotonic()
         try:
-            made = make_checkpoint(
-                self._config.state, self._identity, self._store, self._clock.now()
-            )
+            with _ends_session(StoreCorrupt):
+                made = make_checkpoint(
+                    self._config.state, self._identity, self._store, self._clock.now()
+                )
         finally:  # the loop did not run in the meantime
             self._worker_state.stage_seconds["checkpoint"] += self._clock.monotonic() - began
         self._worker_state.checkpoint = made or self._worker_state.checkpoint
@@ -123,14 +142,24 @@ class AdminCommands:
     def lookup(self, raw_ids: list[bytes]) -> list[IdStatus]:
         """Return what is known about ids, in their order."""
         packed = [pack_id(raw) for raw in raw_ids]
-        known = self._store.locate(packed)
+        with _ends_session(StoreCorrupt, DiskFull, StoreFailed):
+            known = self._store.locate(packed)
         return [_id_status(raw, known.get(id_)) for raw, id_ in zip(raw_ids, packed, strict=True)]
 
     def forget(self, raw_ids: list[bytes]) -> int:
         """Forget ids; return how many were in the store."""
-        forgotten = self._store.forget([pack_id(raw) for raw in raw_ids])
-        self._store.flush_all()  # no log could replay it after a crash
+        with _ends_session(StoreCorrupt, DiskFull, StoreFailed):
+            forgotten = self._store.forget([pack_id(raw) for raw in raw_ids])
+            self._store.flush_all()  # no log could replay it after a crash
         return forgotten
+
+
+@contextmanager
+def _ends_session(*kinds: type[StreamError]) -> Iterator[None]:
+    try:
+        yield
+    except kinds as error:
+        raise StoreUnusable(error) from error
 
 
 def _id_status(raw: bytes, found: tuple[bytes, Generation] | None) -> IdStatus:

@@ -1,30 +1,37 @@
 """The worker's HTTP API. `process` serves it.
 
     GET  /healthz      200 while the loop runs (also while it waits for a retry), else 503
-    GET  /readyz       200 when caught up and running, else 503 with the reason
+    GET  /readyz       200 when caught up and running, else 503 with the reason; `degraded` lists what is not as
+                       promised although the worker runs, and never changes the status
     GET  /metrics      Prometheus text
     GET  /status       WorkerStatus as JSON
     POST /checkpoint   write a checkpoint; answers with its CheckpointStatus
     POST /snapshots    and below: see snapshots/http_api.py
-    POST /forget       {"ids": ["…"]}: forget ids, so that their next copy passes; answers {"forgotten": n}
+    POST /forget       {"ids": ["…"]}: forget ids, so that their next copy passes; answers {"forgotten": n, "note": "…"}
     POST /lookup       {"ids": ["…"]}: what is known about ids; answers {"ids": [IdStatus, …]}, in their order
     POST /reconcile    {"request": "…", "full": false}: reconcile with the output topic now; answers 202 with
                        ComparisonStatus; the same request again gets the same answer and is run once; 409 during another
 
+The first two are also served at a dedicated address, see `make_probe_app`: Kubernetes restarts a worker whose
+probes fail, and no admin call, nor any number of connections to this server, may cause that.
+
 POSTs need `Authorization: Bearer <token>`; or `X-Admin-Token: <token>`, through a proxy that uses the other header
-itself, such as Kubernetes' API server.
+itself, such as Kubernetes' API server. Some wait for the loop or the bucket, so only a few run at once, and threads
+remain for GET; the others are refused as Busy.
 """
 
 import hmac
 import json
 from functools import partial
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Annotated, Final
 
 import falcon
 from prometheus_client import CollectorRegistry, exposition
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
+from dedupe_crds.http_server import MAX_BODY_BYTES
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests, ReconcileRunning
@@ -36,8 +43,12 @@ if TYPE_CHECKING:
 
 _HEALTHY_SECONDS: Final = 180.0  # longer than any bounded call to Kafka
 _COMMAND_SECONDS: Final = 60.0
-_MAX_BODY_BYTES: Final = 1 << 20
+_ADMIN_CALLS: Final = 4
 _MAX_IDS: Final = 1000
+_FORGOTTEN_UNTIL: Final = (
+    "the output topic still has their records: a rebuild of the store, a full reconcile, or the restore of an older "
+    "snapshot or checkpoint remembers them again"
+)
 
 
 def read_token(path: Path | None) -> str | None:
@@ -55,9 +66,8 @@ def make_app(
     upload_manager: "UploadManager | None" = None,
 ) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the WSGI application."""
-    app = falcon.App(middleware=[_Authenticate(token)])
-    app.add_route("/healthz", _Health(worker_state))
-    app.add_route("/readyz", _Ready(worker_state))
+    app = falcon.App(middleware=[_AdminCalls(token)])
+    _add_probes(app, worker_state)
     app.add_route("/metrics", _Metrics(registry))
     app.add_route("/status", _Status(worker_state))
     app.add_route("/checkpoint", _Checkpoint(commands))
@@ -70,15 +80,48 @@ def make_app(
     return app
 
 
-class _Authenticate:
-    """Every POST is an admin call."""
+def make_probe_app(worker_state: WorkerState) -> "falcon.App[falcon.Request, falcon.Response]":
+    """Return the WSGI application for probes: GET /healthz and GET /readyz only."""
+    app = falcon.App()
+    _add_probes(app, worker_state)
+    return app
+
+
+def _add_probes(
+    app: "falcon.App[falcon.Request, falcon.Response]", worker_state: WorkerState
+) -> None:
+    app.add_route("/healthz", _Health(worker_state))
+    app.add_route("/readyz", _Ready(worker_state))
+
+
+class _AdminCalls:
+    """Every POST is an admin call: it needs the token, and only a few run at once."""
 
     def __init__(self, token: str | None) -> None:
         self._expected = f"Bearer {token}".encode() if token else None
+        self._places = BoundedSemaphore(_ADMIN_CALLS)
 
     def process_request(self, request: falcon.Request, _response: falcon.Response) -> None:
         if request.method != "POST":
             return
+        self._authenticate(request)
+        if not self._places.acquire(blocking=False):
+            raise falcon.HTTPServiceUnavailable(
+                title="Busy", description="other admin calls are running", retry_after=5
+            )
+        request.context.has_place = True
+
+    def process_response(
+        self,
+        request: falcon.Request,
+        _response: falcon.Response,
+        _resource: object,
+        _succeeded: bool,
+    ) -> None:
+        if getattr(request.context, "has_place", False):
+            self._places.release()
+
+    def _authenticate(self, request: falcon.Request) -> None:
         if self._expected is None:
             raise falcon.HTTPForbidden(
                 title="Admin calls are off", description="start the worker with --admin-token-file"
@@ -109,7 +152,7 @@ class _Ready:
         status = self._worker_state.status()
         response.status = falcon.HTTP_200 if status.ready else falcon.HTTP_503
         response.media = status.model_dump(
-            mode="json", by_alias=True, include={"ready", "phase", "reason", "message"}
+            mode="json", by_alias=True, include={"ready", "phase", "reason", "message", "degraded"}
         )
 
 
@@ -153,7 +196,7 @@ class _Forget:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         raw_ids = _read_ids(request)
         forgotten = self._commands.call(lambda store: store.forget(raw_ids), _COMMAND_SECONDS)
-        response.media = {"forgotten": forgotten}
+        response.media = {"forgotten": forgotten, "note": _FORGOTTEN_UNTIL}
 
 
 class _Lookup:
@@ -196,9 +239,7 @@ class _Reconcile:
 
 
 def _read_body(request: falcon.Request) -> bytes:
-    if (request.content_length or 0) > _MAX_BODY_BYTES:
-        raise falcon.HTTPContentTooLarge(description=f"at most {_MAX_BODY_BYTES} bytes")
-    return request.bounded_stream.read(_MAX_BODY_BYTES)
+    return request.bounded_stream.read(MAX_BODY_BYTES)
 
 
 def _read_ids(request: falcon.Request) -> list[bytes]:

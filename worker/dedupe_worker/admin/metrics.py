@@ -59,10 +59,10 @@ class _BoardCollector(Collector):
         yield self._counter(
             "dedupe_sessions", "Starts of the loop, including the first.", tally.sessions
         )
-        yield from self._labelled()
+        yield from self._labelled(status)
         yield from self._gauges(status)
 
-    def _labelled(self) -> Iterator[Metric]:
+    def _labelled(self, status: WorkerStatus) -> Iterator[Metric]:
         stages = CounterMetricFamily(
             "dedupe_stage_seconds", "Time in each stage of the loop.", labels=(*_LABELS, "stage")
         )
@@ -89,6 +89,14 @@ class _BoardCollector(Collector):
         if self._worker_state.problem:
             problem.add_metric((*self._labels, self._worker_state.problem.reason), 1)
         yield problem
+        degraded = GaugeMetricFamily(
+            "dedupe_degraded",
+            "1 for each reason why the worker, though it runs, does not keep a promise.",
+            labels=(*_LABELS, "reason"),
+        )
+        for each in status.degraded:
+            degraded.add_metric((*self._labels, each.reason), 1)
+        yield degraded
 
     def _gauges(self, status: WorkerStatus) -> Iterator[Metric]:
         window = status.window

@@ -47,7 +47,7 @@ from dedupe_worker.store.external_sort import (
     merged,
     open_runs,
 )
-from dedupe_worker.store.state_dir import Identity, StateDirectory
+from dedupe_worker.store.state_dir import Identity, StateDirectory, sync_to_disk
 
 RUN_ROWS: Final = 2_000_000
 """Ids in memory until they are written: some 150 MB with the sorting."""
@@ -221,7 +221,9 @@ class Job:
             truncated=of_partition.left_out > 0,
         )
         target.state.discard_store()  # without an identity, so no worker uses it
+        sync_to_disk(building)
         building.rename(target.state.database)
+        sync_to_disk(target.state.root)
         oldest = min((table.first_seen_ms for table in of_partition.tables), default=None)
         record = BootstrapRecord(
             source=self._progress.source,

@@ -17,16 +17,16 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 import click
 import structlog
-from confluent_kafka import Consumer
-from confluent_kafka.admin import AdminClient
 
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.client import client_config, made
 from dedupe_kafka.client_config import consumer_config
+from dedupe_kafka.clients import CLIENTS
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_worker.bootstrap.job import Job, OnProgress, Target
 from dedupe_worker.bootstrap.progress import ProgressLog, Summary, describe
@@ -36,7 +36,7 @@ from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import Unsupported, store_errors
 from dedupe_worker.kafka.admin import Topics
-from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.kafka.consumer import PartitionReader, open_reader
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.state_dir import Identity, StateDirectory, id_source_text
 
@@ -231,7 +231,16 @@ class _Connection:
         self._properties = properties
         self._clock = clock
         config = client_config(stream.spec.kafka.bootstrap_servers, properties)
-        self.topics = Topics(made(AdminClient, config), Event(), clock)
+        self.topics = Topics(made(CLIENTS.admin, config), Event(), clock)
+
+    def settled_offsets(self, topic: str, partition: int) -> OffsetRange:
+        """Return the offsets of a partition, after the transactions open now."""
+        return self.topics.settled_offsets(
+            topic,
+            partition,
+            servers=self._stream.spec.kafka.bootstrap_servers,
+            on_wait=lambda error: log.warning("waiting", reason=error.reason, error=str(error)),
+        )
 
     def reader(self, topic: str, partition: int) -> PartitionReader:
         """Return a reader of one partition, which commits nothing."""
@@ -241,7 +250,7 @@ class _Connection:
             group=f"{self._stream.metadata.namespace}.{self._stream.metadata.name}",
             queue_bytes=self._stream.spec.worker.tuning.queue_bytes,
         )
-        return PartitionReader(made(Consumer, config), topic, partition, self._clock)
+        return open_reader(CLIENTS.consumer, config, topic, partition, self._clock)
 
 
 def _source(
@@ -277,7 +286,7 @@ def _source(
             "known: add --partition-by murmur2 (Java clients) or crc32 (librdkafka), as the producers choose a key's "
             "partition"
         )
-    ranges = {p: connection.topics.offsets(name, p) for p in range(topic.partitions)}
+    ranges = {p: connection.settled_offsets(name, p) for p in range(topic.partitions)}
     return TopicSource(
         name,
         topic.id,

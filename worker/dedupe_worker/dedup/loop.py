@@ -23,13 +23,22 @@ from dedupe_kafka.errors import RecordRefused
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import Clock
 from dedupe_worker.dedup.classify import Classifier, Verdict
+from dedupe_worker.dedup.commit_pace import CommitPace
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
 from dedupe_worker.kafka.producer import Routed, SideRecord
 from dedupe_worker.side_topics.writers import SideTopicWriter
-from dedupe_worker.status import WorkerState
+from dedupe_worker.status import Degraded, WorkerState
+from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
+from dedupe_worker.values import fingerprint
 
 _LONGEST_TRANSACTION_SECONDS: Final = 1.0
+# So many offsets without records, such as those of an aborted transaction, are worth a commit of their own: the next
+# start need not read them again. Above what the markers of a stream's transactions take.
+_SKIPPED_OFFSETS: Final = 10_000
+_MISSING_IDS: Final = (
+    "records have no usable id by spec.id: they pass, and their repeats are not recognised"
+)
 
 
 class Output(Protocol):
@@ -37,6 +46,8 @@ class Output(Protocol):
 
     @property
     def position(self) -> int: ...  # noqa: D102 (see PartitionOutput)
+    @property
+    def complete_up_to(self) -> int: ...  # noqa: D102
     def begin(self) -> None: ...  # noqa: D102
     def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
     def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
@@ -50,14 +61,17 @@ class Output(Protocol):
 class LoopConfig:
     """The loop's settings.
 
-    Records that arrive within `commit_interval_seconds` are read as one batch, unless the batch is full before.
+    Records that arrive within `commit_interval_seconds` (longer by commit_pace.py) are read as one batch, unless it is
+    full before. With `fingerprints` the store keeps those of the last records read and written.
     """
 
     input_topic: str
     partition: int
     commit_interval_seconds: float
+    longest_commit_interval_seconds: float = 0.0
     max_batch_records: int
     max_transaction_records: int
+    fingerprints: bool = False
 
 
 @dataclass(slots=True)
@@ -70,13 +84,12 @@ class _Transaction:
     passed: int = 0
     next_offset: int = 0
     newest_ms: int = 0
+    last_read: Message | None = None
+    last_passed: Message | None = None
 
 
 class Loop:
-    """The loop of one partition, over a reader, an output and a window that are ready.
-
-    The window is complete up to the output's position at the start.
-    """
+    """The loop of one partition, over a window complete up to the output's position."""
 
     def __init__(
         self,
@@ -101,6 +114,9 @@ class Loop:
         self._monotonic, self._time_ms = clock.monotonic, clock.time_ms
         self._open: _Transaction | None = None
         self._last_read = 0.0
+        shortest, longest = config.commit_interval_seconds, config.longest_commit_interval_seconds
+        self._pace = CommitPace(shortest, longest)
+        self._committed = reader.next_offset
 
     def step(self) -> None:
         """Read and process one batch; commit when the transaction is due.
@@ -108,15 +124,18 @@ class Loop:
         Raises StreamError.
         """
         config = self._config
-        # The time of a commit counts towards the interval, so a record that arrives meanwhile does not wait twice.
-        due = self._last_read + config.commit_interval_seconds
+        # The time of a commit counts towards the interval: a record that arrives meanwhile does not wait twice.
+        due = self._last_read + self._pace.seconds
         with self._stage("consume"):
             batch = self._reader.read(config.max_batch_records, max(0.0, due - self._monotonic()))
         self._last_read = self._monotonic()
         try:
             if batch.records:
-                self._worker_state.clear_client_error()
                 self._process(batch)
+            else:
+                self._pace.paused()
+            if self._open is None and batch.next_offset - self._committed >= _SKIPPED_OFFSETS:
+                self._begin(batch.next_offset, batch.next_offset)
             if self._open and self._is_due(self._open, batch):
                 self.commit()
         except RecordRefused as error:
@@ -140,17 +159,20 @@ class Loop:
             self._output.commit(transaction.next_offset, self._reader)
         # From here on the records are in the output, even if the store fails.
         self._open = None
+        self._committed = transaction.next_offset
         self._worker_state.clear_failure()
+        self._pace.committed(transaction.records)
         tally = self._worker_state.tally
         tally.transactions += 1
         tally.produced += transaction.passed
         now_ms = self._time_ms()
         with self._stage("store"):
             self._window.commit(
-                output_position=self._output.position,
+                output_position=self._output.complete_up_to,
                 input_offset=transaction.next_offset,
                 seen_ms=now_ms,
                 newest_ms=transaction.newest_ms,
+                last=self._last_records(transaction),
             )
             self._window.age(now_ms)
 
@@ -176,11 +198,16 @@ class Loop:
             or self._monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
         )
 
+    def _begin(self, first_offset: int, next_offset: int) -> None:
+        self._output.begin()
+        self._open = _Transaction(self._monotonic(), first_offset, next_offset=next_offset)
+
     def _process(self, batch: Batch) -> None:
+        self._worker_state.clear_client_error()
         records = batch.records
         if self._open is None:
-            self._output.begin()
-            self._open = _Transaction(self._monotonic(), records[0].offset() or 0)
+            self._begin(records[0].offset() or 0, 0)
+        assert self._open is not None  # noqa: S101 (for the type checker)
         with self._stage("identify"):
             identified = self._classifier.identify(records)
             newest_ms = identified.newest_ms
@@ -199,13 +226,17 @@ class Loop:
         self._open.records += len(records)
         self._open.passed += len(passed)
         self._open.next_offset = batch.next_offset
+        self._open.last_read = records[-1]
+        self._open.last_passed = passed[-1] if passed else self._open.last_passed
         self._open.newest_ms = max(self._open.newest_ms, newest_ms)
         self._count(verdict, records, len(identified.rows))
 
     def _count(self, verdict: Verdict, records: Sequence[Message], with_id: int) -> None:
         tally = self._worker_state.tally
         tally.consumed += len(records)
-        tally.without_id += len(records) - with_id
+        if without_id := len(records) - with_id:
+            tally.without_id += without_id
+            self._worker_state.degradations.record(Degraded.MISSING_IDS, _MISSING_IDS, without_id)
         tally.duplicates += verdict.duplicates
         tally.redelivered += verdict.redelivered
         tally.conflicts += verdict.conflicts
@@ -218,6 +249,15 @@ class Loop:
             for log in self._logs:
                 self._output.produce_side_records(log.records(written))
         self._clear_logs()
+
+    def _last_records(self, transaction: _Transaction) -> LastRecords:
+        read, written = transaction.last_read, transaction.last_passed
+        if not self._config.fingerprints:
+            return NO_RECORDS
+        return LastRecords(
+            fingerprint(read, read.offset() or 0) if read else "",
+            fingerprint(written, self._output.position - 1) if written else "",
+        )
 
     def _clear_logs(self) -> None:
         for log in self._logs:

@@ -17,6 +17,7 @@ import structlog
 
 from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_worker.kafka.consumer import Committed, PartitionReader, read_output
+from dedupe_worker.kafka.offset_metadata import decode_metadata
 
 MAX_OFFSETS: Final = 1_000_000
 """The most output offsets to read: far above any transaction, and a bound on memory."""
@@ -24,27 +25,22 @@ MAX_OFFSETS: Final = 1_000_000
 log = structlog.get_logger()
 
 
-def encode_metadata(output_topic_id: str, position: int) -> str:
-    """Return the metadata for an offset commit.
-
-    >>> encode_metadata("Ab1", 7)
-    'Ab1:7'
-    """
-    return f"{output_topic_id}:{position}"
-
-
-def recorded_position(committed: Committed | None, offset: int, output_topic_id: str) -> int | None:
+def recorded_position(
+    committed: Committed | None, offset: int, output_topic_id: str, input_topic: str = ""
+) -> int | None:
     """Return the output position that was committed with an input offset.
 
-    None if this is not the committed offset, or if its metadata is not of this output topic.
+    None if this is not the committed offset, or if its metadata is of another output or input topic. Metadata of an
+    earlier release names no input topic.
 
     >>> recorded_position(Committed(5, "Ab1:7"), 5, "Ab1"), recorded_position(Committed(5, "Ab1:7"), 5, "Cd2")
     (7, None)
     """
     if committed is None or committed.offset != offset:
         return None
-    topic_id, _, position = (committed.metadata or "").rpartition(":")
-    return int(position) if topic_id == output_topic_id and position.isdecimal() else None
+    of = decode_metadata(committed.metadata)
+    same = of.output_topic == output_topic_id and of.input_topic in {"", input_topic}
+    return of.position if same else None
 
 
 class UncommittedIds:
@@ -83,10 +79,12 @@ def read_ids(
     start: int | None,
     end: int,
     stop: Event,
+    on_read: Callable[[], None] = lambda: None,
 ) -> Iterator[bytes]:
     """Yield the ids in the output's [start, end).
 
-    It yields nothing if no start is known, or if the range is longer than MAX_OFFSETS.
+    `on_read` is called after each batch. It yields nothing if no start is known, or if the range is longer than
+    MAX_OFFSETS.
     """
     if start is None or start >= end:
         return
@@ -96,5 +94,6 @@ def read_ids(
     with closing(open_reader()) as reader:
         reader.seek(start)
         for batch in read_output(reader, start=start, end=end, stop=stop):
+            on_read()
             packed = extract(batch.records).packed
             yield from (packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES))

@@ -4,7 +4,7 @@ The loop and the catch-up use it. Invariant: an id is written to the store only 
 is in the output.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dedupe_ids.extract import ID_BYTES
+from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids
+from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
 from dedupe_worker.values import OWNER, Values
 
 _ID: Final = np.dtype(f"V{ID_BYTES}")
@@ -66,11 +68,21 @@ class Window:
     """The ids of one partition: `admit` batches, then `commit` or `abort` their ids.
 
     A batch stays in arrays until it is written: only the few ids that may be repeats become Python objects. `values`
-    is the dtype of an id's value: its owner, or a wider layout that begins with it.
+    is the dtype of an id's value: its owner, or a wider layout that begins with it. Ids age by `ageing`; without it by
+    the times that are given. `on_dropped` is called with the number of generations that were dropped.
     """
 
-    def __init__(self, store: IdStore, values: np.dtype[np.void] = OWNER) -> None:
+    def __init__(
+        self,
+        store: IdStore,
+        values: np.dtype[np.void] = OWNER,
+        *,
+        ageing: AgeingClock | None = None,
+        on_dropped: Callable[[int], None] | None = None,
+    ) -> None:
         self.store = store
+        self.ageing = ageing
+        self._on_dropped = on_dropped
         self._value_dtype = values
         self._open: list[_Admitted] = []
 
@@ -123,6 +135,7 @@ class Window:
         input_offset: int,
         seen_ms: int,
         newest_ms: int | None = None,
+        last: LastRecords = NO_RECORDS,
     ) -> None:
         """Write the ids that were added to the store, sorted, which costs half."""
         ids = np.concatenate([np.empty(0, _ID), *(batch.ids for batch in self._open)])
@@ -137,12 +150,20 @@ class Window:
             input_offset=input_offset,
             seen_ms=seen_ms,
             newest_ms=newest_ms,
+            aged_ms=self.ageing.now_ms if self.ageing else None,
+            last=last,
         )
         self._open.clear()
 
     def age(self, now_ms: int) -> None:
         """Seal and drop generations as the bounds require, see `IdStore.age`."""
-        self.store.age(now_ms)
+        dropped = self.store.age(self.age_ms(now_ms))
+        if dropped and self._on_dropped:
+            self._on_dropped(dropped)
+
+    def age_ms(self, now_ms: int) -> int:
+        """Return the time by which ids age, if the time is `now_ms`."""
+        return self.ageing.now_ms if self.ageing else now_ms
 
     def abort(self) -> None:
         """Forget the ids that were not committed.

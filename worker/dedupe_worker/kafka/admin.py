@@ -4,12 +4,14 @@ A session asks at its start, bootstrap and full reconcile ask for offsets. Invar
 anything is written. The table of ACLs in docs/kubernetes.md lists what `needed_rights` returns.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from threading import Event
 from typing import Final
 
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # its documented names, not in its __all__
     AclOperation,
     AdminClient,
@@ -17,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
 )
 
 from dedupe_crds.spec.stream import Spec
-from dedupe_kafka.errors import NotAuthorized, StreamError, TopicMissing
+from dedupe_kafka.errors import NotAuthorized, OpenTransaction, StreamError, TopicMissing
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.requests import LATEST, AdminRequests
 from dedupe_kafka.side_topics import metadata_topics, needs_owner_log, owners_topic, routed_topics
@@ -25,8 +27,22 @@ from dedupe_worker.clock import Clock
 
 _TIMEOUT_SECONDS: Final = 15.0
 _HANG_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own timeout comes first
+_LOOK_SECONDS: Final = 1.0
 _READ: Final = frozenset({AclOperation.READ})
 _WRITE: Final = frozenset({AclOperation.WRITE})
+
+
+NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The answer of a broker without topic ids, for every topic: a UUID of zeros."""
+
+
+def has_id(topic_id: str) -> bool:
+    """Return whether a topic's id tells it from others.
+
+    >>> has_id("Ab1"), has_id("AAAAAAAAAAAAAAAAAAAAAA")
+    (True, False)
+    """
+    return not topic_id.startswith(NO_TOPIC_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +64,7 @@ class Topics:
     """
 
     def __init__(self, admin: AdminClient, stop: Event, clock: Clock) -> None:
+        self._pause = partial(_pause, clock, stop)
         self._requests = AdminRequests(
             admin,
             timeout_seconds=_TIMEOUT_SECONDS,
@@ -93,6 +110,35 @@ class Topics:
         """Return the offsets that a `read_committed` consumer can read."""
         return self._requests.offset_range(name, partition)
 
+    def high_watermark(self, name: str, partition: int) -> int:
+        """Return the end of the partition, with the records of open transactions."""
+        uncommitted = IsolationLevel.READ_UNCOMMITTED
+        return self._requests.offsets(name, [partition], LATEST, uncommitted)[partition]
+
+    def settled_offsets(
+        self,
+        name: str,
+        partition: int,
+        *,
+        servers: str,
+        on_wait: Callable[[OpenTransaction], None],
+    ) -> OffsetRange:
+        """Return the offsets once every transaction that is open now has ended.
+
+        Calls `on_wait` as long as it waits, about once a second. The end is before what it was at first if the topic
+        was deleted and created again meanwhile. Raises OpenTransaction if it is stopped meanwhile.
+        """
+        goal = self.high_watermark(name, partition)
+        while True:
+            found = self.offsets(name, partition)
+            if found.end >= goal:
+                return found
+            error = open_transaction(name, partition, found.end, goal, servers)
+            if not self._pause():
+                raise error
+            on_wait(error)
+            goal = min(goal, self.high_watermark(name, partition))
+
     def end(self, name: str, partition: int) -> int:
         """Return the last stable offset, at which a `read_committed` consumer ends."""
         return self._requests.offsets(name, [partition], LATEST)[partition]
@@ -102,6 +148,25 @@ class Topics:
         spec = OffsetSpec.for_timestamp(int(when.timestamp() * 1000))
         offset = self._requests.offsets(name, [partition], spec)[partition]
         return offset if offset >= 0 else None
+
+
+def _pause(clock: Clock, stop: Event) -> bool:
+    """Wait before the next request; return False if `stop` is set."""
+    return not clock.wait(stop, _LOOK_SECONDS)
+
+
+def open_transaction(
+    topic: str, partition: int, stable: int, end: int, servers: str
+) -> OpenTransaction:
+    """Return the error that names an open transaction and the remedy."""
+    tool = f"kafka-transactions.sh --bootstrap-server {servers}"
+    where = f"--topic {topic} --partition {partition}"
+    return OpenTransaction(
+        f"{topic}/{partition}: a transaction of another producer is open since offset {stable}, so records from there "
+        f"to the end at {end} can't be read; waiting for its end. If its producer is gone, find it with "
+        f"`{tool} describe-producers {where}` or `{tool} find-hanging {where}`, and abort it with "
+        f"`{tool} abort {where} --start-offset {stable}`"
+    )
 
 
 def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:

@@ -2,22 +2,27 @@
 
 The loop, the catch-up and the bootstrap use it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from threading import Event
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_worker.clock import Clock
+from dedupe_worker.kafka.fetch_progress import LOOK_SECONDS, FetchFailures, FetchProgress
+from dedupe_worker.kafka.take_over import split_token
 
 _IDLE_POLL_SECONDS: Final = 0.5
 _TIMEOUT_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 0.1
-# The longest time without records while there are some to read.
+# The longest time in which nothing is fetched while there is something to read: several times as long as from one
+# statistics to the next.
 _STARVED_SECONDS: Final = 20.0
+# They alone show progress through aborted records, which the client drops.
+_STATISTICS_MS: Final = 5_000
 # Of `read_output`, where latency does not matter.
 _OUTPUT_BATCH_RECORDS: Final = 10_000
 _OUTPUT_WAIT_SECONDS: Final = 0.2
@@ -41,8 +46,8 @@ class OffsetOutOfRange(StreamError):
 class Batch:
     """Records in order.
 
-    `next_offset` is after the last record, and after the transaction markers that follow it at the end of the
-    partition. `behind` is the number of offsets after it, as of the last fetch.
+    `next_offset` is after the last record, and after the transaction markers and aborted records that follow it, as
+    far as they are known. `behind` is the number of offsets after it, as of the last fetch.
     """
 
     records: list[Message]
@@ -52,10 +57,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed input offset with its metadata, if any."""
+    """A committed input offset with its metadata, if any.
+
+    `take_over` is the token of the worker that committed it, see take_over.py.
+    """
 
     offset: int
     metadata: str | None
+    take_over: str | None = None
 
 
 class PartitionReader:
@@ -64,19 +73,41 @@ class PartitionReader:
     Raises OffsetOutOfRange, or the named error of `kafka_error`.
     """
 
-    def __init__(self, consumer: Consumer, topic: str, partition: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        consumer: Consumer,
+        topic: str,
+        partition: int,
+        clock: Clock,
+        fetched: FetchProgress,
+        *,
+        starved_seconds: float = _STARVED_SECONDS,
+    ) -> None:
         self._consumer = consumer
         self._clock = clock
+        self._fetched = fetched
+        self._longest_starved_seconds = starved_seconds
         self.topic = topic
         self._partition = partition
         self._next_offset = 0
         self._idle = False
         self._starved_seconds = 0.0
+        self._seen_fetched = fetched.next_offset
+        self._seeks = 0
+        self._failures = FetchFailures(lambda: self.end_offset() is not None, clock.monotonic)
+        self.check_topic: Callable[[], None] = lambda: None
+        """Called with the first records after a fetch may have failed; may raise StreamError."""
+
+    @property
+    def next_offset(self) -> int:
+        """Return the next offset to read, as of the last `read` or `seek`."""
+        return self._next_offset
 
     def seek(self, offset: int) -> None:
         """Read from `offset` on."""
         self._consumer.assign([TopicPartition(self.topic, self._partition, offset)])
         self._next_offset = offset
+        self._seeks += 1
         self._idle = False
         self._starved_seconds = 0.0
 
@@ -95,7 +126,9 @@ class PartitionReader:
                 continue
             if found.error is not None:
                 raise kafka_error(found.error, action)
-            return Committed(found.offset, found.metadata) if found.offset >= 0 else None
+            if found.offset < 0:
+                return None
+            return Committed(found.offset, *split_token(found.metadata))
 
     def end_offset(self) -> int | None:
         """Return the end of the partition as of the last fetch."""
@@ -108,16 +141,24 @@ class PartitionReader:
 
         While the partition is idle this waits longer for the first record, and still returns as soon as it arrives.
         """
+        was_idle, fetched = self._idle, self._fetched.next_offset
         try:
             messages = self._receive(max_records, wait_seconds)
         except KafkaException as error:
             raise kafka_error(error, f"reading {self.topic}/{self._partition}") from error
         records = [m for m in messages if m.error() is None]
         if records:
+            if self._failures.before_these():
+                self.check_topic()
             self._next_offset = (records[-1].offset() or 0) + 1
             self._starved_seconds = 0.0
         else:  # not by the clock, which advances while the process is stopped
             self._starved_seconds += _IDLE_POLL_SECONDS if self._idle else wait_seconds
+            if was_idle and not messages:
+                self._skip_aborted(fetched)
+        if self._fetched.next_offset != self._seen_fetched:
+            self._seen_fetched = self._fetched.next_offset
+            self._starved_seconds = 0.0
         at_end = False
         if len(records) < len(messages):
             at_end = self._handle_errors([m for m in messages if m.error() is not None])
@@ -131,14 +172,14 @@ class PartitionReader:
         """Compare with the partition's end as the cluster reports it, every few seconds.
 
         librdkafka may stop fetching without an error after a partition had no leader for a moment (its issues 3396 and
-        4492). A new consumer fetches again. Raises BrokerUnavailable when there were records to read for long, and
-        none arrived.
+        4492). A new consumer fetches again. Raises BrokerUnavailable when there was something to read for long, and
+        nothing was fetched: neither records, nor aborted records, which the client drops.
         """
         if self._next_offset >= end:
             self._starved_seconds = 0.0
-        elif self._starved_seconds >= _STARVED_SECONDS:
+        elif self._starved_seconds >= self._longest_starved_seconds:
             raise BrokerUnavailable(
-                f"no records of {self.topic}/{self._partition} arrive from offset {self._next_offset} on, although it "
+                f"nothing of {self.topic}/{self._partition} is fetched from offset {self._next_offset} on, although it "
                 f"ends at {end}; connecting again"
             )
 
@@ -166,14 +207,28 @@ class PartitionReader:
         self._consumer.close()
 
     def _receive(self, max_records: int, wait_seconds: float) -> list[Message]:
+        self._failures.look()
         if not self._idle:
-            return self._consumer.consume(max_records, wait_seconds)
-        first = self._consumer.poll(_IDLE_POLL_SECONDS)
+            return self._failures.watched(self._consumer.consume, max_records, wait_seconds)
+        first = self._consumer.poll(LOOK_SECONDS)
+        if first is None:
+            self._failures.look()
+            first = self._consumer.poll(_IDLE_POLL_SECONDS - LOOK_SECONDS)
         if first is None:
             return []
         if first.error() is not None or max_records == 1:
             return [first]
-        return [first, *self._consumer.consume(max_records - 1, wait_seconds)]
+        consume = self._consumer.consume
+        return [first, *self._failures.watched(consume, max_records - 1, wait_seconds)]
+
+    def _skip_aborted(self, fetched: int) -> None:
+        """Advance to `fetched`, the position of the client before the last read.
+
+        Between are only aborted records: that read found the queue empty, so no record before `fetched` waits in it.
+        Not after a second seek, because statistics may be of the time before it.
+        """
+        if self._seeks == 1:
+            self._next_offset = max(self._next_offset, fetched)
 
     def _handle_errors(self, failed: list[Message]) -> bool:
         """Raise what is an error; return whether the partition's end was reached."""
@@ -195,6 +250,20 @@ class PartitionReader:
         return at_end
 
 
+def open_reader(
+    make_consumer: Callable[[dict[str, Any]], Any],
+    config: dict[str, Any],
+    topic: str,
+    partition: int,
+    clock: Clock,
+) -> PartitionReader:
+    """Make a consumer and its reader. Raises InvalidConfig."""
+    fetched = FetchProgress(topic, partition)
+    config = {**config, "stats_cb": fetched, "statistics.interval.ms": _STATISTICS_MS}
+    consumer = made(make_consumer, config)
+    return PartitionReader(consumer, topic, partition, clock, fetched)
+
+
 class Reader(Protocol):
     """The part of `PartitionReader` that reading to an end uses."""
 
@@ -207,6 +276,8 @@ class Source(Reader, Protocol):
 
     @property
     def topic(self) -> str: ...  # noqa: D102
+    @property
+    def next_offset(self) -> int: ...  # noqa: D102
     def end_offset(self) -> int | None: ...  # noqa: D102
     def group_metadata(self) -> object: ...  # noqa: D102
     def commit(self, next_offset: int, metadata: str) -> None: ...  # noqa: D102

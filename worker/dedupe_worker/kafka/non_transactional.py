@@ -7,10 +7,11 @@ holds the same record as the owner of its id (see `make_verdict`), the client se
 or an older worker still runs, because nothing fences it.
 """
 
+from collections.abc import Callable
 from threading import Event
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable
@@ -28,10 +29,18 @@ class NonTransactionalOutput(PartitionOutput):
     All in-sync replicas have a record that is acknowledged.
     """
 
-    def __init__(self, config: dict[str, Any], topic: str, partition: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: dict[str, Any],
+        topic: str,
+        partition: int,
+        clock: Clock,
+        *,
+        make_producer: Callable[[dict[str, Any]], Any],
+    ) -> None:
         self._refused: KafkaError | None = None
         # For every record, because nothing else reports that a record was refused.
-        producer = made(Producer, {**config, "on_delivery": self._on_delivery})
+        producer = made(make_producer, {**config, "on_delivery": self._on_delivery})
         super().__init__(producer, topic, partition, clock)
 
     def fence(self, stop: Event) -> None:
@@ -48,11 +57,12 @@ class NonTransactionalOutput(PartitionOutput):
                     f"{_ACKNOWLEDGED_SECONDS:.0f} s"
                 )
         self._check()
-        self.record_start(next_offset, source)
+        self.record_start(next_offset, source, self._metadata_of(self._position))
+        self._find_unread(markers=0)
 
-    def record_start(self, next_offset: int, source: Source) -> None:
-        """Commit an input offset, with the output position that belongs to it as metadata."""
-        source.commit(next_offset, self._metadata_of(self._position))
+    def record_start(self, next_offset: int, source: Source, metadata: str) -> None:
+        """Commit an input offset with its metadata."""
+        source.commit(next_offset, metadata)
 
     def abort(self) -> None:
         """Send nothing more; records that were sent stay in the output."""

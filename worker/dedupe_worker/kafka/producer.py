@@ -1,8 +1,8 @@
 """Produce to the output partition, and to the same partition of the side topics.
 
 The loop calls it. `WorkerConfig.transactional_id` names the partition: a newer producer with the same id fences an
-older one. Invariant: records and input offset become visible together (`TransactionalOutput`), or the offset
-after the records (non_transactional.py).
+older one. Invariant: records and input offset become visible together (transactional.py), or the offset after the
+records (non_transactional.py).
 """
 
 from abc import ABC, abstractmethod
@@ -11,21 +11,18 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from dedupe_ids.batch import Header
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import Clock
-from dedupe_worker.kafka.consumer import Source
+from dedupe_worker.kafka.consumer import Committed, Source
 
+# For a queue without room, where no transaction bounds the time.
 _CALL_SECONDS: Final = 60.0
-_INIT_SECONDS: Final = 30.0
-_INIT_SLICE_SECONDS: Final = 3.0
-_COMMIT_SLICE_SECONDS: Final = 1.0
 _FLUSH_SECONDS: Final = 5.0
-_ABORT_SECONDS: Final = 5.0
 
 DeliveryReport = Callable[[KafkaError | None, Message], None]
 
@@ -63,29 +60,57 @@ class PartitionOutput(ABC):
         self._topic = topic
         self._partition = partition
         self._position = 0
-        self._metadata_of: Callable[[int], str] = str
+        self._metadata_of: Callable[[int | None], str] = str
         self._first: int | None = None
         self._produced = 0
+        self._expected = 0
+        self._unread: OffsetRange | None = None
 
     @property
     def position(self) -> int:
         """Return the offset after the last acknowledged record, or that of `resume`."""
         return self._position
 
+    @property
+    def unread(self) -> OffsetRange | None:
+        """Return the offsets among which other producers may have written.
+
+        They are since `resume`. The last of them is this worker's own.
+        """
+        return self._unread
+
+    @property
+    def complete_up_to(self) -> int:
+        """Return the offset before which every record was sent from here, or read."""
+        return self._unread.low if self._unread else self._position
+
+    def mark_read(self) -> None:
+        """Record that `unread` was read."""
+        self._unread = None
+
     @abstractmethod
     def fence(self, stop: Event) -> None:
         """Take over the partition, as far as the broker can. Raises StreamError."""
 
-    def resume(self, position: int, metadata: Callable[[int], str]) -> None:
+    @property
+    def expired(self) -> bool:
+        """Return whether the last transaction is old enough for Kafka to have ended it."""
+        return False
+
+    def take_over(self, committed: Committed, source: Source) -> None:  # noqa: B027 (nothing, where a broker knows no owner)
+        """Record the take-over with the committed input offset. Raises StreamError."""
+
+    def resume(self, position: int, metadata: Callable[[int | None], str]) -> None:
         """Resume at this output offset.
 
-        `metadata` builds the metadata of an offset commit from an output offset.
+        `metadata` builds the metadata of an offset commit; without uncommitted output, from None.
         """
-        self._position = position
+        self._position = self._expected = position
         self._metadata_of = metadata
 
-    def record_start(self, next_offset: int, source: Source) -> None:  # noqa: B027 (nothing, where a crash leaves no uncommitted output)
-        """Commit the start position, if the committed offset has no metadata about it."""
+    @abstractmethod
+    def record_start(self, next_offset: int, source: Source, metadata: str) -> None:
+        """Commit the input offset of a start with its metadata, and nothing else."""
 
     def begin(self) -> None:
         """Begin a transaction, or what is committed together without one."""
@@ -156,10 +181,33 @@ class PartitionOutput(ABC):
         None if there are none, if other producers have written between them, or after some seconds: only the commit
         reports what blocks them, such as a record that the broker refuses.
         """
-        if self._producer.flush(_FLUSH_SECONDS) or self._first is None:
+        seconds = min(_FLUSH_SECONDS, self._seconds_left())
+        try:
+            if self._producer.flush(seconds) or self._first is None:
+                return None
+        except (KafkaException, SystemError):
+            # Fenced. The library raises it here once, and calls delivery reports with it pending, which is a
+            # SystemError of Python. Every call after this one raises it again, the commit's included.
             return None
         written = OffsetRange(self._first, self._position)
         return written if written.end - written.low == self._produced else None
+
+    def _find_unread(self, markers: int) -> None:
+        """Find out whether others wrote before or between the committed records.
+
+        After them come as many transaction `markers`, which have offsets too.
+        """
+        if self._first is None:
+            return
+        alone = self._position - self._first == self._produced
+        if self._first != self._expected or not alone:
+            low = self._unread.low if self._unread else min(self._expected, self._first)
+            self._unread = OffsetRange(low, self._position)
+        self._expected = self._position + markers
+
+    def _seconds_left(self) -> float:
+        """Return the bound on the next call."""
+        return _CALL_SECONDS
 
     def _send(
         self,
@@ -203,13 +251,13 @@ class PartitionOutput(ABC):
 
     def _make_room(self) -> None:
         """Wait until the queue to the broker has room again."""
-        deadline = self._clock.deadline(_CALL_SECONDS)
+        deadline = self._clock.deadline(self._seconds_left())
         before = len(self._producer)
         while len(self._producer) >= before:
             self._poll(0.05)
             if deadline.expired:
                 raise BrokerUnavailable(
-                    f"{self._topic}/{self._partition}: the broker took no record for {_CALL_SECONDS:.0f} s"
+                    f"{self._topic}/{self._partition}: the broker took no record for {deadline.seconds:.0f} s"
                 )
 
     def _poll(self, seconds: float) -> None:
@@ -227,65 +275,3 @@ class PartitionOutput(ABC):
 
     def _named(self, error: KafkaException, action: str) -> StreamError:
         return kafka_error(error, f"{action} of {self._topic}/{self._partition}")
-
-
-class TransactionalOutput(PartitionOutput):
-    """Records and input offsets become visible together, or not at all."""
-
-    def fence(self, stop: Event) -> None:
-        """Take over the partition: fence an older worker and abort its open transaction.
-
-        Returns only when that is done, so that no record stays behind the last stable offset. Raises Fenced,
-        NotAuthorized or BrokerUnavailable; the last also when `stop` is set before.
-        """
-        deadline = self._clock.deadline(_INIT_SECONDS, stop)
-        while True:
-            try:
-                # In slices, which librdkafka resumes, so that a stop does not wait for the whole time.
-                self._call(
-                    "taking over the partition",
-                    self._producer.init_transactions,
-                    _INIT_SLICE_SECONDS,
-                )
-            except BrokerUnavailable:
-                if not deadline.pause(0):
-                    raise
-            else:
-                return
-
-    def begin(self) -> None:
-        """Begin a transaction."""
-        super().begin()
-        self._call("beginning a transaction", self._producer.begin_transaction)
-
-    def commit(self, next_offset: int, source: Source) -> None:
-        """Commit the records and the input offset together; wait for the acknowledgement."""
-        offsets = [TopicPartition(source.topic, self._partition, next_offset)]
-        self._call(
-            "adding the input offset to the transaction",
-            self._producer.send_offsets_to_transaction,
-            offsets,
-            source.group_metadata(),
-            _CALL_SECONDS,
-        )
-        self._commit()
-
-    def abort(self) -> None:
-        """Abort the open transaction; Kafka does so itself after a minute."""
-        self._call("aborting the transaction", self._producer.abort_transaction, _ABORT_SECONDS)
-
-    def _commit(self) -> None:
-        """Commit in slices, which librdkafka resumes.
-
-        A record that is refused while the rest is being sent blocks that rest forever; the error surfaces only on a new
-        call.
-        """
-        deadline = self._clock.deadline(_CALL_SECONDS)
-        while True:
-            try:
-                self._producer.commit_transaction(_COMMIT_SLICE_SECONDS)
-            except KafkaException as error:
-                if not error.args[0].retriable() or deadline.expired:
-                    raise self._named(error, "committing the transaction") from error
-            else:
-                return

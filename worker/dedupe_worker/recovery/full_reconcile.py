@@ -10,27 +10,25 @@ files take 24 bytes for each output record, and are deleted in any case.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import store_errors
 from dedupe_worker.kafka.consumer import Reader, read_output
+from dedupe_worker.recovery.difference import find_difference, find_generation, plan_ranges
 from dedupe_worker.status import Progress
 from dedupe_worker.store.api import FullyReconcilable
 from dedupe_worker.store.external_sort import (
     Entries,
     EntryFile,
-    Ids,
-    find,
     id_bytes,
     make_entries,
     side_by_side,
@@ -42,84 +40,6 @@ _PIECE_ENTRIES: Final = 1_000_000  # in memory of all runs together
 _FIRST_GENERATION: Final = "g00000001"
 
 OnProgress = Callable[[Progress], None]
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationRange:
-    """The output offsets of a generation's ids: they are at `begin` or later.
-
-    `bootstrapped`: its ids came from elsewhere (`dedupe bootstrap`), and the output topic does not have them.
-    """
-
-    name: str
-    begin: int
-    bootstrapped: bool
-
-
-def plan_ranges(positions: Sequence[tuple[str, int | None]]) -> list[GenerationRange]:
-    """Return the ranges of generations, oldest first.
-
-    `positions` are the output positions that each is complete up to. A generation holds the records that were produced
-    after its predecessor was sealed. Where there is none, or it is gone, 0 is certain not to be too late.
-    """
-    ranges: list[GenerationRange] = []
-    begin = 0
-    for name, position in positions:
-        bootstrapped = name.startswith("b")
-        ranges.append(GenerationRange(name, begin, bootstrapped))
-        if position is not None and not bootstrapped:
-            begin = position
-    return ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The differences within one range of ids.
-
-    `missing` are entries of the output that no generation has. `surplus`, an array for each generation, are its ids
-    that no output record has. `first_known` is the lowest position of a record that an ordinary generation remembers.
-    """
-
-    missing: Entries
-    surplus: list[Ids]
-    first_known: int | None
-
-
-def find_difference(
-    output: Entries, stored: Sequence[Ids], ranges: Sequence[GenerationRange]
-) -> Difference:
-    """Compare one range of ids.
-
-    `output` and each generation's ids are sorted, and have no id twice.
-    """
-    ids = np.ascontiguousarray(output["id"])
-    known = np.zeros(len(ids), np.bool_)
-    ordinary = known.copy()
-    surplus: list[Ids] = []
-    for of_generation, generation in zip(stored, ranges, strict=True):
-        rows, found = find(ids, of_generation)
-        known[rows[found]] = True
-        if generation.bootstrapped:
-            surplus.append(of_generation[:0])
-            continue
-        ordinary[rows[found]] = True
-        surplus.append(of_generation[~found])
-    positions = output["position"][ordinary]
-    return Difference(output[~known], surplus, int(positions.min()) if len(positions) else None)
-
-
-def find_generation(
-    ranges: Sequence[GenerationRange], positions: NDArray[np.int64]
-) -> NDArray[np.intp]:
-    """Return the generation, as its number in `ranges`, for a record at each position.
-
-    It is the last generation that begins there or before, so that its `GenerationRange` stays true.
-    """
-    ordinary = [number for number, generation in enumerate(ranges) if not generation.bootstrapped]
-    begins = np.array([ranges[number].begin for number in ordinary], np.int64)
-    place = np.searchsorted(begins, positions, "right") - 1
-    homes: NDArray[np.intp] = np.array(ordinary, np.intp)[np.maximum(place, 0)]
-    return homes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +108,7 @@ class _FullReconcile:
         self._began = clock.monotonic()
         self._ranges = plan_ranges(store.positions())
         self._outcome = Outcome()
+        self._left = 0
 
     def run(self, reader: Reader, extract: Extractor) -> Outcome | None:
         runs = self._read(reader, extract)
@@ -236,9 +157,11 @@ class _FullReconcile:
         ]
         first_known: int | None = None
         piece = max(1, _PIECE_ENTRIES // max(1, len(runs)))
-        sources = [run.pieces(piece) for run in runs]
+        self._left = sum(run.count for run in runs)
+        sources = [self._watched(run.pieces(piece), counted=True) for run in runs]
         sources += [
-            map(make_entries, self._store.ids(generation.name)) for generation in self._ranges
+            self._watched(map(make_entries, self._store.ids(generation.name)), counted=False)
+            for generation in self._ranges
         ]
         for parts in side_by_side(sources):
             if self._stop.is_set():
@@ -250,7 +173,7 @@ class _FullReconcile:
             for file, ids in zip(surplus, found.surplus, strict=True):
                 file.append(make_entries(ids.tobytes()))
             first_known = _least(first_known, found.first_known)
-            self._show(0)
+            self._show(self._left)
         return missing, surplus, first_known or 0
 
     def _add(self, missing: EntryFile, first_known: int) -> None:
@@ -290,6 +213,13 @@ class _FullReconcile:
                 self._store.amend(generation.name, removed=id_bytes(entries["id"]))
                 self._outcome = replace(self._outcome, removed=self._outcome.removed + len(entries))
                 self._show(0)
+
+    def _watched(self, source: Iterator[Entries], *, counted: bool) -> Iterator[Entries]:
+        """Report after each piece: the first range needs one of every file."""
+        for piece in source:
+            self._left -= len(piece) if counted else 0
+            self._show(self._left)
+            yield piece
 
     def _show(self, remaining: int) -> None:
         seconds = self._monotonic() - self._began

@@ -5,9 +5,13 @@ has an output that stands still, so only its store can be opened, and only an `O
 
 Invariants:
   - A store that is not trusted is discarded before the new identity is recorded.
-  - The first write to an empty store is its start position, so that an interrupted rebuild is continued.
+  - The identity names an input topic only when no offset of an earlier one is taken for one of it: the store names
+    its input topic, and so does the group's committed offset.
+  - The first write to an empty store is its start position, with the marks of what it lacks, on disk before its first
+    id. So an interrupted rebuild is continued, and its window still says that it is shorter.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,21 +22,31 @@ import structlog
 
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
-from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import needs_owner_log, owners_topic
 from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
-from dedupe_worker.kafka.admin import Topic, Topics
-from dedupe_worker.kafka.consumer import Committed, PartitionReader
 from dedupe_worker.recovery.full_reconcile import remove_work_files
-from dedupe_worker.recovery.tail import CatchUpPlan, Trust, catch_up, plan_catch_up, plan_start
+from dedupe_worker.recovery.input_offset import begin_input
+from dedupe_worker.recovery.reach import reaches_back
+from dedupe_worker.recovery.tail import (
+    CatchUpPlan,
+    Trust,
+    begin_rebuild,
+    catch_up,
+    plan_catch_up,
+)
+from dedupe_worker.recovery.taken_over import TakenOver
+from dedupe_worker.recovery.topic_proof import prove_topics
 from dedupe_worker.side_topics.owner_log import CLOCK_SKEW, OutputValues, OwnerLogReader
 from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.checkpoint import (
+    CheckpointRecord,
+    distrust_checkpoint,
     remove_checkpoint_copy,
     remove_unfinished,
     restore_from_checkpoint,
@@ -43,43 +57,18 @@ from dedupe_worker.store.state_dir import Identity
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakenOver:
-    """A partition whose older worker is fenced, with its topics as they are now.
-
-    `identity` is of these topics, `recorded` the identity on the volume before, None on an empty volume.
-    """
-
-    topics: Topics
-    input_topic: Topic
-    output_topic: Topic
-    identity: Identity
-    recorded: Identity | None
-
-    @property
-    def same_input(self) -> bool:
-        """Return whether recorded input offsets are of the input topic as it is now."""
-        return self.recorded is None or self.recorded.input_topic_id == self.input_topic.id
-
-
 @dataclass(frozen=True, slots=True)
 class OpenedStore:
-    """An open store, and the plan of how it catches up with the output."""
+    """An open store, and the plan of how it catches up with the output.
+
+    `partition` has the input topic's id of topic_proof.py, where the brokers give none. `read_before` is the input
+    offset up to which a discarded store had read, -1 if there is none.
+    """
 
     store: IdStore
     plan: CatchUpPlan
-
-
-@dataclass(frozen=True, slots=True)
-class InputStart:
-    """The input offset at which to continue.
-
-    `committed` is the group's committed offset, `end` the partition's end at this start.
-    """
-
-    offset: int
-    committed: Committed | None
-    end: int
+    partition: TakenOver
+    read_before: int = -1
 
 
 class Startup:
@@ -98,15 +87,29 @@ class Startup:
         """Open the store and plan how it catches up; discard it if it cannot be trusted."""
         state, window = self._config.state, self._config.stream.spec.store.window
         topics, name, recorded = partition.topics, partition.output_topic.name, partition.recorded
-        output_range = topics.offsets(name, self._config.partition)
+        output_range = self._settled_output(partition)
         oldest = self._clock.now() - window.max_age
         window_start = topics.offset_at(name, self._config.partition, oldest)
         remove_work_files(state.comparison)
         store, trust = None, Trust.WHOLE
+        unlabelled = recorded.input_topic_id if recorded else ""
         if recorded is not None:
             remove_unfinished(state)
             remove_checkpoint_copy(state)
-            store, trust = self._open_trusted(partition.identity, output_range)
+            store, trust, checkpoint = self._open_trusted(partition.identity, output_range)
+            unlabelled = checkpoint.input_topic_id if checkpoint else unlabelled
+        try:
+            proved = prove_topics(
+                self._factory,
+                partition,
+                store.metadata if store else None,
+                output_range,
+                self._stop,
+            )
+        except StreamError:
+            if store is not None:
+                store.close()
+            raise
         plan = plan_catch_up(
             store.metadata if store else None,
             recorded=recorded,
@@ -115,58 +118,77 @@ class Startup:
             window_start=output_range.end if window_start is None else window_start,
             trust=trust,
             reach=store.reach if store else 0,
+            made_anew=proved.output_anew,
         )
         if plan.rebuild:
-            if began_with_past_ids(state, oldest):
-                plan = replace(plan, truncated=True)  # the output topic does not have those
+            # The output topic does not have past ids. The reason of a rebuild that was interrupted before its store had
+            # a mark is gone with the store and the identity before.
+            if began_with_past_ids(state, oldest) or state.shortened:
+                plan = replace(plan, truncated=True)
+            if plan.truncated:
+                self._remember_shortened(plan, store, unlabelled)
             if store is not None:
                 store.close()
             state.discard_store()
             store = None
-        if recorded != partition.identity:
-            state.record(partition.identity)
-        return OpenedStore(store or self._factory.make_store(), plan)
+        else:
+            state.forget_shortened()  # the store itself says so
+        store = store or self._factory.make_store()
+        topic = replace(partition.input_topic, id=proved.input_id)
+        begin_input(self._worker_state, topic, store, unlabelled)
+        partition = replace(partition, input_topic=topic)
+        return OpenedStore(store, plan, partition, state.read_before(topic.id))
+
+    def _remember_shortened(
+        self, plan: CatchUpPlan, store: IdStore | None, unlabelled: str
+    ) -> None:
+        """Record that the window is shorter, and how far the store had read.
+
+        A store whose output position is beyond the output says nothing of this input either. Without a store the record
+        of a rebuild that was interrupted stays.
+        """
+        state, metadata = self._config.state, store.metadata if store else None
+        if metadata and plan.reason != "StoreAheadOfOutput":
+            state.remember_shortened(metadata.input_offset, metadata.input_topic or unlabelled)
+        elif not state.shortened:
+            state.remember_shortened()
+
+    def _settled_output(self, partition: TakenOver) -> OffsetRange:
+        """Wait until no transaction of another producer hides records of the output.
+
+        Below one the last stable offset stays behind this worker's own records, and it is no sign that they are lost.
+        """
+        state, name = self._worker_state, partition.output_topic.name
+        try:
+            return partition.topics.settled_offsets(
+                name,
+                self._config.partition,
+                servers=self._config.stream.spec.kafka.bootstrap_servers,
+                on_wait=state.report_waiting,
+            )
+        finally:
+            state.clear_waiting()
 
     def _open_trusted(
         self, identity: Identity, output: OffsetRange
-    ) -> tuple[IdStore | None, Trust]:
+    ) -> tuple[IdStore | None, Trust, CheckpointRecord | None]:
         """Open the store, or its newest checkpoint if it is damaged; None if both are."""
         try:
-            return self._factory.make_store(), Trust.WHOLE
+            return self._factory.make_store(), Trust.WHOLE, None
         except StoreCorrupt as error:
             self._worker_state.errors[error.reason] += 1
             log.error("store is corrupt", error=str(error))
-        if not restore_from_checkpoint(self._config.state, identity, output):
-            return None, Trust.NONE
+        checkpoint = restore_from_checkpoint(
+            self._config.state, identity, output, self._factory.report
+        )
+        if checkpoint is None:
+            return None, Trust.NONE, None
         try:
-            return self._factory.make_store(), Trust.CHECKPOINT
+            return self._factory.make_store(), Trust.CHECKPOINT, checkpoint
         except StoreCorrupt as error:
             log.error("checkpoint is corrupt", error=str(error))
-            return None, Trust.NONE
-
-    def find_start(
-        self, partition: TakenOver, reader: PartitionReader, store: IdStore
-    ) -> InputStart:
-        """Find the input offset at which to continue."""
-        committed = self._committed(partition, reader) if partition.same_input else None
-        available = partition.topics.offsets(partition.input_topic.name, self._config.partition)
-        start = plan_start(
-            committed=committed.offset if committed else None,
-            metadata=store.metadata,
-            same_input=partition.same_input,
-            available=available,
-        )
-        if start.expired:
-            self._worker_state.tally.expired_offsets += start.expired
-            log.error("input records expired before they were read", offsets=start.expired)
-        return InputStart(start.offset, committed, available.end)
-
-    def _committed(self, partition: TakenOver, reader: PartitionReader) -> Committed | None:
-        try:
-            return reader.committed()
-        except BrokerUnavailable:
-            partition.topics.check_group(self._config.group)
-            raise
+            distrust_checkpoint(self._config.state)
+            return None, Trust.NONE, None
 
     def catch_up(
         self, partition: TakenOver, plan: CatchUpPlan, window: Window, input_offset: int
@@ -178,6 +200,9 @@ class Startup:
         output = partition.output_topic.name
         end = partition.topics.offsets(output, self._config.partition).end
         self._worker_state.set_phase(Phase.RECONCILING)
+        if plan.rebuild and plan.start > 0 and not plan.truncated:
+            whole = reaches_back(self._factory, partition, plan.start, input_offset, self._stop)
+            plan = replace(plan, truncated=not whole)
         if plan.rebuild and plan.reason not in {"NewStore", "StoreCorrupt"}:
             self._worker_state.errors[plan.reason] += 1
         log.info(
@@ -187,35 +212,36 @@ class Startup:
             end=end,
             truncated=plan.truncated,
         )
-        now_ms = self._clock.time_ms()
-        if plan.rebuild or window.store.metadata is None:
-            # Before the first id, because a rebuild can be interrupted: with this metadata the next start reads only
-            # what comes after.
-            window.commit(
-                output_position=plan.start,
-                input_offset=input_offset,
-                seen_ms=now_ms,
-                newest_ms=0,
-            )
-        if plan.truncated:
-            window.store.mark_truncated()
+        begin = partial(self._begin, plan, window, input_offset) if plan.rebuild else None
         if plan.start < end:
-            self._read_tail(partition, plan, window, input_offset, end)
+            self._read_tail(partition, plan, window, input_offset, end, begin)
         else:
-            if plan.rebuild and plan.start > 0:
-                window.store.mark_forgotten(now_ms)
+            if begin:
+                begin(self._clock.time_ms())
             show_progress(self._worker_state, plan.reason, Progress(0, 0, 0.0))
         if self._worker_state.reconcile:
             log.info("caught up", **self._worker_state.reconcile.model_dump())
         return end
 
-    def _read_tail(
+    def _begin(self, plan: CatchUpPlan, window: Window, input_offset: int, first_ms: int) -> None:
+        begin_rebuild(
+            window,
+            start=plan.start,
+            input_offset=input_offset,
+            truncated=plan.truncated,
+            first_ms=first_ms,
+            now_ms=self._clock.time_ms(),
+        )
+        self._config.state.forget_shortened()
+
+    def _read_tail(  # noqa: PLR0917 (of one catch-up, each once)
         self,
         partition: TakenOver,
         plan: CatchUpPlan,
         window: Window,
         input_offset: int,
         end: int,
+        begin: Callable[[int], None] | None,
     ) -> None:
         with ExitStack() as readers:
             reader = readers.enter_context(
@@ -229,7 +255,7 @@ class Startup:
                 self._output_values(partition, plan, window.store.metadata, readers),
                 start=plan.start,
                 end=end,
-                forgets=plan.rebuild and plan.start > 0,
+                begin=begin,
                 input_offset=input_offset,
                 stop=self._stop,
                 clock=self._clock,
@@ -255,5 +281,16 @@ class Startup:
             reader = readers.enter_context(closing(self._factory.make_reader(topic)))
             reader.seek(there.end if start is None else start)
             rewind = None if start == there.low else partial(reader.seek, there.low)
-            owner_log = OwnerLogReader(reader, there.end, partition.output_topic.id, rewind=rewind)
+            # Entries that name no topic are of an earlier release; which input they are of is known of the tail only.
+            input_topic = partition.input_topic.id
+            tail_of = input_topic if partition.same_input and not plan.rebuild else ""
+            owner_log = OwnerLogReader(
+                reader,
+                there.end,
+                partition.output_topic.id,
+                rewind=rewind,
+                input_topic=input_topic,
+                unlabelled=tail_of,
+                on_read=self._worker_state.heartbeat,
+            )
         return OutputValues(self._layout, partition=number, owner_log=owner_log)

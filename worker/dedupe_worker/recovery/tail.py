@@ -66,15 +66,17 @@ def plan_catch_up(
     window_start: int,
     trust: Trust = Trust.WHOLE,
     reach: int = 0,
+    made_anew: bool = False,
 ) -> CatchUpPlan:
     """Decide how much of the output partition to read.
 
     A rebuild reads the whole output: its timestamps are the producers', which may be of any time, so they do not show
     which ids the window still held. `window_start`, the first offset with a timestamp within the window's age, only
     shows whether the output reaches back as far as the window should. `reach` is the output position before which all
-    of the store's ids are, if that is after the position in its metadata.
+    of the store's ids are, if that is after the position in its metadata. `made_anew`: the output topic is another one,
+    though its id is the same (topic_proof.py).
     """
-    replaced = recorded is not None and recorded.output_topic_id != output_topic_id
+    replaced = (recorded is not None and recorded.output_topic_id != output_topic_id) or made_anew
     if replaced:
         reason = "OutputTopicReplaced"
     elif trust is Trust.NONE:
@@ -114,31 +116,57 @@ def plan_start(
     *,
     committed: int | None,
     metadata: StoreMetadata | None,
-    same_input: bool,
     available: OffsetRange,
+    high_watermark: int = 0,
+    read_before: int = -1,
 ) -> StartPlan:
-    """Decide at which input offset to continue.
+    """Decide at which input offset to continue; all are of this input topic.
 
     The store's offset counts as well as the committed one, because a group's offsets expire (after seven idle days by
-    default) and can be reset; going back would produce again the records that are older than the window. `same_input`
-    is False when the input topic was deleted and created again, so that recorded offsets are of another topic.
+    default) and can be reset; going back would produce again the records that are older than the window. So does
+    `read_before`, that of a store which was discarded for what the output lacks.
+    `high_watermark` is after `available` while a transaction is open in the input: a user may set the group's offset
+    to there, and the reader waits.
 
     Raises InputTruncated if the partition ends before that offset.
     """
-    known = -1
-    if same_input:
-        known = max(
-            -1 if committed is None else committed,
-            -1 if metadata is None else metadata.input_offset,
-        )
-    if known > available.end:
+    known = max(
+        -1 if committed is None else committed,
+        -1 if metadata is None else metadata.input_offset,
+        read_before,
+    )
+    end = max(available.end, high_watermark)
+    if known > end:
         raise InputTruncated(
-            f"the input ends at offset {available.end} but was read up to {known}: the broker lost records. "
+            f"the input ends at offset {end} but was read up to {known}: the broker lost records. "
             "When the cause is understood, delete the state directory and set the group's offset to where to continue"
         )
     if known < 0:
         return StartPlan(available.low, 0)
     return StartPlan(max(known, available.low), max(0, available.low - known))
+
+
+def begin_rebuild(
+    window: Window,
+    *,
+    start: int,
+    input_offset: int,
+    truncated: bool,
+    first_ms: int,
+    now_ms: int,
+) -> None:
+    """Write where an empty store begins, with the marks of what it lacks, to disk.
+
+    All of it is on disk before the first id: a store with a position is never planned as a rebuild again, so a mark
+    that came later could be lost with the process. `first_ms` is the timestamp of the first record from `start` on.
+    Earlier output records are not remembered; they are about as old as that one, and no younger than now.
+    """
+    window.commit(output_position=start, input_offset=input_offset, seen_ms=now_ms, newest_ms=0)
+    if truncated:
+        window.store.mark_truncated()
+    if start > 0:
+        window.store.mark_forgotten(min(first_ms, now_ms))
+    window.store.flush()
 
 
 def catch_up(
@@ -149,7 +177,7 @@ def catch_up(
     *,
     start: int,
     end: int,
-    forgets: bool,
+    begin: Callable[[int], None] | None,
     input_offset: int,
     stop: Event,
     on_progress: Callable[[Progress], None],
@@ -157,8 +185,8 @@ def catch_up(
 ) -> None:
     """Add the ids of the output in [start, end) that the window does not have yet.
 
-    `reader` is at `start`. `forgets`: earlier output records are not remembered; they are about as old as the first
-    record. Returns early when `stop` is set. `on_progress` is called after each batch.
+    `reader` is at `start`. `begin` is called once before the first id, with the timestamp of the first record, or the
+    present time if there is none. Returns early when `stop` is set. `on_progress` is called after each batch.
     """
     began = clock.monotonic()
     records, unwritten, position = 0, 0, start
@@ -170,9 +198,9 @@ def catch_up(
         if batch.records:
             ids = extract(batch.records)
             times = timestamps(batch.records)
+            if begin and not records:
+                begin(int(times[0]))
             window.admit(ids.packed, values.values(batch.records, ids.rows, times))
-            if forgets and not records:  # a producer's clock may be ahead
-                window.store.mark_forgotten(min(int(times[0]), clock.time_ms()))
             newest_ms = max(newest_ms, int(times.max()))
             records += len(batch.records)
             unwritten += len(batch.records)
@@ -189,3 +217,5 @@ def catch_up(
             window.age(now_ms)
             unwritten = 0
         on_progress(Progress(records, max(0, end - position), clock.monotonic() - began))
+    if begin and not records and not stop.is_set():  # transaction markers only
+        begin(clock.time_ms())

@@ -8,6 +8,7 @@ position in the input. So each transaction writes entries about its output recor
     byte  0      format, 1
     bytes 1-8    output offset of the first record, big-endian; the others follow without gaps
     then, compressed by zlib, runs of neighbouring input offsets: first offset and length, both 8 bytes, little-endian
+    then the input topic's id as text, not compressed; releases that don't know of it ignore what follows the runs
 
 As few records are duplicates, runs are long and an entry takes a few bytes a duplicate. A header on each output record
 would cost 25 bytes a record and change it.
@@ -62,10 +63,14 @@ log = structlog.get_logger()
 
 
 class OwnerEntry(NamedTuple):
-    """The input offsets of the output records from `first_output` on."""
+    """The input offsets of the output records from `first_output` on.
+
+    `input_topic` is empty in an entry of an earlier release.
+    """
 
     first_output: int
     inputs: Offsets
+    input_topic: str = ""
 
     @property
     def end(self) -> int:
@@ -73,7 +78,7 @@ class OwnerEntry(NamedTuple):
         return self.first_output + len(self.inputs)
 
 
-def encode_entries(first_output: int, inputs: Offsets) -> Iterator[bytes]:
+def encode_entries(first_output: int, inputs: Offsets, input_topic: str = "") -> Iterator[bytes]:
     """Encode the input offsets, ascending, of output records from `first_output` on."""
     starts = np.flatnonzero(np.diff(inputs, prepend=inputs[:1]) != 1)
     lengths = np.diff(starts, append=len(inputs))
@@ -81,29 +86,34 @@ def encode_entries(first_output: int, inputs: Offsets) -> Iterator[bytes]:
         part = slice(at, at + _MOST_RUNS)
         runs = np.stack([inputs[starts[part]], lengths[part].astype(np.uint64)], axis=1)
         packed = zlib.compress(runs.astype("<u8").tobytes(), _FASTEST)
-        yield _HEAD.pack(_FORMAT, first_output + int(starts[at])) + packed
+        head = _HEAD.pack(_FORMAT, first_output + int(starts[at]))
+        yield head + packed + input_topic.encode()
 
 
 def decode_entry(value: bytes) -> OwnerEntry:
     """Decode one entry. Raises ValueError."""
     try:
         written, first_output = _HEAD.unpack_from(value)
-        runs = np.frombuffer(zlib.decompress(value[_HEAD.size :]), "<u8").reshape(-1, 2)
+        stream = zlib.decompressobj()
+        runs = np.frombuffer(stream.decompress(value[_HEAD.size :]), "<u8").reshape(-1, 2)
     except (struct.error, zlib.error, ValueError) as error:
         raise ValueError(f"an entry of the owner log is damaged: {error}") from error
     if written != _FORMAT:
         raise ValueError(f"an entry of the owner log has format {written}, not {_FORMAT}")
+    if not stream.eof:
+        raise ValueError("an entry of the owner log is damaged: its end is missing")
     lengths = runs[:, 1].astype(np.int64)
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     inputs = np.repeat(runs[:, 0].astype(np.uint64), lengths) + within.astype(np.uint64)
-    return OwnerEntry(first_output, inputs)
+    return OwnerEntry(first_output, inputs, stream.unused_data.decode(errors="replace"))
 
 
 class OwnerLogWriter:
     """A `SideTopicWriter` of owner entries."""
 
-    def __init__(self, topic: str, output_topic_id: str) -> None:
+    def __init__(self, topic: str, output_topic_id: str, input_topic: str = "") -> None:
         self._topic = topic
+        self._input_topic = input_topic
         self._key = output_topic_id.encode()
         self._offsets: list[Offsets] = []
 
@@ -112,7 +122,7 @@ class OwnerLogWriter:
 
     def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
         offsets = np.concatenate(self._offsets)
-        values = encode_entries(written.low, offsets)
+        values = encode_entries(written.low, offsets, self._input_topic)
         return [SideRecord(self._topic, self._key, value) for value in values]
 
     def clear(self) -> None:  # noqa: D102
@@ -124,12 +134,24 @@ class OwnerLogReader:
 
     `reader` is at the estimated start of the entries that are needed; the topic ends at `end`. `rewind` moves the
     reader to the topic's first entry, in case they start earlier: the time at which an id was seen is not the time of
-    its entry. It is None if the reader is at the first entry already.
+    its entry. It is None if the reader is at the first entry already. Entries of another input topic than `input_topic`
+    are skipped; `unlabelled` is the topic of entries that name none. `on_read` is called after each read.
     """
 
     def __init__(
-        self, reader: Reader, end: int, output_topic_id: str, *, rewind: Callable[[], None] | None
+        self,
+        reader: Reader,
+        end: int,
+        output_topic_id: str,
+        *,
+        rewind: Callable[[], None] | None,
+        input_topic: str = "",
+        unlabelled: str = "",
+        on_read: Callable[[], None] = lambda: None,
     ) -> None:
+        self._input_topic = input_topic
+        self._unlabelled = unlabelled
+        self._on_read = on_read
         self._reader = reader
         self._end = end
         self._rewind = rewind
@@ -154,7 +176,9 @@ class OwnerLogReader:
         self._rewind = None
         while self._waiting and self._waiting[0].end <= outputs[0]:
             self._waiting.popleft()
-        for first, inputs in self._waiting:
+        for first, inputs, topic in self._waiting:
+            if (topic or self._unlabelled) != self._input_topic:
+                continue
             at = outputs - first
             here = (at >= 0) & (at < len(inputs))
             found[here] = inputs[at[here]].astype(np.int64)
@@ -166,6 +190,7 @@ class OwnerLogReader:
             self._waiting and self._waiting[-1].first_output > output
         ):
             batch = self._reader.read(_ENTRIES_AT_ONCE, _WAIT_SECONDS)
+            self._on_read()
             self._reader.check(self._end)
             self._position = batch.next_offset
             for record in batch.records:

@@ -59,12 +59,14 @@ class FilterWriter:
         self._collector.clear()
 
 
-def side_topic_writers(spec: Spec, output_topic_id: str) -> list[SideTopicWriter]:
+def side_topic_writers(
+    spec: Spec, output_topic_id: str, input_topic: str = ""
+) -> list[SideTopicWriter]:
     """Return the writers that a stream needs."""
     output = spec.output
     writers: list[SideTopicWriter] = []
     if needs_owner_log(spec):
-        writers.append(OwnerLogWriter(owners_topic(output.topic), output_topic_id))
+        writers.append(OwnerLogWriter(owners_topic(output.topic), output_topic_id, input_topic))
     if output.filter is not None:
         collector = FilterBuilder(
             FilterSource.of(output.filter), output.filter.size_bytes, output_topic_id

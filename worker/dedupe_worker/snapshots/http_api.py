@@ -5,18 +5,17 @@ POST /snapshots/check    {"name": "…"}: answers {"present": true|false, "recor
 POST /snapshots/delete   {"names": ["…"]}: answers {"deleted": ["…"], "objects": n, "bytes": n}
 """
 
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import falcon
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dedupe_crds.http_server import MAX_BODY_BYTES
 from dedupe_crds.names import ObjectName
 from dedupe_worker.errors import UploadRunning
 
 if TYPE_CHECKING:
     from dedupe_worker.snapshots.upload_manager import OnLoop, UploadManager
-
-_MAX_BODY_BYTES: Final = 1 << 20
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -98,10 +97,8 @@ def _configured(manager: "UploadManager | None") -> "UploadManager":
 
 
 def _body(request: falcon.Request, model: type[_Body]) -> _Body:
-    if (request.content_length or 0) > _MAX_BODY_BYTES:
-        raise falcon.HTTPContentTooLarge(description=f"at most {_MAX_BODY_BYTES} bytes")
     try:
-        return model.model_validate_json(request.bounded_stream.read(_MAX_BODY_BYTES))
+        return model.model_validate_json(request.bounded_stream.read(MAX_BODY_BYTES))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the body"

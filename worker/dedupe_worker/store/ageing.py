@@ -49,7 +49,8 @@ class Bounds:
 class Generation:
     """The description of one generation.
 
-    Times are Unix milliseconds of when its ids were seen; 0 while empty.
+    Times are Unix milliseconds of when its ids were seen, by the wall clock and by the clock by which ids age
+    (dedup/ageing_clock.py); 0 while empty.
     """
 
     name: str
@@ -57,6 +58,8 @@ class Generation:
     size_bytes: int
     first_seen_ms: int
     last_seen_ms: int
+    aged_from_ms: int
+    aged_to_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,14 @@ class Ageing:
 def plan_ageing(generations: Sequence[Generation], bounds: Bounds, now_ms: int) -> Ageing:
     """Decide from the generations, oldest first; the newest is written to.
 
+    `now_ms` is of the clock by which ids age.
+
     The newest is never dropped: its ids are in use by the running transaction.
     """
     newest = generations[-1]
     seal = newest.keys > 0 and (
         newest.size_bytes >= bounds.generation_bytes
-        or now_ms - newest.first_seen_ms >= _milliseconds(bounds.generation_age)
+        or now_ms - newest.aged_from_ms >= _milliseconds(bounds.generation_age)
     )
     sealed = generations if seal else generations[:-1]
     total = sum(g.size_bytes for g in generations)
@@ -85,7 +90,7 @@ def plan_ageing(generations: Sequence[Generation], bounds: Bounds, now_ms: int) 
     drops_for_size = False
     for generation in sealed:
         over_size = total > bounds.max_bytes
-        if not over_size and generation.last_seen_ms > oldest_kept_ms:
+        if not over_size and generation.aged_to_ms > oldest_kept_ms:
             break
         if generation is newest:
             break
@@ -96,8 +101,11 @@ def plan_ageing(generations: Sequence[Generation], bounds: Bounds, now_ms: int) 
 
 
 def window_seconds(generations: Sequence[Generation], now_ms: int) -> float:
-    """Return the age of the oldest id in the store; 0 while there is none."""
-    first = next((g.first_seen_ms for g in generations if g.keys), now_ms)
+    """Return the age of the oldest id in the store, by the clock by which ids age.
+
+    0 while there is none.
+    """
+    first = next((g.aged_from_ms for g in generations if g.keys), now_ms)
     return max(0, now_ms - first) / 1000
 
 

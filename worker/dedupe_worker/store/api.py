@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.bloom_filter import Hashes
-from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.metadata import NO_RECORDS, LastRecords, StoreMetadata
 
 
 class FullyReconcilable(Protocol):
@@ -66,11 +66,18 @@ class IdStore(Protocol):
         0 if there is none.
         """
 
+    @property
+    def aged_ms(self) -> int:
+        """Return the last time of the clock by which ids age, Unix milliseconds.
+
+        0 if there is none.
+        """
+
     def generations(self) -> list[Generation]:
         """Return the generations, oldest first."""
 
     def window_seconds(self, now_ms: int) -> float:
-        """Return the age of the oldest id."""
+        """Return the age of the oldest id; `now_ms` is of the clock by which ids age."""
 
     def suspects(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Return for each hash whether its id may be in the store: False is certain."""
@@ -96,6 +103,13 @@ class IdStore(Protocol):
         Raises NotComparable if the store has none.
         """
 
+    def begin_input(self, input_topic: str, *, unlabelled: str = "") -> None:
+        """Set the input topic of the offsets and owners that are written from now on.
+
+        `unlabelled` is the topic of metadata that names none. If the metadata is of another topic, its input offset
+        becomes unknown, and so do the owners of the ids; that is on disk when this returns.
+        """
+
     def prepare(self, hashes: Hashes) -> None:
         """Let `suspects` find these ids from now on.
 
@@ -111,11 +125,14 @@ class IdStore(Protocol):
         input_offset: int,
         seen_ms: int,
         newest_ms: int | None = None,
+        aged_ms: int | None = None,
+        last: LastRecords = NO_RECORDS,
     ) -> None:
         """Write sorted ids with their values and the store's new position, all or nothing.
 
         The ids must have been given to `prepare`. `newest_ms` is the newest timestamp of their records; a timestamp
-        after `seen_ms`, or an unknown one, counts as `seen_ms`.
+        after `seen_ms`, or an unknown one, counts as `seen_ms`. `aged_ms` is the time by which the ids will age, see
+        dedup/ageing_clock.py; without it that is `seen_ms`.
         """
 
     def mark_truncated(self) -> None:
@@ -133,8 +150,11 @@ class IdStore(Protocol):
     def flush_all(self) -> None:
         """Bring everything to disk, also what `forget` removed from older generations."""
 
-    def age(self, now_ms: int) -> bool:
-        """Drop ids if the bounds require it; return whether any were dropped."""
+    def age(self, now_ms: int) -> int:
+        """Drop generations if the bounds require it; return how many were dropped.
+
+        `now_ms` is of the clock by which ids age.
+        """
 
     def flush(self) -> None:
         """Bring what was written to disk."""

@@ -12,14 +12,17 @@ Invariants:
      the window is bound to. The newest one does so too: while the window stays within `maxBytes`, it and a checkpoint
      made long ago no longer share any file, and together take up to twice that size. The volume of a stream with
      snapshots needs space for both.
-  3. After a crash during a restore, the volume has the damaged store, or none, or the complete copy. The checkpoint
+  3. The input offset in a checkpoint is of the input topic in its record, also if its store does not name one.
+  4. After a crash during a restore, the volume has the damaged store, or none, or the complete copy. The checkpoint
      shares files with the store it was made from, so it may be damaged too: the copy is marked so that its opening
      reads every id.
 """
 
 import os
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,12 +36,14 @@ from dedupe_worker.errors import DiskFull, store_error
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import SUFFIX
+from dedupe_worker.store.progress import Report, Step, copy_file, no_report
 from dedupe_worker.store.state_dir import Identity, StateDirectory, sync_to_disk, write_atomically
 
 RECORD: Final = "checkpoint.json"
 """Its name in a checkpoint's directory."""
 
 _UNFINISHED: Final = ".unfinished"
+_DISTRUSTED: Final = "checkpoint.json.damaged"
 
 log = structlog.get_logger()
 
@@ -46,7 +51,7 @@ log = structlog.get_logger()
 class CheckpointRecord(BaseModel):
     """checkpoint.json. Offsets are the next to be read.
 
-    `window_seconds` is the age of the oldest id.
+    `window_seconds` is the age of the oldest id, by the clock by which ids age.
     """
 
     model_config = ConfigDict(
@@ -99,7 +104,7 @@ def make_checkpoint(
         input_offset=metadata.input_offset,
         output_position=metadata.output_position,
         keys=sum(g.keys for g in generations),
-        window_seconds=store.window_seconds(int(now.timestamp() * 1000)),
+        window_seconds=store.window_seconds(store.aged_ms),
         bytes=sum(f.stat().st_size for f in (unfinished / "db").iterdir()),
         created=now,
     )
@@ -127,10 +132,12 @@ def make_checkpoint(
 # -- restoring the store from it -----------------------------------------------------------------
 
 
-def restore_from_checkpoint(state: StateDirectory, identity: Identity, output: OffsetRange) -> bool:
+def restore_from_checkpoint(
+    state: StateDirectory, identity: Identity, output: OffsetRange, report: Report = no_report
+) -> CheckpointRecord | None:
     """Replace the store by a copy of the newest checkpoint.
 
-    Return False if there is none that can be used.
+    Return its record, or None if there is none that can be used. `report` is called after each piece of the copy.
 
     The store is closed, and unfinished checkpoints are removed. A checkpoint can be used if it is of the same stream,
     partition and output topic, and the output still holds every record that came after it. Raises DiskFull; the store
@@ -139,33 +146,57 @@ def restore_from_checkpoint(state: StateDirectory, identity: Identity, output: O
     directory = _newest(state)
     record = _read(directory) if directory else None
     if directory is None or record is None:
-        return False
+        return None
     if not _is_usable(record, identity, output):
         log.warning(
             "checkpoint can't be used: it is of another stream, or the output has lost records since",
             checkpoint=directory.name,
         )
-        return False
+        return None
     remove_checkpoint_copy(state)
     try:
-        _copy(directory / "db", state.copied)
+        _copy(directory / "db", state.copied, report)
         (state.copied / UNTRUSTED).touch()
+        sync_to_disk(state.copied)
+        _record_input(state, record)
         state.discard_store()
         state.copied.rename(state.database)
+        sync_to_disk(state.root)
     except OSError as error:
         remove_checkpoint_copy(state)
         named = store_error(error, f"copying checkpoint {directory.name}")
         if isinstance(named, DiskFull):
             raise named from error
         log.warning("checkpoint can't be copied", checkpoint=directory.name, error=str(error))
-        return False
+        return None
     log.warning("store replaced by checkpoint", checkpoint=directory.name)
-    return True
+    return record
 
 
 def remove_checkpoint_copy(state: StateDirectory) -> None:
     """Remove what a crash left of an unfinished copy."""
     shutil.rmtree(state.copied, ignore_errors=True)
+
+
+def distrust_checkpoint(state: StateDirectory) -> None:
+    """Have the newest checkpoint not be used again: reading it has found damage.
+
+    The files stay until the next checkpoint takes their place.
+    """
+    if directory := _newest(state):
+        with suppress(OSError):
+            (directory / RECORD).rename(directory / _DISTRUSTED)
+            sync_to_disk(directory)
+
+
+def _record_input(state: StateDirectory, record: CheckpointRecord) -> None:
+    """Record the checkpoint's input topic as that of the store.
+
+    The store of an earlier release does not name it. If this is repeated after a crash, it must still be known.
+    """
+    recorded = state.recorded(record.stream, record.partition)
+    if recorded and recorded.input_topic_id != record.input_topic_id:
+        state.record(recorded.model_copy(update={"input_topic_id": record.input_topic_id}))
 
 
 def _newest(state: StateDirectory) -> Path | None:
@@ -193,13 +224,16 @@ def _is_usable(record: CheckpointRecord, identity: Identity, output: OffsetRange
     return same and output.low <= record.output_position <= output.end
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path, report: Report) -> None:
     """Link the immutable files and copy the others, and those that can't be linked.
 
     Raises OSError.
     """
     target.mkdir()
-    for path in source.iterdir():
+    paths = list(source.iterdir())
+    for number, path in enumerate(paths):
+        copying = partial(report, Step.COPYING_CHECKPOINT, number, len(paths))
+        copying()
         linked = target / path.name
         if path.suffix in {".sst", SUFFIX}:
             try:
@@ -207,4 +241,5 @@ def _copy(source: Path, target: Path) -> None:
                 continue
             except OSError:
                 pass  # the copy reports the cause, if it fails too
-        shutil.copy2(path, linked)
+        copy_file(path, linked, copying)
+        sync_to_disk(linked)

@@ -2,13 +2,15 @@
 
 `rocksdb.Store` calls this. Invariants:
   - Ids and the generation's metadata are written in one atomic batch.
-  - A filter on disk is used only if it has the generation's metadata, and deleted before ids are added to it.
+  - A filter on disk is used only if it has the generation's metadata and number of changes, and deleted before ids are
+    added to the generation or removed from it.
 """
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,14 +23,25 @@ from dedupe_worker.store.bloom_filter_file import SUFFIX, load_bloom_filter
 from dedupe_worker.store.generation import OpenGeneration
 from dedupe_worker.store.metadata import (
     METADATA_KEY,
+    MORE_KEY,
     StoreMetadata,
-    decode_metadata,
+    decode_both,
     encode_metadata,
+    encode_more,
 )
+from dedupe_worker.store.progress import Report, Step, no_report
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options, tune_tables
+from dedupe_worker.store.state_dir import make_directory, sync_to_disk, write_atomically
 
 UNTRUSTED: Final = "untrusted"
-"""With a file of this name in the database, the next opening reads every id."""
+"""With a file of this name in the database, the next opening reads every id.
+
+It names the generations that were read since, one a line, so that an opening that is killed is continued. A release
+that knows no names reads all.
+"""
+
+DAMAGED: Final = "damaged"
+"""With a file of this name the database is known to be damaged, and no opening reads it to find that again."""
 
 CURRENT: Final = "CURRENT"
 """A file of RocksDB that every database has."""
@@ -47,10 +60,17 @@ class ColumnFamilies:
     """The column families below `path`. Raises what RocksDB raises, and StoreCorrupt."""
 
     def __init__(
-        self, path: Path, *, generation_bytes: int, block_cache_bytes: int, clock: Clock
+        self,
+        path: Path,
+        *,
+        generation_bytes: int,
+        block_cache_bytes: int,
+        clock: Clock,
+        report: Report = no_report,
     ) -> None:
         self._path = path
         self._clock = clock
+        self._report = report
         self._options = TableOptions(
             generation_bytes=generation_bytes, block_cache_bytes=block_cache_bytes
         )
@@ -59,21 +79,26 @@ class ColumnFamilies:
         self._unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # the stub calls the property a method
 
     def open(self, handles: ExitStack) -> tuple[Rdict, list[OpenGeneration]]:
-        """Open the database and its generations, oldest first; none if it is new.
+        """Open the database and its generations, oldest first; a new one has one.
 
         `handles` gets what must be closed after an error: a handle that stays open keeps the files locked.
         """
+        if (self._path / DAMAGED).exists():
+            raise StoreCorrupt("opening the store: an earlier opening found it damaged")
         names = []
         if (self._path / CURRENT).exists():
             names = sorted(n for n in Rdict.list_cf(str(self._path)) if n != "default")
-        self._path.mkdir(parents=True, exist_ok=True)
+        make_directory(self._path)
         options = {name: table_options(self._options) for name in names}
+        files = len(list(self._path.glob("*.sst")))
+        self._report(Step.OPENING_FILES, 0, files)  # RocksDB does not report inside
         database = Rdict(str(self._path), table_options(self._options), column_families=options)
         handles.callback(database.close)
+        self._report(Step.OPENING_FILES, files, files)
         families = {name: database.get_column_family(name) for name in names}
         for family in families.values():
             handles.callback(family.close)
-        return database, self._load(families)
+        return database, self._load(families) or [self.begin(database, 1)]
 
     def begin(self, database: Rdict, number: int) -> OpenGeneration:
         """Create the column family of a new generation."""
@@ -99,24 +124,15 @@ class ColumnFamilies:
         The `removed` ids are deleted with it.
         """
         generation.drop_bloom_filter()
-        batch = WriteBatch(raw_mode=True)
-        batch.set_default_column_family(database.get_column_family_handle(generation.name))
-        deque(map(batch.put, ids, owners), maxlen=0)  # a loop in C: 0.06 us a key
-        deque(map(batch.delete, removed), maxlen=0)
-        batch.put(METADATA_KEY, encode_metadata(metadata))
-        database.write(batch, self._unlogged)
+        with self.errors("writing the store"):
+            batch = WriteBatch(raw_mode=True)
+            batch.set_default_column_family(database.get_column_family_handle(generation.name))
+            deque(map(batch.put, ids, owners), maxlen=0)  # a loop in C: 0.06 us a key
+            deque(map(batch.delete, removed), maxlen=0)
+            batch.put(METADATA_KEY, encode_metadata(metadata))
+            batch.put(MORE_KEY, encode_more(metadata))
+            database.write(batch, self._unlogged)
         generation.metadata = metadata
-
-    def delete(
-        self, database: Rdict, generations: Sequence[OpenGeneration], ids: Sequence[bytes]
-    ) -> None:
-        """Delete ids from all these generations; their metadata stays."""
-        batch = WriteBatch(raw_mode=True)
-        for generation in generations:
-            handle = database.get_column_family_handle(generation.name)
-            for id_ in ids:
-                batch.delete(id_, handle)
-        database.write(batch, self._unlogged)
 
     @contextmanager
     def errors(self, action: str) -> Iterator[None]:
@@ -128,9 +144,23 @@ class ColumnFamilies:
             with store_errors(action):
                 yield
         except StoreCorrupt:
-            with suppress(OSError):
-                (self._path / UNTRUSTED).touch()
+            self._leave(UNTRUSTED)
             raise
+
+    @contextmanager
+    def errors_at_opening(self) -> Iterator[None]:
+        """Translate what RocksDB raises; damage that was found is not looked for again."""
+        try:
+            with store_errors("opening the store"):
+                yield
+        except StoreCorrupt:
+            self._leave(DAMAGED)
+            raise
+
+    def _leave(self, mark: str) -> None:
+        with suppress(OSError):
+            (self._path / mark).write_text("")
+            sync_to_disk(self._path)
 
     def _load(self, families: dict[str, Rdict]) -> list[OpenGeneration]:
         """Load each generation and its filter.
@@ -141,27 +171,47 @@ class ColumnFamilies:
         for path in set(self._path.glob(f"*{SUFFIX}*")) - {g.filter_path for g in generations}:
             path.unlink()  # of a generation that was dropped, or unfinished
         untrusted = self._path / UNTRUSTED
+        distrusted = untrusted.exists()
+        verified = set(untrusted.read_text().split()) if distrusted else set()
         ids = sum(g.metadata.keys for g in generations if g.metadata)
-        everything = ids <= _READ_AT_OPENING_IDS or untrusted.exists()
+        everything = ids <= _READ_AT_OPENING_IDS or distrusted
+        read = 0
         for generation in generations:
             generation.sealed = generation is not generations[-1]
             metadata = generation.metadata
             kept = None
-            if metadata and not everything:
-                kept = load_bloom_filter(generation.filter_path, metadata, self._most_ids)
+            if metadata and (not everything or generation.name in verified):
+                loading = partial(self._report, Step.LOADING_FILTERS, read, ids)
+                kept = load_bloom_filter(
+                    generation.filter_path, metadata, self._most_ids, report=loading
+                )
             if kept:
                 generation.bloom_filter, generation.unread, generation.kept = kept, None, True
             else:
                 generation.filter_path.unlink(missing_ok=True)
             if everything:
-                generation.read(self._clock.deadline(math.inf))
-        untrusted.unlink(missing_ok=True)
+                generation.read(self._clock.deadline(math.inf), self.reading(read, ids))
+            if distrusted and generation.kept:
+                verified.add(generation.name)
+                write_atomically(untrusted, "\n".join(verified))
+            read += metadata.keys if metadata else 0
+        if distrusted:
+            untrusted.unlink()
+            sync_to_disk(self._path)
         return generations
+
+    def reading(self, before: int, total: int) -> Callable[[int], None]:
+        """Return a report of a generation's ids; `before` were read of others."""
+
+        def report(read: int) -> None:
+            self._report(Step.READING_IDS, before + read, max(total, before + read))
+
+        return report
 
     def _load_generation(self, name: str, family: Rdict) -> OpenGeneration:
         self._prepare(family)
         value = family.get(METADATA_KEY)
-        metadata = decode_metadata(value) if value is not None else None
+        metadata = decode_both(value, family.get(MORE_KEY)) if value is not None else None
         bloom_filter = BloomFilter(metadata.keys if metadata else 0, self._most_ids)
         unread = b"" if metadata else None
         return OpenGeneration(name, family, bloom_filter, metadata, self._filter_path(name), unread)

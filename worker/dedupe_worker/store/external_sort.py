@@ -8,7 +8,6 @@ upper and the lower half of each id, and its position, sorted by id, each id onc
 Invariant: everything sorted here is sorted by id as RocksDB sorts its keys: byte by byte, unsigned.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.errors import store_errors
+from dedupe_worker.store.state_dir import fsync, sync_to_disk
 
 # numpy compares fixed-length texts like memcmp. It strips zero bytes from their ends only when it makes Python
 # objects of them; `id_bytes` avoids that.
@@ -165,8 +165,9 @@ def write_run(path: Path, entries: Entries) -> None:
     with temporary.open("wb") as file:
         np.save(file, as_run(sort_entries(entries)))
         file.flush()
-        os.fsync(file.fileno())
+        fsync(file.fileno(), temporary)
     temporary.replace(path)
+    sync_to_disk(path.parent)
 
 
 def open_runs(paths: Sequence[Path]) -> list[Run]:

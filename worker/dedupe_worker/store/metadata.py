@@ -14,11 +14,27 @@
 
 All big-endian, signed. The input offset is -1 where it is not known (ids read from the output topic). Format 1 ends
 before the timestamps.
+
+Further fields stand under the key `more`, written in the same batch. The release before ignores that key:
+
+    bytes 0-57     the stamp that they were written with
+    bytes 58 on    a JSON object; a field that is not there, or that this version does not know, is unknown
+
+    lastRead       the last record read and the last written (`values.fingerprint`), for brokers without topic ids only
+    lastWritten
+    inputTopic     id of the input topic that the input offset is of, and the owners of this generation's ids
+    agedMs         the clock by which ids age (dedup/ageing_clock.py), Unix milliseconds
+    agedFromMs     the same when the first ids were written to this generation
+    agedToMs       the same when the last ids were written to it
+    changes        how often ids were added to this generation, or removed from it, at a position that stayed
+
+A stamp that the release before wrote differs from the one above, so the further fields are unknown then, not stale.
 """
 
+import json
 import struct
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from dedupe_worker.errors import StoreCorrupt
 
@@ -28,15 +44,32 @@ METADATA_KEY: Final = b"stamp"
 It has 5 bytes and an id has 16, so the two never collide.
 """
 
+MORE_KEY: Final = b"more"
+"""The key of the further fields; it has 4 bytes."""
+
 _FORMAT: Final = 2
 _LAYOUT: Final = struct.Struct(">BBqqqqqqq")
 METADATA_BYTES: Final = _LAYOUT.size
 _LAYOUTS: Final = {1: struct.Struct(">BBqqqqq"), _FORMAT: _LAYOUT}
 
+_FURTHER: Final = {
+    "inputTopic": "input_topic",
+    "lastRead": "last_read",
+    "lastWritten": "last_written",
+    "agedMs": "aged_ms",
+    "agedFromMs": "aged_from_ms",
+    "agedToMs": "aged_to_ms",
+    "changes": "changes",
+}
+"""The further fields: their names in JSON, and in `StoreMetadata`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreMetadata:
-    """The fields of the layout above."""
+    """The fields of the layouts above.
+
+    A further field has a default, which stands for unknown.
+    """
 
     output_position: int
     input_offset: int
@@ -46,10 +79,51 @@ class StoreMetadata:
     truncated: bool
     newest_ms: int = 0
     forgotten_ms: int = 0
+    input_topic: str = ""
+    last_read: str = ""
+    last_written: str = ""
+    aged_ms: int = 0
+    aged_from_ms: int = 0
+    aged_to_ms: int = 0
+    changes: int = 0
+
+    def of_next_generation(self) -> "StoreMetadata":
+        """Return the metadata of a generation without ids, whose predecessor has this."""
+        return replace(
+            self,
+            keys=0,
+            first_seen_ms=self.last_seen_ms,
+            aged_from_ms=self.aged_to_ms,
+            changes=0,
+        )
+
+    def of_new_input(self, input_topic: str) -> "StoreMetadata":
+        """Return the metadata for another input topic, before its first record."""
+        return replace(self, input_offset=-1, input_topic=input_topic, last_read="")
 
     def amended(self, *, added: int, removed: int) -> "StoreMetadata":
         """Return the metadata after ids were added and removed; the position stays."""
-        return replace(self, keys=max(0, self.keys + added - removed))
+        keys = max(0, self.keys + added - removed)
+        return replace(self, keys=keys, changes=self.changes + 1)
+
+
+def ages(metadata: StoreMetadata) -> tuple[int, int]:
+    """Return when the first and the last id were written.
+
+    That is by the clock by which ids age. The release before has only the wall clock.
+    """
+    first_ms = metadata.aged_from_ms or metadata.first_seen_ms
+    return first_ms, metadata.aged_to_ms or metadata.last_seen_ms
+
+
+class LastRecords(NamedTuple):
+    """Fingerprints of the last records read and written; empty if unknown."""
+
+    read: str = ""
+    written: str = ""
+
+
+NO_RECORDS: Final = LastRecords()
 
 
 def next_metadata(
@@ -61,13 +135,18 @@ def next_metadata(
     added: int,
     seen_ms: int,
     newest_ms: int | None,
+    input_topic: str,
+    last: "LastRecords",
+    aged_ms: int,
 ) -> StoreMetadata:
     """Return the metadata of a generation after ids were written to it.
 
     `before` is its metadata until now, `latest` the newest of the whole store. A `newest_ms` that is later than
-    `seen_ms`, or unknown, counts as `seen_ms`: a producer whose clock is ahead must not move the window.
+    `seen_ms`, or unknown, counts as `seen_ms`: a producer whose clock is ahead must not move the window. `aged_ms` is
+    the clock by which ids age. Other fields are those of `latest`.
     """
     newest_ms = seen_ms if newest_ms is None else min(newest_ms, seen_ms)
+    first_ms, last_ms = ages(before) if before and before.keys else (aged_ms, aged_ms)
     return StoreMetadata(
         output_position=output_position,
         input_offset=input_offset,
@@ -77,11 +156,18 @@ def next_metadata(
         truncated=bool(latest and latest.truncated),
         newest_ms=max(newest_ms, before.newest_ms if before else 0),
         forgotten_ms=latest.forgotten_ms if latest else 0,
+        input_topic=input_topic,
+        last_read=last.read or (latest.last_read if latest else ""),
+        last_written=last.written or (latest.last_written if latest else ""),
+        aged_ms=max(aged_ms, latest.aged_ms if latest else 0),
+        aged_from_ms=first_ms,
+        aged_to_ms=max(aged_ms, last_ms),
+        changes=before.changes if before else 0,
     )
 
 
 def encode_metadata(metadata: StoreMetadata) -> bytes:
-    """Encode to the layout above."""
+    """Encode the stamp."""
     return _LAYOUT.pack(
         _FORMAT,
         metadata.truncated,
@@ -96,7 +182,10 @@ def encode_metadata(metadata: StoreMetadata) -> bytes:
 
 
 def decode_metadata(value: bytes) -> StoreMetadata:
-    """Decode the layout above. Raises StoreCorrupt for another length or format."""
+    """Decode a stamp; the further fields are unknown.
+
+    Raises StoreCorrupt for another length or format.
+    """
     layout = _LAYOUTS.get(value[0]) if value else None
     if layout is None or len(value) != layout.size:
         raise StoreCorrupt(
@@ -117,3 +206,41 @@ def decode_metadata(value: bytes) -> StoreMetadata:
         newest_ms=newest_ms,
         forgotten_ms=forgotten_ms,
     )
+
+
+def further_fields(metadata: StoreMetadata) -> dict[str, Any]:
+    """Return the further fields that are known, as JSON has them."""
+    fields = {name: getattr(metadata, field) for name, field in _FURTHER.items()}
+    return {name: value for name, value in fields.items() if value}
+
+
+def with_further(metadata: StoreMetadata, fields: object) -> StoreMetadata:
+    """Return the metadata with the further fields that JSON has."""
+    if not isinstance(fields, dict):
+        return metadata
+    found: dict[str, Any] = {
+        field: fields[name]
+        for name, field in _FURTHER.items()
+        if type(fields.get(name)) is type(getattr(metadata, field))
+    }
+    return replace(metadata, **found)
+
+
+def encode_more(metadata: StoreMetadata) -> bytes:
+    """Encode the further fields, with the stamp that they belong to."""
+    fields = json.dumps(further_fields(metadata), separators=(",", ":"))
+    return encode_metadata(metadata) + fields.encode()
+
+
+def decode_both(stamp: bytes, more: bytes | None) -> StoreMetadata:
+    """Decode a stamp with its further fields; unknown are those of another stamp.
+
+    Raises StoreCorrupt for a stamp of another length or format.
+    """
+    metadata = decode_metadata(stamp)
+    if more is None or more[:METADATA_BYTES] != stamp:
+        return metadata
+    try:
+        return with_further(metadata, json.loads(more[METADATA_BYTES:]))
+    except ValueError:
+        return metadata

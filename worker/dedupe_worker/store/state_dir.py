@@ -8,6 +8,8 @@ checkpoints/    copies of the store, see store/checkpoint.py
 db.copied/      a checkpoint that will replace the store, see store/checkpoint.py
 comparison/     files of a full reconcile, see recovery/full_reconcile.py
 reconcile.json  the last requested reconcile, see admin/reconcile_requests.py
+shortened       exists from the decision to rebuild the store with a shorter window until the store says so itself;
+                the input offset up to which the store before had read, and that topic's id, where they are known
 
 Invariant: a directory of another stream or partition is refused, and its store never opened.
 """
@@ -15,6 +17,7 @@ Invariant: a directory of another stream or partition is refused, and its store 
 import fcntl
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -162,9 +165,41 @@ class StateDirectory:
         """Write the identity, all or nothing."""
         write_atomically(self._identity, identity.model_dump_json(by_alias=True, indent=2) + "\n")
 
+    @property
+    def shortened(self) -> bool:
+        """Return whether a rebuild was begun whose window is shorter than configured."""
+        return self._shortened.exists()
+
+    def remember_shortened(self, input_offset: int = -1, input_topic: str = "") -> None:
+        """Record it on disk, before the store that would show it is discarded.
+
+        With how far that store had read the input.
+        """
+        write_atomically(self._shortened, f"{input_offset} {input_topic}")
+
+    def read_before(self, input_topic: str) -> int:
+        """Return how far the discarded store had read this input topic.
+
+        It is -1 if that is not known.
+        """
+        if not self.shortened:
+            return -1
+        offset, _, topic = self._shortened.read_text().partition(" ")  # empty by an earlier release
+        return int(offset) if topic == input_topic else -1
+
+    def forget_shortened(self) -> None:
+        """Remove the record, because the rebuilt store has the mark on disk."""
+        self._shortened.unlink(missing_ok=True)
+
+    @property
+    def _shortened(self) -> Path:
+        return self.root / "shortened"
+
     def discard_store(self) -> None:
-        """Delete the store, so that it is rebuilt."""
-        shutil.rmtree(self.database, ignore_errors=True)
+        """Delete the store, so that it is rebuilt; a power loss does not bring it back."""
+        if self.database.exists():
+            shutil.rmtree(self.database, ignore_errors=True)
+            sync_to_disk(self.root)
 
     def discard_restoring(self) -> None:
         """Delete what an aborted download left."""
@@ -181,7 +216,7 @@ def write_atomically(path: Path, text: str) -> None:
         with temporary.open("w") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            fsync(file.fileno(), temporary)
         temporary.replace(path)
         sync_to_disk(path.parent)
     except OSError as error:
@@ -192,6 +227,13 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def make_directory(path: Path) -> None:
+    """Create a directory whose name outlasts a power cut. Raises OSError."""
+    if not path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+        sync_to_disk(path.parent)
+
+
 def sync_to_disk(path: Path) -> None:
     """Have a file, or what a directory holds by name, outlast a power cut.
 
@@ -199,6 +241,16 @@ def sync_to_disk(path: Path) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        fsync(descriptor, path)
     finally:
         os.close(descriptor)
+
+
+def fsync(descriptor: int, path: Path) -> None:
+    """Sync an open file or directory, and raise the audit event `dedupe_worker.fsync`.
+
+    Python raises audit events for all other changes of files, but none for a sync. With this one a simulated power
+    loss can undo what was not synced (tests/simulation/disk.py). Raises OSError.
+    """
+    os.fsync(descriptor)
+    sys.audit("dedupe_worker.fsync", str(path))

@@ -53,7 +53,7 @@ def audit(
 
     Raises:
         BrokerUnavailable, TopicMissing: a topic cannot be read.
-        TransactionOpen: a transaction of the output topic does not end.
+        OpenTransaction: a transaction of the output topic does not end.
         PipelineError: the id's JSONPath is not valid.
     """
     began = time.monotonic()

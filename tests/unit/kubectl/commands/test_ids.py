@@ -105,6 +105,13 @@ def test_what_was_forgotten_is_counted_over_all_partitions(api: ApiServer) -> No
     assert done.output == "orders: 1 of 2 ids forgotten; the others were not known\n"
 
 
+def test_what_remembers_them_again_is_said_at_once(api: ApiServer) -> None:
+    note = "a rebuild remembers them again"
+    answers(api, "forget", {"forgotten": 1, "note": note}, {"forgotten": 0, "note": note})
+    done = run(api, "forget", "orders", "a")
+    assert done.output == f"orders: 1 of 1 ids forgotten\nnote: {note}\n"
+
+
 @pytest.mark.parametrize("call", ["lookup", "forget"])
 def test_a_worker_that_does_not_answer_is_named_rather_than_taken_for_no(
     api: ApiServer, call: str

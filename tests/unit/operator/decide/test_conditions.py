@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from dedupe_crds.status.stream import Condition
+from dedupe_crds.status.worker import DegradedReason, WorkerStatus
 from dedupe_operator.decide import conditions
 from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.snapshot_policy import Verdict
-from tests.unit.operator.objects import EARLIER, NOW, condition, partition_status
+from dedupe_worker.status import WorkerState
+from tests.unit.operator.objects import EARLIER, NOW, condition, partition_status, stream
 
 READY = [partition_status(0), partition_status(1)]
 HALF = [partition_status(0), partition_status(1, ready=False)]
@@ -23,6 +25,39 @@ def judged(earlier: Sequence[Condition] = (), **known: Any) -> dict[str, Conditi
     told = conditions.judge(health, generation=3, earlier=earlier, now=NOW)
     assert len({one.type for one in told}) == len(told)
     return {one.type: one for one in told}
+
+
+def degraded(*reasons: str) -> WorkerStatus:
+    """A worker that runs, and reports these."""
+    status = WorkerState(stream(), 0).status()
+    listed = [
+        DegradedReason(reason=each, message=f"{each} it is", first_seen=NOW, last_seen=NOW)
+        for each in reasons
+    ]
+    return status.model_copy(update={"degraded": listed})
+
+
+@pytest.mark.parametrize(
+    ("workers", "status", "reason", "message"),
+    [
+        ({}, "Unknown", "NoWorkerAnswers", "No worker answers."),
+        ({0: degraded()}, "True", "AsExpected", "Every guarantee is kept."),
+        ({0: degraded("WindowShortened")}, "True", "AsExpected", "Every guarantee is kept."),
+        (
+            {0: degraded("MissingIds"), 1: degraded("InputExpired", "MissingIds"), 2: degraded()},
+            "False",
+            "InputExpired",
+            "InputExpired in partition 1: InputExpired it is. MissingIds in partitions 0-1: MissingIds it is.",
+        ),
+    ],
+)
+def test_what_workers_report_while_they_run_is_a_condition(
+    workers: dict[int, WorkerStatus], status: str, reason: str, message: str
+) -> None:
+    told = judged(workers=workers)
+    found = told["GuaranteesMet"]
+    assert (found.status, found.reason, found.message) == (status, reason, message)
+    assert (told["Ready"].status, told["Degraded"].status) == ("True", "False")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A worker's pod."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -145,6 +146,31 @@ def test_a_pod_is_ready_when_its_worker_says_so() -> None:
     assert one["startupProbe"]["httpGet"]["path"] == "/healthz"
     assert one["ports"] == [{"name": "http", "containerPort": 8080, "protocol": "TCP"}]
     assert one["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def probe_ports(template: Object) -> set[object]:
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    return {container(template)[each]["httpGet"]["port"] for each in probes}
+
+
+def test_probes_have_a_port_of_their_own_if_the_workers_version_is_known() -> None:
+    release = replace(RELEASE, probe_port=8081)
+    template = build(release=release)
+    assert probe_ports(template) == {"probes"}
+    assert [(each["name"], each["containerPort"]) for each in container(template)["ports"]] == [
+        ("http", 8080),
+        ("probes", 8081),
+    ]
+    variables = {each["name"]: each["value"] for each in container(template)["env"]}
+    assert variables == {"DEDUPE_WORKER_PROBE_ADDRESS": "0.0.0.0:8081"}
+    assert container(template)["args"] == container(build())["args"]
+
+
+def test_an_image_that_may_be_older_is_probed_at_the_port_of_its_api() -> None:
+    release = replace(RELEASE, probe_port=8081)
+    own = {"spec.worker": {"image": "own:1"}}
+    assert probe_ports(build(own, release=release)) == {"http"}
+    assert build(own, release=release) == build(own)
 
 
 def test_what_a_worker_reads_once_rolls_it() -> None:

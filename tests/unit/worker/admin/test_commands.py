@@ -2,13 +2,24 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import get_ident
+from typing import cast
 
 import pytest
 
+from dedupe_crds.deadline import Deadline
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import CheckpointStatus, IdStatus, UploadStatus
-from dedupe_worker.admin.commands import Command, CommandQueue
-from dedupe_worker.errors import DiskFull
+from dedupe_kafka.errors import StreamError
+from dedupe_worker.admin.commands import AdminCommands, Command, CommandQueue
+from dedupe_worker.config import WorkerConfig
+from dedupe_worker.errors import DiskFull, StoreCorrupt, StoreFailed
+from dedupe_worker.status import WorkerState
+from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.state_dir import Identity, StateDirectory
+from tests.unit.crds.manifests import MINIMAL
 
 
 class RecordingStore:
@@ -72,3 +83,66 @@ def test_a_command_that_nobody_waits_for_any_more_is_not_carried_out() -> None:
         queue.call(lambda it: it.forget([b"late"]), 0.01)
     queue.run_waiting(store)
     assert store.forgotten == []
+
+
+class DamagedStore:
+    """A store whose files are damaged, or whose volume is full."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+        self.metadata = StoreMetadata(
+            output_position=1,
+            input_offset=1,
+            keys=1,
+            first_seen_ms=0,
+            last_seen_ms=0,
+            truncated=False,
+        )
+
+    def locate(self, _ids: object) -> object:
+        raise self._error
+
+    def forget(self, _ids: object) -> int:
+        return 1
+
+    def flush_all(self) -> None:
+        raise self._error
+
+    def checkpoint(self, _path: Path) -> None:
+        raise self._error
+
+
+def answered(error: StreamError, command: Command, tmp_path: Path) -> tuple[object, object]:
+    """Return what a command raises to its caller and to the loop, on a damaged store."""
+    stream = DedupeStream.model_validate(MINIMAL)
+    config = WorkerConfig(stream=stream, partition=0, state=StateDirectory(tmp_path), properties={})
+    identity = Identity(stream="a/b", partition=0, input_topic_id="i", output_topic_id="o")
+    store = cast("IdStore", DamagedStore(error))
+    target = AdminCommands(config, identity, store, WorkerState(stream, 0), None)
+    queue = CommandQueue()
+    with ThreadPoolExecutor(1) as caller:
+        answer = caller.submit(queue.call, command, 10.0)
+        deadline, in_loop = Deadline(10.0), None
+        while not answer.done() and not deadline.expired:
+            try:
+                queue.run_waiting(target)
+            except StreamError as raised:
+                in_loop = raised
+        return answer.exception(10), in_loop
+
+
+@pytest.mark.parametrize("error", [StoreCorrupt("bad"), DiskFull("full"), StoreFailed("odd")])
+@pytest.mark.parametrize("name", ["lookup", "forget"])
+def test_a_store_that_cannot_be_used_any_more_ends_the_session_and_answers_the_caller(
+    name: str, error: StreamError, tmp_path: Path
+) -> None:
+    assert answered(error, lambda it: getattr(it, name)([b"x"]), tmp_path) == (error, error)
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"), [(StoreCorrupt("bad"), True), (DiskFull("full"), False)]
+)
+def test_a_checkpoint_without_room_does_not_end_the_session_but_damage_does(
+    error: StreamError, tmp_path: Path, *, ends: bool
+) -> None:
+    assert answered(error, lambda it: it.checkpoint(), tmp_path) == (error, error if ends else None)

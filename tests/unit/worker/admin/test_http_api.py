@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
@@ -11,6 +12,7 @@ import pytest
 from falcon import testing
 from prometheus_client.parser import text_string_to_metric_families
 
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import (
     CheckpointStatus,
@@ -24,11 +26,11 @@ from dedupe_crds.status.worker import (
 )
 from dedupe_worker.admin import http_api
 from dedupe_worker.admin.commands import CommandQueue
-from dedupe_worker.admin.http_api import make_app, read_token
+from dedupe_worker.admin.http_api import make_app, make_probe_app, read_token
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.errors import DiskFull
-from dedupe_worker.status import WorkerState
+from dedupe_worker.status import Degraded, WorkerState
 from tests.unit.crds.manifests import MINIMAL
 
 TOKEN = "correct-horse"  # noqa: S105 # nobody's
@@ -185,7 +187,22 @@ def test_it_is_ready_only_while_running(
         "phase": phase.value,
         "reason": None,
         "message": None,
+        "degraded": [],
     }
+
+
+def test_a_degraded_reason_is_beside_readiness(
+    worker_state: WorkerState, client: testing.TestClient
+) -> None:
+    worker_state.set_phase(Phase.RUNNING)
+    worker_state.degradations.record(Degraded.MISSING_IDS, "3 records have no id", 3)
+    answer = client.simulate_get("/readyz")
+    assert answer.status == falcon.HTTP_200
+    (shown,) = answer.json["degraded"]
+    assert (shown["reason"], shown["count"]) == ("MissingIds", 3)
+    assert shown["message"] == "3 records have no id"
+    metric = 'dedupe_degraded{partition="3",reason="MissingIds",stream="default/orders"} 1.0'
+    assert metric in client.simulate_get("/metrics").text
 
 
 def test_what_keeps_it_from_its_work_is_named(
@@ -257,13 +274,14 @@ def test_the_token_may_come_in_a_header_that_proxies_leave_alone(
     client: testing.TestClient, desk: Desk
 ) -> None:
     answer = client.simulate_post("/forget", json={"ids": ["a"]}, headers={"X-Admin-Token": TOKEN})
-    assert answer.json == {"forgotten": 1}
+    assert answer.json["forgotten"] == 1
     assert desk.forgotten == [b"a"]
 
 
 def test_ids_are_forgotten_by_their_bytes(client: testing.TestClient, desk: Desk) -> None:
     answer = client.simulate_post("/forget", json={"ids": ["a", "ü"]}, headers=AUTHORIZED)
-    assert answer.json == {"forgotten": 2}
+    assert answer.json["forgotten"] == 2
+    assert "a rebuild of the store" in answer.json["note"]
     assert desk.forgotten == [b"a", "ü".encode()]
 
 
@@ -291,15 +309,48 @@ def test_what_names_no_ids_is_refused(client: testing.TestClient, desk: Desk, bo
     assert desk.forgotten == []
 
 
-def test_a_body_that_is_too_long_is_refused(client: testing.TestClient) -> None:
-    body = json.dumps({"ids": ["a" * (1 << 20)]})
-    answer = client.simulate_post("/forget", body=body, headers=AUTHORIZED)
-    assert answer.status == falcon.HTTP_413
+def test_admin_calls_that_wait_leave_threads_for_reading(
+    worker_state: WorkerState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_api, "_ADMIN_CALLS", 1)
+    commands = CommandQueue()
+    client = client_of(worker_state, commands, TOKEN)
+
+    def ask() -> int:
+        return int(client.simulate_post("/checkpoint", headers=AUTHORIZED).status_code)
+
+    with ThreadPoolExecutor(1) as caller:
+        waiting = caller.submit(ask)
+        deadline = Deadline(10)
+        while (
+            busy := client.simulate_post("/reconcile", json={}, headers=AUTHORIZED)
+        ).status_code == 400:
+            assert deadline.pause(0.01), "the first call does not wait"
+        assert (busy.status, busy.json["title"]) == (falcon.HTTP_503, "Busy")
+        assert client.simulate_get("/status").status == falcon.HTTP_200
+        commands.run_waiting(Desk())
+        assert waiting.result(10) == 200
+    assert ask_unauthorized(client) == [401] * 3
+    assert client.simulate_post("/reconcile", json={}, headers=AUTHORIZED).status_code == 400
+
+
+def ask_unauthorized(client: testing.TestClient) -> list[int]:
+    return [client.simulate_post("/checkpoint").status_code for _ in range(3)]
+
+
+def test_probes_of_their_own_answer_nothing_else(worker_state: WorkerState) -> None:
+    worker_state.set_phase(Phase.RUNNING)
+    probes = testing.TestClient(make_probe_app(worker_state))
+    assert probes.simulate_get("/healthz").status == falcon.HTTP_200
+    assert probes.simulate_get("/readyz").json["ready"]
+    for path in ("/metrics", "/status", "/lookup", "/snapshots"):
+        assert probes.simulate_get(path).status == falcon.HTTP_404
+    assert probes.simulate_post("/readyz").status == falcon.HTTP_405
 
 
 UNITS = {"seconds", "bytes", "ids", "generations", "messages", "offset", "offsets", "position"}
 UNITS |= {"records", "transactions", "errors", "sessions"}
-STATES = {"ready", "phase", "problem", "window_healthy", "window_truncated"}
+STATES = {"ready", "phase", "problem", "degraded", "window_healthy", "window_truncated"}
 
 
 def test_metrics_can_be_parsed_and_their_names_carry_units(

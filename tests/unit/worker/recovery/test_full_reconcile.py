@@ -1,11 +1,12 @@
 """The whole store against the output topic, both ways: decisions and a real store, against Python's sets."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,22 +21,22 @@ from dedupe_worker.errors import DiskFull
 from dedupe_worker.kafka import consumer
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery import full_reconcile as comparison
-from dedupe_worker.recovery.full_reconcile import (
+from dedupe_worker.recovery.difference import (
     GenerationRange,
-    Outcome,
     find_difference,
     find_generation,
     plan_ranges,
-    run_full_reconcile,
 )
+from dedupe_worker.recovery.full_reconcile import Outcome, run_full_reconcile
 from dedupe_worker.status import Progress
-from dedupe_worker.store import rocksdb as store_module
+from dedupe_worker.store import generation as store_module
 from dedupe_worker.store.bloom_filter import hash_ids
 from dedupe_worker.store.external_sort import id_bytes, make_entries, sort_entries
 from dedupe_worker.store.metadata import METADATA_KEY, StoreMetadata, encode_metadata
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from tests.support.snapshots.volumes import small_volume
+from tests.unit.worker.still_clock import StillClock
 from tests.unit.worker.stores import MIB, OWNER, open_store, remember
 
 GENERATION_MS = 6 * 24 * 3600 * 1000  # a fifth of the window's age, and a little more: seals
@@ -338,6 +339,46 @@ def test_what_a_crash_has_left_is_no_part_of_the_next_one(tmp_path: Path, store:
     outcome = run(store, directory, past.records, OffsetRange(0, past.end))
     assert outcome == Outcome(records=3)
     assert not directory.exists()
+    store.close()
+
+
+def test_each_piece_of_files_and_ids_is_reported(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading the output, comparing, adding and removing; the watchdog waits for 240 s."""
+    past = live(store, [[[*range(1, 40)]], [[*range(40, 80)]]])
+    store.forget([one_id(2)])
+    store.amend("g00000002", added=[one_id(500)])
+    monkeypatch.setattr(store_module, "_SCAN_KEYS", 1)
+    monkeypatch.setattr(comparison, "_PIECE_ENTRIES", 1)
+    clock, ages = StillClock(), [0.0]
+    beats = [clock.monotonic()]
+
+    def piece(real: Callable[..., Any]) -> Callable[..., Any]:
+        def slow(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (of any function)
+            clock.sleep(30)
+            ages.append(clock.monotonic() - beats[-1])
+            return real(*given, **named)
+
+        return slow
+
+    monkeypatch.setattr(comparison, "make_entries", piece(make_entries))
+    monkeypatch.setattr(comparison, "sort_entries", piece(sort_entries))
+    output = OffsetRange(0, past.end)
+    done = run_full_reconcile(
+        OutputReader(past.records, output),
+        store,
+        extract,
+        directory=tmp_path / "comparison",
+        output=output,
+        stop=Event(),
+        on_progress=lambda _: beats.append(clock.monotonic()),
+        clock=clock,
+    )
+    assert done is not None
+    assert (done.added, done.removed) == (1, 1)
+    assert len(ages) * 30 > 240, "the watchdog would not have waited"
+    assert max(ages) <= 120
     store.close()
 
 

@@ -1,8 +1,10 @@
 """Where a start goes on, from what the store, the group and the topics say."""
 
+import shutil
 import time
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from confluent_kafka import Message
@@ -17,12 +19,14 @@ from dedupe_worker.recovery.tail import (
     InputTruncated,
     StartPlan,
     Trust,
+    begin_rebuild,
     catch_up,
     plan_catch_up,
     plan_start,
 )
 from dedupe_worker.side_topics.owner_log import OutputValues
 from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity
 from dedupe_worker.values import ValueLayout
 from tests.unit.worker.stores import count_known, open_store
@@ -121,29 +125,25 @@ def test_a_replaced_output_topic_shortens_the_window_though_it_is_read_whole() -
 
 
 @pytest.mark.parametrize(
-    ("committed", "stored", "same_input", "expected"),
+    ("committed", "stored", "expected"),
     [
-        (None, None, True, StartPlan(20, 0)),
-        (60, None, True, StartPlan(60, 0)),
-        (None, 70, True, StartPlan(70, 0)),  # the group's offsets have expired
-        (30, 70, True, StartPlan(70, 0)),  # somebody has set them back
-        (80, 70, True, StartPlan(80, 0)),  # the store has not been flushed since
-        (5, None, True, StartPlan(20, 15)),  # retention has taken what was not read
-        (5, 12, True, StartPlan(20, 8)),
-        (None, -1, True, StartPlan(20, 0)),  # learnt from the output, input offset not known
-        (90, None, True, StartPlan(90, 0)),
-        (0, None, True, StartPlan(20, 20)),
-        (80, 70, False, StartPlan(20, 0)),  # they are of a topic that is gone
-        (500, 500, False, StartPlan(20, 0)),
+        (None, None, StartPlan(20, 0)),
+        (60, None, StartPlan(60, 0)),
+        (None, 70, StartPlan(70, 0)),  # the group's offsets have expired
+        (30, 70, StartPlan(70, 0)),  # somebody has set them back
+        (80, 70, StartPlan(80, 0)),  # the store has not been flushed since
+        (5, None, StartPlan(20, 15)),  # retention has taken what was not read
+        (5, 12, StartPlan(20, 8)),
+        (None, -1, StartPlan(20, 0)),  # learnt from the output, input offset not known
+        (90, None, StartPlan(90, 0)),
+        (0, None, StartPlan(20, 20)),
     ],
 )
 def test_the_input_is_read_on_from_the_furthest_offset_that_is_known(
-    committed: int | None, stored: int | None, *, same_input: bool, expected: StartPlan
+    committed: int | None, stored: int | None, expected: StartPlan
 ) -> None:
     has = None if stored is None else stamp(input_offset=stored)
-    found = plan_start(
-        committed=committed, metadata=has, same_input=same_input, available=OffsetRange(20, 90)
-    )
+    found = plan_start(committed=committed, metadata=has, available=OffsetRange(20, 90))
     assert found == expected
 
 
@@ -153,8 +153,24 @@ def test_an_input_that_ends_before_what_was_read_is_refused(
 ) -> None:
     has = None if stored is None else stamp(input_offset=stored)
     with pytest.raises(InputTruncated, match="ends at offset 90 but was read up to 91"):
+        plan_start(committed=committed, metadata=has, available=OffsetRange(20, 90))
+
+
+def test_an_offset_in_an_open_transaction_of_the_input_is_waited_at() -> None:
+    """A user may reset the group to the end, which is after the last stable offset."""
+    found = plan_start(
+        committed=95,
+        metadata=None,
+        available=OffsetRange(20, 90),
+        high_watermark=95,
+    )
+    assert found == StartPlan(95, 0)
+    with pytest.raises(InputTruncated, match="ends at offset 95 but was read up to 96"):
         plan_start(
-            committed=committed, metadata=has, same_input=True, available=OffsetRange(20, 90)
+            committed=96,
+            metadata=None,
+            available=OffsetRange(20, 90),
+            high_watermark=95,
         )
 
 
@@ -173,6 +189,30 @@ class OutputReader:
         assert end == len(self._records)
 
 
+def rebuild(store: Store, records: list[Message], *, start: int, truncated: bool = False) -> None:
+    """Read output records into an empty store, as a worker that has discarded the one before."""
+    window = Window(store)
+    catch_up(
+        OutputReader(records),
+        window,
+        extractor_for(IdSource.model_validate({"from": "Key"})),
+        OutputValues(ValueLayout(), partition=0, owner_log=None),
+        start=start,
+        end=len(records),
+        begin=lambda first_ms: begin_rebuild(
+            window,
+            start=start,
+            input_offset=0,
+            truncated=truncated,
+            first_ms=first_ms,
+            now_ms=int(time.time() * 1000),
+        ),
+        input_offset=0,
+        stop=Event(),
+        on_progress=lambda _: None,
+    )
+
+
 @pytest.mark.parametrize(("first", "forgotten"), [("past", "past"), ("future", "now")])
 def test_what_a_rebuild_does_not_have_is_no_younger_than_now(
     tmp_path: Path, first: str, forgotten: str
@@ -181,21 +221,77 @@ def test_what_a_rebuild_does_not_have_is_no_younger_than_now(
     before_ms = int(time.time() * 1000)
     times = {"past": before_ms - 1_000_000, "now": before_ms, "future": before_ms + 10**9}
     store = open_store(tmp_path)
-    window = Window(store)
-    window.commit(output_position=0, input_offset=0, seen_ms=before_ms, newest_ms=0)
     records = [message(0, b"a", time_ms=times[first]), message(1, b"b", time_ms=times["past"])]
+    rebuild(store, records, start=1)
+    assert times[forgotten] <= store.forgotten_ms <= int(time.time() * 1000)
+    assert count_known(store, pack_id(b"a") + pack_id(b"b")) == 2
+    store.close()
+
+
+class Killed(Exception):
+    """The process is no more."""
+
+
+@pytest.mark.parametrize("step", ["begin", "first id", "first write"])
+def test_a_rebuild_that_is_killed_leaves_its_marks_or_no_position(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store without a position is rebuilt again, with marks; one with it is only continued."""
+    store = open_store(tmp_path / "db")
+    at_step = {
+        "begin": (Store, "write"),
+        "first id": (Window, "admit"),
+        "first write": (Store, "write"),
+    }
+    owner, name = at_step[step]
+    real, calls = getattr(owner, name), []
+
+    def kill(*given: Any, **named: Any) -> Any:  # noqa: ANN401 (of two methods)
+        calls.append(name)
+        if step == "first write" and len(calls) < 2:
+            return real(*given, **named)
+        shutil.copytree(tmp_path / "db", tmp_path / "killed")
+        raise Killed
+
+    monkeypatch.setattr(owner, name, kill)
+    with pytest.raises(Killed):
+        rebuild(store, [message(0, b"a", time_ms=5), message(1, b"b")], start=1, truncated=True)
+    monkeypatch.undo()
+    store.close()
+    after = open_store(tmp_path / "killed")
+    stamp = after.metadata
+    if step == "begin":
+        assert stamp is None
+    else:
+        assert stamp is not None
+        assert (stamp.output_position, stamp.truncated, stamp.forgotten_ms) == (1, True, 5)
+    after.close()
+
+
+def test_a_rebuild_that_finds_transaction_markers_only_has_forgotten_what_was_before(
+    tmp_path: Path,
+) -> None:
+    store, now_ms = open_store(tmp_path), int(time.time() * 1000)
+
+    class Markers(OutputReader):
+        def read(self, _max_records: int, _wait_seconds: float) -> Batch:
+            return Batch([], 3, 0)
+
+        def check(self, end: int) -> None:
+            pass
+
+    began: list[int] = []
     catch_up(
-        OutputReader(records),
-        window,
+        Markers([]),
+        Window(store),
         extractor_for(IdSource.model_validate({"from": "Key"})),
         OutputValues(ValueLayout(), partition=0, owner_log=None),
-        start=0,
-        end=2,
-        forgets=True,
+        start=2,
+        end=3,
+        begin=began.append,
         input_offset=0,
         stop=Event(),
         on_progress=lambda _: None,
     )
-    assert times[forgotten] <= store.forgotten_ms <= int(time.time() * 1000)
-    assert count_known(store, pack_id(b"a") + pack_id(b"b")) == 2
+    assert [now_ms <= each <= now_ms + 60_000 for each in began] == [True]
     store.close()

@@ -1,5 +1,7 @@
 """What the notes beside the output say of owners."""
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +15,7 @@ inputs = st.lists(st.integers(0, 2**48 - 2), min_size=1, max_size=300, unique=Tr
 @given(st.integers(0, 2**62), inputs)
 def test_a_chunk_is_read_as_it_was_written(first_output: int, offsets: list[int]) -> None:
     [note] = encode_entries(first_output, np.array(offsets, np.uint64))
-    first, found = decode_entry(note)
+    first, found, _ = decode_entry(note)
     assert (first, found.tolist()) == (first_output, offsets)
 
 
@@ -24,7 +26,7 @@ def test_a_chunk_of_many_runs_takes_several_notes_that_continue_each_other() -> 
     assert max(map(len, notes)) < 100_000
     position, found = 1000, []
     for note in notes:
-        first, part = decode_entry(note)
+        first, part, _ = decode_entry(note)
         assert first == position
         position += len(part)
         found += part.tolist()
@@ -34,6 +36,15 @@ def test_a_chunk_of_many_runs_takes_several_notes_that_continue_each_other() -> 
 def test_a_chunk_without_duplicates_takes_a_few_bytes() -> None:
     [note] = encode_entries(7, np.arange(5, 100_005, dtype=np.uint64))
     assert len(note) < 40
+
+
+def test_an_entry_names_the_input_topic_and_is_read_by_releases_that_do_not_know_of_it() -> None:
+    inputs = np.arange(9, dtype=np.uint64)
+    [named], [unnamed] = encode_entries(7, inputs, "aW5/dXQtMQ+w"), encode_entries(7, inputs)
+    assert decode_entry(named).input_topic == "aW5/dXQtMQ+w"
+    assert not decode_entry(unnamed).input_topic
+    # Those read everything after the head by this call.
+    assert zlib.decompress(named[9:]) == zlib.decompress(unnamed[9:])
 
 
 @pytest.mark.parametrize(

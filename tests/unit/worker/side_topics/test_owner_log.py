@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +81,26 @@ def test_notes_about_another_topic_and_unreadable_ones_are_passed_over() -> None
     assert reading.inputs(np.array([0])).tolist() == [5]
 
 
+@pytest.mark.parametrize(
+    ("named", "unlabelled", "known"),
+    [
+        ("now", "", True),
+        ("before", "now", False),
+        ("", "now", True),  # an entry of an earlier release
+        ("", "", False),
+    ],
+)
+def test_owners_of_another_input_topic_are_unknown(
+    named: str, unlabelled: str, *, known: bool
+) -> None:
+    [note] = encode_entries(3, np.array([40], np.uint64), named)
+    reader = NotesReader([(TOPIC_ID.encode(), note)])
+    reading = OwnerLogReader(
+        reader, 2, TOPIC_ID, rewind=None, input_topic="now", unlabelled=unlabelled
+    )
+    assert reading.inputs(np.array([3])).tolist() == [40 if known else -1]
+
+
 def test_what_is_remembered_of_an_output_record_is_what_the_loop_would_remember() -> None:
     records = [message(3, b"a", b"1"), message(4, b"b", b"2")]
     [note] = encode_entries(3, np.array([40], np.uint64))
@@ -89,3 +110,15 @@ def test_what_is_remembered_of_an_output_record_is_what_the_loop_would_remember(
     values = recall.values(records, np.arange(2), np.array([1000, -7]))
     told = [(decode_owner(value[:OWNER_BYTES]), timestamp_of(value)) for value in values.tolist()]
     assert told == [((9, 40), 1000), (None, -7)]
+
+
+def test_each_read_is_reported() -> None:
+    """A log that was written for weeks takes minutes to read up to the first entry that is needed."""
+    [note] = encode_entries(900, np.arange(3, dtype=np.uint64))
+    written = [(b"another topic", note)] * 79 + [(TOPIC_ID.encode(), note)]
+    reports: list[None] = []
+    reading = OwnerLogReader(
+        NotesReader(written), 160, TOPIC_ID, rewind=None, on_read=lambda: reports.append(None)
+    )
+    assert reading.inputs(np.array([900])).tolist() == [0]
+    assert len(reports) == 10

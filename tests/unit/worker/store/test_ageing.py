@@ -29,13 +29,15 @@ def rows(draw: st.DrawFn) -> list[Generation]:
             name=f"g{place}",
             keys=1 + size // 30,
             size_bytes=size,
-            first_seen_ms=times[2 * place],
-            last_seen_ms=times[2 * place + 1],
+            first_seen_ms=0,
+            last_seen_ms=0,
+            aged_from_ms=times[2 * place],
+            aged_to_ms=times[2 * place + 1],
         )
         for place, size in enumerate(sizes)
     ]
     if draw(st.booleans()):
-        found[-1] = replace(found[-1], keys=0, first_seen_ms=0, last_seen_ms=0)
+        found[-1] = replace(found[-1], keys=0, aged_from_ms=0, aged_to_ms=0)
     return found
 
 
@@ -71,7 +73,7 @@ def test_a_generation_is_given_up_only_for_age_or_for_size(
     plan = plan_ageing(generations, limit, now_ms)
     total = sum(each.size_bytes for each in generations)
     for each in generations[: len(plan.drop)]:
-        assert total > limit.max_bytes or each.last_seen_ms <= now_ms - age_ms(limit)
+        assert total > limit.max_bytes or each.aged_to_ms <= now_ms - age_ms(limit)
         total -= each.size_bytes
 
 
@@ -81,7 +83,7 @@ def test_nothing_of_a_sealed_generation_outlives_the_age_by_more_than_its_own_sp
 ) -> None:
     plan = plan_ageing(generations, limit, now_ms)
     for each in kept(generations, plan)[:-1]:
-        assert each.last_seen_ms > now_ms - age_ms(limit)
+        assert each.aged_to_ms > now_ms - age_ms(limit)
 
 
 @given(rows(), bounds, st.integers(0, 3000))
@@ -90,7 +92,7 @@ def test_the_newest_is_sealed_when_it_holds_its_share_of_size_or_time(
 ) -> None:
     newest = generations[-1]
     is_full = newest.size_bytes >= limit.max_bytes // limit.generations
-    is_old = now_ms - newest.first_seen_ms >= age_ms(limit) / limit.generations
+    is_old = now_ms - newest.aged_from_ms >= age_ms(limit) / limit.generations
     plan = plan_ageing(generations, limit, now_ms)
     assert plan.seal == (newest.keys > 0 and (is_full or is_old))
 
@@ -101,7 +103,7 @@ def test_it_says_so_when_ids_are_given_up_for_size(
 ) -> None:
     plan = plan_ageing(generations, limit, now_ms)
     young = [
-        each for each in generations[: len(plan.drop)] if each.last_seen_ms > now_ms - age_ms(limit)
+        each for each in generations[: len(plan.drop)] if each.aged_to_ms > now_ms - age_ms(limit)
     ]
     if young:
         assert plan.drops_for_size
@@ -118,11 +120,19 @@ def test_ageing_once_is_enough(generations: list[Generation], limit: Bounds, now
 
 def test_a_window_that_is_within_its_bounds_is_left_alone() -> None:
     limit = Bounds(max_bytes=100, max_age=timedelta(seconds=10), generations=5)
-    one = Generation(name="g1", keys=1, size_bytes=19, first_seen_ms=0, last_seen_ms=0)
+    one = Generation(
+        name="g1",
+        keys=1,
+        size_bytes=19,
+        first_seen_ms=0,
+        last_seen_ms=0,
+        aged_from_ms=0,
+        aged_to_ms=0,
+    )
     assert plan_ageing([one], limit, 1_999) == Ageing(seal=False, drop=(), drops_for_size=False)
 
 
 @given(rows(), st.integers(0, 5000))
 def test_the_window_is_as_old_as_its_oldest_id(generations: list[Generation], now_ms: int) -> None:
-    oldest = min((each.first_seen_ms for each in generations if each.keys), default=now_ms)
+    oldest = min((each.aged_from_ms for each in generations if each.keys), default=now_ms)
     assert window_seconds(generations, now_ms) == max(0, now_ms - oldest) / 1000

@@ -143,6 +143,60 @@ def test_an_id_added_to_an_older_generation_is_found_after_a_crash(closed: Path)
     store.close()
 
 
+@pytest.mark.parametrize("changed", ["added and removed", "forgotten"])
+def test_a_filter_of_before_a_change_is_not_used_even_if_the_stamp_is_the_same(
+    closed: Path, changed: str
+) -> None:
+    """The deletion of its file was lost with the power, or an earlier release has left the file."""
+    before = {file: file.read_bytes() for file in files_of(closed, "*.prefilter")}
+    store = open_store(closed)
+    [oldest, _] = store.generations()
+    [added, removed] = random_ids(5, 1), random_ids(1, 1)
+    if changed == "forgotten":
+        assert store.forget([removed]) == 1
+        store.amend(oldest.name, added=[added])
+    else:
+        store.amend(oldest.name, added=[added], removed=[removed])
+    store.close()
+    for file, content in before.items():
+        file.write_bytes(content)
+    store = open_store(closed)
+    assert [count_known(store, each) for each in (added, removed)] == [1, 0]
+    store.close()
+
+
+def test_a_filter_of_a_changed_generation_is_kept_and_unknown_to_the_release_before(
+    closed: Path,
+) -> None:
+    store = open_store(closed)
+    [oldest, _] = store.generations()
+    store.amend(oldest.name, added=[random_ids(5, 1)], removed=[random_ids(1, 1)])
+    store.close()
+    assert [file.read_bytes()[:8] for file in files_of(closed, "*.prefilter")] == [
+        b"DDFILT03",
+        b"DDFILT02",
+    ]
+    store = open_store(closed)
+    assert suspected(store, 99) < 0.05
+    assert count_known(store, random_ids(5, 1)) == 1
+    store.close()
+
+
+def test_ids_that_a_crash_brings_back_are_found(closed: Path) -> None:
+    """They were forgotten, and a filter was made without them, but none of that was flushed."""
+    for file in files_of(closed, "*.prefilter"):
+        file.unlink()
+    store = open_store(closed)
+    back = random_ids(1, 1)
+    assert store.forget([back]) == 1
+    refill(store)
+    shutil.copytree(closed, closed.with_name("killed"))
+    store.close()
+    store = open_store(closed.with_name("killed"))
+    assert count_known(store, back) == 1
+    store.close()
+
+
 def test_a_filter_is_kept_as_long_as_its_generation(closed: Path) -> None:
     store = open_store(closed)
     remember(store, random_ids(4, 10), position=3 * IDS, now_ms=35 * DAY_MS)

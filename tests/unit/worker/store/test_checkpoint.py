@@ -44,6 +44,7 @@ def test_it_holds_what_the_store_held_when_it_was_made(state: StateDirectory, st
 
 def test_it_says_what_it_is(state: StateDirectory, store: Store) -> None:
     remember(store, random_ids(1, 1000), position=1500, now_ms=int(NOW.timestamp() * 1000))
+    store.age(int(NOW.timestamp() * 1000) + 90_000)
     made = make_checkpoint(state, IDENTITY, store, NOW + timedelta(seconds=90))
     assert made is not None
     text = (Path(made.path) / "checkpoint.json").read_text()
@@ -64,6 +65,15 @@ def test_it_says_what_it_is(state: StateDirectory, store: Store) -> None:
     assert (made.output_position, made.input_offset, made.keys) == (1500, 1500, 1000)
     assert (made.input_topic_id, made.output_topic_id) == ("in", "out")
     assert (made.window_seconds, made.bytes) == (90.0, sum(each.stat().st_size for each in files))
+
+
+def test_its_window_is_of_the_clock_by_which_ids_age(state: StateDirectory, store: Store) -> None:
+    """The wall clock also counts the time of a stop."""
+    remember(store, random_ids(1, 1000), position=1500, now_ms=int(NOW.timestamp() * 1000))
+    store.age(int(NOW.timestamp() * 1000) + 90_000)
+    made = make_checkpoint(state, IDENTITY, store, NOW + timedelta(days=7))
+    assert made is not None
+    assert made.window_seconds == 90.0
 
 
 def test_an_empty_store_has_none(state: StateDirectory, store: Store) -> None:

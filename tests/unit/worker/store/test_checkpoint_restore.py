@@ -106,3 +106,14 @@ def test_without_room_the_store_stays_where_it_is(tmp_path: Path) -> None:
         store = open_store(state.database)
         assert count_known(store, random_ids(2, 500)) == 500
         store.close()
+
+
+def test_the_identity_names_the_input_topic_of_the_copy(tmp_path: Path) -> None:
+    """A restore that is repeated after a crash must still know which topic the copy's offset is of."""
+    state = with_checkpoint(tmp_path)
+    now = IDENTITY.model_copy(update={"input_topic_id": "another"})
+    state.record(now)
+    restored = restore_from_checkpoint(state, now, OffsetRange(0, 1500))
+    assert restored is not None
+    assert restored.input_topic_id == "in"
+    assert state.recorded("shop/orders", 3) == IDENTITY

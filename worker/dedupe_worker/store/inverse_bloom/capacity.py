@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from dedupe_crds.quantity import MIB, format_size
+from dedupe_crds.spec.inverse_bloom import InverseBloom
 from dedupe_kafka.errors import InvalidConfig
+from dedupe_worker.errors import store_errors
 from dedupe_worker.store.inverse_bloom.segments import SEGMENT_SLOTS, load_manifest
-from dedupe_worker.store.inverse_bloom.sizing import MOST_SLOTS, slot_bytes
+from dedupe_worker.store.inverse_bloom.sizing import MOST_SLOTS, slot_bytes, slots_wanted
+from dedupe_worker.store.state_dir import make_directory
 
 _BASE_BYTES: Final = 96 * MIB
 """The least memory of a worker without its store."""
@@ -33,6 +36,18 @@ _LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
+
+
+def check_table(path: Path, wanted: InverseBloom, value_bytes: int) -> int:
+    """Return the slots of a table as a manifest configures it.
+
+    Raises InvalidConfig if it is too large for memory or volume.
+    """
+    slots = slots_wanted(wanted, value_bytes)
+    with store_errors("opening the store"):
+        make_directory(path)
+        check_capacity(path, slots=slots, value_bytes=value_bytes)
+    return slots
 
 
 def check_capacity(directory: Path, *, slots: int, value_bytes: int) -> None:

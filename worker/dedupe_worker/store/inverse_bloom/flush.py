@@ -19,13 +19,18 @@ from dedupe_worker.clock import Clock
 from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import (
     MANIFEST,
+    MORE,
+    FurtherRecord,
     StoreRecord,
     delete_others,
+    load_further,
     load_manifest,
+    save_further,
     save_manifest,
 )
 from dedupe_worker.store.inverse_bloom.table_state import TableState
-from dedupe_worker.store.state_dir import sync_to_disk
+from dedupe_worker.store.progress import Report, Step, no_report
+from dedupe_worker.store.state_dir import make_directory, sync_to_disk
 
 _WRITTEN_AFTER_SHARE: Final = 1 / 8
 _WRITTEN_AFTER_SECONDS: Final = 900.0
@@ -46,11 +51,13 @@ class TableFiles:
     `reach` is the output position before which all ids are from that were ever written.
     """
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(self, path: Path, clock: Clock, report: Report = no_report) -> None:
         self._path = path
         self._clock = clock
+        self._report = report
         self.reach = 0
         self._serial = 0
+        self._further: FurtherRecord = {}
         self._superseded: list[str] = []
         self._waiting: list[tuple[TableState, int]] = []
         self._changes = 0
@@ -59,12 +66,18 @@ class TableFiles:
 
     def load(self) -> list[TableState]:
         """Load the tables; segments that no manifest names are deleted."""
-        self._path.mkdir(parents=True, exist_ok=True)
+        make_directory(self._path)
         record = load_manifest(self._path)
         tables: list[TableState] = []
         if record:
             self._serial, self.reach = record.serial, record.reach
-            tables = [TableState.load(self._path, each) for each in record.tables]
+            further = load_further(self._path)
+            tables = [
+                TableState.load(self._path, each, further, self._report) for each in record.tables
+            ]
+            self._further = {
+                key: value for table in tables for key, value in table.further().items()
+            }
         delete_others(self._path, record.files if record else ())
         (self._path / UNTRUSTED).unlink(missing_ok=True)  # everything was read
         return tables
@@ -97,7 +110,9 @@ class TableFiles:
     def write_all(self, tables: Sequence[TableState]) -> None:
         """Write all segments that differ from their files."""
         self._waiting.clear()
-        for table, segment in self._begin(tables):
+        due = self._begin(tables)
+        for number, (table, segment) in enumerate(due):
+            self._report(Step.WRITING_TABLE, number, len(due))
             self._write(table, segment, tables)
         self.write_manifest(tables)
 
@@ -107,7 +122,11 @@ class TableFiles:
         if not positions:
             return
         self.reach = max(self.reach, *positions)
+        further = {key: value for table in tables for key, value in table.further().items()}
+        if self._further or further:
+            save_further(self._path, self._further | further)
         save_manifest(self._path, self._record(tables))
+        self._further = further
         for name in self._superseded:
             (self._path / name).unlink(missing_ok=True)
         self._superseded.clear()
@@ -118,11 +137,15 @@ class TableFiles:
         All was written before.
         """
         path.mkdir()
-        for name in self._record(tables).files:
+        files = self._record(tables).files
+        for number, name in enumerate(files):
+            self._report(Step.COPYING_CHECKPOINT, number, len(files))
             try:
                 os.link(self._path / name, path / name)
             except OSError:
                 self._copy(name, path)
+        if (self._path / MORE).exists():
+            self._copy(MORE, path)
         self._copy(MANIFEST, path)  # not linked: damage to one must not reach the other
         sync_to_disk(path)
 

@@ -18,7 +18,8 @@ _MARKS: Final = 64
 class Mark(NamedTuple):
     """`puts` ids had been put at `seen_ms`, when more came.
 
-    The newest timestamp of their records was `newest_ms`. Times are Unix milliseconds.
+    That is by the clock by which ids age. The newest timestamp of their records was `newest_ms`. Times are Unix
+    milliseconds.
     """
 
     puts: int

@@ -3,6 +3,7 @@
 `table_state` and `flush` read and write them.
 
     tables.json                        the manifest: a line with the CRC-32 of the rest, in hexadecimal; `StoreRecord`
+    more.json                          the same for the further fields of stamps (metadata.py); `FurtherRecord`
     t<table>-<segment>-<serial>.seg    slots `segment` * 524288 and following of a table; `serial` makes the name new
 
     a segment:  bytes 0-7    magic
@@ -12,7 +13,9 @@
 
 Invariant: a segment is written and synced under a new name; it is valid when a manifest names it, which is replaced as
 a whole. So a crash leaves the previous set, and files that no manifest names, which the next opening deletes.
-Checkpoints link to segments, and a bucket stores each content once.
+Checkpoints link to segments, and a bucket stores each content once. The release before refuses a manifest with a field
+that it does not know, and ignores a file that it does not know: so further fields are in a separate file, which is
+written before the manifest with the fields of both manifests, and found by a table's number and stamp.
 """
 
 import os
@@ -20,17 +23,18 @@ import struct
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.store.inverse_bloom.retention import Mark
 from dedupe_worker.store.inverse_bloom.table import Slots, Table
-from dedupe_worker.store.state_dir import write_atomically
+from dedupe_worker.store.state_dir import fsync, write_atomically
 
 MANIFEST: Final = "tables.json"
+MORE: Final = "more.json"
 SUFFIX: Final = ".seg"
 SEGMENT_SLOTS: Final = 1 << 19
 """Slots of a segment; part of the format.
@@ -93,6 +97,17 @@ class StoreRecord(_Record):
         return {each.file for table in self.tables for each in table.segments if each}
 
 
+FurtherRecord: TypeAlias = dict[str, dict[str, Any]]
+"""The further fields of stamps, by `further_key`."""
+
+_FURTHER: Final = TypeAdapter(FurtherRecord)
+
+
+def further_key(record: TableRecord) -> str:
+    """Return the key of a table's further fields: its number and its stamp."""
+    return f"{record.number} {record.stamp}"
+
+
 def segments_of(slots: int) -> int:
     """Return how many segments a table has.
 
@@ -110,15 +125,12 @@ def segment_of(slots: Slots) -> Slots:
 
 def load_manifest(directory: Path) -> StoreRecord | None:
     """Return the manifest; None if there is none. Raises StoreCorrupt or OSError."""
-    try:
-        crc, _, text = (directory / MANIFEST).read_bytes().partition(b"\n")
-    except FileNotFoundError:
+    text = _read_checked(directory / MANIFEST)
+    if text is None:
         return None
     try:
-        if int(crc, 16) != zlib.crc32(text):
-            raise _damaged(directory / MANIFEST, "its checksum is wrong")
         record = StoreRecord.model_validate_json(text)
-    except (ValueError, ValidationError) as error:
+    except ValidationError as error:
         raise _damaged(directory / MANIFEST, str(error)) from error
     if record.format != _FORMAT:
         raise _damaged(
@@ -129,8 +141,41 @@ def load_manifest(directory: Path) -> StoreRecord | None:
 
 def save_manifest(directory: Path, record: StoreRecord) -> None:
     """Write the manifest, all or nothing. Raises DiskFull or OSError."""
-    text = record.model_dump_json(by_alias=True)
-    write_atomically(directory / MANIFEST, f"{zlib.crc32(text.encode()):08x}\n{text}")
+    _write_checked(directory / MANIFEST, record.model_dump_json(by_alias=True))
+
+
+def load_further(directory: Path) -> FurtherRecord:
+    """Return the further fields; none if the file is absent or damaged.
+
+    Raises OSError.
+    """
+    try:
+        return _FURTHER.validate_json(_read_checked(directory / MORE) or b"{}")
+    except (StoreCorrupt, ValidationError):
+        return {}
+
+
+def save_further(directory: Path, record: FurtherRecord) -> None:
+    """Write the further fields, all or nothing. Raises DiskFull or OSError."""
+    _write_checked(directory / MORE, _FURTHER.dump_json(record).decode())
+
+
+def _read_checked(path: Path) -> bytes | None:
+    try:
+        crc, _, text = path.read_bytes().partition(b"\n")
+    except FileNotFoundError:
+        return None
+    try:
+        right = int(crc, 16) == zlib.crc32(text)
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    if not right:
+        raise _damaged(path, "its checksum is wrong")
+    return text
+
+
+def _write_checked(path: Path, text: str) -> None:
+    write_atomically(path, f"{zlib.crc32(text.encode()):08x}\n{text}")
 
 
 def save_segment(
@@ -148,7 +193,7 @@ def save_segment(
         with path.open("wb", buffering=0) as file:
             for part in (head, ids, values, _CRC.pack(crc)):
                 _write_all(file.fileno(), part)
-            os.fsync(file.fileno())
+            fsync(file.fileno(), path)
     except OSError:
         path.unlink(missing_ok=True)
         raise

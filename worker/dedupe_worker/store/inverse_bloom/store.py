@@ -18,49 +18,27 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_crds.spec.inverse_bloom import InverseBloom
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import NotComparable, store_errors
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.api import FullyReconcilable
 from dedupe_worker.store.bloom_filter import BloomFilter, Hashes
-from dedupe_worker.store.inverse_bloom.capacity import check_capacity
+from dedupe_worker.store.described import DescribedStore
 from dedupe_worker.store.inverse_bloom.flush import TableFiles
 from dedupe_worker.store.inverse_bloom.retention import Mark
-from dedupe_worker.store.inverse_bloom.sizing import slots_wanted
 from dedupe_worker.store.inverse_bloom.table import ID, Table
 from dedupe_worker.store.inverse_bloom.table_state import TableState
-from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.metadata import (
+    NO_RECORDS,
+    LastRecords,
+    StoreMetadata,
+    ages,
+    next_metadata,
+)
+from dedupe_worker.store.progress import Report, no_report
 
 
-def open_table(
-    path: Path,
-    bounds: Bounds,
-    wanted: InverseBloom,
-    value_bytes: int,
-    clock: Clock = SYSTEM_CLOCK,
-) -> "InverseBloomStore":
-    """Open the store as a manifest configures it.
-
-    Raises InvalidConfig if it is too large for memory or volume, and what InverseBloomStore raises.
-    """
-    slots = check_table(path, wanted, value_bytes)
-    return InverseBloomStore(path, bounds, slots=slots, value_bytes=value_bytes, clock=clock)
-
-
-def check_table(path: Path, wanted: InverseBloom, value_bytes: int) -> int:
-    """Return the slots of a table as a manifest configures it.
-
-    Raises InvalidConfig if it is too large for memory or volume.
-    """
-    slots = slots_wanted(wanted, value_bytes)
-    with store_errors("opening the store"):
-        path.mkdir(parents=True, exist_ok=True)
-        check_capacity(path, slots=slots, value_bytes=value_bytes)
-    return slots
-
-
-class InverseBloomStore:
+class InverseBloomStore(DescribedStore):
     """An `IdStore`. A closed store can't be used again.
 
     `slots` of `value_bytes` each are what the current table has, or gets. Of `bounds` only the age counts. Raises
@@ -75,12 +53,15 @@ class InverseBloomStore:
         slots: int,
         value_bytes: int,
         clock: Clock = SYSTEM_CLOCK,
+        report: Report = no_report,
     ) -> None:
         self.bounds = bounds
         self._prepared = BloomFilter()
-        self._files = TableFiles(path, clock)
+        self._aged_ms = 0
+        self._files = TableFiles(path, clock, report)
         with store_errors("opening the store"):
             self._tables = self._files.load()
+        self._input_topic = self.metadata.input_topic if self.metadata else ""
         newest = self._tables[-1].table if self._tables else None
         if newest is None or (newest.slots, newest.value_bytes) != (slots, value_bytes):
             self._begin(slots, value_bytes)
@@ -95,14 +76,7 @@ class InverseBloomStore:
     @property
     def reach(self) -> int:
         """Return the end of the output records of the ids; may be after the metadata."""
-        metadata = self.metadata
-        return max(self._files.reach, metadata.output_position if metadata else 0)
-
-    @property
-    def forgotten_ms(self) -> int:
-        """Return the newest timestamp of ids that are probably lost, in ms; 0 if none."""
-        metadata = self.metadata
-        return metadata.forgotten_ms if metadata else 0
+        return max(self._files.reach, super().reach)
 
     def generations(self) -> list[Generation]:
         """Return the tables, oldest first."""
@@ -158,6 +132,18 @@ class InverseBloomStore:
 
     # -- writing ---------------------------------------------------------------------------------
 
+    def begin_input(self, input_topic: str, *, unlabelled: str = "") -> None:
+        """Set the input topic; overwrite owners of another. See `IdStore.begin_input`."""
+        self._input_topic = input_topic
+        latest = self.metadata
+        if latest is None or (latest.input_topic or unlabelled) == input_topic:
+            return
+        for table in self._tables:
+            table.forget_owners()
+        self.flush()
+        self._tables[-1].metadata = latest.of_new_input(input_topic)
+        self.flush()
+
     def prepare(self, hashes: Hashes) -> None:
         """Let `suspects` find these ids, until others are written."""
         self._prepared.add(hashes)
@@ -171,29 +157,35 @@ class InverseBloomStore:
         input_offset: int,
         seen_ms: int,
         newest_ms: int | None = None,
+        aged_ms: int | None = None,
+        last: LastRecords = NO_RECORDS,
     ) -> None:
         """Put ids with their values, and the store's new position. See `IdStore.write`."""
         newest = self._tables[-1]
         before, latest = newest.metadata, self.metadata
+        aged_ms = seen_ms if aged_ms is None else aged_ms
         if ids:
             self._prepared = BloomFilter()
-            newest.history.add(Mark(newest.puts, seen_ms, latest.newest_ms if latest else 0))
+            newest.history.add(Mark(newest.puts, aged_ms, latest.newest_ms if latest else 0))
             table = newest.table
             values = np.frombuffer(b"".join(owners), f"V{table.value_bytes}")
             newest.touch(table.put(np.frombuffer(b"".join(ids), ID), values))
             newest.puts += len(ids)
             self._files.count_changes(len(ids))
-        newest_ms = seen_ms if newest_ms is None else min(newest_ms, seen_ms)
-        newest.metadata = StoreMetadata(
+        written = next_metadata(
+            before,
+            latest,
             output_position=output_position,
             input_offset=input_offset,
-            keys=newest.puts,
-            first_seen_ms=before.first_seen_ms if before and before.keys else seen_ms,
-            last_seen_ms=max(seen_ms, before.last_seen_ms if before else 0),
-            truncated=bool(latest and latest.truncated),
-            newest_ms=max(newest_ms, latest.newest_ms if latest else 0),
-            forgotten_ms=self.forgotten_ms,
+            added=len(ids),
+            seen_ms=seen_ms,
+            newest_ms=newest_ms,
+            aged_ms=aged_ms,
+            input_topic=self._input_topic,
+            last=last,
         )
+        newest_ms = max(written.newest_ms, latest.newest_ms if latest else 0)
+        newest.metadata = replace(written, keys=newest.puts, newest_ms=newest_ms)
 
     def mark_truncated(self) -> None:
         """Record that the window is shorter than configured: ids were lost."""
@@ -218,11 +210,12 @@ class InverseBloomStore:
         self._files.count_changes(int(forgotten.sum()))
         return int(forgotten.sum())
 
-    def age(self, now_ms: int) -> bool:
+    def age(self, now_ms: int) -> int:
         """Drop tables whose time is over, record what was lost, and write what is due.
 
-        True if any was dropped.
+        Returns how many were dropped.
         """
+        self._aged_ms = now_ms
         dropped = [table for table in self._tables[:-1] if self._is_over(table, now_ms)]
         for table in dropped:
             self._drop(table, now_ms)
@@ -231,10 +224,13 @@ class InverseBloomStore:
             if dropped:
                 self._files.write_manifest(self._tables)
             self._files.write_some(self._tables)
-        return bool(dropped)
+        return len(dropped)
 
     def flush(self) -> None:
-        """Write everything to disk."""
+        """Write everything to disk, also the time by which ids age."""
+        newest = self._tables[-1]
+        if newest.metadata and self._aged_ms > newest.metadata.aged_ms:
+            newest.metadata = replace(newest.metadata, aged_ms=self._aged_ms)
         with store_errors("flushing the store"):
             self._files.write_all(self._tables)
 
@@ -270,7 +266,7 @@ class InverseBloomStore:
     def _is_over(self, table: TableState, now_ms: int) -> bool:
         later = self._tables[self._tables.index(table) + 1 :]
         replaced = sum(each.puts for each in later) >= table.table.slots
-        return replaced or self._is_old(table.describe().last_seen_ms, now_ms)
+        return replaced or self._is_old(table.describe().aged_to_ms, now_ms)
 
     def _is_old(self, seen_ms: int, now_ms: int) -> bool:
         return now_ms - seen_ms >= self.bounds.max_age / timedelta(milliseconds=1)
@@ -279,7 +275,7 @@ class InverseBloomStore:
         metadata = table.metadata
         if metadata and table.puts:
             self.mark_forgotten(metadata.newest_ms)
-            if not self._is_old(metadata.last_seen_ms, now_ms):
+            if not self._is_old(ages(metadata)[1], now_ms):
                 self.mark_truncated()
         self._remove(table)
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids
 from dedupe_worker.store.inverse_bloom.sizing import LEAST_SLOTS, MOST_SLOTS
+from dedupe_worker.values import OWNER_BYTES, UNKNOWN_OWNER
 
 ID: Final = np.dtype(f"V{ID_BYTES}")
 
@@ -30,6 +31,7 @@ Mask = NDArray[np.bool_]
 Slots = NDArray[np.int64]
 
 _HALF: Final = np.uint64(32)
+_AT_ONCE: Final = 1 << 16
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _EMPTY: Final = bytes(ID_BYTES)
 
@@ -93,6 +95,14 @@ class Table:
         used: Slots = ordered[last]
         self._assign(used, ids[order[last]], values[order[last]])
         return used
+
+    def forget_owners(self) -> None:
+        """Make the owner of every id unknown; what follows it in a value stays."""
+        owners = self.values.view(np.uint8).reshape(self.slots, self.value_bytes)[:, :OWNER_BYTES]
+        unknown = np.frombuffer(UNKNOWN_OWNER, np.uint8)
+        for first in range(0, self.slots, _AT_ONCE):
+            some = slice(first, first + _AT_ONCE)
+            owners[some][self.ids[some].any(axis=1)] = unknown  # an empty slot takes no memory
 
     def remove(self, ids: Ids) -> Slots:
         """Empty the slots of ids that are in the table; returns these slots."""

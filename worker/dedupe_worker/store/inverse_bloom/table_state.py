@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 from dedupe_worker.store.ageing import Generation
 from dedupe_worker.store.inverse_bloom.retention import Mark, Retention
 from dedupe_worker.store.inverse_bloom.segments import (
+    SEGMENT_SLOTS,
+    FurtherRecord,
     SegmentRecord,
     TableRecord,
+    further_key,
     load_segment,
     save_segment,
     segment_of,
@@ -23,7 +26,14 @@ from dedupe_worker.store.inverse_bloom.segments import (
 )
 from dedupe_worker.store.inverse_bloom.sizing import lost
 from dedupe_worker.store.inverse_bloom.table import Slots, Table
-from dedupe_worker.store.metadata import StoreMetadata, decode_metadata, encode_metadata
+from dedupe_worker.store.metadata import (
+    StoreMetadata,
+    decode_metadata,
+    encode_metadata,
+    further_fields,
+    with_further,
+)
+from dedupe_worker.store.progress import Report, Step
 
 _NOTHING: Final = -1
 """The output position of a segment that was never complete."""
@@ -48,14 +58,19 @@ class TableState:
         self._complete: NDArray[np.int64] = np.zeros((segments, 2), np.int64)
 
     @classmethod
-    def load(cls, directory: Path, record: TableRecord) -> Self:
+    def load(
+        cls, directory: Path, record: TableRecord, further: FurtherRecord, report: Report
+    ) -> Self:
         """Load a table from disk. Raises StoreCorrupt or OSError."""
         table = Table(record.slots, record.value_bytes)
         opened = cls(record.number, table, record.marks)
         opened.puts = record.puts
-        opened.metadata = decode_metadata(bytes.fromhex(record.stamp)) if record.stamp else None
+        if record.stamp:
+            metadata = decode_metadata(bytes.fromhex(record.stamp))
+            opened.metadata = with_further(metadata, further.get(further_key(record)))
         opened.files = list(record.segments)
         for segment, file in enumerate(record.segments):
+            report(Step.LOADING_TABLE, segment, len(record.segments))
             if file:
                 load_segment(directory, table, file, number=record.number, segment=segment)
         return opened
@@ -81,6 +96,11 @@ class TableState:
             segments=self.files,
         )
 
+    def further(self) -> FurtherRecord:
+        """Return the further fields of the stamp in `record`, if any is known."""
+        fields = further_fields(self.metadata) if self.metadata else {}
+        return {further_key(self.record()): fields} if fields else {}
+
     def describe(self) -> Generation:
         """Describe the table; `keys` is calculated, and right to a thousandth."""
         metadata = self.metadata
@@ -90,6 +110,12 @@ class TableState:
             size_bytes=self.table.nbytes,
             first_seen_ms=metadata.first_seen_ms if metadata and self.puts else 0,
             last_seen_ms=metadata.last_seen_ms if metadata and self.puts else 0,
+            aged_from_ms=metadata.aged_from_ms or metadata.first_seen_ms
+            if metadata and self.puts
+            else 0,
+            aged_to_ms=metadata.aged_to_ms or metadata.last_seen_ms
+            if metadata and self.puts
+            else 0,
         )
 
     # -- segments --------------------------------------------------------------------------------
@@ -112,6 +138,11 @@ class TableState:
             (metadata.output_position, metadata.last_seen_ms) if metadata else (_NOTHING, 0)
         )
         self._behind |= touched
+
+    def forget_owners(self) -> None:
+        """Make the owner of every id unknown."""
+        self.touch(np.arange(0, self.table.slots, SEGMENT_SLOTS))
+        self.table.forget_owners()
 
     def save(self, directory: Path, segment: int, serial: int) -> str | None:
         """Write one segment; returns the file that it takes the place of. Raises OSError."""

@@ -12,9 +12,14 @@ from dedupe_crds.quantity import GIB, MIB
 from dedupe_crds.spec.inverse_bloom import InverseBloom
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.store.inverse_bloom import capacity as room
-from dedupe_worker.store.inverse_bloom.capacity import WORKERS_HERE, check_capacity, memory_limit
+from dedupe_worker.store.inverse_bloom.capacity import (
+    WORKERS_HERE,
+    check_capacity,
+    check_table,
+    memory_limit,
+)
 from dedupe_worker.store.inverse_bloom.sizing import slots_for
-from dedupe_worker.store.inverse_bloom.store import open_table
+from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
 from tests.unit.worker.store.inverse_bloom.scene import BOUNDS, open_store
 from tests.unit.worker.stores import random_ids, remember
 
@@ -131,10 +136,11 @@ def test_the_manifest_s_bound_of_a_target_is_never_more_than_its_slots(
 def test_more_slots_than_a_table_has_are_refused(tmp_path: Path) -> None:
     wanted = InverseBloom(messages=4_500_000_000, retain=0.4)
     with pytest.raises(InvalidConfig, match="4,294,967,296 at most"):
-        open_table(tmp_path, BOUNDS, wanted, 8)
+        check_table(tmp_path, wanted, 8)
 
 
 def test_a_target_becomes_a_table(tmp_path: Path) -> None:
-    store = open_table(tmp_path, BOUNDS, InverseBloom(messages=2_000, retain=0.9), 8)
+    slots = check_table(tmp_path, InverseBloom(messages=2_000, retain=0.9), 8)
+    store = InverseBloomStore(tmp_path, BOUNDS, slots=slots, value_bytes=8)
     assert store.generations()[0].size_bytes == 18_983 * 24
     store.close()

@@ -1,0 +1,61 @@
+"""Rendering the chart as its users do, with helm."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.cluster.paths import CHART, CLUSTER_SH, cluster_cache
+
+NAMESPACE = "dedupestream-system"
+_KUBERNETES = "1.36.0"  # of the API server the chart is rendered for
+
+Object = dict[str, Any]
+
+
+@cache
+def helm_program() -> str:
+    """The installed helm, else that of the test cluster, which is built if it is not there yet."""
+    in_cache = cluster_cache() / "bin"
+    if program := shutil.which("helm") or shutil.which("helm", path=in_cache):
+        return program
+    done = subprocess.run([CLUSTER_SH, "build-helm"], check=False, capture_output=True, text=True)
+    if program := shutil.which("helm", path=in_cache):
+        return program
+    raise AssertionError(
+        f"helm is neither on the PATH nor in {in_cache}, and could not be built: {done.stderr} "
+        "Install Go, or helm 3 (https://helm.sh/docs/intro/install)"
+    )
+
+
+def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run helm. Fails if there is none."""
+    command = [helm_program(), *arguments]
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def template(values: Mapping[str, object], chart: Path = CHART) -> subprocess.CompletedProcess[str]:
+    """Render the chart with these values, whatever comes of it."""
+    return helm(
+        "template", "dedupestream", str(chart), "--namespace", NAMESPACE,
+        "--kube-version", _KUBERNETES, "--values", "-", stdin=json.dumps(values),
+    )  # fmt: skip
+
+
+def render(values: Mapping[str, object], chart: Path = CHART) -> list[Object]:
+    """All objects of the chart with these values."""
+    done = template(values, chart)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def of_kind(objects: list[Object], kind: str) -> dict[str, Object]:
+    """The objects of one kind by their names."""
+    return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}

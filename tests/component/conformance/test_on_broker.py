@@ -1,0 +1,74 @@
+"""The scripts of the simulated Kafka on a broker: what the simulation was written from."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import psutil
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
+    NewPartitions,
+    NewTopic,
+)
+
+from dedupe_crds.deadline import Deadline
+from dedupe_kafka.clients import CLIENTS
+from dedupe_local.servers.kafka import EmbeddedBroker
+from tests.conftest import is_led
+from tests.simulation.conformance.scripts import SCRIPTS, Script
+from tests.simulation.conformance.world import World
+
+_SETTLE_SECONDS = 30
+
+
+class BrokerWorld(World):
+    """A broker that other tests use as well."""
+
+    def __init__(self, broker: EmbeddedBroker) -> None:
+        self._broker = broker
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+        super().__init__(CLIENTS, f"script-{uuid4().hex[:8]}", settings)
+
+    def create(self, topic: str, partitions: int = 1, **config: object) -> str:
+        name = topic if topic.startswith(self.name) else f"{self.name}-{topic}"
+        settings = {key: str(value) for key, value in config.items()}
+        new = NewTopic(name, partitions, 1, config=settings)
+        self.admin.create_topics([new])[name].result(30)
+        self.wait_for(lambda: is_led(self.admin, name))
+        return name
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic])[topic].result(30)
+        self.wait_for(lambda: topic not in self.admin.list_topics(timeout=10).topics)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
+        self.wait_for(
+            lambda: len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions) == total
+        )
+
+    def delete_records(self, topic: str, before: int) -> None:
+        where = TopicPartition(topic, 0, before)
+        self.admin.delete_records([where])[where].result(30)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        assert Deadline(_SETTLE_SECONDS).wait_for(condition, poll_seconds=0.1)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        os.kill(self._broker.pid, signal.SIGSTOP)
+        process = psutil.Process(self._broker.pid)
+        self.wait_for(lambda: process.status() == psutil.STATUS_STOPPED)
+        try:
+            yield
+        finally:
+            os.kill(self._broker.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_a_broker_answers_as_the_simulation(broker: EmbeddedBroker, script: Script) -> None:
+    answers, expected = script(BrokerWorld(broker))
+    assert answers == expected

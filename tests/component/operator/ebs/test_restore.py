@@ -1,0 +1,425 @@
+"""Volumes made of snapshots: once, where a worker can attach them, and bound to one claim alone."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dedupe_crds.quantity import GIB
+from dedupe_operator.errors import KubernetesError
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.snapshots.ebs.tags import as_list
+from dedupe_operator.snapshots.provider import ClaimSource, ProviderError
+from tests.component.operator.ebs.scene import (
+    SNAPSHOT_UID,
+    ZONE,
+    AwsScene,
+    calls,
+    error,
+    node,
+    persistent_volume,
+    refusal,
+    tags_of,
+)
+from tests.support.processes.faulty_proxy import Fault, answering, changing, cut, cut_after_the_act
+
+CLAIM = "orders-0-2"
+
+
+def gp3(**parameters: str) -> Object:
+    """The StorageClass of the scene's volumes."""
+    return {
+        "kind": "StorageClass",
+        "metadata": {"name": "gp3"},
+        "provisioner": "ebs.csi.aws.com",
+        "parameters": parameters,
+    }
+
+
+def made_for(aws: AwsScene, source: ClaimSource) -> Object:
+    """The PersistentVolume a source names."""
+    return aws.cluster.one("PersistentVolume", source.claim_spec["volumeName"])
+
+
+def test_a_volume_is_made_of_the_snapshot_and_bound_to_the_claim(aws: AwsScene) -> None:
+    job = aws.taken()
+    source = aws.provider.source(job, CLAIM)
+    (volume,) = aws.restored_volumes()
+    assert volume["SnapshotId"] == job.entry.handle
+    assert (volume["AvailabilityZone"], volume["Size"]) == (ZONE, 20)
+    assert (volume["VolumeType"], volume["Encrypted"]) == ("gp3", False)
+    assert tags_of(volume) == {
+        "Name": CLAIM,
+        "ebs.csi.aws.com/cluster": "true",
+        "dedupestream.io/claim": "shop/orders-0-2",
+        "dedupestream.io/stream": "shop/orders",
+        "dedupestream.io/partition": "0",
+        "dedupestream.io/snapshot": "orders-1",
+        "dedupestream.io/snapshot-uid": SNAPSHOT_UID,
+    }
+    made = made_for(aws, source)
+    assert source.claim_spec == {
+        "volumeName": made["metadata"]["name"],
+        "storageClassName": "gp3",
+    }
+    assert source.least_size == 20 * GIB
+    assert made["metadata"]["labels"]["dedupestream.io/partition"] == "0"
+    in_zone = {"key": "topology.ebs.csi.aws.com/zone", "operator": "In", "values": [ZONE]}
+    assert made["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "20Gi"},
+        "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": volume["VolumeId"], "fsType": "xfs"},
+        "claimRef": {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": "shop",
+            "name": CLAIM,
+        },
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]}},
+        "persistentVolumeReclaimPolicy": "Retain",
+        "storageClassName": "gp3",
+        "volumeMode": "Filesystem",
+    }
+
+
+def test_asked_again_it_makes_nothing_more(aws: AwsScene) -> None:
+    job = aws.taken()
+    source = aws.provider.source(job, CLAIM)
+    writes = len(aws.cluster.writes)
+    aws.ec2.delete_snapshot(SnapshotId=str(job.entry.handle))
+    assert aws.provider.source(job, CLAIM) == source
+    assert aws.restarted().source(job, CLAIM) == source
+    assert len(aws.cluster.writes) == writes
+    assert len(aws.restored_volumes()) == 1
+
+
+def test_a_stream_that_grew_meanwhile_gets_a_volume_that_is_large_enough(aws: AwsScene) -> None:
+    job = aws.taken()
+    small = aws.provider.source(job, CLAIM)
+    aws.changes["spec.storage"] = {"size": "30Gi"}
+    large = aws.provider.source(aws.job(handle=job.entry.handle), CLAIM)
+    assert (small.least_size, large.least_size) == (20 * GIB, 30 * GIB)
+    assert made_for(aws, small)["spec"]["capacity"]["storage"] == "20Gi"
+    assert made_for(aws, large)["spec"]["capacity"]["storage"] == "30Gi"
+
+
+def test_every_claim_and_every_snapshot_has_a_volume_of_its_own(aws: AwsScene) -> None:
+    job = aws.taken()
+    later = aws.job(uid="another", handle=aws.provider.start(aws.job(uid="another")))
+    sources = [
+        aws.provider.source(job, CLAIM),
+        aws.provider.source(job, "orders-0-3"),
+        aws.provider.source(later, CLAIM),
+    ]
+    assert len({made_for(aws, one)["spec"]["csi"]["volumeHandle"] for one in sources}) == 3
+    assert len(aws.restored_volumes()) == 3
+
+
+def test_a_volume_that_is_being_made_is_waited_for(aws: AwsScene) -> None:
+    job = aws.taken()
+    aws.proxy.inject(calls("CreateVolume"), changing(_in_state("creating")))
+    aws.proxy.inject(calls("DescribeVolumes"), changing(_in_state("creating")), times=2)
+    for _ in range(2):
+        with pytest.raises(ProviderError) as raised:
+            aws.provider.source(job, CLAIM)
+        assert refusal(raised) == ("VolumeNotReady", False)
+    assert aws.proxy.pending == 0
+    assert aws.provider.source(job, CLAIM)
+    assert len(aws.restored_volumes()) == 1
+
+
+def test_a_volume_that_failed_moves_on_to_another_source(aws: AwsScene) -> None:
+    job = aws.taken()
+    aws.proxy.inject(calls("CreateVolume"), changing(_in_state("error")))
+    with pytest.raises(ProviderError, match="state error") as raised:
+        aws.provider.source(job, CLAIM)
+    assert refusal(raised) == ("VolumeFailed", True)
+
+
+def test_a_volume_that_was_never_made_is_not_waited_for_for_ever(aws: AwsScene) -> None:
+    """As when the key of an encrypted snapshot may not be used: EC2 announces it, and drops it."""
+    job = aws.taken()
+    aws.proxy.inject(calls("CreateVolume"), changing(_in_state("creating")))
+    with pytest.raises(ProviderError):
+        aws.provider.source(job, CLAIM)
+    (announced,) = aws.restored_volumes()
+    aws.ec2.delete_volume(VolumeId=announced["VolumeId"])
+    an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    stale = changing(lambda body: _created_at(_in_state("creating")(body), an_hour_ago))
+    aws.proxy.inject(calls("CreateVolume"), stale)
+    with pytest.raises(ProviderError, match="KMS key") as raised:
+        aws.provider.source(job, CLAIM)
+    assert refusal(raised) == ("VolumeFailed", True)
+
+
+def test_a_request_whose_answers_were_lost_is_repeated_as_the_same(aws: AwsScene) -> None:
+    job = aws.taken()
+    aws.proxy.inject(calls("CreateVolume"), cut_after_the_act, times=3)
+    with pytest.raises(ProviderError) as raised:
+        aws.provider.source(job, CLAIM)
+    assert refusal(raised) == ("AwsUnavailable", False)
+    aws.proxy.inject(calls("DescribeVolumes"), changing(_with_none_in_it))
+    source = aws.restarted().source(job, CLAIM)
+    (volume,) = aws.restored_volumes()
+    assert made_for(aws, source)["spec"]["csi"]["volumeHandle"] == volume["VolumeId"]
+
+
+@pytest.mark.parametrize("after_the_act", [False, True])
+@pytest.mark.parametrize("number", range(1, 4))
+def test_an_operator_killed_at_any_call_of_a_restore_goes_on(
+    aws: AwsScene, monkeypatch: pytest.MonkeyPatch, number: int, *, after_the_act: bool
+) -> None:
+    monkeypatch.setattr("dedupe_operator.snapshots.ebs.client._ATTEMPTS", 1)
+    job = aws.taken()
+    aws.restarted()
+    aws.kill_from(number, after_the_act=after_the_act)
+    with pytest.raises(ProviderError):
+        aws.provider.source(job, CLAIM)
+    aws.proxy.clear()
+    aws.restarted().source(job, CLAIM)
+    assert len(aws.restored_volumes()) == 1
+
+
+def test_an_operator_killed_before_the_persistent_volume_goes_on(
+    aws: AwsScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = aws.taken()
+
+    def refuse(*_: object) -> None:
+        raise KubernetesError("Forbidden", "may not patch persistentvolumes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(aws.cluster, "apply", refuse)
+        with pytest.raises(ProviderError) as raised:
+            aws.provider.source(job, CLAIM)
+    assert refusal(raised) == ("Forbidden", False)
+    source = aws.restarted().source(job, CLAIM)
+    (volume,) = aws.restored_volumes()
+    assert made_for(aws, source)["spec"]["csi"]["volumeHandle"] == volume["VolumeId"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"dedupestream.io/stream": "shop/others"},
+        {"dedupestream.io/partition": "1"},
+        {"dedupestream.io/claim": "shop/orders-0-3"},
+        {"dedupestream.io/snapshot-uid": "another"},
+    ],
+)
+def test_a_volume_with_other_tags_is_not_taken(aws: AwsScene, changed: dict[str, str]) -> None:
+    job = aws.taken()
+    tags = {
+        "dedupestream.io/claim": "shop/orders-0-2",
+        "dedupestream.io/stream": "shop/orders",
+        "dedupestream.io/partition": "0",
+        "dedupestream.io/snapshot": "orders-1",
+        "dedupestream.io/snapshot-uid": SNAPSHOT_UID,
+        **changed,
+    }
+    foreign = aws.ec2.create_volume(
+        AvailabilityZone=ZONE,
+        SnapshotId=str(job.entry.handle),
+        TagSpecifications=[{"ResourceType": "volume", "Tags": as_list(tags)}],
+    )
+    made = made_for(aws, aws.provider.source(job, CLAIM))
+    assert made["spec"]["csi"]["volumeHandle"] != foreign["VolumeId"]
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_snapshot_that_is_gone_is_final(aws: AwsScene, *, seen: bool) -> None:
+    job = aws.taken()
+    if seen:  # it goes between two calls
+        absent = answering(400, error("InvalidSnapshot.NotFound"))
+        aws.proxy.inject(calls("CreateVolume"), absent)
+    else:
+        aws.ec2.delete_snapshot(SnapshotId=str(job.entry.handle))
+    with pytest.raises(ProviderError) as raised:
+        aws.provider.source(job, CLAIM)
+    assert refusal(raised) == ("SnapshotGone", True)
+    assert not aws.restored_volumes()
+
+
+@pytest.mark.parametrize("fault", [answering(503, error("RequestLimitExceeded")), cut])
+def test_a_restore_gets_over_what_passes(aws: AwsScene, fault: Fault) -> None:
+    job = aws.taken()
+    aws.proxy.inject(calls("CreateVolume"), fault, times=2)
+    assert aws.provider.source(job, CLAIM)
+    assert len(aws.restored_volumes()) == 1
+
+
+def test_a_quota_of_volumes_is_waited_for(aws: AwsScene) -> None:
+    job = aws.taken()
+    aws.proxy.inject(calls("CreateVolume"), answering(400, error("VolumeLimitExceeded")))
+    with pytest.raises(ProviderError) as raised:
+        aws.provider.source(job, CLAIM)
+    assert refusal(raised) == ("QuotaExceeded", False)
+
+
+def _own_volume_is_elsewhere(aws: AwsScene) -> None:
+    volume = persistent_volume("pv-of-orders-0-1", aws.volumes[0], "eu-central-1a")
+    aws.cluster.add(volume)
+
+
+def _own_volume_is_gone(aws: AwsScene) -> None:
+    aws.cluster.remove("PersistentVolume", "pv-of-orders-0-1")
+
+
+def _all_volumes_are_gone(aws: AwsScene) -> None:
+    for partition in range(2):
+        aws.cluster.remove("PersistentVolumeClaim", f"orders-{partition}-1")
+
+
+def _the_zone_has_no_ready_node(aws: AwsScene) -> None:
+    aws.cluster.add(node("node-1", ZONE, ready=False))
+
+
+def _the_zone_has_a_cordoned_node(aws: AwsScene) -> None:
+    aws.cluster.add(node("node-1", ZONE, cordoned=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "zone"),
+    [
+        (_own_volume_is_elsewhere, "eu-central-1a"),
+        (_own_volume_is_gone, ZONE),
+        (_all_volumes_are_gone, "eu-central-1a"),
+        (_the_zone_has_no_ready_node, "eu-central-1a"),
+        (_the_zone_has_a_cordoned_node, "eu-central-1a"),
+    ],
+)
+def test_the_volume_is_where_a_ready_node_can_attach_it(
+    aws: AwsScene, change: Callable[[AwsScene], None], zone: str
+) -> None:
+    job = aws.taken()
+    change(aws)
+    made = made_for(aws, aws.provider.source(aws.job(0, handle=job.entry.handle), CLAIM))
+    assert aws.restored_volumes()[0]["AvailabilityZone"] == zone
+    (term,) = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == [zone]
+
+
+def test_partitions_that_lost_everything_are_spread_over_the_zones(aws: AwsScene) -> None:
+    jobs = [aws.taken(partition) for partition in range(2)]
+    _all_volumes_are_gone(aws)
+    for job in jobs:
+        gone = aws.job(job.partition, handle=job.entry.handle)
+        aws.provider.source(gone, f"orders-{job.partition}-2")
+    zones = {one["AvailabilityZone"] for one in aws.restored_volumes()}
+    assert zones == {"eu-central-1a", ZONE}
+
+
+def test_without_a_ready_node_none_is_made(aws: AwsScene) -> None:
+    job = aws.taken()
+    aws.cluster.add(node("node-0", None))
+    aws.cluster.add(node("node-1", ZONE, ready=False))
+    with pytest.raises(ProviderError) as raised:
+        aws.provider.source(job, CLAIM)
+    assert refusal(raised) == ("ZoneUnknown", False)
+    assert not aws.restored_volumes()
+
+
+def test_a_volume_keeps_the_zone_it_was_begun_in(aws: AwsScene) -> None:
+    job = aws.taken()
+    aws.proxy.inject(calls("CreateVolume"), changing(_in_state("creating")))
+    with pytest.raises(ProviderError):
+        aws.provider.source(job, CLAIM)
+    _the_zone_has_no_ready_node(aws)
+    made = made_for(aws, aws.provider.source(job, CLAIM))
+    (term,) = made["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == [ZONE]
+    assert len(aws.restored_volumes()) == 1
+
+
+@pytest.mark.parametrize(
+    ("claimed", "wanted", "made"), [("20Gi", "30Gi", 30), ("41Gi", "20Gi", 41)]
+)
+def test_the_volume_holds_what_the_snapshot_the_stream_and_the_old_claim_need(
+    aws: AwsScene, claimed: str, wanted: str, made: int
+) -> None:
+    job = aws.taken()
+    assert job.entry.volume_size is None
+    assert aws.provider.status(job).volume_size == 20 * GIB
+    old = aws.cluster.one("PersistentVolumeClaim", "orders-0-1")
+    old["spec"]["resources"]["requests"]["storage"] = claimed
+    aws.changes["spec.storage"] = {"size": wanted}
+    source = aws.provider.source(aws.job(handle=job.entry.handle), CLAIM)
+    assert made_for(aws, source)["spec"]["capacity"]["storage"] == f"{made}Gi"
+    assert aws.restored_volumes()[0]["Size"] == made
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sent"),
+    [
+        ({}, {"VolumeType": "gp3"}),
+        ({"type": "io2", "iops": "500"}, {"VolumeType": "io2", "Iops": "500"}),
+        ({"type": "io1", "iopsPerGB": "50"}, {"VolumeType": "io1", "Iops": "1000"}),
+        ({"Type": "gp3", "throughput": "250"}, {"VolumeType": "gp3", "Throughput": "250"}),
+        ({"iops": "many"}, {"VolumeType": "gp3"}),
+        (
+            {"encrypted": "true", "kmsKeyId": "alias/shop"},
+            {"VolumeType": "gp3", "Encrypted": "true", "KmsKeyId": "alias/shop"},
+        ),
+        ({"kmsKeyId": "alias/shop"}, {"VolumeType": "gp3"}),
+    ],
+)
+def test_the_volume_is_as_the_storage_class_says(
+    aws: AwsScene, parameters: dict[str, str], sent: dict[str, str]
+) -> None:
+    aws.cluster.add(gp3(**parameters))
+    aws.provider.source(aws.taken(), CLAIM)
+    (request,) = (one.form for one in aws.proxy.seen if one.action == "CreateVolume")
+    speaking = ("VolumeType", "Iops", "Throughput", "Encrypted", "KmsKeyId")
+    assert {name: request[name] for name in speaking if name in request} == sent
+
+
+def test_the_parameters_of_another_driver_are_not_for_ebs(aws: AwsScene) -> None:
+    aws.cluster.add({**gp3(type="Premium_LRS"), "provisioner": "disk.csi.azure.com"})
+    aws.provider.source(aws.taken(), CLAIM)
+    assert aws.restored_volumes()[0]["VolumeType"] == "gp3"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "theirs", "found"),
+    [("fast", "gp3", "fast"), (None, "gp3", "gp3"), (None, None, "")],
+)
+def test_claim_and_volume_are_of_the_same_class(
+    aws: AwsScene, wanted: str | None, theirs: str | None, found: str
+) -> None:
+    if wanted:
+        aws.changes["spec.storage"] |= {"storageClassName": wanted}
+    for partition in range(2):
+        volume = aws.cluster.one("PersistentVolume", f"pv-of-orders-{partition}-1")
+        volume["spec"]["storageClassName"] = theirs
+    source = aws.provider.source(aws.taken(), CLAIM)
+    assert source.claim_spec["storageClassName"] == found
+    assert made_for(aws, source)["spec"]["storageClassName"] == found
+
+
+def test_a_stream_whose_volumes_go_with_it_has_the_driver_delete_this_one_too(
+    aws: AwsScene,
+) -> None:
+    aws.changes["spec.storage"] |= {"reclaimPolicy": "Delete"}
+    made = made_for(aws, aws.provider.source(aws.taken(), CLAIM))
+    assert made["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+    # Without it the driver's provisioner leaves the volume alone.
+    provisioner = made["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"]
+    assert provisioner == "ebs.csi.aws.com"
+
+
+def _in_state(state: str) -> Callable[[bytes], bytes]:
+    new = f"<status>{state}</status>".encode()
+    return lambda body: body.replace(b"<status>available</status>", new)
+
+
+def _created_at(body: bytes, time: datetime) -> bytes:
+    before, rest = body.split(b"<createTime>")
+    return before + f"<createTime>{time:%Y-%m-%dT%H:%M:%SZ}".encode() + rest[rest.index(b"<") :]
+
+
+def _with_none_in_it(_: bytes) -> bytes:
+    """What DescribeVolumes answers when it has nothing to show."""
+    return (
+        b'<DescribeVolumesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+        b"<requestId>1</requestId><volumeSet/></DescribeVolumesResponse>"
+    )

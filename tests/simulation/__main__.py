@@ -1,0 +1,104 @@
+"""Run simulated schedules: `python -m tests.simulation --seeds 1000`."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count, islice
+from multiprocessing import get_context
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tests.simulation.figures import Figures
+from tests.simulation.outcome import run, run_seed, silence_logs
+from tests.simulation.schedule.generate import schedule_of
+from tests.simulation.schedule.shrink import shrink
+from tests.simulation.schedule.steps import Schedule
+
+_AT_ONCE: Final = 4
+_MOST_SHOWN: Final = 3
+
+
+@click.command()
+@click.option("--seeds", type=int, default=1000, show_default=True, help="Number of schedules.")
+@click.option("--first", type=int, default=1, show_default=True, help="The first seed.")
+@click.option("--minutes", type=float, help="Stop after this time.")
+@click.option("--jobs", type=int, default=os.cpu_count() or 1, show_default=True, help="Processes.")
+@click.option("--seed", type=int, help="Run this seed only.")
+@click.option("--verbose", is_flag=True, help="With --seed: print each call.")
+@click.option("--replay", is_flag=True, help="With --seed: print the minimal history of a failure.")
+@click.option("--shrink/--no-shrink", "shrinks", default=True, help="Shrink what fails.")
+@click.option("--pairs", type=int, default=10, show_default=True, help="Rarest pairs to print.")
+def main(  # noqa: PLR0917 (click passes each option by name)
+    seeds: int,
+    first: int,
+    minutes: float | None,
+    jobs: int,
+    seed: int | None,
+    verbose: bool,
+    replay: bool,
+    shrinks: bool,
+    pairs: int,
+) -> None:
+    """Run the real worker on a simulated Kafka, disk and clock, a schedule for each seed."""
+    silence_logs()
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    if seed is not None:
+        sys.exit(_run_one(console, schedule_of(seed), verbose=verbose, replay=replay))
+    figures, began = Figures(), time.monotonic()
+    end = began + minutes * 60 if minutes else None
+    numbers: Iterator[int] = count(first) if end else iter(range(first, first + seeds))
+    columns = (
+        TextColumn("schedules"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[failed]}"),
+    )
+    with (
+        Progress(*columns, console=console, transient=True) as progress,
+        get_context("forkserver").Pool(jobs, silence_logs, maxtasksperchild=500) as pool,
+    ):
+        task = progress.add_task("", total=None if end else seeds, failed="")
+        while chunk := list(islice(numbers, jobs * _AT_ONCE * 8)):
+            for outcome in pool.imap_unordered(run_seed, chunk, _AT_ONCE):
+                figures.add(outcome)
+                progress.update(task, advance=1, failed=f"{len(figures.failed)} failed")
+            if end and time.monotonic() > end:
+                break
+    for outcome in sorted(figures.failed, key=lambda each: each.seed)[:_MOST_SHOWN]:
+        if shrinks:
+            _run_one(console, schedule_of(outcome.seed), verbose=False, replay=True)
+    for outcome in sorted(figures.failed, key=lambda each: each.seed):
+        console.print(f"seed {outcome.seed}: {' | '.join(each[:200] for each in outcome.defects)}")
+    figures.show(console, time.monotonic() - began, pairs=pairs)
+    sys.exit(1 if figures.failed else 0)
+
+
+def _run_one(console: Console, schedule: Schedule, *, verbose: bool, replay: bool) -> int:
+    """Run one schedule, and print its history; return the exit code."""
+    outcome = run(schedule, console.print if verbose else None)
+    if replay and outcome.defects:
+        kinds = outcome.kinds
+        schedule = shrink(schedule, lambda each: bool(run(each).kinds & kinds))
+        outcome = run(schedule, console.print)
+    console.print(f"seed {schedule.seed}, {schedule.settings}")
+    for step in schedule.steps:
+        console.print(f"  {step}")
+    console.print(
+        f"{outcome.records} records, {outcome.sessions} sessions, {outcome.calls} calls, "
+        f"{outcome.simulated_seconds:.1f} simulated seconds, digest {outcome.digest}"
+    )
+    for defect in outcome.defects:
+        console.print(f"  {defect}")
+    console.print(
+        "all is right" if not outcome.defects else f"repeat: --seed {schedule.seed} --replay"
+    )
+    return 1 if outcome.defects else 0
+
+
+if __name__ == "__main__":
+    main()

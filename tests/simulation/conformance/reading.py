@@ -1,0 +1,242 @@
+"""Scripts about consumers, offsets of topics, and offsets of groups."""
+
+import json
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined] # a public name
+
+from tests.simulation.conformance.world import EARLIEST, Answer, World, outcome, read, send
+
+_END = "_PARTITION_EOF"
+_NONE = -1001
+
+
+def an_open_transaction_holds_back_the_last_stable_offset(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """A reader of committed records ends at it, and so does the topic for one who asks."""
+    topic, where = world.create("lso"), None
+    plain, other = world.producer(), world.producer("other")
+    send(plain, topic, b"0", b"1")
+    other.begin_transaction()
+    send(other, topic, b"2")
+    send(plain, topic, b"3")
+    reader, where = world.reader(topic), TopicPartition(topic, 0)
+    answers: list[Answer] = [
+        reader.get_watermark_offsets(where, cached=True),
+        read(reader),
+        reader.get_watermark_offsets(where, cached=True),
+        reader.get_watermark_offsets(where, timeout=10),
+        world.offset(topic),
+        world.offset(topic, committed=False),
+    ]
+    other.commit_transaction(10)
+    answers += [read(reader), reader.get_watermark_offsets(where, cached=True)]
+    return answers, [
+        (_NONE, _NONE),
+        [(0, b"0"), (1, b"1"), (2, _END)],
+        (0, 4),
+        (0, 2),
+        2,
+        4,
+        [(2, b"2"), (3, b"3"), (5, _END)],
+        (0, 5),
+    ]
+
+
+def aborted_records_and_markers_take_offsets(world: World) -> tuple[list[Answer], list[Answer]]:
+    """They are skipped silently; a reader of all records sees the aborted ones."""
+    topic, producer = world.create("aborted"), world.producer("it")
+    for number, value in enumerate((b"a", b"b", b"c")):
+        producer.begin_transaction()
+        send(producer, topic, value, value)
+        end = producer.abort_transaction if number == 1 else producer.commit_transaction
+        end(10)
+    world.wait_for(lambda: world.offset(topic) == 9)
+    everything = world.reader(topic, **{"isolation.level": "read_uncommitted"})
+    answers = [read(world.reader(topic)), read(world.reader(topic, 3)), read(everything)]
+    return answers, [
+        [(0, b"a"), (1, b"a"), (6, b"c"), (7, b"c"), (9, _END)],
+        [(6, b"c"), (7, b"c"), (9, _END)],
+        [(0, b"a"), (1, b"a"), (3, b"b"), (4, b"b"), (6, b"c"), (7, b"c"), (9, _END)],
+    ]
+
+
+def an_end_is_shown_once_each_time_it_is_reached(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """Also where only a marker was added."""
+    topic, producer = world.create("end"), world.producer("it")
+    reader = world.reader(topic)
+    answers: list[Answer] = [read(reader), outcome(reader.poll, 1.0)]
+    producer.begin_transaction()
+    send(producer, topic, b"x")
+    producer.abort_transaction(10)
+    answers += [read(reader), outcome(reader.poll, 1.0)]
+    reader.assign([TopicPartition(topic, 0, 2)])
+    answers.append(read(reader))
+    return answers, [[(0, _END)], None, [(2, _END)], None, [(2, _END)]]
+
+
+def deleted_records_are_out_of_range(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Below the low watermark, and after the end. The consumer stops then."""
+    topic, plain = world.create("deleted"), world.producer()
+    send(plain, topic, *[b"%d" % n for n in range(6)])
+    world.delete_records(topic, 4)
+    answers: list[Answer] = [world.offset(topic, EARLIEST), world.offset(topic)]
+    reader = world.consumer()
+    for offset in (2, 4, 6, 7):
+        reader.assign([TopicPartition(topic, 0, offset)])
+        answers.append(read(reader))
+    send(plain, topic, b"6", b"7")
+    answers.append(outcome(reader.poll, 1.0))
+    return answers, [
+        4,
+        6,
+        [(2, "_AUTO_OFFSET_RESET")],
+        [(4, b"4"), (5, b"5"), (6, _END)],
+        [(6, _END)],
+        [(7, "_AUTO_OFFSET_RESET")],
+        None,
+    ]
+
+
+def offsets_are_found_by_timestamp(world: World) -> tuple[list[Answer], list[Answer]]:
+    """The first record with that timestamp or a later one, if it is stable."""
+    topic, plain, other = world.create("stamps"), world.producer(), world.producer("other")
+    for timestamp in (1000, 5000, 3000):
+        send(plain, topic, b"x", timestamp=timestamp)
+    asked = [world.offset(topic, OffsetSpec.for_timestamp(at)) for at in (0, 1001, 3000, 5001)]
+    other.begin_transaction()
+    send(other, topic, b"x", timestamp=9000)
+    at = OffsetSpec.for_timestamp(6000)
+    asked += [world.offset(topic, at), world.offset(topic, at, committed=False)]
+    world.delete_records(topic, 1)
+    asked.append(world.offset(topic, OffsetSpec.for_timestamp(0)))
+    other.abort_transaction(10)
+    return asked, [0, 1, 1, -1, -1, 3, 1]
+
+
+def a_topic_that_is_created_again_is_another(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """It has another UUID; a consumer that was at an offset of the old one learns that it is gone."""
+    topic = world.create("again")
+    first = world.topic_id(topic)
+    send(world.producer(), topic, b"0", b"1", b"2")
+    reader = world.reader(topic)
+    answers: list[Answer] = [read(reader)]
+    world.delete(topic)
+    world.create(topic)
+    answers += [world.topic_id(topic) == first, world.offset(topic), read(reader)]
+    send(world.producer(), topic, *[b"new"] * 5)
+    answers.append(outcome(reader.poll, 2.0))
+    return answers, [
+        [(0, b"0"), (1, b"1"), (2, b"2"), (3, _END)],
+        False,
+        0,
+        [(3, "_AUTO_OFFSET_RESET")],
+        None,
+    ]
+
+
+def what_was_fetched_before_a_topic_was_deleted_is_delivered(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """Then nothing: the consumer does not say that its topic is gone."""
+    topic = world.create("gone")
+    send(world.producer(), topic, b"0", b"1", b"2")
+    reader = world.reader(topic)
+    first = [(each.offset(), each.value()) for each in reader.consume(2, 15)]
+    world.delete(topic)
+    message = reader.poll(5)
+    rest = message and (message.offset(), message.value())
+    reader.poll(1)  # the end, if it was reached before
+    return [first, rest, outcome(reader.poll, 2.0)], [[(0, b"0"), (1, b"1")], (2, b"2"), None]
+
+
+def partitions_are_added(world: World) -> tuple[list[Answer], list[Answer]]:
+    """A consumer finds them; a producer that knows the topic does not, for minutes."""
+    topic, old = world.create("grown"), world.producer()
+    send(old, topic, b"0")
+    reader = world.reader(topic)
+    answers: list[Answer] = [read(reader)]
+    world.add_partitions(topic, 3)
+    answers.append(outcome(lambda: old.produce(topic, b"1", partition=2)))
+    new = world.producer()
+    new.produce(topic, b"1", partition=2)
+    new.flush(15)
+    reader.assign([TopicPartition(topic, 2, 0)])
+    answers.append(read(reader))
+    return answers, [[(0, b"0"), (1, _END)], "_UNKNOWN_PARTITION", [(0, b"1"), (1, _END)]]
+
+
+def offsets_of_a_group_have_metadata(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Without any it is None."""
+    topic, reader = world.create("group"), world.consumer()
+
+    def committed() -> Answer:
+        found = reader.committed([TopicPartition(topic, 0)], timeout=15)[0]
+        return found.offset, found.metadata
+
+    answers: list[Answer] = [committed()]
+    for commit in (TopicPartition(topic, 0, 3, "text"), TopicPartition(topic, 0, 1)):
+        reader.commit(offsets=[commit], asynchronous=False)
+        answers.append(committed())
+    producer = world.producer("it")
+    producer.begin_transaction()
+    offsets = [TopicPartition(topic, 0, 7, "of a transaction")]
+    producer.send_offsets_to_transaction(offsets, reader.consumer_group_metadata(), 15)
+    producer.commit_transaction(10)
+    answers.append(committed())
+    return answers, [(_NONE, None), (3, "text"), (1, None), (7, "of a transaction")]
+
+
+def offsets_of_a_group_go_with_the_topic(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Deleting a topic deletes them, also if it is created again."""
+    topic, reader = world.create("lost"), world.consumer()
+    where = TopicPartition(topic, 0)
+    reader.commit(offsets=[TopicPartition(topic, 0, 3, "text")], asynchronous=False)
+    world.delete(topic)
+    world.wait_for(lambda: reader.committed([where], timeout=15)[0].offset == _NONE)
+    answers: list[Answer] = [
+        outcome(lambda: reader.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)),
+        outcome(world.offset, topic),
+        outcome(world.topic_id, topic),
+    ]
+    world.create(topic)
+    answers.append(reader.committed([where], timeout=15)[0].offset)
+    return answers, [
+        "UNKNOWN_TOPIC_OR_PART",
+        "UNKNOWN_TOPIC_OR_PART",
+        "UNKNOWN_TOPIC_OR_PART",
+        _NONE,
+    ]
+
+
+def statistics_show_what_was_fetched(world: World) -> tuple[list[Answer], list[Answer]]:
+    """The next offset to fetch is after aborted records that were never delivered."""
+    topic, producer = world.create("statistics"), world.producer("it")
+    send(world.producer(), topic, b"0")
+    producer.begin_transaction()
+    send(producer, topic, *[b"x"] * 20)
+    producer.abort_transaction(10)
+    world.wait_for(lambda: world.offset(topic) == 22)
+    seen: list[Any] = []
+    settings = {"statistics.interval.ms": 200, "stats_cb": seen.append}
+    reader = world.reader(topic, **settings)
+    delivered = reader.consume(1, 15)[0].offset()
+
+    def latest() -> Any:  # noqa: ANN401 (JSON)
+        reader.consumer_group_metadata()
+        topics = json.loads(seen[-1])["topics"] if seen else {}
+        return topics.get(topic, {}).get("partitions", {}).get("0", {})
+
+    def fetched() -> bool:
+        reader.poll(0.2)
+        return bool(latest().get("next_offset") == 22)
+
+    world.wait_for(fetched)
+    shown = [latest()[name] for name in ("hi_offset", "ls_offset", "lo_offset", "fetch_state")]
+    return [delivered, *shown], [0, 22, 22, 0, "active"]

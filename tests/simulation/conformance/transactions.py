@@ -1,0 +1,272 @@
+"""Scripts about transactions: fencing, time-outs, offsets, and answers that are late."""
+
+from confluent_kafka import TopicPartition
+
+from tests.simulation.conformance.world import Answer, World, outcome, read, send
+from tests.simulation.conformance.writing import Reports
+
+_END = "_PARTITION_EOF"
+_FENCED = "_FENCED fatal"
+_TIMED_OUT = "_TIMED_OUT retriable"
+_CONFLICT = "_CONFLICT retriable"
+
+
+def the_state_allows_a_call(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Delivery reports of what a commit sends are served by it."""
+    topic, producer, reports = world.create("states"), world.producer("it"), Reports()
+
+    def produce() -> None:
+        producer.produce(topic, b"x", partition=0, on_delivery=reports)
+
+    answers: list[Answer] = [
+        outcome(producer.init_transactions, 5),
+        outcome(produce),
+        outcome(producer.commit_transaction, 5),
+        outcome(producer.abort_transaction, 5),
+        outcome(producer.begin_transaction),
+        outcome(producer.begin_transaction),
+        outcome(produce),
+        outcome(producer.commit_transaction, 15),
+        outcome(producer.commit_transaction, 5),
+    ]
+    producer.begin_transaction()
+    produce()
+    answers += [outcome(producer.abort_transaction, 15), len(producer), reports.seen]
+    return answers, [
+        "_STATE",
+        "_STATE",
+        "_STATE",
+        "_STATE",
+        None,
+        "_STATE",
+        None,
+        None,
+        "_STATE",
+        None,
+        0,
+        [(b"x", 0), (b"x", "_PURGE_QUEUE")],
+    ]
+
+
+def a_newer_producer_fences_one_with_records(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Its transaction is aborted; `poll` raises that once, `produce` names it a fatal error only."""
+    topic, old = world.create("fenced"), world.producer("it")
+    old.begin_transaction()
+    send(old, topic, b"old")
+    world.producer("it")
+    world.wait_for(lambda: world.offset(topic) == 2)
+
+    def produce() -> None:
+        old.produce(topic, b"late", partition=0)
+
+    answers: list[Answer] = [
+        outcome(produce),
+        outcome(old.poll, 5),
+        outcome(produce),
+        outcome(old.commit_transaction, 5),
+        outcome(old.abort_transaction, 5),
+        outcome(old.begin_transaction),
+        outcome(old.init_transactions, 5),
+        read(world.reader(topic)),
+    ]
+    return answers, [
+        None,
+        _FENCED,
+        "_FATAL",
+        _FENCED,
+        _FENCED,
+        _FENCED,
+        _FENCED,
+        [(2, _END)],
+    ]
+
+
+def a_newer_producer_fences_one_with_offsets(world: World) -> tuple[list[Answer], list[Answer]]:
+    """A producer learns of it by its first request, not before."""
+    topic, old = world.create("fenced"), world.producer("it")
+    world.producer("it")
+    answers: list[Answer] = [outcome(old.begin_transaction)]
+    metadata = world.consumer().consumer_group_metadata()
+    offsets = [TopicPartition(topic, 0, 1)]
+    answers += [
+        outcome(old.send_offsets_to_transaction, offsets, metadata, 5),
+        outcome(old.commit_transaction, 5),
+        outcome(old.abort_transaction, 5),
+    ]
+    return answers, [None, _FENCED, _FENCED, _FENCED]
+
+
+def a_fenced_producer_raises_once_at_a_flush(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Without delivery reports, that is: the library calls those with the error pending, which breaks Python."""
+    topic, old = world.create("flushed"), world.producer("it")
+    old.begin_transaction()
+    send(old, topic, b"1")
+    world.producer("it")
+    old.produce(topic, b"2", partition=0)
+    answers: list[Answer] = [outcome(old.flush, 15), outcome(old.flush, 15)]
+    answers.append(outcome(old.abort_transaction, 5))
+    return answers, [_FENCED, 0, _FENCED]
+
+
+def an_empty_transaction_takes_no_request(world: World) -> tuple[list[Answer], list[Answer]]:
+    """So a producer that is fenced does not learn of it, and nothing is written."""
+    topic, old = world.create("empty"), world.producer("it")
+    old.begin_transaction()
+    world.producer("it")
+    answers: list[Answer] = [outcome(old.commit_transaction, 5), outcome(old.begin_transaction)]
+    answers += [outcome(old.abort_transaction, 5), world.offset(topic)]
+    return answers, [None, None, None, 0]
+
+
+def a_transaction_outlives_its_time_out(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Its producer is told that it is fenced. A successor begins as ever."""
+    topic = world.create("expired")
+    old = world.producer("it", **{"transaction.timeout.ms": 1000})
+    old.begin_transaction()
+    send(old, topic, b"old")
+    world.wait_for(lambda: world.offset(topic) == 2)
+    answers: list[Answer] = [
+        outcome(old.commit_transaction, 5),
+        outcome(old.abort_transaction, 5),
+        outcome(old.begin_transaction),
+    ]
+    new = world.producer("it")
+    new.begin_transaction()
+    send(new, topic, b"new")
+    new.commit_transaction(15)
+    answers.append(read(world.reader(topic)))
+    return answers, [_FENCED, _FENCED, _FENCED, [(2, b"new"), (4, _END)]]
+
+
+def an_offset_in_an_open_transaction_is_unstable(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """Reading it waits, in vain until the transaction ends. A newer producer ends it."""
+    topic, reader, old = world.create("unstable"), world.consumer(), world.producer("it")
+    reader.commit(offsets=[TopicPartition(topic, 0, 1, "before")], asynchronous=False)
+    old.begin_transaction()
+    offsets = [TopicPartition(topic, 0, 5, "in it")]
+    old.send_offsets_to_transaction(offsets, reader.consumer_group_metadata(), 15)
+
+    def committed(seconds: float = 2) -> Answer:
+        found = reader.committed([TopicPartition(topic, 0)], timeout=seconds)[0]
+        return found.offset, found.metadata
+
+    answers: list[Answer] = [outcome(committed)]
+    world.producer("it")
+    answers.append(outcome(committed, 15))
+    return answers, ["_TIMED_OUT", (1, "before")]
+
+
+def the_later_offset_counts(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Not that of the transaction which ends later."""
+    topic, reader, producer = world.create("later"), world.consumer(), world.producer("it")
+    producer.begin_transaction()
+    offsets = [TopicPartition(topic, 0, 5)]
+    producer.send_offsets_to_transaction(offsets, reader.consumer_group_metadata(), 15)
+    reader.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+    producer.commit_transaction(15)
+    return [reader.committed([TopicPartition(topic, 0)], timeout=15)[0].offset], [2]
+
+
+def a_record_that_is_refused_must_be_aborted(world: World) -> tuple[list[Answer], list[Answer]]:
+    """What follows it in the partition is not sent."""
+    topic, reports = world.create("refused", **{"max.message.bytes": 2000}), Reports()
+    producer = world.producer("it", **{"batch.size": 1000, "on_delivery": reports})
+    producer.begin_transaction()
+    for value in (b"before", b"large!" * 500, b"after"):
+        producer.produce(topic, value, partition=0)
+    answers: list[Answer] = [
+        producer.flush(2),
+        outcome(producer.commit_transaction, 5),
+        outcome(producer.commit_transaction, 5),
+        outcome(producer.abort_transaction, 15),
+        reports.seen,
+    ]
+    producer.begin_transaction()
+    producer.produce(topic, b"next", partition=0)
+    answers.append(outcome(producer.commit_transaction, 15))
+    answers.append(read(world.reader(topic)))
+    return answers, [
+        1,
+        "MSG_SIZE_TOO_LARGE abort",
+        "MSG_SIZE_TOO_LARGE abort",
+        None,
+        [
+            (b"before", 0),
+            (b"large!", "MSG_SIZE_TOO_LARGE"),
+            (b"after", "_PURGE_QUEUE"),
+            (b"next", 2),
+        ],
+        None,
+        [(2, b"next"), (4, _END)],
+    ]
+
+
+def a_commit_whose_answer_is_late(world: World) -> tuple[list[Answer], list[Answer]]:
+    """Repeating the call resumes it; every other call conflicts with it until then."""
+    topic, producer = world.create("late"), world.producer("it")
+    producer.begin_transaction()
+    send(producer, topic, b"0")
+
+    def produce() -> None:
+        producer.produce(topic, b"1", partition=0)
+
+    with world.frozen():
+        answers: list[Answer] = [
+            outcome(producer.commit_transaction, 1),
+            outcome(producer.commit_transaction, 1),
+            outcome(producer.abort_transaction, 1),
+            outcome(producer.begin_transaction),
+            outcome(produce),
+        ]
+    answers += [
+        outcome(producer.commit_transaction, 30),
+        outcome(producer.begin_transaction),
+        read(world.reader(topic)),
+    ]
+    return answers, [
+        _TIMED_OUT,
+        _TIMED_OUT,
+        _CONFLICT,
+        _CONFLICT,
+        "_STATE",
+        None,
+        None,
+        [(0, b"0"), (2, _END)],
+    ]
+
+
+def an_abort_whose_answer_is_late(world: World) -> tuple[list[Answer], list[Answer]]:
+    """As a commit."""
+    topic, producer = world.create("late"), world.producer("it")
+    producer.begin_transaction()
+    send(producer, topic, b"0")
+    with world.frozen():
+        answers: list[Answer] = [
+            outcome(producer.abort_transaction, 1),
+            outcome(producer.commit_transaction, 1),
+        ]
+    answers += [
+        outcome(producer.abort_transaction, 30),
+        outcome(producer.begin_transaction),
+        read(world.reader(topic)),
+    ]
+    return answers, [_TIMED_OUT, _CONFLICT, None, None, [(2, _END)]]
+
+
+def a_commit_is_known_though_a_newer_producer_came(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """The cluster commits while nobody asks. The next call of the old producer says so, a later one not."""
+    topic, old = world.create("known"), world.producer("it")
+    old.begin_transaction()
+    send(old, topic, b"0")
+    with world.frozen():
+        answers: list[Answer] = [outcome(old.commit_transaction, 0.5)]
+    world.wait_for(lambda: world.offset(topic) == 2)
+    world.producer("it")
+    answers += [outcome(old.commit_transaction, 15), outcome(old.begin_transaction)]
+    old.produce(topic, b"1", partition=0)
+    answers += [outcome(old.commit_transaction, 15), read(world.reader(topic))]
+    return answers, [_TIMED_OUT, None, None, _FENCED, [(0, b"0"), (2, _END)]]

@@ -1,0 +1,1 @@
+"""A Kafka in memory, at the seam of the client library."""

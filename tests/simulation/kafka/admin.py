@@ -1,0 +1,198 @@
+"""The stand-in for `confluent_kafka.admin.AdminClient`.
+
+An answer that takes time is a future whose `result` lets the simulated time pass.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    Node,
+    TopicCollection,
+    TopicPartition,
+    TopicPartitionInfo,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
+    ConfigEntry,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+    TopicDescription,
+)
+
+from tests.simulation.kafka.failures import failure
+
+if TYPE_CHECKING:
+    from tests.simulation.kafka.log import PartitionLog
+    from tests.simulation.kafka.process import Process
+    from tests.simulation.kafka.topics import SimTopic
+
+_TIMEOUT_SECONDS: Final = 60.0
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+
+T = TypeVar("T")
+
+
+class SimFuture(Generic[T]):
+    """An answer that arrives at a moment. It is made when it is first asked for after that.
+
+    It has the one method of a `Future` that the worker calls; a real one makes locks.
+    """
+
+    def __init__(
+        self,
+        process: "Process",
+        ready_at: Callable[[], float],
+        give_up_at: float,
+        make: Callable[[], T],
+    ) -> None:
+        self._process = process
+        self._ready_at = ready_at
+        self._give_up_at = give_up_at
+        self._make = make
+        self._answer: list[T] = []
+
+    def result(self, timeout: float | None = None) -> T:
+        """Return the answer, or raise its error. Raises TimeoutError if it does not arrive in time."""
+        if not self._answer:
+            clock, wait_until = self._process.clock, self._process.wait_until
+            deadline = self._give_up_at
+            if timeout is not None:
+                deadline = min(deadline, clock.monotonic() + timeout)
+            if not wait_until(self._ready_at(), deadline):
+                if clock.monotonic() < self._give_up_at:
+                    raise TimeoutError
+                raise failure(
+                    KafkaError._TIMED_OUT,  # noqa: SLF001 (a public name)
+                    "Failed while waiting for response from broker: Local: Timed out",
+                )
+            self._answer.append(self._make())
+        return self._answer[0]
+
+
+class SimAdmin:
+    """An admin client. Its methods are those of the library that the worker calls."""
+
+    def __init__(self, process: "Process", config: dict[str, Any]) -> None:
+        self._process, self._cluster = process, process.cluster
+        self._clock = process.clock
+        self._servers = config.get("bootstrap.servers")
+
+    def poll(self, timeout: float = 0) -> int:  # noqa: ARG002 (the library's)
+        """Serve callbacks: there are none."""
+        return 0
+
+    def describe_topics(
+        self,
+        topics: TopicCollection,
+        include_authorized_operations: bool = False,  # noqa: ARG002 (the library's)
+        request_timeout: float = _TIMEOUT_SECONDS,
+    ) -> dict[str, SimFuture[TopicDescription]]:
+        """Describe topics, without their rights: the cluster has no authorizer."""
+        names = topics.topic_names
+        return {
+            name: self._ask("describe_topics", request_timeout, partial(self._describe, name))
+            for name in names
+        }
+
+    def describe_configs(
+        self, resources: list[ConfigResource], request_timeout: float = _TIMEOUT_SECONDS
+    ) -> dict[ConfigResource, SimFuture[dict[str, ConfigEntry]]]:
+        """Return the configuration of topics."""
+        return {
+            each: self._ask("describe_configs", request_timeout, partial(self._config, each.name))
+            for each in resources
+        }
+
+    def list_offsets(
+        self,
+        topic_partition_offsets: dict[TopicPartition, OffsetSpec],
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        request_timeout: float = _TIMEOUT_SECONDS,
+    ) -> dict[TopicPartition, SimFuture[ListOffsetsResultInfo]]:
+        """Return one offset of each partition."""
+        committed = isolation_level is IsolationLevel.READ_COMMITTED
+        return {
+            where: self._ask(
+                "list_offsets",
+                request_timeout,
+                partial(self._offset, where, spec._value, committed=committed),  # noqa: SLF001 (as the library does)
+                self._cluster.topics.log(where.topic, where.partition),
+            )
+            for where, spec in topic_partition_offsets.items()
+        }
+
+    def describe_consumer_groups(
+        self, group_ids: list[str], request_timeout: float = _TIMEOUT_SECONDS
+    ) -> dict[str, SimFuture[Any]]:
+        """Return the names of groups: the worker only looks for errors."""
+        return {
+            group: self._ask(
+                "describe_consumer_groups", request_timeout, partial(str, group), group=True
+            )
+            for group in group_ids
+        }
+
+    def _ask(
+        self,
+        name: str,
+        timeout: float,
+        make: Callable[[], T],
+        log: "PartitionLog | None" = None,
+        *,
+        group: bool = False,
+    ) -> SimFuture[T]:
+        now = self._clock.monotonic()
+        first = now + self._cluster.request_seconds
+
+        def ready_at() -> float:
+            leader = log.leader_back_at if log is not None else 0.0
+            coordinator = self._cluster.coordinator.back_at if group else 0.0
+            return max(first, leader, coordinator)
+
+        def answer() -> T:
+            return self._process.request("admin", name, make)
+
+        return SimFuture(self._process, ready_at, now + timeout, answer)
+
+    def _topic(self, name: str) -> "SimTopic":
+        topic = self._cluster.topics.find(name)
+        if topic is None:
+            raise failure(KafkaError.UNKNOWN_TOPIC_OR_PART, "Broker: Unknown topic or partition")
+        return topic
+
+    def _describe(self, name: str) -> TopicDescription:
+        topic, node = self._topic(name), Node(1, "simulated", 9092)
+        partitions = [
+            TopicPartitionInfo(each.partition, node, [node], [node]) for each in topic.logs
+        ]
+        return TopicDescription(name, topic.id, is_internal=False, partitions=partitions)
+
+    def _config(self, name: str) -> dict[str, ConfigEntry]:
+        return {key: ConfigEntry(key, value) for key, value in self._topic(name).config.items()}
+
+    def _offset(
+        self, where: TopicPartition, spec: int, *, committed: bool
+    ) -> ListOffsetsResultInfo:
+        log = self._cluster.topics.log(where.topic, where.partition)
+        self._topic(where.topic)
+        if log is None:
+            raise failure(
+                KafkaError._NOENT,  # noqa: SLF001 (a public name)
+                "Failed to query partition leaders: No leaders found",
+            )
+        if spec == _LATEST:
+            return ListOffsetsResultInfo(log.visible_end(committed=committed), -1, 0)
+        if spec == _EARLIEST:
+            return ListOffsetsResultInfo(log.low, -1, 0)
+        found = (
+            log.newest(committed=committed)
+            if spec == _MAX_TIMESTAMP
+            else log.offset_at(spec, committed=committed)
+        )
+        return ListOffsetsResultInfo(*(found or (-1, -1)), 0)

@@ -1,0 +1,309 @@
+"""The stand-in for `confluent_kafka.Consumer`: it fetches ahead into a queue, and delivers from there.
+
+Fetching happens at calls, where the library has a thread. So what was fetched before a topic was deleted is still
+delivered. A consumer reports no error if its topic is gone; if it is created again, the consumer continues at the same
+offset of the new topic, which mostly does not have it. Only the watermarks are unknown for half a second: the first
+fetch fails, because it names the topic by its UUID (measured with Kafka 4.3 and librdkafka 2.16).
+"""
+
+import json
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from tests.simulation.kafka.failures import failure, kafka_error
+from tests.simulation.kafka.groups import Committed
+from tests.simulation.kafka.log import Fetched, PartitionLog
+
+if TYPE_CHECKING:
+    from tests.simulation.kafka.process import Process
+
+_LOGICAL_OFFSETS: Final = {-1: "end", -2: "low"}
+_UNKNOWN: Final = -1001
+_MOST_QUEUED: Final = 100_000
+_GROUP: Final = b"simulated:"
+_ERROR_BACKOFF_SECONDS: Final = 0.5
+
+
+class _Assigned:
+    """One partition that is read. `position` is the next offset to fetch."""
+
+    def __init__(self, where: TopicPartition) -> None:
+        self.topic, self.partition, self.position = where.topic, where.partition, where.offset
+        self.log: PartitionLog | None = None
+        self.stopped = False
+        self.eof_at = _UNKNOWN
+        self.low = self.high = self.stable = _UNKNOWN
+        self.coming: Fetched | None = None
+        self.comes_at = self.retry_at = 0.0
+        self.received = 0
+        self.received_bytes = 0
+
+
+class SimConsumer:
+    """A consumer of assigned partitions. Its methods are those of the library that the worker calls."""
+
+    def __init__(self, process: "Process", config: dict[str, Any]) -> None:
+        self._process, self._cluster = process, process.cluster
+        self._clock = process.clock
+        self._group = str(config["group.id"])
+        self._committed = config.get("isolation.level", "read_committed") == "read_committed"
+        self._shows_end = bool(config.get("enable.partition.eof"))
+        self._most_queued = int(config.get("queued.min.messages", _MOST_QUEUED))
+        self._on_statistics = config.get("stats_cb")
+        self._statistics_seconds = int(config.get("statistics.interval.ms", 0)) / 1000
+        self._statistics_at = self._clock.monotonic() + self._statistics_seconds
+        self._assigned: list[_Assigned] = []
+        self._queue: deque[Message] = deque()
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions, each from its offset on; what is queued is dropped."""
+        self._process.local("consumer", "assign", lambda: self._assign(partitions))
+
+    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
+        """Return up to `num_messages` messages, as many as arrive in `timeout` seconds."""
+        return self._receive("consume", num_messages, timeout)
+
+    def poll(self, timeout: float = -1) -> Message | None:
+        """Return the next message, as soon as there is one."""
+        found = self._receive("poll", 1, timeout)
+        return found[0] if found else None
+
+    def get_watermark_offsets(
+        self, partition: TopicPartition, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int] | None:
+        """Return low and high watermark.
+
+        The cached ones are of the last fetch; asked for, the high one is the last stable offset for a reader of
+        committed records.
+        """
+        if cached:
+            for each in self._assigned:
+                if (each.topic, each.partition) == (partition.topic, partition.partition):
+                    return each.low, each.high
+            return _UNKNOWN, _UNKNOWN
+        return self._process.request(
+            "consumer", "get_watermark_offsets", lambda: self._query(partition, timeout)
+        )
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._assigned, self._queue = [], deque()
+
+    # -- offsets of the group ---------------------------------------------------------------------
+
+    def committed(
+        self, partitions: list[TopicPartition], timeout: float = -1
+    ) -> list[TopicPartition]:
+        """Return the committed offsets. Waits while an open transaction may still commit one."""
+        return self._process.request(
+            "consumer", "committed", lambda: self._find_committed(partitions, timeout)
+        )
+
+    def commit(
+        self,
+        message: None = None,  # noqa: ARG002 (the library's order)
+        offsets: list[TopicPartition] | None = None,
+        asynchronous: bool = True,
+    ) -> list[TopicPartition]:
+        """Commit offsets with their metadata, and wait for the answer."""
+        assert offsets is not None and not asynchronous  # noqa: PT018 (what the worker calls)
+        return self._process.request("consumer", "commit", lambda: self._commit(offsets))
+
+    def consumer_group_metadata(self) -> bytes:
+        """Return what a transaction needs to commit offsets of this group."""
+        return _GROUP + self._group.encode()
+
+    # -- how ------------------------------------------------------------------------------------
+
+    def _assign(self, partitions: list[TopicPartition]) -> None:
+        self._assigned = [_Assigned(each) for each in partitions]
+        self._queue.clear()
+
+    def _receive(self, name: str, most: int, timeout: float) -> list[Message]:
+        deadline = self._clock.monotonic() + max(0.0, timeout)
+        nothing: list[Message] = []
+        return self._process.serve(
+            "consumer", name, lambda: self._wait(most, deadline), nothing, deadline
+        )
+
+    def _wait(self, most: int, deadline: float) -> list[Message]:
+        queue = self._queue
+        found: list[Message] = []
+        while True:
+            self._fetch()
+            while queue and len(found) < most:
+                found.append(queue.popleft())
+            now = self._clock.monotonic()
+            if len(found) >= most or now >= deadline:
+                break
+            coming = [each.comes_at for each in self._assigned if each.coming is not None]
+            self._process.wait_until(min([deadline, *coming]), deadline)
+        self._fetch()
+        self._report_statistics()
+        return found
+
+    def _fetch(self) -> None:
+        self._cluster.coordinator.expire()
+        for each in self._assigned:
+            if not each.stopped:
+                self._fetch_partition(each)
+
+    def _fetch_partition(self, each: _Assigned) -> None:
+        log = self._log_of(each)
+        now = self._clock.monotonic()
+        while log is not None and now >= log.leader_back_at:
+            if each.coming is not None:
+                if now < each.comes_at:
+                    return
+                self._take(each, each.coming)
+            self._start(each, log)
+            if not log.low <= each.position <= log.end:
+                self._stop(each)
+                return
+            each.low, each.high = log.low, log.end
+            each.stable = log.visible_end(committed=self._committed)
+            if each.position >= each.stable:
+                self._show_end(each)
+                return
+            room = self._most_queued - len(self._queue)
+            if room <= 0:
+                return
+            fetched = log.fetch(each.position, committed=self._committed, at_most=room)
+            each.coming, each.comes_at = fetched, now + fetched.seconds
+
+    def _log_of(self, each: _Assigned) -> PartitionLog | None:
+        now = self._clock.monotonic()
+        if each.log is not None and each.log.gone:
+            each.log, each.retry_at = None, now + _ERROR_BACKOFF_SECONDS
+            each.low = each.high = each.stable = -1
+        if each.log is None and now >= each.retry_at:
+            each.log = self._cluster.topics.log(each.topic, each.partition)
+        return each.log
+
+    def _start(self, each: _Assigned, log: PartitionLog) -> None:
+        if each.position < 0:
+            each.position = getattr(log, _LOGICAL_OFFSETS[each.position])
+
+    def _take(self, each: _Assigned, fetched: Fetched) -> None:
+        self._queue.extend(fetched.messages)
+        each.position, each.coming = fetched.next_offset, None
+        each.received += len(fetched.messages)
+        each.received_bytes += sum(map(len, fetched.messages))
+
+    def _stop(self, each: _Assigned) -> None:
+        each.stopped = True
+        each.low = each.high = -1
+        text = (
+            "fetch failed due to requested offset not available on the broker: "
+            "Broker: Offset out of range (broker 1)"
+        )
+        self._queue.append(_event(each, KafkaError._AUTO_OFFSET_RESET, text))  # noqa: SLF001 (a public name)
+
+    def _show_end(self, each: _Assigned) -> None:
+        if self._shows_end and each.eof_at != each.position:
+            each.eof_at = each.position
+            at = f"{each.position} (HighwaterMark {each.high})"
+            text = f"Fetch from broker 1 reached end of partition at offset {at}"
+            self._queue.append(_event(each, KafkaError._PARTITION_EOF, text))  # noqa: SLF001 (a public name)
+
+    def _query(self, where: TopicPartition, timeout: float) -> tuple[int, int]:
+        self._process.wait_request()
+        log = self._cluster.topics.log(where.topic, where.partition)
+        deadline = self._clock.monotonic() + timeout
+        if log is None or not self._process.wait_until(log.leader_back_at, deadline):
+            raise failure(KafkaError._TIMED_OUT)  # noqa: SLF001 (a public name)
+        return log.low, log.visible_end(committed=self._committed)
+
+    def _find_committed(
+        self, partitions: list[TopicPartition], timeout: float
+    ) -> list[TopicPartition]:
+        deadline = self._clock.monotonic() + timeout
+        self._process.wait_request()
+        back_at, groups = self._cluster.coordinator.back_at, self._cluster.groups
+        stable = self._process.wait_until(back_at, deadline)
+        while stable and any(
+            groups.is_unstable(self._group, each.topic, each.partition) for each in partitions
+        ):
+            now = self._clock.monotonic()
+            stable = self._process.wait_until(now + 0.5, deadline)
+            self._cluster.coordinator.expire()
+        if not stable:
+            raise failure(
+                KafkaError._TIMED_OUT,  # noqa: SLF001 (a public name)
+                "Failed to get committed offsets: Local: Timed out",
+            )
+        return [self._with_offset(each) for each in partitions]
+
+    def _with_offset(self, where: TopicPartition) -> TopicPartition:
+        found = self._cluster.groups.committed(self._group, where.topic, where.partition)
+        if found is None:
+            return TopicPartition(where.topic, where.partition, _UNKNOWN)
+        if not found.metadata:
+            return TopicPartition(where.topic, where.partition, found.offset)
+        return TopicPartition(where.topic, where.partition, found.offset, found.metadata)
+
+    def _commit(self, offsets: list[TopicPartition]) -> list[TopicPartition]:
+        deadline = self._clock.monotonic() + 60.0
+        self._process.wait_request()
+        if not self._process.wait_until(self._cluster.coordinator.back_at, deadline):
+            raise failure(KafkaError._TIMED_OUT, "Commit failed: Local: Timed out")  # noqa: SLF001 (a public name)
+        for each in offsets:
+            if self._cluster.topics.log(each.topic, each.partition) is None:
+                raise failure(
+                    KafkaError.UNKNOWN_TOPIC_OR_PART,
+                    "Commit failed: Broker: Unknown topic or partition",
+                )
+        for each in offsets:
+            committed = Committed(each.offset, each.metadata or "")
+            groups = self._cluster.groups
+            groups.commit(
+                (self._group, each.topic, each.partition), committed, groups.next_commit()
+            )
+        return [TopicPartition(each.topic, each.partition, each.offset) for each in offsets]
+
+    def _report_statistics(self) -> None:
+        if self._on_statistics is None or not self._statistics_seconds:
+            return
+        now = self._clock.monotonic()
+        if now < self._statistics_at:
+            return
+        self._statistics_at = now + self._statistics_seconds
+        topics: dict[str, Any] = {}
+        for each in self._assigned:
+            partitions = topics.setdefault(each.topic, {"topic": each.topic, "partitions": {}})
+            partitions["partitions"][str(each.partition)] = _statistics(each, len(self._queue))
+        self._on_statistics(json.dumps({"topics": topics}))
+
+
+def group_of(metadata: object) -> str:
+    """Return the group of `consumer_group_metadata`."""
+    assert isinstance(metadata, bytes)
+    return metadata.removeprefix(_GROUP).decode()
+
+
+def _event(each: _Assigned, code: int, text: str) -> Message:
+    return Message(
+        topic=each.topic,
+        partition=each.partition,
+        offset=each.position,
+        error=kafka_error(code, text),
+    )
+
+
+def _statistics(each: _Assigned, queued: int) -> dict[str, Any]:
+    return {
+        "partition": each.partition,
+        "fetchq_cnt": queued,
+        "fetch_state": "none" if each.stopped else "active",
+        "next_offset": each.position,
+        "eof_offset": each.eof_at,
+        "lo_offset": each.low,
+        "hi_offset": each.high,
+        "ls_offset": each.stable,
+        "rxmsgs": each.received,
+        "rxbytes": each.received_bytes,
+    }

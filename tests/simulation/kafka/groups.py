@@ -1,0 +1,56 @@
+"""The offsets that consumer groups have committed, with their metadata."""
+
+from typing import NamedTuple
+
+
+class Committed(NamedTuple):
+    """A committed offset; `metadata` is empty if none was given."""
+
+    offset: int
+    metadata: str
+
+
+class Groups:
+    """All groups of a cluster.
+
+    `pending` names the commits of open transactions: producer id, group, topic and partition. Of two commits the one
+    that was sent later counts, also if the earlier one is of a transaction that ends after it.
+    """
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[str, str, int], Committed] = {}
+        self._sent: dict[tuple[str, str, int], int] = {}
+        self._commits = 0
+        self.pending: set[tuple[int, str, str, int]] = set()
+
+    def next_commit(self) -> int:
+        """Return the number of a commit that is sent now."""
+        self._commits += 1
+        return self._commits
+
+    def commit(self, key: tuple[str, str, int], committed: Committed, number: int) -> None:
+        """Replace the offset of a group, topic and partition, unless a later commit has done so."""
+        if number > self._sent.get(key, 0):
+            self._offsets[key], self._sent[key] = committed, number
+
+    def committed(self, group: str, topic: str, partition: int) -> Committed | None:
+        """Return the group's offset of a partition, if there is one."""
+        return self._offsets.get((group, topic, partition))
+
+    def is_unstable(self, group: str, topic: str, partition: int) -> bool:
+        """Return whether an open transaction may still commit an offset here."""
+        return any(each[1:] == (group, topic, partition) for each in self.pending)
+
+    def exists(self, group: str) -> bool:
+        """Return whether the group has an offset."""
+        return any(each == group for each, _, _ in self._offsets)
+
+    def forget_topic(self, topic: str) -> None:
+        """Delete the offsets of a deleted topic, as a broker does."""
+        self._offsets = {key: each for key, each in self._offsets.items() if key[1] != topic}
+        for key in [key for key in self._sent if key[1] == topic]:
+            del self._sent[key]
+
+    def forget_group(self, group: str) -> None:
+        """Delete a group's offsets, as after offsets.retention.minutes without a commit."""
+        self._offsets = {key: each for key, each in self._offsets.items() if key[0] != group}

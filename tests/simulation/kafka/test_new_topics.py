@@ -1,0 +1,135 @@
+"""Topics that are deleted and created again under the real worker, on the simulated Kafka."""
+
+from pathlib import Path
+
+import pytest
+
+from dedupe_crds.status.worker import WorkerStatus
+from dedupe_worker.status import WorkerState
+from tests.simulation.kafka.stream_world import StreamWorld, values, with_value
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> StreamWorld:
+    return StreamWorld(tmp_path, topic_ids=True)
+
+
+@pytest.fixture
+def without_ids(tmp_path: Path) -> StreamWorld:
+    return StreamWorld(tmp_path, topic_ids=False)
+
+
+def reasons(status: WorkerStatus) -> set[str]:
+    return {each.reason for each in status.degraded}
+
+
+# -- with topic ids --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [11.0, 12.3, 15.75, 19.9])
+@pytest.mark.parametrize("delivery", ["ExactlyOnce", "AtLeastOnce"])
+def test_an_input_that_grew_past_the_worker_is_read_from_its_start_in_order(
+    world: StreamWorld, delivery: str, after: float
+) -> None:
+    """At once, not at the next description of the topic: also records without an id pass once."""
+    world.write(*values("old", 50), key=False)
+
+    def make_anew(_: WorkerState) -> None:
+        world.cluster.recreate_topic("raw")
+        world.write(*values("new", 200), key=False)
+
+    status = world.run({after: make_anew}, delivery=delivery)
+    assert world.clean() == [*values("old", 50), *values("new", 200)]
+    assert "InputTopicReplaced" in reasons(status)
+
+
+# -- without ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("new", [20, 200])
+def test_without_ids_an_input_made_anew_between_two_sessions_is_read_from_its_start(
+    without_ids: StreamWorld, new: int
+) -> None:
+    without_ids.write(*values("old", 50))
+    without_ids.run()
+    without_ids.cluster.recreate_topic("raw")
+    without_ids.write(*values("new", new))
+    status = without_ids.run()
+    assert without_ids.clean() == [*values("old", 50), *values("new", new)]
+    assert "InputTopicReplaced" in reasons(status)
+    assert status.ready
+
+
+def test_without_ids_an_output_made_anew_between_two_sessions_is_noticed(
+    without_ids: StreamWorld,
+) -> None:
+    without_ids.write(*values("a", 50))
+    without_ids.run()
+    without_ids.cluster.recreate_topic("clean")
+    without_ids.cluster.write("clean", 0, [with_value(each) for each in values("other", 200)])
+    without_ids.write(*values("a", 50))
+    status = without_ids.run()
+    assert without_ids.clean() == [*values("other", 200), *values("a", 50)]
+    assert status.window.truncated
+    assert status.ready
+
+
+@pytest.mark.parametrize("topic", ["raw", "clean"])
+def test_without_ids_a_running_worker_notices_a_topic_that_is_shorter(
+    without_ids: StreamWorld, topic: str
+) -> None:
+    without_ids.write(*values("old", 50))
+
+    def make_anew(_: WorkerState) -> None:
+        without_ids.cluster.recreate_topic(topic)
+
+    status = without_ids.run(
+        {15.0: make_anew, 40.0: lambda _: without_ids.write(*values("new", 20))}
+    )
+    before = values("old", 50) if topic == "raw" else []
+    assert without_ids.clean() == [*before, *values("new", 20)]
+    assert status.ready
+    if topic == "raw":
+        assert "InputTopicReplaced" in reasons(status)
+    else:
+        assert status.window.truncated
+
+
+def test_without_ids_a_topic_that_can_t_be_proved_waits_for_a_person(
+    without_ids: StreamWorld,
+) -> None:
+    without_ids.write(*values("a", 50))
+    without_ids.run()
+    without_ids.write(*values("b", 20))
+    without_ids.cluster.delete_records("raw", 0, 55)
+    status = without_ids.run()
+    assert status.reason == "TopicUnproved"
+    assert "acceptUnprovedTopics" in (status.message or "")
+    assert not status.ready
+    assert without_ids.clean() == values("a", 50)
+
+    kafka = {"bootstrapServers": "simulated:9092", "acceptUnprovedTopics": True}
+    status = without_ids.run(kafka=kafka)
+    assert status.ready
+    assert without_ids.clean() == [*values("a", 50), *values("b", 20)[5:]]
+    assert {each.reason: each.count for each in status.degraded}["InputExpired"] == 5
+
+
+def test_without_ids_a_store_of_an_earlier_release_goes_on_and_gets_fingerprints(
+    without_ids: StreamWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_ids.write(*values("a", 50))
+    with monkeypatch.context() as earlier:
+        earlier.setattr("dedupe_worker.component_factory.has_id", lambda _: True)
+        without_ids.run()
+    without_ids.write(*values("a", 60))
+    status = without_ids.run()
+    assert status.ready
+    assert not reasons(status)
+    assert status.counts.consumed == 60
+    assert without_ids.clean() == values("a", 60)
+
+    without_ids.cluster.recreate_topic("raw")
+    without_ids.write(*values("c", 300))
+    assert "InputTopicReplaced" in reasons(without_ids.run()), "now it has fingerprints"
+    assert without_ids.clean() == [*values("a", 60), *values("c", 300)]

@@ -1,0 +1,67 @@
+"""The real worker on the simulated Kafka, without faults."""
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from dedupe_crds.status.worker import ExitCode
+from dedupe_kafka.side_topics import owners_topic
+from dedupe_worker.admin.commands import CommandQueue
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.config import load_config
+from dedupe_worker.supervisor import Supervisor
+from tests.simulation.kafka.cluster import SimKafka, no_faults, record
+from tests.simulation.kafka.simple_clock import SimpleClock
+from tests.support.traffic.streams import stream_manifest
+
+
+def run_worker(cluster: SimKafka, clock: SimpleClock, directory: Path, **spec: object) -> ExitCode:
+    """Run a worker until it has committed all input and was idle for some seconds."""
+    stream = stream_manifest(directory, "simulated:9092", "raw", "clean", **spec)
+    config = load_config(
+        manifest=stream.manifest, partition=0, state_dir=directory / "state", kafka_properties=None
+    )
+    stop = Event()
+    end = clock.monotonic() + 20
+
+    def end_in_time() -> None:
+        if clock.monotonic() >= end:
+            stop.set()
+
+    clock.at_each_wait = end_in_time
+    factory = ComponentFactory(config, clock, cluster.clients("worker", no_faults))
+    return Supervisor(factory, CommandQueue(), stop).run()
+
+
+@pytest.mark.parametrize("delivery", ["ExactlyOnce", "AtLeastOnce"])
+def test_a_worker_removes_duplicates(tmp_path: Path, delivery: str) -> None:
+    clock = SimpleClock()
+    cluster = SimKafka(clock)
+    for topic in ("raw", "clean"):
+        cluster.create_topic(topic)
+    cluster.write("raw", 0, [record(b"%d" % (n % 60), b"v%d" % n) for n in range(100)])
+    assert run_worker(cluster, clock, tmp_path, delivery=delivery) is ExitCode.OK
+    assert [each.key() for each in cluster.visible("clean", 0)] == [b"%d" % n for n in range(60)]
+    cluster.write("raw", 0, [record(b"%d" % n, b"again") for n in range(50, 70)])
+    assert run_worker(cluster, clock, tmp_path, delivery=delivery) is ExitCode.OK
+    assert [each.key() for each in cluster.visible("clean", 0)] == [b"%d" % n for n in range(70)]
+    committed = cluster.groups.committed("default.raw", "raw", 0)
+    assert committed is not None
+    assert committed.offset == 120
+
+
+def test_a_worker_routes_duplicates_and_rebuilds_their_owners(tmp_path: Path) -> None:
+    clock = SimpleClock()
+    cluster = SimKafka(clock)
+    for topic in ("raw", "clean", "twice", owners_topic("clean")):
+        cluster.create_topic(topic)
+    routed = {"policy": "Topic", "topic": "twice"}
+    cluster.write("raw", 0, [record(b"a", b"1"), record(b"b", b"2"), record(b"a", b"1")])
+    assert run_worker(cluster, clock, tmp_path, duplicates=routed) is ExitCode.OK
+    cluster.write("raw", 0, [record(b"b", b"2")])
+    other = tmp_path / "other"
+    other.mkdir()
+    assert run_worker(cluster, clock, other, duplicates=routed) is ExitCode.OK
+    assert [each.key() for each in cluster.visible("clean", 0)] == [b"a", b"b"]
+    assert [each.key() for each in cluster.visible("twice", 0)] == [b"a", b"b"]

@@ -1,0 +1,94 @@
+"""What happens to a simulated stream from outside: its topics, its group, the wall clock."""
+
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.kafka.cluster import record
+from tests.simulation.kafka.log import Record
+from tests.simulation.machines import Machines
+from tests.simulation.recorder import FOREIGN, ROLES
+from tests.simulation.schedule.settings import INPUT, OUTPUT
+from tests.simulation.schedule.steps import Schedule
+from tests.support.checker.outside import EventKind
+
+_OFFSETS_KEPT_SECONDS: Final = 7 * 86400.0
+
+
+class Outside(Machines):
+    """The actions of steps that are about no worker."""
+
+    def __init__(self, schedule: Schedule, home: Path) -> None:
+        super().__init__(schedule, home)
+        self.records = 0
+        self._foreign = 0
+
+    def step_clock(self, seconds: float) -> None:
+        """Step the wall clock of all machines."""
+        self.clock.step_wall(seconds)
+        self.recorder.event(EventKind.CLOCK_STEPPED, step_ms=int(seconds * 1000))
+
+    def recreate(self, topic: str) -> None:
+        """Delete a topic, and create it again."""
+        self.recorder.look(FOREIGN)
+        self.kafka.recreate_topic(topic)
+        self.recorder.created(topic)
+
+    def delete_records(self, topic: str, partition: int, share: float) -> None:
+        """Delete the oldest records of a partition, up to the last stable offset."""
+        self.recorder.look(FOREIGN)
+        log = self.kafka.log(topic, partition)
+        before = log.low + int((log.last_stable_offset - log.low) * share)
+        self.kafka.delete_records(topic, partition, before)
+        self.recorder.event(
+            EventKind.RETENTION,
+            partition,
+            topic=ROLES[topic],
+            topic_id=self.recorder.topic_id(topic),
+            offset=before,
+        )
+
+    def expire_offsets(self, group: str) -> None:
+        """Stop all workers for longer than Kafka keeps the offsets of a group at rest."""
+
+        def expire() -> None:
+            self.kafka.expire_offsets(group)
+            self.recorder.event(EventKind.OFFSETS_LOST)
+
+        for seat in self._seats:
+            self.stop(seat.partition)
+        self._rest_until = self.clock.monotonic() + _OFFSETS_KEPT_SECONDS + 60.0
+        self.clock.after(_OFFSETS_KEPT_SECONDS, expire)
+
+    def send(self, partition: int, records: list[Record]) -> None:
+        """Append records of the stream's producers to the input."""
+        self.records += len(records)
+        self.kafka.write(INPUT, partition, records)
+        self.recorder.look(FOREIGN)
+
+    def foreign_write(
+        self,
+        partition: int,
+        records: int,
+        *,
+        transactional: bool,
+        open_seconds: float,
+        commit: bool,
+    ) -> None:
+        """Write to the output as another system."""
+        self._foreign += 1
+        now_ms = self.clock.time_ms()
+        written = [
+            record(b"foreign-%d-%d" % (self._foreign, each), b"foreign", now_ms)
+            for each in range(records)
+        ]
+        if not transactional:
+            self.kafka.write(OUTPUT, partition, written)
+            return
+        transaction = self.kafka.begin_foreign(f"foreign-{self._foreign}", 900.0)
+        transaction.write(OUTPUT, partition, written)
+
+        def end() -> None:
+            (transaction.commit if commit else transaction.abort)()
+            self.recorder.look(FOREIGN)
+
+        self.clock.after(open_seconds, end) if open_seconds else end()

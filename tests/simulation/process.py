@@ -1,0 +1,121 @@
+"""A simulated worker process: the real supervisor, session, loop, recovery and store, in a fiber.
+
+A kill takes the image of the volume first, and then raises `Killed` from the call at which the process is. Its
+`finally` blocks do run, because Python can't leave them out. But every further call of a client raises `Killed` too,
+and what they write goes to the directory before the image, which is deleted. So a killed process has no further effect.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from threading import Event
+
+from dedupe_crds.status.worker import ExitCode
+from dedupe_worker import session as sessions
+from dedupe_worker.admin.commands import CommandQueue
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.config import WorkerConfig
+from dedupe_worker.store.state_dir import StateDirectory
+from dedupe_worker.supervisor import Supervisor
+from tests.simulation.clock import SimClock
+from tests.simulation.disk import Volume
+from tests.simulation.fiber import Fiber
+from tests.simulation.kafka.calls import Call, Killed
+from tests.simulation.kafka.cluster import SimKafka
+
+CallHook = Callable[["WorkerProcess", Call], None]
+
+
+class WorkerProcess:
+    """One process from its start to its end. It runs whenever it is resumed."""
+
+    def __init__(
+        self,
+        name: str,
+        config: WorkerConfig,
+        volume: Volume,
+        *,
+        kafka: SimKafka,
+        clock: SimClock,
+        on_call: CallHook,
+        random: Random,
+    ) -> None:
+        self.name = name
+        self.partition = config.partition
+        self.volume = volume
+        self.stop = Event()
+        self.commands = CommandQueue()
+        self.wake_at = clock.monotonic()
+        self.frozen_until = 0.0
+        self.exit_code: ExitCode | None = None
+        self.killed = False
+        self.running_session = 0
+        """The number of the last session that was seen running."""
+        self._leftover: Volume | None = None
+        self._on_call = on_call
+        clients = kafka.clients(name, self._hook)
+        config = replace(config, state=StateDirectory(volume.path))
+        self.factory = ComponentFactory(config, clock, clients)
+        supervisor = Supervisor(self.factory, self.commands, self.stop, random)
+        self._fiber = Fiber(name, lambda: self._run(supervisor))
+
+    @property
+    def ended(self) -> bool:
+        """Return whether it has ended, by itself or killed."""
+        return self._fiber.ended
+
+    @property
+    def runs_at(self) -> float:
+        """Return the time from which it can be resumed."""
+        return max(self.wake_at, self.frozen_until)
+
+    def resume(self) -> None:
+        """Run it until it waits, or ends. Raises what a bug of the simulation raised."""
+        self._fiber.resume()
+        if self.ended and self._fiber.error and not isinstance(self._fiber.error, Killed):
+            raise self._fiber.error
+
+    def wait_until(self, when: float) -> None:
+        """Let others run until a time, in the process's own fiber. Raises Killed."""
+        self.wake_at = when
+        self._fiber.pause()
+        if self.killed:
+            raise Killed
+
+    def kill(self, image: Volume) -> None:
+        """End it: from now on it has no effect. `image` is its volume as it is now.
+
+        Its own fiber must raise Killed then; any other caller must `finish` it.
+        """
+        self.killed = True
+        self._leftover, self.volume = self.volume, image
+
+    def finish(self) -> None:
+        """Run a killed process to its end."""
+        if not self._fiber.started:
+            self._fiber.ended = True
+        while not self.ended:
+            self._fiber.resume()
+
+    def bury(self) -> None:
+        """Delete what an ended process has left."""
+        if self._leftover:
+            self._leftover.delete()
+            self._leftover = None
+
+    def _hook(self, call: Call) -> None:
+        if self.killed:
+            raise Killed
+        self._on_call(self, call)
+        if self.killed:
+            raise Killed
+
+    def _run(self, supervisor: Supervisor) -> None:
+        self.exit_code = supervisor.run()
+
+
+def close_left_open() -> None:
+    """Close the stores that a fenced session leaves to the end of its process."""
+    for store in sessions._left_open:  # noqa: SLF001 (it is the process that would end)
+        store.close()
+    sessions._left_open.clear()  # noqa: SLF001

@@ -1,0 +1,210 @@
+"""Records what happened from outside: topics, committed offsets, events, and what the workers said.
+
+It looks at the logs of the simulated cluster after each call, so it sees each record when it becomes visible, and knows
+the session that wrote it. Nothing here comes from the worker but its status, which is what the judge compares.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.simulation.clock import SimClock
+from tests.simulation.kafka.cluster import SimKafka
+from tests.simulation.kafka.log import Batch, PartitionLog
+from tests.simulation.process import WorkerProcess
+from tests.simulation.schedule.settings import (
+    CONFLICTS,
+    DUPLICATES,
+    GROUP,
+    INPUT,
+    LATE,
+    OUTPUT,
+    Settings,
+)
+from tests.support.checker.history import as_record
+from tests.support.checker.outside import EventKind, OutsideEvent, StatusSnapshot, TopicRole
+from tests.support.checker.topic_history import Incarnation, Progress, Written
+
+ROLES: Final = {
+    INPUT: TopicRole.INPUT,
+    OUTPUT: TopicRole.OUTPUT,
+    DUPLICATES: TopicRole.DUPLICATES,
+    CONFLICTS: TopicRole.CONFLICTS,
+    LATE: TopicRole.LATE,
+    f"{OUTPUT}-owners": TopicRole.OWNERS,
+}
+FOREIGN: Final = "foreign"
+
+
+@dataclass(slots=True)
+class _SeenLog:
+    """How far a log was looked at. `waiting` are batches of open transactions, with their writers."""
+
+    log: PartitionLog
+    end: int = 0
+    waiting: list[tuple[Batch, str]] = field(default_factory=list)
+    records: list[Written] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _SeenTopic:
+    role: TopicRole
+    topic_id: str
+    created_ms: int
+    logs: list[_SeenLog]
+    deleted_ms: int | None = None
+
+
+class Recorder:
+    """The history of one simulated stream so far."""
+
+    def __init__(self, kafka: SimKafka, clock: SimClock, settings: Settings) -> None:
+        self._kafka = kafka
+        self._clock = clock
+        self._settings = settings
+        self._topics: list[_SeenTopic] = []
+        self._now: dict[str, _SeenTopic] = {}
+        self._committed: dict[int, int] = {}
+        self._transactions = 0
+        self.progress: list[Progress] = []
+        self.events: list[OutsideEvent] = []
+        self.statuses: list[StatusSnapshot] = []
+
+    @property
+    def now_ms(self) -> int:
+        """Return the time of this history: it never steps."""
+        return int(self._clock.monotonic() * 1000)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def created(self, name: str) -> None:
+        """Note a topic that was just created, or created again."""
+        if before := self._now.get(name):
+            before.deleted_ms = self.now_ms
+        topic = self._kafka.topics.get(name)
+        number = sum(each.role is ROLES[name] for each in self._topics)
+        seen = _SeenTopic(ROLES[name], f"{name}-{number}", self.now_ms, [])
+        self._topics.append(seen)
+        self._now[name] = seen
+        for log in topic.logs:
+            seen.logs.append(_SeenLog(log))
+
+    def look(self, writer: str) -> None:
+        """See what is new in the topics; `writer` has made the call that has just ended."""
+        committed = False
+        for name, topic in self._now.items():
+            logs = self._kafka.topics.get(name).logs
+            if len(logs) > len(topic.logs):
+                topic.logs += [_SeenLog(log) for log in logs[len(topic.logs) :]]
+            for seen in topic.logs:
+                if seen.log.end != seen.end or seen.waiting:
+                    committed |= self._look_at(seen, writer)
+        self._transactions += committed
+        self._look_at_offsets(transactional=committed)
+
+    def _look_at(self, seen: _SeenLog, writer: str) -> bool:
+        """Take the new records of a log; return whether a transaction has made some visible."""
+        for batch in _newer(seen.log, seen.end):
+            if not batch.control:
+                seen.waiting.append((batch, writer))
+        seen.end = seen.log.end
+        opened = {id(batch) for batches in seen.log._open.values() for batch in batches}  # noqa: SLF001 (the cluster has no reader of that)
+        ended = [each for each in seen.waiting if id(each[0]) not in opened]
+        seen.waiting = [each for each in seen.waiting if id(each[0]) in opened]
+        transactional = False
+        for batch, wrote in ended:
+            if batch.aborted:
+                continue
+            exactly_once = self._settings.exactly_once and not wrote.startswith(FOREIGN)
+            transactional |= exactly_once
+            number = self._transactions + 1 if exactly_once else None
+            messages = seen.log._messages(batch)  # noqa: SLF001
+            seen.records += [
+                Written(
+                    record=as_record(message),
+                    time_ms=self.now_ms,
+                    writer=wrote,
+                    transaction=number,
+                )
+                for message in messages
+            ]
+        return transactional
+
+    def _look_at_offsets(self, *, transactional: bool) -> None:
+        for partition in range(self._settings.partitions):
+            found = self._kafka.groups.committed(GROUP, INPUT, partition)
+            offset = found.offset if found else -1
+            if offset != self._committed.get(partition, -1):
+                self._committed[partition] = offset
+                if offset >= 0:
+                    self.progress.append(
+                        Progress(
+                            time_ms=self.now_ms,
+                            partition=partition,
+                            topic_id=self._topic_of(partition, offset),
+                            offset=offset,
+                            transaction=self._transactions if transactional else None,
+                        )
+                    )
+
+    def _topic_of(self, partition: int, offset: int) -> str:
+        """Return the input's incarnation that was read up to an offset: the one before if this one is shorter."""
+        inputs = [each for each in self._topics if each.role is TopicRole.INPUT]
+        fitting = [each for each in inputs if offset <= each.logs[partition].log.end]
+        return (fitting or inputs)[-1].topic_id
+
+    def incarnations(self) -> list[Incarnation]:
+        """Return all topics that ever were, in order of creation."""
+        return [
+            Incarnation(
+                role=each.role,
+                topic_id=each.topic_id,
+                created_ms=each.created_ms,
+                deleted_ms=each.deleted_ms,
+                records=[written for log in each.logs for written in log.records],
+            )
+            for each in self._topics
+        ]
+
+    # -- events and statuses ---------------------------------------------------------------------
+
+    def event(self, kind: EventKind, partition: int | None = None, **details: Any) -> None:  # noqa: ANN401 (fields of OutsideEvent)
+        """Note an outside event."""
+        self.events.append(
+            OutsideEvent(time_ms=self.now_ms, kind=kind, partition=partition, **details)
+        )
+
+    def topic_id(self, name: str) -> str:
+        """Return the present incarnation's name."""
+        return self._now[name].topic_id
+
+    def status(self, process: WorkerProcess) -> None:
+        """Note what a worker says of itself now."""
+        state = process.factory.worker_state
+        said = state.status()
+        self.statuses.append(
+            StatusSnapshot(
+                time_ms=self.now_ms,
+                partition=process.partition,
+                process=process.name,
+                phase=said.phase.value,
+                ready=said.ready,
+                reason=said.reason,
+                degraded={each.reason: each.count for each in said.degraded},
+                errors=dict(state.errors),
+                counts=said.counts.model_dump(),
+                expired_offsets=state.tally.expired_offsets,
+                catch_up=said.reconcile.reason if said.reconcile else None,
+                truncated=said.window.truncated,
+                healthy=said.window.healthy,
+                window_seconds=said.window.seconds,
+                generations=said.window.generations,
+            )
+        )
+
+
+def _newer(log: PartitionLog, offset: int) -> Iterator[Batch]:
+    first = len(log.batches)
+    while first and log.batches[first - 1].base >= offset:
+        first -= 1
+    yield from log.batches[first:]

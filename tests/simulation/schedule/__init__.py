@@ -1,0 +1,10 @@
+"""Schedules: what a seed makes of a stream's settings, its input, and the faults on the way.
+
+settings.py   the configuration of the stream
+steps.py      a step: when it happens, and its action
+input.py      records to send
+faults.py     actions on processes, volumes and clocks
+topics.py     actions on topics, groups and brokers
+generate.py   a seed to a schedule
+shrink.py     a failing schedule to a minimal one
+"""

@@ -1,0 +1,55 @@
+"""Records to send: fresh ids, repeats near and far, records without id, late and conflicting ones."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation.kafka.log import Headers, Record
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One record: `id` None has no id, `version` tells contents of an id apart, `age_seconds` makes it late."""
+
+    id: int | None
+    version: int = 0
+    age_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send records to the input."""
+
+    items: tuple[Item, ...]
+
+    fault = None
+
+    def __str__(self) -> str:
+        ids = ["-" if each.id is None else str(each.id) for each in self.items]
+        text = " ".join(ids[:12]) + (" …" if len(ids) > 12 else "")
+        return f"send {len(self.items)} records: {text}"
+
+    def perform(self, world: "World", partition: int) -> None:
+        """Append them to the partition, with timestamps of now."""
+        now_ms = world.clock.time_ms()
+        records = [_record(each, now_ms, partition, world.settings.id_from) for each in self.items]
+        world.send(partition, records)
+
+
+def id_bytes(number: int, partition: int) -> bytes:
+    """Return an id; partitions share none, as producers partition by id."""
+    return b"id-%d-%06d" % (partition, number)
+
+
+def _record(item: Item, now_ms: int, partition: int, id_from: str) -> Record:
+    key = None if item.id is None else id_bytes(item.id, partition)
+    value = b"value %d of %s" % (item.version, key or b"none")
+    timestamp_ms = now_ms - item.age_seconds * 1000
+    if id_from == "Header":
+        headers: Headers | None = [("id", key)] if key else None
+        return Record(b"same", value, timestamp_ms, headers)
+    if id_from == "Content" and key is None:
+        return Record(None, None, timestamp_ms, None)
+    return Record(key, value, timestamp_ms, None)

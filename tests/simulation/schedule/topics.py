@@ -1,0 +1,114 @@
+"""Actions on topics, groups and brokers."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation.schedule.settings import GROUP, INPUT, OUTPUT
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Recreate:
+    """Delete a topic, and create it again."""
+
+    topic: str
+
+    @property
+    def fault(self) -> str:
+        """Name it."""
+        return f"{self.topic} topic recreated"
+
+    def perform(self, world: "World", partition: int) -> None:  # noqa: ARG002 (of all partitions)
+        """Do it."""
+        world.recreate(self.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Retain:
+    """Delete the oldest `share` of a partition's records, as retention does."""
+
+    topic: str
+    share: float
+
+    @property
+    def fault(self) -> str:
+        """Name it."""
+        return f"{self.topic} retention"
+
+    def perform(self, world: "World", partition: int) -> None:
+        """Delete them."""
+        world.delete_records(self.topic, partition, self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Add a partition to the input and the output."""
+
+    fault = "partitions added"
+
+    def perform(self, world: "World", partition: int) -> None:  # noqa: ARG002 (to whole topics)
+        """Add it."""
+        for topic in (OUTPUT, INPUT):
+            world.kafka.add_partitions(topic, world.settings.partitions + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignWrite:
+    """Write to the output as another system: without a transaction, or in one that stays open for a while."""
+
+    records: int
+    transactional: bool = False
+    open_seconds: float = 0.0
+    commit: bool = True
+
+    @property
+    def fault(self) -> str:
+        """Name it."""
+        if not self.transactional:
+            return "foreign records"
+        if self.commit:
+            return "foreign transaction"
+        return "foreign aborted transaction"
+
+    def perform(self, world: "World", partition: int) -> None:
+        """Write."""
+        world.foreign_write(
+            partition,
+            self.records,
+            transactional=self.transactional,
+            open_seconds=self.open_seconds,
+            commit=self.commit,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireOffsets:
+    """Stop the workers for so long that the group's committed offsets expire."""
+
+    fault = "offsets expired"
+
+    def perform(self, world: "World", partition: int) -> None:  # noqa: ARG002 (of all partitions)
+        """Stop the workers, and delete the offsets meanwhile."""
+        world.expire_offsets(GROUP)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAway:
+    """Let a partition, or the coordinators (no topic), be without a leader for a while."""
+
+    topic: str | None
+    seconds: float
+
+    @property
+    def fault(self) -> str:
+        """Name it."""
+        return "leader away" if self.topic else "coordinator away"
+
+    def perform(self, world: "World", partition: int) -> None:
+        """Take it away."""
+        if self.topic is None:
+            world.kafka.coordinator_away(self.seconds)
+        else:
+            world.kafka.leader_away(self.topic, partition, self.seconds)

@@ -1,0 +1,32 @@
+"""Sizes on disk that do not depend on RocksDB's threads.
+
+The size of a generation decides when ids are forgotten, and RocksDB's own figure depends on when its threads flush and
+merge. So that a seed has one history, a generation's size is its number of ids times a constant here. The sizes
+themselves are tested with a real store, in tests/unit/worker/store.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from dedupe_worker.store.ageing import Bounds, Generation
+from dedupe_worker.store.generation import OpenGeneration
+
+_describe: Final = OpenGeneration.describe
+_bytes_per_id: dict[str, int] = {"now": 64}
+
+
+def use_sizes(bytes_per_id: int) -> None:
+    """Let every generation of this process be of so many bytes for each id."""
+    _bytes_per_id["now"] = bytes_per_id
+    Bounds.largest_write_records = property(_largest_write)  # type: ignore[assignment,method-assign] # as below
+    OpenGeneration.describe = _described  # type: ignore[method-assign,assignment] # for the life of the simulating process
+
+
+def _described(generation: OpenGeneration) -> Generation:
+    described = _describe(generation)
+    return replace(described, size_bytes=described.keys * _bytes_per_id["now"])
+
+
+def _largest_write(bounds: Bounds) -> int:
+    """Return how many ids are written at once: so few that a rebuild can be interrupted."""
+    return max(10, bounds.generation_bytes // _bytes_per_id["now"] // 320)

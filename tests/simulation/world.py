@@ -1,0 +1,253 @@
+"""One simulated world: a cluster, volumes, worker processes, and the schedule that happens to them.
+
+`run` starts a worker for each partition and performs the schedule's steps, each at its moment: mostly within a call of
+a worker's client. Then the faults stop, and the workers drain the input. Invariant: of everything here exactly one
+thing runs at a time, and who runs next depends on the seed only.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.kafka.calls import Call, Killed
+from tests.simulation.outside import Outside
+from tests.simulation.process import WorkerProcess
+from tests.simulation.recorder import FOREIGN
+from tests.simulation.schedule.settings import GROUP, INPUT
+from tests.simulation.schedule.steps import Schedule, Step
+from tests.simulation.sizes import use_sizes
+from tests.support.checker.outside import EventKind
+
+_DRAIN_SECONDS: Final = 300.0
+_CHECK_SECONDS: Final = 1.0
+_LONG_SECONDS: Final = 30.0
+_MOST_CALLS: Final = 200_000
+_SWITCH_SHARE: Final = 0.3
+# Of the metadata of an offset that names the input topic: output topic, output position, input topic.
+_LABELLED_PARTS: Final = 3
+
+Listener = Callable[[str], None]
+
+
+class Stuck(BaseException):
+    """The input is not drained in time, or the world does not come to rest.
+
+    Not an `Exception`, because it may be raised within a call of a worker.
+    """
+
+
+class World(Outside):
+    """Everything that a schedule happens to."""
+
+    def __init__(self, schedule: Schedule, home: Path, listen: Listener | None = None) -> None:
+        super().__init__(schedule, home)
+        self.clock.waiter = self._wait
+        self.sessions = 0
+        self.calls = 0
+        self.performed: list[str] = []
+        self._listen = listen
+        self._sessions_of: dict[str, int] = {}
+        self._steps = list(schedule.steps)
+        self._matched, self._since = 0, 0.0
+        self._drain_until: float | None = None
+        self._digest = blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> str:
+        """Return a hash of all calls so far with their times: equal for equal histories."""
+        return self._digest.hexdigest()
+
+    # -- running ---------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Perform the schedule, and drain the input. Raises Stuck."""
+        use_sizes(self.settings.bytes_per_id)
+        for topic in self.settings.topics:
+            self.kafka.create_topic(topic, self.settings.partitions)
+            self.recorder.created(topic)
+        try:
+            for seat in self._seats:
+                self._start(seat)
+            while not (self.crashes or (self._over and not self._processes)):
+                self._run_next()
+        finally:
+            self._close()
+
+    def _run_next(self) -> None:
+        """Resume a process that can run, or let time pass until one can."""
+        now = self.clock.monotonic()
+        ready = [each for each in self._processes if each.runs_at <= now]
+        if ready:
+            process = ready[0] if len(ready) == 1 else self.random.choice(ready)
+            self._running = process
+            process.resume()
+            self._running = None
+            if process.ended:
+                self._ended(process)
+        else:
+            moments = [each.runs_at for each in self._processes]
+            moments += [] if self.clock.next_due is None else [self.clock.next_due]
+            if self._steps:
+                moments.append(self._overdue_at)
+            if not moments:
+                raise Stuck("no process runs, and nothing is due")
+            self.clock.elapse_to(min(moments))
+        if self._running is None:
+            self._perform_overdue()
+
+    def _wait(self, seconds: float) -> None:
+        """Let time pass for whoever runs; others may run meanwhile."""
+        process = self._running
+        if self._burying:
+            return
+        until = self.clock.monotonic() + seconds
+        if process is None or not self._others_run(process, until):
+            self.clock.elapse(seconds)
+        else:
+            process.wait_until(until)
+        if process is not None and process.killed:
+            raise Killed
+
+    def _others_run(self, process: WorkerProcess, until: float) -> bool:
+        if process.runs_at > until:
+            return True
+        return any(each.runs_at <= until for each in self._processes if each is not process)
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def _on_call(self, process: WorkerProcess, call: Call) -> None:
+        """See every call of every client, before and after it, in the process's fiber."""
+        self.calls += 1
+        if self.calls > _MOST_CALLS:
+            raise Stuck(f"{self.calls} calls, at {self.clock.monotonic():.0f} s")
+        text = f"{process.name} {call.name} {call.moment.value} {self.clock.monotonic()!r} {self.clock.time()!r}"
+        self._digest.update(text.encode())
+        if self._listen:
+            self._listen(
+                f"{self.clock.monotonic():10.3f}  {process.name:8} {call.client}.{call.name} {call.moment.value}"
+            )
+        self.recorder.look(self._session_of(process))
+        if self._steps:
+            self._match(process, call)
+        if (
+            len(self._processes) > 1 and self.random.random() < _SWITCH_SHARE
+        ) or process.runs_at > self.clock.monotonic():
+            process.wait_until(self.clock.monotonic())
+
+    def _session_of(self, process: WorkerProcess) -> str:
+        state = process.factory.worker_state
+        number = state.tally.sessions
+        name = f"{process.name}.{number}"
+        if self._sessions_of.get(process.name) != number:
+            self._sessions_of[process.name] = number
+            self.sessions += 1
+            if number > 1:
+                self.recorder.status(process)
+            self.recorder.event(
+                EventKind.SESSION_STARTED,
+                process.partition,
+                process=process.name,
+                session=name,
+            )
+        elif process.running_session != number and state.phase.value == "Running":
+            process.running_session = number
+            self.recorder.status(process)
+        return name
+
+    @property
+    def _overdue_at(self) -> float:
+        return self._since + self._steps[0].when.seconds
+
+    def _match(self, process: WorkerProcess, call: Call) -> None:
+        step = self._steps[0]
+        when = step.when
+        if when.number and step.partition == process.partition:
+            self._matched += when.name in {None, call.name} and when.moment in {None, call.moment}
+            if self._matched >= when.number:
+                self._perform(step)
+                return
+        if self.clock.monotonic() >= self._overdue_at:
+            self._perform(step)
+
+    def _perform_overdue(self) -> None:
+        if self._steps and self.clock.monotonic() >= self._overdue_at:
+            self._perform(self._steps[0])
+        if not self._steps and self._drain_until is None:
+            self._begin_drain()
+
+    def _perform(self, step: Step) -> None:
+        self._steps.pop(0)
+        self._matched, self._since = 0, self.clock.monotonic()
+        if self._listen:
+            self._listen(
+                f"{self.clock.monotonic():10.3f}  ** partition {step.partition}: {step.action}"
+            )
+        if step.action.fault:
+            self.performed.append(step.action.fault)
+        try:
+            step.action.perform(self, step.partition)
+        finally:
+            if not self._steps:
+                self._begin_drain()
+        self.recorder.look(FOREIGN)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _begin_drain(self) -> None:
+        if self._drain_until is not None:
+            return
+        frozen = [each.frozen_until for each in self._processes]
+        latest = max([self.clock.last_due, *frozen])
+        self._drain_until = latest + _DRAIN_SECONDS
+        self.clock.after(_CHECK_SECONDS, self._check_drained)
+
+    def _check_drained(self) -> None:
+        if self._is_drained():
+            self._over = True
+            for process in self._processes:
+                process.stop.set()
+        elif self.clock.last_due > self.clock.monotonic() + _LONG_SECONDS:
+            # A worker is down for long, or a transaction of others is open.
+            wait_seconds = self.clock.last_due - self.clock.monotonic()
+            later = self.clock.last_due + _DRAIN_SECONDS
+            self._drain_until = max(self._drain_until or 0.0, later)
+            self.clock.after(wait_seconds + _CHECK_SECONDS, self._check_drained)
+        elif self.clock.monotonic() > (self._drain_until or 0):
+            raise Stuck(f"not drained {_DRAIN_SECONDS:.0f} s after the last fault")
+        else:
+            self.clock.after(_CHECK_SECONDS, self._check_drained)
+
+    def _is_drained(self) -> bool:
+        if any(
+            s.process is None or s.process.frozen_until > self.clock.monotonic()
+            for s in self._seats
+        ):
+            return False
+        for seat in self._seats:
+            log = self.kafka.log(INPUT, seat.partition)
+            committed = self.kafka.groups.committed(GROUP, INPUT, seat.partition)
+            if committed and self._is_of_another_topic(committed.metadata):
+                return False  # the worker has yet to notice that the input was created again
+            start = max(log.low, committed.offset if committed else 0)
+            if log.fetch(start, committed=True, at_most=1).messages:
+                return False
+            state = seat.process.factory.worker_state if seat.process else None
+            if state is None or state.phase.value != "Running":
+                return False
+        return True
+
+    def _is_of_another_topic(self, metadata: str) -> bool:
+        parts = metadata.partition("@")[0].split(":")
+        if not self.settings.topic_ids or len(parts) < _LABELLED_PARTS:
+            return False
+        return parts[-1] != str(self.kafka.topics.get(INPUT).id)
+
+    def _close(self) -> None:
+        self._over = True
+        for process in list(self._processes):
+            self._bury(process, process.volume.after_kill())
+        for seat in self._seats:
+            for volume in (seat.volume, seat.snapshot):
+                if volume:
+                    volume.delete()

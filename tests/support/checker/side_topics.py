@@ -1,0 +1,227 @@
+"""Judge the side topics of one partition: each record that was kept from the output is there once, with its headers.
+
+A routed record is told by its position, which is a header, and by its content. `unknown` is right as the original only
+where docs/concepts.md says so: a foreign record, one of an input topic that was deleted, and after a start without
+transactions.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from tests.support.checker.checker import Defect, Verdict
+from tests.support.checker.id_sources import IdOf
+from tests.support.checker.lives import InputRecord, Known, Life, Lives
+from tests.support.checker.outside import EventKind, TopicRole
+from tests.support.checker.record import Headers, Record
+from tests.support.checker.timeline import Timeline
+from tests.support.checker.topic_history import Delivery, StreamHistory, Written
+
+ADDED = ("dedupe-original", "dedupe-position", "dedupe-age-ms", "dedupe-late")
+_SIDES = (TopicRole.DUPLICATES, TopicRole.CONFLICTS, TopicRole.LATE)
+
+
+@dataclass(slots=True)
+class SideTopics:
+    """The side topics of one partition. After `judge`, `late` has the places of the late records."""
+
+    history: StreamHistory
+    timeline: Timeline
+    lives: Lives
+    inputs: Sequence[InputRecord]
+    id_of: IdOf
+    late: set[int] = field(default_factory=set)
+    _routed: defaultdict[int, list[tuple[TopicRole, Written]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+
+    def judge(self, passed: Mapping[int, Written], verdict: Verdict) -> None:
+        """Add the defects to the verdict. `passed` has the output record of each place that passed."""
+        self._sort(verdict)
+        for place, found in self._routed.items():
+            record = self.inputs[place]
+            if place in passed:
+                self._report(verdict, record, found[0][1], "it passed as well")
+            elif len(found) > 1 and not self._may_come_again(record, found):
+                self._report(verdict, record, found[1][1], f"{len(found)} times in side topics")
+            for role, written in found:
+                if problem := self._problem(record, role, written):
+                    self._report(verdict, record, written, f"{role.value}: {problem}")
+        for record in self.inputs:
+            if record.place not in passed and record.place not in self._routed:
+                self._judge_unrouted(record, verdict)
+
+    def _sort(self, verdict: Verdict) -> None:
+        """Find the input record of each routed record."""
+        for topic in self.history.topics:
+            if topic.role not in _SIDES:
+                continue
+            for written in topic.records:
+                if written.record.partition != self.timeline.partition or written.is_foreign:
+                    continue
+                record = self._source(written)
+                if record is None:
+                    self._report(verdict, None, written, f"{topic.role.value}: of no input record")
+                    continue
+                self._routed[record.place].append((topic.role, written))
+                if "dedupe-late" in _added(written.record):
+                    self.late.add(record.place)
+
+    def _source(self, written: Written) -> InputRecord | None:
+        position = _added(written.record).get("dedupe-position")
+        here = self.timeline.offsets_of(written.transaction)
+        for record in self.inputs:
+            if (
+                position == _position(record.record)
+                and _same(record.record, written.record)
+                and record.written.time_ms <= written.time_ms
+                and (here is None or here[0] == record.topic.topic_id)
+            ):
+                return record
+        return None
+
+    # -- a record that is in a side topic ------------------------------------------------------------
+
+    def _problem(self, record: InputRecord, role: TopicRole, written: Written) -> str:
+        """Return what is wrong with a routed record, or an empty text."""
+        headers = _added(written.record)
+        if "dedupe-late" in headers:
+            return self._late_problem(record, role, headers)
+        life = self._original(record, written)
+        if life is None:
+            return "it repeats nothing that is remembered"
+        if (self._role_of(record, life)) is not role:
+            return f"it belongs into {self._role_of(record, life)}"
+        allowed = self._originals(record, life, written)
+        if headers.get("dedupe-original") not in allowed:
+            return f"original is {headers.get('dedupe-original')}, not {' or '.join(allowed)}"
+        age = record.record.timestamp_ms - life.output.record.timestamp_ms
+        if headers.get("dedupe-age-ms") != str(age):
+            return f"age is {headers.get('dedupe-age-ms')}, not {age}"
+        return ""
+
+    def _late_problem(self, record: InputRecord, role: TopicRole, headers: dict[str, str]) -> str:
+        if role is not TopicRole.LATE or not self.history.rules.routes_late:
+            return "it is late"
+        bound = headers["dedupe-late"]
+        if not bound.isdecimal() or record.record.timestamp_ms >= int(bound):
+            return f"its timestamp {record.record.timestamp_ms} is not before {bound}"
+        if "dedupe-original" in headers:
+            return "a late record has no original"
+        finding = self.lives.find(record)
+        return "its id is known" if finding.known is Known.KNOWN else ""
+
+    def _original(self, record: InputRecord, written: Written) -> Life | None:
+        """Return the life that a record repeats: the newest, as each begins when those before are forgotten."""
+        lives = self.lives.before(record, written.time_ms)
+        return lives[-1] if lives and self.lives.find(record).known is not Known.GONE else None
+
+    def _role_of(self, record: InputRecord, life: Life) -> TopicRole | None:
+        rules, first = self.history.rules, life.output.record
+        conflict = (first.key, first.value) != (record.record.key, record.record.value)
+        if rules.routes_conflicts and conflict:
+            return TopicRole.CONFLICTS
+        return TopicRole.DUPLICATES if rules.routes_duplicates else None
+
+    def _originals(self, record: InputRecord, life: Life, written: Written) -> list[str]:
+        """Return the values that the header for the original may have."""
+        if life.input is None:
+            return ["unknown"]
+        if life.input.topic is not record.topic:
+            return ["unknown"]
+        allowed = [_position(life.input.record)]
+        learnt = self.timeline.between(
+            life.begin_ms - 1, written.time_ms, EventKind.SESSION_STARTED
+        )
+        if not self.timeline.is_known_anew(life.output_topic, life.begin_ms):
+            allowed.append("unknown")  # its owners were noted for the topic that was deleted
+        elif learnt and (
+            self.history.rules.delivery is Delivery.AT_LEAST_ONCE or self._owners_are_lost(written)
+        ):
+            allowed.append("unknown")
+        return allowed
+
+    def _owners_are_lost(self, written: Written) -> bool:
+        owners = self.history.of(TopicRole.OWNERS)
+        return any(
+            (topic.deleted_ms or inf) <= written.time_ms
+            or self.timeline.retained_away(TopicRole.OWNERS, topic, 0) <= written.time_ms
+            for topic in owners
+        )
+
+    def _may_come_again(
+        self, record: InputRecord, found: Sequence[tuple[TopicRole, Written]]
+    ) -> bool:
+        """Return whether a record may be routed again.
+
+        Its offset was lost, or, without transactions, not committed.
+        """
+        first, last = found[0][1].time_ms, found[-1][1].time_ms
+        if self.timeline.reads_again(first, last):
+            return True
+        if self.history.rules.delivery is Delivery.EXACTLY_ONCE:
+            return False
+        return all(
+            record.record.offset
+            >= self.timeline.committed(record.topic, self.timeline.start_of(written))
+            for _, written in found[1:]
+        )
+
+    # -- a record that is not ------------------------------------------------------------------------
+
+    def _judge_unrouted(self, record: InputRecord, verdict: Verdict) -> None:
+        rules = self.history.rules
+        if rules.observe or record.id is None or not self._was_dropped(record):
+            return
+        lives = self.lives.before(record, record.processed_ms)
+        if not lives or self.lives.find(record).known is Known.GONE:
+            return
+        role = self._role_of(record, lives[-1])
+        if role is not None:
+            self._report(verdict, record, None, f"not in {role.value}")
+
+    def _was_dropped(self, record: InputRecord) -> bool:
+        """Return whether a record that did not pass was certainly read."""
+        gone = self.timeline.retained_away(TopicRole.INPUT, record.topic, record.record.offset)
+        if gone <= record.processed_ms and gone < inf:
+            return False
+        if record.topic.deleted_ms is not None:
+            return record.processed_ms <= record.topic.deleted_ms
+        return record.processed_ms < inf or self.history.rules.drained
+
+    def _report(
+        self, verdict: Verdict, record: InputRecord | None, written: Written | None, detail: str
+    ) -> None:
+        found = record.record if record else written.record if written else None
+        assert found is not None
+        verdict.misrouted.append(
+            Defect(
+                partition=self.timeline.partition,
+                raw_offset=record.record.offset if record else None,
+                clean_offset=None,
+                id=self.id_of(found),
+                detail=detail if record else f"side offset {found.offset}: {detail}",
+            )
+        )
+
+
+def _added(record: Record) -> dict[str, str]:
+    return {name: (value or b"").decode() for name, value in record.headers if name in ADDED}
+
+
+def _position(record: Record) -> str:
+    return f"{record.partition}:{record.offset}"
+
+
+def _same(record: Record, routed: Record) -> bool:
+    return (record.key, record.value, record.timestamp_ms, record.headers) == (
+        routed.key,
+        routed.value,
+        routed.timestamp_ms,
+        _without_added(routed.headers),
+    )
+
+
+def _without_added(headers: Headers) -> Headers:
+    return tuple(header for header in headers if header[0] not in ADDED)

@@ -1,0 +1,47 @@
+"""The code of an earlier commit, to open with it what the present code writes, and the reverse."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+_TREE: Final = Path(__file__).parents[2]
+_PACKAGES: Final = ("crds", "ids", "kafka", "worker", "tests/golden", "tests/__init__.py")
+
+WITHOUT_FURTHER_FIELDS: Final = "7d7fd766bc45a1871c21aa83219a083599597144"
+
+
+def unpack_earlier(commit: str, directory: Path) -> Path | None:
+    """Write the worker of a commit to a directory; None if the history is not here."""
+    git = shutil.which("git")
+    if git is None:
+        return None
+    archive = subprocess.run(
+        [git, "archive", commit, *_PACKAGES], cwd=_TREE, capture_output=True, check=False
+    )
+    if archive.returncode:
+        return None
+    directory.mkdir()
+    with tarfile.open(fileobj=BytesIO(archive.stdout)) as files:
+        files.extractall(directory, filter="data")
+    return directory
+
+
+def run_earlier(tree: Path, program: str, *arguments: object) -> str:
+    """Run a program with that code; returns what it prints."""
+    path = os.pathsep.join(str(tree / each) for each in ("", "crds", "ids", "kafka", "worker"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=tree,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert not done.returncode, done.stderr
+    return done.stdout

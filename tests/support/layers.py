@@ -1,0 +1,119 @@
+"""The layers of the tests: which tests a run left to `make test-matrix`, and which it tried a second time.
+
+A pytest plugin that tests/conftest.py registers. `make test` runs pytest several times: each run writes its
+report to the directory TEST_REPORTS, and `python -m tests.support.layers` prints all of them as one.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+from _pytest.mark import ParameterSet  # of no public name
+
+MATRIX: Final = "matrix"
+"""The marker of the tests that only `make test-matrix` runs."""
+MOST_SECOND_ATTEMPTS: Final = 2
+REPORTS: Final = "TEST_REPORTS"
+
+
+def matrix(*values: object) -> ParameterSet:
+    """Return values of a parameter that only `make test-matrix` tries: another value stands for their kind."""
+    return pytest.param(*values, marks=pytest.mark.matrix)
+
+
+@dataclass
+class Report:
+    """Tests that a run did not run, and those that it ran twice. Ids; `second_attempts` with the first error."""
+
+    matrix: set[str] = field(default_factory=set)
+    second_attempts: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Check if more tests had a second attempt than a good run may have."""
+        return len(self.second_attempts) > MOST_SECOND_ATTEMPTS
+
+    def lines(self) -> list[str]:
+        """Return the lines for the end of a run; none if there is nothing to say."""
+        said = []
+        if self.second_attempts:
+            width = max(len(name) for name, _ in self.second_attempts)
+            said.append(f"{len(self.second_attempts)} tests had a second attempt:")
+            said += [f"  {name:{width}}  {error}" for name, error in self.second_attempts]
+        if self.failed:
+            said.append(f"FAILED: more than {MOST_SECOND_ATTEMPTS} second attempts in one run")
+        if self.matrix:
+            said.append(f"{len(self.matrix)} tests of the matrix did not run: make test-matrix")
+        return said
+
+    def save(self, directory: Path) -> None:
+        """Write the report into a directory of reports."""
+        directory.mkdir(parents=True, exist_ok=True)
+        content = asdict(self) | {"matrix": sorted(self.matrix)}
+        (directory / f"{uuid4().hex}.json").write_text(json.dumps(content))
+
+
+def read(directory: Path) -> Report:
+    """Return the reports of a directory as one."""
+    whole = Report()
+    for path in sorted(directory.glob("*.json")):
+        content = json.loads(path.read_text())
+        whole.matrix |= set(content["matrix"])
+        whole.second_attempts += [(name, error) for name, error in content["second_attempts"]]
+    return whole
+
+
+class Layers:
+    """The plugin. With pytest-xdist the tests are collected by its workers, and reported by the main process."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._report = Report()
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Note the tests of the matrix that this run leaves out."""
+        self._report.matrix |= {each.nodeid for each in items if each.get_closest_marker(MATRIX)}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:  # noqa: ANN401 # xdist has no public type for it
+        """Take over what a process of xdist noted."""
+        self._report.matrix |= set(getattr(node, "workeroutput", {}).get(MATRIX, ()))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a second attempt, which the first one's report announces."""
+        if report.outcome == "rerun":  # type: ignore[comparison-overlap] # of pytest-rerunfailures
+            error = report.longreprtext.strip().splitlines() or [""]
+            self._report.second_attempts.append((report.nodeid, error[-1][:100]))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run of too many second attempts; hand the report on."""
+        if (output := getattr(self._config, "workeroutput", None)) is not None:
+            output[MATRIX] = sorted(self._report.matrix)
+            return
+        if directory := os.environ.get(REPORTS):
+            self._report.save(Path(directory))
+        if self._report.failed and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the report below the tests' own results."""
+        for line in self._report.lines():
+            terminalreporter.write_line(line)
+
+
+def main() -> None:
+    """Print the reports of TEST_REPORTS as one. Exit code 1: there were too many second attempts."""
+    whole = read(Path(os.environ[REPORTS]))
+    print("\n".join(whole.lines()))
+    sys.exit(1 if whole.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

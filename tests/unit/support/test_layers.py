@@ -1,0 +1,100 @@
+"""What a run says of the tests that it left out, and of those that it tried a second time."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.layers import MOST_SECOND_ATTEMPTS, REPORTS, Report, read
+
+pytest_plugins = "pytester"
+
+ROOT = Path(__file__).parents[3]
+
+CONFTEST = """
+from tests.support.layers import Layers
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "matrix: many of a kind")
+    config.pluginmanager.register(Layers(config))
+"""
+
+# Each test of chance fails at its first attempt only.
+CHANCE = """
+import pytest
+
+attempts = {{}}
+
+@pytest.mark.flaky(reruns=1)
+@pytest.mark.parametrize("number", range({number}))
+def test_of_chance(number):
+    attempts[number] = attempts.get(number, 0) + 1
+    assert attempts[number] > 1, "the first attempt"
+"""
+
+MATRIX = """
+import pytest
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("step", range(3))
+def test_at_each_step(step): pass
+
+def test_of_one_kind(): pass
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.setenv(REPORTS, str(pytester.path / "reports"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for the processes of xdist
+    pytester.makeconftest(CONFTEST)
+    return pytester
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(MOST_SECOND_ATTEMPTS, 0), (MOST_SECOND_ATTEMPTS + 1, 1)],
+    ids=["few enough", "too many"],
+)
+def test_a_run_fails_above_two_second_attempts_and_lists_them(
+    run: pytest.Pytester, number: int, code: int
+) -> None:
+    run.makepyfile(CHANCE.format(number=number))
+    done = run.runpytest_inprocess("-p", "no:cacheprovider")
+    assert done.ret == code
+    said = done.stdout.str()
+    assert f"{number} tests had a second attempt:" in said
+    for each in range(number):
+        assert f"test_of_chance[{each}]" in said
+    assert ("FAILED: more than 2 second attempts" in said) == bool(code)
+    assert len(read(run.path / "reports").second_attempts) == number
+
+
+@pytest.mark.parametrize("processes", [[], ["-n", "1"]], ids=["one process", "xdist"])
+def test_tests_of_the_matrix_are_counted_and_named(
+    run: pytest.Pytester, processes: list[str]
+) -> None:
+    run.makepyfile(MATRIX)
+    started = run.runpytest_subprocess if processes else run.runpytest_inprocess
+    done = started("-m", "not matrix", "-p", "no:cacheprovider", *processes)
+    done.assert_outcomes(passed=1, deselected=0 if processes else 3)
+    done.stdout.fnmatch_lines(["3 tests of the matrix did not run: make test-matrix"])
+    assert len(read(run.path / "reports").matrix) == 3
+
+
+def test_a_run_without_anything_of_note_says_nothing(run: pytest.Pytester) -> None:
+    run.makepyfile("def test_of_one_kind(): pass")
+    done = run.runpytest_inprocess("-p", "no:cacheprovider")
+    assert "matrix" not in done.stdout.str()
+    assert "second attempt" not in done.stdout.str()
+
+
+def test_the_runs_of_make_test_are_reported_as_one(tmp_path: Path) -> None:
+    """Each of them leaves the same tests to the matrix; their second attempts add up."""
+    Report({"a", "b"}, [("x", "late")]).save(tmp_path)
+    Report({"b", "c"}, [("y", "late"), ("z", "late")]).save(tmp_path)
+    whole = read(tmp_path)
+    assert whole.matrix == {"a", "b", "c"}
+    assert whole.failed
+    assert whole.lines()[-1] == "3 tests of the matrix did not run: make test-matrix"
+    assert all(json.loads(path.read_text()) for path in tmp_path.iterdir())

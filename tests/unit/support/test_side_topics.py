@@ -1,0 +1,227 @@
+"""The judge of side topics finds each wrong record there, and none in the right history beside it."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.checker.outside import TopicRole, WindowBounds
+from tests.support.checker.topic_history import Delivery, Rules
+from tests.unit.support.stream_histories import Told, headed
+
+OUT, DUPLICATES = TopicRole.OUTPUT, TopicRole.DUPLICATES
+CONFLICTS, LATE = TopicRole.CONFLICTS, TopicRole.LATE
+ROUTES = Rules(routes_duplicates=True, routes_conflicts=True, routes_late=True)
+
+
+def repeated(told: Told, **added: object) -> None:
+    """Tell of a record and an equal copy, which is routed with these headers."""
+    told.send(b"a", value=b"x", timestamp_ms=100)
+    (copy,) = told.send(b"a", value=b"x", timestamp_ms=130)
+    first = told.topic(TopicRole.INPUT).records[0].record
+    told.commit([first], routed=[(DUPLICATES, headed(copy, **added))])
+
+
+def test_a_duplicate_is_routed_once() -> None:
+    told = Told(rules=ROUTES)
+    repeated(told, original="0:0", age_ms=30)
+    assert told.kinds() == set()
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        {"original": "0:1", "age_ms": 30},
+        {"original": "unknown", "age_ms": 30},
+        {"original": "0:0", "age_ms": 31},
+        {"original": "0:0"},
+        {"age_ms": 30},
+    ],
+)
+def test_wrong_headers_are_misrouted(added: dict[str, object]) -> None:
+    told = Told(rules=ROUTES)
+    repeated(told, **added)
+    assert told.kinds() == {"misrouted"}
+
+
+def test_a_duplicate_that_is_missing_or_twice_is_misrouted() -> None:
+    told = Told(rules=ROUTES)
+    first, copy = told.send(b"a", b"a", value=b"x", timestamp_ms=5)
+    told.commit([first])
+    assert told.kinds() == {"misrouted"}
+    routed = headed(copy, original="0:0", age_ms=0)
+    told.write(DUPLICATES, routed)
+    assert told.kinds() == set()
+    told.write(DUPLICATES, routed)
+    assert told.kinds() == {"misrouted"}
+
+
+def test_a_duplicate_that_passed_as_well_is_misrouted() -> None:
+    told = Told(rules=replace(ROUTES, forgets_at_random=True))
+    first, copy = told.send(b"a", b"a", value=b"x", timestamp_ms=5)
+    told.commit([first, copy], routed=[(DUPLICATES, headed(copy, original="0:0", age_ms=0))])
+    assert told.kinds() == {"misrouted"}
+
+
+def test_a_first_record_that_is_routed_is_lost_and_misrouted() -> None:
+    told = Told(rules=ROUTES)
+    (a,) = told.send(b"a")
+    told.commit([], routed=[(DUPLICATES, headed(a, original="0:0", age_ms=0))])
+    assert told.kinds() == {"lost", "misrouted"}
+
+
+def test_an_altered_record_in_a_side_topic_is_misrouted() -> None:
+    told = Told(rules=ROUTES)
+    first, copy = told.send(b"a", b"a", value=b"x", timestamp_ms=5)
+    routed = replace(headed(copy, original="0:0", age_ms=0), value=b"y")
+    told.commit([first], routed=[(DUPLICATES, routed)])
+    assert told.kinds() == {"misrouted"}
+
+
+@pytest.mark.parametrize(("topic", "expected"), [(CONFLICTS, set()), (DUPLICATES, {"misrouted"})])
+def test_a_conflict_belongs_into_its_own_topic(topic: TopicRole, expected: set[str]) -> None:
+    told = Told(rules=ROUTES)
+    first, other = told.send(b"a", b"a", timestamp_ms=5)
+    told.commit([first], routed=[(topic, headed(other, original="0:0", age_ms=0))])
+    assert told.kinds() == expected
+
+
+def test_conflicts_are_duplicates_where_they_are_not_routed() -> None:
+    told = Told(rules=Rules(routes_duplicates=True))
+    first, other = told.send(b"a", b"a", timestamp_ms=5)
+    told.commit([first], routed=[(DUPLICATES, headed(other, original="0:0", age_ms=0))])
+    assert told.kinds() == set()
+
+
+def test_the_original_is_that_of_the_newest_life() -> None:
+    bounds = WindowBounds(keep_ms=10_000, backlog_grace_ms=1_000_000)
+    told = Told(rules=replace(ROUTES, bounds=bounds))
+    told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+    told.wait(20_000)
+    told.commit(told.send(b"a", value=b"x", timestamp_ms=2))
+    (copy,) = told.send(b"a", value=b"x", timestamp_ms=3)
+    told.commit([], routed=[(DUPLICATES, headed(copy, original="0:1", age_ms=1))])
+    assert told.kinds() == set()
+    told.topics[-1].records[0] = replace(
+        told.topics[-1].records[0],
+        record=headed(copy, original="0:0", age_ms=2),
+    )
+    assert told.kinds() == {"misrouted"}
+
+
+@pytest.mark.parametrize(("original", "expected"), [("unknown", set()), ("0:0", {"misrouted"})])
+def test_an_original_of_deleted_input_is_unknown(original: str, expected: set[str]) -> None:
+    told = Told(rules=ROUTES)
+    told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+    told.create(TopicRole.INPUT)
+    told.start()
+    b, copy = told.send(b"b", b"a", value=b"x", timestamp_ms=2)
+    told.commit([b], routed=[(DUPLICATES, headed(copy, original=original, age_ms=1))])
+    assert told.kinds() == expected
+
+
+def test_a_repeat_at_an_equal_offset_of_new_input_is_routed() -> None:
+    told = Told(rules=ROUTES)
+    told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+    told.create(TopicRole.INPUT)
+    told.start()
+    (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
+    told.commit([])
+    assert told.kinds() == {"misrouted"}
+    told.write(DUPLICATES, headed(copy, original="unknown", age_ms=1))
+    assert told.kinds() == set()
+
+
+def test_a_commit_that_outlives_its_input_topic_routes_the_records_of_that() -> None:
+    told = Told(rules=ROUTES)
+    first, copy = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
+    told.create(TopicRole.INPUT)
+    told.commit([first], 2, routed=[(DUPLICATES, headed(copy, original="0:0", age_ms=0))])
+    told.start()
+    told.commit([], 0)  # the offset does not count for the new topic
+    assert told.kinds() == set()
+
+
+def test_a_record_that_expired_before_the_session_is_not_the_one_that_passed() -> None:
+    told = Told(rules=ROUTES)
+    told.commit(told.send(b"z", value=b"z"))
+    _, second = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
+    told.retain(TopicRole.INPUT, 2)
+    told.start()
+    told.commit([second], expired_offsets=1, degraded={"InputExpired": 1})
+    assert told.kinds() == set()
+
+
+def test_an_original_may_be_unknown_after_a_start_without_transactions_only() -> None:
+    for delivery, expected in (
+        (Delivery.AT_LEAST_ONCE, set[str]()),
+        (Delivery.EXACTLY_ONCE, {"misrouted"}),
+    ):
+        told = Told(rules=replace(ROUTES, delivery=delivery))
+        told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+        told.start()
+        (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
+        told.commit([], routed=[(DUPLICATES, headed(copy, original="unknown", age_ms=1))])
+        assert told.kinds() == expected
+
+
+def test_the_original_of_a_foreign_record_is_unknown() -> None:
+    told = Told(rules=ROUTES)
+    (b,) = told.send(b"b", timestamp_ms=1)
+    told.commit([b])
+    told.write(OUT, replace(b, key=b"f", value=b"x"), "foreign-1")
+    told.start()
+    told.say()
+    (copy,) = told.send(b"f", value=b"x", timestamp_ms=2)
+    told.commit([], routed=[(DUPLICATES, headed(copy, original="unknown", age_ms=1))])
+    assert told.kinds() == set()
+
+
+def test_a_late_record_is_routed_once_and_not_lost() -> None:
+    told = Told(rules=ROUTES)
+    (old,) = told.send(b"a", timestamp_ms=5)
+    told.commit([], routed=[(LATE, headed(old, late=6))])
+    assert told.kinds() == set()
+    told.write(LATE, headed(old, late=6))
+    assert told.kinds() == {"misrouted"}
+
+
+@pytest.mark.parametrize("bound", [5, "soon"])
+def test_a_record_that_is_not_before_the_bound_is_misrouted(bound: object) -> None:
+    told = Told(rules=ROUTES)
+    (old,) = told.send(b"a", timestamp_ms=5)
+    told.commit([], routed=[(LATE, headed(old, late=bound))])
+    assert told.kinds() == {"misrouted"}
+
+
+def test_a_late_record_whose_id_is_known_is_misrouted() -> None:
+    told = Told(rules=ROUTES)
+    told.commit(told.send(b"a", timestamp_ms=9))
+    (old,) = told.send(b"a", timestamp_ms=5)
+    told.commit([], routed=[(LATE, headed(old, late=6))])
+    assert told.kinds() == {"misrouted"}
+
+
+def test_a_late_record_where_late_ones_pass_is_misrouted() -> None:
+    told = Told(rules=Rules(routes_duplicates=True))
+    (old,) = told.send(b"a", timestamp_ms=5)
+    told.commit([], routed=[(LATE, headed(old, late=6))])
+    assert told.kinds() == {"misrouted"}
+
+
+def test_without_transactions_a_routed_record_may_come_again_if_its_offset_was_not_committed() -> (
+    None
+):
+    told = Told(rules=replace(ROUTES, delivery=Delivery.AT_LEAST_ONCE))
+    told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+    (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
+    routed = headed(copy, original="0:0", age_ms=1)
+    told.write(DUPLICATES, routed, told.session)
+    told.start()
+    told.wait(1000)
+    told.write(DUPLICATES, routed, told.session)
+    told.commit([])
+    assert told.kinds() == set()
+    told.start()
+    told.wait(1000)
+    told.write(DUPLICATES, routed, told.session)
+    assert told.kinds() == {"misrouted"}

@@ -1,0 +1,1 @@
+"""Tests of the worker's Kafka clients, on stand-ins of the client library."""

@@ -1,0 +1,124 @@
+"""Which committed offsets count for the input topic as it is now."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dedupe_crds.manifest import parse_manifest
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.kafka.admin import Topic, Topics
+from dedupe_worker.kafka.consumer import Committed, PartitionReader
+from dedupe_worker.kafka.offset_metadata import encode_metadata
+from dedupe_worker.recovery.input_offset import InputStart, begin_input, find_start
+from dedupe_worker.recovery.taken_over import TakenOver
+from dedupe_worker.status import WorkerState
+from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.state_dir import Identity
+from tests.unit.crds.manifests import changed
+
+IDENTITY = Identity(stream="shop/orders", partition=0, input_topic_id="now", output_topic_id="out")
+OURS = encode_metadata("out", "now", None)
+OTHERS = encode_metadata("out", "before", 7)
+EARLIER = "out:7"
+
+
+class Reader:
+    """A group with this committed offset."""
+
+    def __init__(self, committed: Committed | None) -> None:
+        self._committed = committed
+
+    def committed(self) -> Committed | None:
+        return self._committed
+
+
+def worker_state() -> WorkerState:
+    return WorkerState(parse_manifest(changed({}), "test"), 0)
+
+
+def find(metadata: str | None, recorded: str | None, stored: int = -1) -> InputStart:
+    """Find the start with an offset of 60 committed, and an input of [20, 90)."""
+    partition = TakenOver(
+        topics=cast(
+            "Topics",
+            SimpleNamespace(offsets=lambda *_: OffsetRange(20, 90), high_watermark=lambda *_: 90),
+        ),
+        input_topic=Topic("orders", "now", 1),
+        output_topic=Topic("clean", "out", 1),
+        identity=IDENTITY,
+        recorded=IDENTITY.model_copy(update={"input_topic_id": recorded}) if recorded else None,
+    )
+    stamp = StoreMetadata(
+        output_position=1,
+        input_offset=stored,
+        keys=1,
+        first_seen_ms=0,
+        last_seen_ms=0,
+        truncated=False,
+    )
+    reader = cast("PartitionReader", Reader(Committed(60, metadata)))
+    store = cast("Any", SimpleNamespace(metadata=stamp))
+    return find_start(partition, reader, store, worker_state(), "group")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "recorded", "offset"),
+    [
+        (OURS, "now", 60),
+        (OURS, "before", 60),  # killed before the identity was recorded
+        (OURS, None, 60),
+        (OTHERS, "now", 20),
+        (OTHERS, "before", 20),
+        (OTHERS, None, 20),  # the volume is lost
+        (EARLIER, "now", 60),
+        (EARLIER, "before", 20),
+        (EARLIER, None, 60),
+        ("", "now", 60),  # set by a user
+        (None, "before", 20),
+    ],
+)
+def test_a_committed_offset_counts_for_the_topic_that_it_names(
+    metadata: str | None, recorded: str | None, offset: int
+) -> None:
+    start = find(metadata, recorded)
+    assert start.offset == offset
+    assert (start.committed is not None) == (offset == 60)
+    assert start.unlabelled == (metadata != OURS)
+
+
+def test_the_offset_of_the_store_counts_as_well() -> None:
+    assert find(OTHERS, "now", stored=70).offset == 70
+
+
+def test_a_replaced_input_topic_is_reported_with_the_offset_up_to_which_it_was_read() -> None:
+    state = worker_state()
+    before = SimpleNamespace(input_topic="before", input_offset=41)
+    store = cast("Any", SimpleNamespace(metadata=before, begin_input=lambda *_, **__: None))
+    begin_input(state, Topic("orders", "now", 1), store, "now")
+    [degraded] = state.degradations.current()
+    assert degraded.reason == "InputTopicReplaced"
+    assert "up to offset 41;" in degraded.message
+
+
+@pytest.mark.parametrize(
+    ("known_end", "read", "named"),
+    [
+        (90, 41, "(at least 49 offsets)"),
+        (90, 60, "(at least 30 offsets)"),
+        (41, 41, ""),
+        (-1, 0, ""),
+    ],
+)
+def test_the_offsets_that_were_certainly_unread_are_counted(
+    known_end: int, read: int, named: str
+) -> None:
+    state = worker_state()
+    state.known_input_end = known_end
+    state.input = state.input.model_copy(update={"next_offset": read})
+    before = SimpleNamespace(input_topic="before", input_offset=41)
+    store = cast("Any", SimpleNamespace(metadata=before, begin_input=lambda *_, **__: None))
+    begin_input(state, Topic("orders", "now", 1), store, "now")
+    [degraded] = state.degradations.current()
+    assert f"is lost{' ' if named else ''}{named}. The new one" in degraded.message
+    assert state.known_input_end == -1, "the end of the new topic is not known yet"

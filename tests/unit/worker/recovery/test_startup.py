@@ -1,0 +1,209 @@
+"""What a start leaves on the volume when it is killed between any two of its steps."""
+
+from datetime import datetime
+from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dedupe_crds.manifest import parse_manifest
+from dedupe_ids.extract import extractor_for
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.config import WorkerConfig
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.kafka.admin import Topic, Topics
+from dedupe_worker.kafka.consumer import Batch
+from dedupe_worker.recovery.startup import OpenedStore, Startup
+from dedupe_worker.recovery.taken_over import TakenOver
+from dedupe_worker.store.state_dir import Identity, StateDirectory
+from tests.unit.crds.manifests import changed
+from tests.unit.worker.stores import random_ids, remember
+from tests.unit.worker.strategies import message
+
+IDENTITY = Identity(stream="shop/orders", partition=0, input_topic_id="in", output_topic_id="out")
+
+
+class FakeTopics:
+    """An output partition that holds [20, 90), the first record of it of `first_ms`."""
+
+    first_ms = 0
+
+    def offsets(self, _topic: str, _partition: int) -> OffsetRange:
+        return OffsetRange(20, 90)
+
+    def settled_offsets(self, topic: str, partition: int, **_: object) -> OffsetRange:
+        return self.offsets(topic, partition)
+
+    def offset_at(self, _topic: str, _partition: int, time: datetime) -> int | None:
+        return 20 if self.first_ms / 1000 >= time.timestamp() else 50
+
+
+class Starts:
+    """The starts of a worker on one volume. Each ends as a crash ends it: nothing is closed but the files."""
+
+    def __init__(self, directory: Path) -> None:
+        self.state = StateDirectory(directory)
+        self.topics = FakeTopics()
+        config = WorkerConfig(
+            stream=parse_manifest(changed({"metadata.namespace": "shop"}), "test"),
+            partition=0,
+            state=self.state,
+            properties={},
+        )
+        self.factory = ComponentFactory(config)
+        self.startup = Startup(self.factory, extractor_for(config.stream.spec.id), Event())
+
+    def partition(self, output_topic_id: str = "out") -> TakenOver:
+        identity = IDENTITY.model_copy(update={"output_topic_id": output_topic_id})
+        topic = cast("Any", SimpleNamespace(name="clean", id=output_topic_id))
+        return TakenOver(
+            topics=cast("Topics", self.topics),
+            input_topic=Topic("orders", "in", 1),
+            output_topic=topic,
+            identity=identity,
+            recorded=self.state.recorded("shop/orders", 0),
+        )
+
+    def open(self, output_topic_id: str = "out") -> OpenedStore:
+        partition = self.partition(output_topic_id)
+        opened = self.startup.open_store(partition)
+        opened.store.close()
+        self.state.record(partition.identity)
+        return opened
+
+
+@pytest.fixture
+def starts(tmp_path: Path) -> Starts:
+    return Starts(tmp_path)
+
+
+def write_store(starts: Starts, position: int) -> None:
+    store = starts.factory.make_store()
+    remember(store, random_ids(1, 10), position=position)
+    store.close()
+    starts.state.record(IDENTITY)
+
+
+@pytest.mark.parametrize(
+    ("position", "output_topic_id", "reason"),
+    [(10, "out", "TailRetainedAway"), (50, "new", "OutputTopicReplaced")],
+)
+def test_a_rebuild_with_a_shorter_window_that_is_killed_before_its_first_id_has_one_the_next_time(
+    starts: Starts, position: int, output_topic_id: str, reason: str
+) -> None:
+    write_store(starts, position)
+    plan = starts.open(output_topic_id).plan
+    assert (plan.reason, plan.truncated) == (reason, True)
+    again = starts.open(output_topic_id).plan
+    assert (again.reason, again.rebuild, again.truncated) == ("NewStore", True, True)
+
+
+@pytest.mark.parametrize(
+    ("position", "output_topic_id", "expected"),
+    [(10, "out", 10), (50, "new", 50), (95, "out", -1)],
+)
+def test_a_store_that_is_discarded_for_its_output_leaves_its_input_offset(
+    starts: Starts, position: int, output_topic_id: str, expected: int
+) -> None:
+    store = starts.factory.make_store()
+    store.begin_input("in")
+    remember(store, random_ids(1, 10), position=position)
+    store.close()
+    starts.state.record(IDENTITY)
+    assert starts.open(output_topic_id).read_before == expected
+    assert starts.open(output_topic_id).read_before == expected  # killed before its first id
+    opened = starts.startup.open_store(starts.partition(output_topic_id))
+    begin = starts.startup._begin  # noqa: SLF001 (what the first record of the output calls)
+    begin(opened.plan, Window(opened.store), expected, 5)
+    opened.store.close()
+    assert starts.open(output_topic_id).read_before == -1
+
+
+def test_an_input_offset_of_another_topic_is_not_left(starts: Starts) -> None:
+    starts.state.remember_shortened(7, "other")
+    assert starts.open().read_before == -1
+
+
+def test_a_mark_of_an_earlier_release_has_no_input_offset(starts: Starts) -> None:
+    (starts.state.root / "shortened").write_text("")
+    assert starts.open().read_before == -1
+
+
+def test_a_store_that_has_the_mark_itself_needs_no_other(starts: Starts) -> None:
+    write_store(starts, 10)
+    starts.open()
+    opened = starts.startup.open_store(starts.partition())
+    begin = starts.startup._begin  # noqa: SLF001 (what the first record of the output calls)
+    begin(opened.plan, Window(opened.store), 0, 5)
+    opened.store.close()
+    assert not starts.state.shortened
+    after = starts.startup.open_store(starts.partition())
+    stamp = after.store.metadata
+    after.store.close()
+    assert stamp is not None
+    assert (after.plan.rebuild, stamp.truncated, stamp.forgotten_ms) == (False, True, 5)
+
+
+def test_a_mark_that_outlives_the_rebuild_does_not_shorten_the_next_one(starts: Starts) -> None:
+    """The process was killed between the store's mark and the removal of the other."""
+    write_store(starts, 50)
+    starts.state.remember_shortened()
+    assert not starts.open().plan.rebuild
+    assert not starts.state.shortened
+
+
+class OneRecord:
+    """Unread input: a record with a timestamp, or none, behind transaction markers."""
+
+    def __init__(self, time_ms: int | None) -> None:
+        self._time_ms = time_ms
+
+    def seek(self, offset: int) -> None: ...
+    def check(self, end: int) -> None: ...
+    def close(self) -> None: ...
+
+    def read(self, _max_records: int, _wait_seconds: float) -> Batch:
+        if self._time_ms is None:
+            return Batch([], 90, 0)
+        return Batch([message(60, b"a", b"", time_ms=self._time_ms)], 61, 0)
+
+
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.mark.parametrize(
+    ("first_output_days", "unread_days", "input_offset", "truncated"),
+    [
+        (30, None, 90, False),  # at rest, and maxAge is 28 days
+        (27, None, 90, True),
+        (30, 1, 60, False),  # it has stood for a day
+        (30, 3, 60, True),  # for three days
+        (30, -9, 60, False),  # its producer's clock is ahead
+        (27, -9, 60, True),
+        (30, None, 60, False),  # only markers
+        (30, 20_000, 60, True),  # nonsense, so nothing is known
+    ],
+)
+def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noqa: PLR0917 (a table)
+    starts: Starts,
+    monkeypatch: pytest.MonkeyPatch,
+    first_output_days: int,
+    unread_days: int | None,
+    input_offset: int,
+    truncated: bool,
+) -> None:
+    now_ms = starts.factory.clock.time_ms()
+    starts.topics.first_ms = now_ms - first_output_days * DAY_MS
+    unread_ms = None if unread_days is None else now_ms - unread_days * DAY_MS
+    monkeypatch.setattr(starts.factory, "make_reader", lambda _: OneRecord(unread_ms))
+    monkeypatch.setattr(starts.startup, "_read_tail", lambda *given: given[-1](5))
+    opened = starts.startup.open_store(starts.partition())
+    window = Window(opened.store)
+    starts.startup.catch_up(opened.partition, opened.plan, window, input_offset)
+    stamp = opened.store.metadata
+    opened.store.close()
+    assert stamp is not None
+    assert stamp.truncated is truncated

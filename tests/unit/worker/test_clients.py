@@ -1,0 +1,45 @@
+"""Nothing in the worker makes a Kafka client around `Clients`."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dedupe_kafka.clients
+import dedupe_worker
+
+WORKER = Path(dedupe_worker.__file__).parent
+MODULES = {path.relative_to(WORKER).as_posix(): path for path in WORKER.rglob("*.py")}
+_CLIENTS = {"Consumer", "Producer", "AdminClient"}
+
+
+def makes_a_client(module: Path) -> Iterator[str]:
+    """Every place at which a module calls one of the client library's classes, or has `made` call it."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        made = node.args[:1] if isinstance(node.func, ast.Name) and node.func.id == "made" else []
+        for each in (node.func, *made):
+            if isinstance(each, ast.Name) and each.id in _CLIENTS:
+                yield f"{module.name}:{node.lineno}: {each.id}"
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_the_worker_makes_clients_through_its_factory(name: str) -> None:
+    assert list(makes_a_client(MODULES[name])) == []
+
+
+def test_a_module_that_makes_a_client_is_found(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("made(Consumer, {})\nProducer({})\n")
+    assert len(list(makes_a_client(module))) == 2
+
+
+def test_the_clients_are_the_library_s() -> None:
+    made_by = dedupe_kafka.clients.CLIENTS
+    assert {
+        made_by.consumer.__name__,
+        made_by.producer.__name__,
+        made_by.admin.__name__,
+    } == _CLIENTS

@@ -1,0 +1,59 @@
+"""Learn ids that other producers write between the worker's own records.
+
+The session calls it every few seconds. `PartitionOutput.unread` holds the offsets among which there may be such
+records. Invariant: until they are read the store's position stays before them, so the next start would read them.
+"""
+
+from contextlib import closing
+from threading import Event
+
+import structlog
+
+from dedupe_ids.extract import Extractor
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.dedup.window import Window
+from dedupe_worker.kafka.admin import Topics
+from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.recovery.tail import catch_up
+from dedupe_worker.side_topics.owner_log import OutputValues
+
+log = structlog.get_logger()
+
+
+def read_foreign(  # noqa: PLR0917 (the session's components, each once)
+    factory: ComponentFactory,
+    topics: Topics,
+    extract: Extractor,
+    output: PartitionOutput,
+    window: Window,
+    stop: Event,
+) -> None:
+    """Add the ids of unread output to the window.
+
+    An open transaction may hide them; then it does nothing. No transaction of this worker is open. Raises StreamError.
+    """
+    unread, metadata = output.unread, window.store.metadata
+    if unread is None or metadata is None:
+        return
+    topic, partition = factory.config.stream.spec.output.topic, factory.config.partition
+    if topics.end(topic, partition) < unread.end:
+        return
+    log.info("reading records of other producers", start=unread.low, end=unread.end)
+    with closing(factory.make_reader(topic)) as reader:
+        reader.seek(unread.low)
+        catch_up(
+            reader,
+            window,
+            extract,
+            # The owner log has no entries about them.
+            OutputValues(factory.policy.layout, partition=partition, owner_log=None),
+            start=unread.low,
+            end=unread.end,
+            begin=None,
+            input_offset=metadata.input_offset,
+            stop=stop,
+            clock=factory.clock,
+            on_progress=lambda _: factory.worker_state.heartbeat(),
+        )
+    if not stop.is_set():
+        output.mark_read()

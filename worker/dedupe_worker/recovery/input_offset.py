@@ -1,0 +1,96 @@
+"""Find the input offset at which a session continues, of this input topic.
+
+An offset counts for one topic only, and a topic that was deleted and created again is another one. These name the
+topic of their offset: the store (metadata.py), the group's committed offset (offset_metadata.py), a checkpoint
+(checkpoint.json) and a snapshot (its manifest). What an earlier release wrote does not say so: it is of the input
+topic in identity.json, which is recorded only after the others name the present topic.
+"""
+
+from dataclasses import dataclass
+
+import structlog
+
+from dedupe_worker.kafka.admin import Topic
+from dedupe_worker.kafka.consumer import Committed, PartitionReader
+from dedupe_worker.kafka.offset_metadata import decode_metadata
+from dedupe_worker.recovery.tail import plan_start
+from dedupe_worker.recovery.taken_over import TakenOver, committed_offset
+from dedupe_worker.status import Degraded, WorkerState
+from dedupe_worker.store.api import IdStore
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class InputStart:
+    """The input offset at which to continue.
+
+    `committed` is the group's committed offset if it is of this input topic, `end` the partition's end at this start.
+    `unlabelled`: the group has a committed offset that does not name this input topic.
+    """
+
+    offset: int
+    committed: Committed | None
+    end: int
+    unlabelled: bool = False
+
+
+def begin_input(worker_state: WorkerState, topic: Topic, store: IdStore, unlabelled: str) -> None:
+    """Have the store name the input topic, and report if it is another than before.
+
+    `unlabelled` is the topic of a store of an earlier release.
+    """
+    before = store.metadata
+    store.begin_input(topic.id, unlabelled=unlabelled)
+    if before is None or (before.input_topic or unlabelled) == topic.id:
+        return
+    # An older checkpoint may be behind what this process has committed.
+    done = max(before.input_offset, worker_state.input.next_offset)
+    unread = max(0, worker_state.known_input_end - done)
+    worker_state.known_input_end = -1
+    read = f"up to offset {before.input_offset}" if before.input_offset >= 0 else "in part"
+    lost = f" (at least {unread} offsets)" if unread else ""
+    worker_state.degradations.record(
+        Degraded.INPUT_TOPIC_REPLACED,
+        f"input topic {topic.name} was deleted and created again. The earlier one was read {read}; what it had after "
+        f"that is lost{lost}. The new one is read from its start",
+    )
+    log.error("input topic replaced", topic=topic.name, read=before.input_offset, unread=unread)
+
+
+def find_start(
+    partition: TakenOver,
+    reader: PartitionReader,
+    store: IdStore,
+    worker_state: WorkerState,
+    group: str,
+    *,
+    read_before: int = -1,
+) -> InputStart:
+    """Find the input offset at which to continue. Raises StreamError.
+
+    `read_before` is the offset of a discarded store.
+    """
+    topic, number = partition.input_topic, partition.identity.partition
+    found = committed_offset(partition, reader, group)
+    of = decode_metadata(found.metadata).input_topic if found else ""
+    same = of == topic.id if of else partition.same_input
+    committed = found if same else None
+    available = partition.topics.offsets(topic.name, number)
+    start = plan_start(
+        committed=committed.offset if committed else None,
+        metadata=store.metadata,
+        read_before=read_before,
+        available=available,
+        high_watermark=partition.topics.high_watermark(topic.name, number),
+    )
+    if start.expired:
+        worker_state.tally.expired_offsets += start.expired
+        worker_state.degradations.record(
+            Degraded.INPUT_EXPIRED,
+            f"the retention of input topic {topic.name} deleted records before they were read; raise retention.ms",
+            start.expired,
+        )
+        log.error("input records expired before they were read", offsets=start.expired)
+    unlabelled = found is not None and of != topic.id
+    return InputStart(start.offset, committed, available.end, unlabelled)

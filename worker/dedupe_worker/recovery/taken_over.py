@@ -1,0 +1,91 @@
+"""Take over a partition: describe its topics, check its volume, fence a worker.
+
+`Session` calls it first; `startup` and `input_offset` ask its result.
+"""
+
+from dataclasses import dataclass
+from threading import Event
+
+from dedupe_kafka.errors import BrokerUnavailable, Fenced, TakeOverContested
+from dedupe_kafka.side_topics import routed_topics
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.kafka.admin import Topic, Topics, needed_rights
+from dedupe_worker.kafka.consumer import Committed, PartitionReader
+from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.store.state_dir import Identity, id_source_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """A partition whose older worker is fenced, with its topics as they are now.
+
+    `identity` is of these topics, `recorded` the identity on the volume before, None on an empty volume.
+    """
+
+    topics: Topics
+    input_topic: Topic
+    output_topic: Topic
+    identity: Identity
+    recorded: Identity | None
+
+    @property
+    def same_input(self) -> bool:
+        """Return whether an offset that names no topic is of this input topic."""
+        return self.recorded is None or self.recorded.input_topic_id == self.input_topic.id
+
+
+def take_over(
+    factory: ComponentFactory,
+    topics: Topics,
+    recorded: Identity | None,
+    reader: PartitionReader,
+    stop: Event,
+) -> tuple[TakenOver, PartitionOutput]:
+    """Describe the topics, check them against the volume, and fence an older worker.
+
+    Raises Fenced instead if a newer worker came after this process's last session.
+    """
+    config = factory.config
+    spec, number = config.stream.spec, config.partition
+    input_topic, output_topic, *_ = [
+        topics.describe(name, number, needed) for name, needed in needed_rights(spec).items()
+    ]
+    identity = Identity(
+        stream=config.stream_id,
+        partition=number,
+        input_topic_id=input_topic.id,
+        output_topic_id=output_topic.id,
+        id_source=id_source_text(spec.id),
+    )
+    config.state.check_id_source(recorded, identity)
+    factory.worker_state.clear_client_error()
+    written = [output_topic.name, *routed_topics(spec)]
+    output = factory.make_output(min(map(topics.max_message_bytes, written)))
+    partition = TakenOver(
+        topics=topics,
+        input_topic=input_topic,
+        output_topic=output_topic,
+        identity=identity,
+        recorded=recorded,
+    )
+    if factory.take_over.recorded_before:
+        factory.take_over.check(committed_offset(partition, reader, config.group))
+    try:
+        output.fence(stop)
+        committed = committed_offset(partition, reader, config.group)
+        if committed:
+            output.take_over(committed, reader)
+    except Fenced as error:
+        raise TakeOverContested(
+            f"{error}; another producer took over at the same time, taking over again"
+        ) from error
+    return partition, output
+
+
+def committed_offset(partition: TakenOver, reader: PartitionReader, group: str) -> Committed | None:
+    """Return the offset that the group has committed, if any. Raises StreamError."""
+    try:
+        return reader.committed()
+    except BrokerUnavailable:
+        partition.topics.check_group(group)
+        raise

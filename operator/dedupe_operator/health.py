@@ -12,7 +12,7 @@ from typing import Final
 import falcon
 from prometheus_client import exposition
 
-from dedupe_crds.http_server import BoundedServer
+from dedupe_httpd.bounded_server import BoundedServer
 from dedupe_operator import metrics
 
 _HEALTHY_SECONDS: Final = 180.0  # longer than any reconcile: each of its calls is bounded

@@ -23,8 +23,18 @@ SECONDS = 240
 # Each extra, its command, and the packages that must import with this extra alone.
 EXTRAS = {
     "kubectl": ("kubectl-dedupe", ["dedupe_crds", "dedupe_kubectl"]),
-    "worker": ("dedupe-worker", ["dedupe_crds", "dedupe_kafka", "dedupe_filters", "dedupe_worker"]),
-    "operator": ("dedupe-operator", ["dedupe_crds", "dedupe_operator"]),
+    "worker": (
+        "dedupe-worker",
+        [
+            "dedupe_crds",
+            "dedupe_kafka",
+            "dedupe_ids",
+            "dedupe_filters",
+            "dedupe_httpd",
+            "dedupe_worker",
+        ],
+    ),
+    "operator": ("dedupe-operator", ["dedupe_crds", "dedupe_httpd", "dedupe_operator"]),
 }
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys

@@ -31,7 +31,7 @@ import falcon
 from prometheus_client import CollectorRegistry, exposition
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from dedupe_crds.http_server import MAX_BODY_BYTES
+from dedupe_httpd.bounded_server import MAX_BODY_BYTES
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests, ReconcileRunning

@@ -219,6 +219,7 @@ class Job:
             self._bounds,
             output_position=target.output_position,
             truncated=of_partition.left_out > 0,
+            aged_ms=self._progress.now_ms,
         )
         target.state.discard_store()  # without an identity, so no worker uses it
         sync_to_disk(building)

@@ -21,7 +21,13 @@ from dedupe_worker.bootstrap.generation_cutoffs import GenerationCutoffs
 from dedupe_worker.errors import store_errors
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.external_sort import Entries, id_bytes
-from dedupe_worker.store.metadata import METADATA_KEY, StoreMetadata, encode_metadata
+from dedupe_worker.store.metadata import (
+    METADATA_KEY,
+    MORE_KEY,
+    StoreMetadata,
+    encode_metadata,
+    encode_more,
+)
 from dedupe_worker.store.rocksdb_options import TableOptions, table_options
 from dedupe_worker.values import UNKNOWN_OWNER
 
@@ -79,11 +85,12 @@ def build_store(
     *,
     output_position: int,
     truncated: bool,
+    aged_ms: int,
 ) -> None:
     """Build a store at `path` from the files in `directory`; the files stay.
 
     A store that is there is replaced. Its output position is `output_position`: the worker reads the output from there
-    on. Raises DiskFull or StoreFailed.
+    on. `aged_ms` is the time up to which the ids have aged, Unix milliseconds. Raises DiskFull or StoreFailed.
     """
     shutil.rmtree(path, ignore_errors=True)
     numbers = sorted({table.generation for table in tables})
@@ -100,6 +107,7 @@ def build_store(
                     last_seen_ms=max(table.last_seen_ms for table in of_generation),
                     truncated=truncated,
                     newest_ms=max(table.last_seen_ms for table in of_generation),
+                    aged_ms=aged_ms,
                 )
                 files = [directory / table.file for table in of_generation]
                 _add_generation(database, f"b{number:08d}", files, metadata, bounds)
@@ -120,6 +128,7 @@ def _add_generation(
         unlogged.disable_wal = True  # type: ignore[method-assign,assignment] # the stub calls the property a method
         family.set_write_options(unlogged)
         family[METADATA_KEY] = encode_metadata(metadata)
+        family[MORE_KEY] = encode_more(metadata)
         family.flush()
     finally:
         family.close()

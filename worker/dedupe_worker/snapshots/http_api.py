@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import falcon
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dedupe_crds.http_server import MAX_BODY_BYTES
 from dedupe_crds.names import ObjectName
+from dedupe_httpd.bounded_server import MAX_BODY_BYTES
 from dedupe_worker.errors import UploadRunning
 
 if TYPE_CHECKING:

@@ -68,10 +68,13 @@ class Worker:
         self._thread.join()
 
     def fill(self) -> None:
-        """Have the store remember something, on the loop's thread."""
-        self.commands.call(
-            lambda _: remember(self._store, random_ids(1, 2_000), position=2_000), _ENOUGH_SECONDS
-        )
+        """Have the store remember ids of two minutes, on the loop's thread."""
+
+        def run(_: AdminCommands) -> None:
+            remember(self._store, random_ids(1, 1_000), position=1_000, now_ms=60_000)
+            remember(self._store, random_ids(2, 1_000), position=2_000, now_ms=180_000)
+
+        self.commands.call(run, _ENOUGH_SECONDS)
 
     def post(self, path: str, **body: object) -> testing.Result:
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -156,7 +159,7 @@ def test_a_snapshot_is_begun_answered_and_followed(worker: Worker) -> None:
     made = done.checkpoint
     assert (made.input_topic_id, made.output_topic_id) == ("in", "out")
     assert (made.output_position, made.keys) == (2_000, 2_000)
-    assert made.window_seconds > 0
+    assert made.window_seconds == 120
     assert done.total_bytes == done.new_bytes == done.uploaded_bytes > made.bytes > 0
     assert worker.metric("dedupe_snapshot_bytes") == done.total_bytes
     assert worker.metric("dedupe_snapshot_uploaded_bytes") == done.total_bytes

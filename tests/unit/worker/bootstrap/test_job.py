@@ -123,6 +123,14 @@ def test_the_store_remembers_the_ids_and_goes_on_as_any_other(tmp_path: Path) ->
     store.close()
 
 
+def test_ids_of_the_past_are_as_old_as_they_are(tmp_path: Path) -> None:
+    write_files(tmp_path / "files", [2 * DAY_MS] * 10)
+    bootstrap(tmp_path)
+    store = open_store(tmp_path)
+    assert store.window_seconds(store.aged_ms) == pytest.approx(2 * 86_400, rel=0.01)
+    store.close()
+
+
 def test_a_worker_reads_all_of_the_output_that_came_after(tmp_path: Path) -> None:
     write_files(tmp_path / "files", [DAY_MS] * 10)
     bootstrap(tmp_path)

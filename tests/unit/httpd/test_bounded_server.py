@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds import http_server
 from dedupe_crds.deadline import Deadline
-from dedupe_crds.http_server import BoundedServer
+from dedupe_httpd import bounded_server
+from dedupe_httpd.bounded_server import BoundedServer
 
 START = Callable[[str, list[tuple[str, str]]], object]
 MAX_BODY = 1000
@@ -119,7 +119,7 @@ def test_connections_that_are_all_handled_let_others_wait(
 def test_a_request_has_a_time_in_all_and_not_for_each_byte(
     server: BoundedServer, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "_REQUEST_SECONDS", 1.0)
+    monkeypatch.setattr(bounded_server, "_REQUEST_SECONDS", 1.0)
     client = connect(clients, server, b"GET / HTTP/1.0\r\nX-Slow: ")
     client.settimeout(0.05)
     deadline = Deadline(30)
@@ -138,7 +138,7 @@ def test_a_request_has_a_time_in_all_and_not_for_each_byte(
 def test_a_client_that_does_not_take_its_answer_is_closed(
     server: BoundedServer, app: App, clients: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "_REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(bounded_server, "_REQUEST_SECONDS", 0.5)
     connect(clients, server, b"GET /large HTTP/1.1\r\n\r\n")
     deadline = Deadline(30)
     while not app.bodies or server.active_channels:

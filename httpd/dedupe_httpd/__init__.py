@@ -1,0 +1,1 @@
+"""Serve HTTP within bounds."""

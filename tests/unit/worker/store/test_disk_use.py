@@ -16,6 +16,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
 MAX_BYTES = 32 * MIB
 BATCH_IDS = 5_000
 ID_DISK_BYTES = 36
+GENERATIONS = 5
 
 
 class DiskUse:
@@ -58,7 +59,7 @@ def watched(root: Path) -> Iterator[DiskUse]:
 def test_disk_use_stays_within_its_bound_while_ids_age_out(tmp_path: Path) -> None:
     """The window filled twice over, and then once more beside a checkpoint of it."""
     state = StateDirectory(tmp_path)
-    store = open_store(state.database, max_bytes=MAX_BYTES)
+    store = open_store(state.database, max_bytes=MAX_BYTES, generations=GENERATIONS)
     full = MAX_BYTES // (BATCH_IDS * ID_DISK_BYTES)  # batches
 
     def fill(batches: range) -> float:
@@ -70,7 +71,8 @@ def test_disk_use_stays_within_its_bound_while_ids_age_out(tmp_path: Path) -> No
         return use.peak_bytes / MAX_BYTES
 
     alone = fill(range(2 * full))
-    assert 0.8 < alone < 1.1
+    # On a machine with much to do, a generation that RocksDB compacts may stand beside its successor.
+    assert 0.8 < alone < 1.1 + 1 / GENERATIONS
     assert make_checkpoint(state, IDENTITY, store, NOW)
     assert alone < fill(range(2 * full, 3 * full)) < 2.1
 

@@ -56,8 +56,12 @@ class Zombie:
         )
 
     def last_write(self) -> float:
-        """When a file of its volume was last written to, in seconds since 1970."""
-        root = cluster_dir() / "nodes" / self._node / "kubelet" / "pods" / self._uid / "volumes"
+        """When a file of its store's volume was last written to, in seconds since 1970.
+
+        It may write to /tmp: there it notes that it was fenced.
+        """
+        pod = cluster_dir() / "nodes" / self._node / "kubelet" / "pods" / self._uid
+        root = pod / "volumes" / "kubernetes.io~csi"
         told = self._nodes.run(self._node, "find", str(root), "-type", "f", "-printf", "%T@ %p\n")
         return max(float(line.split()[0]) for line in told.splitlines())
 

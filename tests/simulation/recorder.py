@@ -148,10 +148,15 @@ class Recorder:
                     )
 
     def _topic_of(self, partition: int, offset: int) -> str:
-        """Return the input's incarnation that was read up to an offset: the one before if this one is shorter."""
+        """Return the input's incarnation that was read up to an offset: the newest of which so much was fetched."""
         inputs = [each for each in self._topics if each.role is TopicRole.INPUT]
-        fitting = [each for each in inputs if offset <= each.logs[partition].log.end]
-        return (fitting or inputs)[-1].topic_id
+        logs = [each.logs[partition].log for each in inputs]
+        read = [
+            each
+            for each, log in zip(inputs, logs, strict=True)
+            if offset <= max(log.low, log.read_up_to)
+        ]
+        return (read or inputs)[-1].topic_id
 
     def incarnations(self) -> list[Incarnation]:
         """Return all topics that ever were, in order of creation."""

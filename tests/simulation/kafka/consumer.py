@@ -174,6 +174,7 @@ class SimConsumer:
                 return
             fetched = log.fetch(each.position, committed=self._committed, at_most=room)
             each.coming, each.comes_at = fetched, now + fetched.seconds
+            log.read_up_to = max(log.read_up_to, fetched.next_offset)
 
     def _log_of(self, each: _Assigned) -> PartitionLog | None:
         now = self._clock.monotonic()

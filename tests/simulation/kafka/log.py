@@ -76,6 +76,8 @@ class PartitionLog:
     """The monotonic time up to which the partition has no leader."""
     gone: bool = False
     """Whether its topic was deleted."""
+    read_up_to: int = 0
+    """The offset after the last record that a consumer has fetched."""
     _bases: list[int] = field(default_factory=list)
     _open: dict[int, list[Batch]] = field(default_factory=dict)
 

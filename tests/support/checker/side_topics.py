@@ -42,6 +42,8 @@ class SideTopics:
         for place, found in self._routed.items():
             record = self.inputs[place]
             if place in passed:
+                if self._was_read_again(passed[place], found):
+                    continue  # it repeats itself
                 self._report(verdict, record, found[0][1], "it passed as well")
             elif len(found) > 1 and not self._may_come_again(record, found):
                 self._report(verdict, record, found[1][1], f"{len(found)} times in side topics")
@@ -69,17 +71,18 @@ class SideTopics:
                     self.late.add(record.place)
 
     def _source(self, written: Written) -> InputRecord | None:
+        """Return its input record: of the input topic that its transaction read, as far as that is known."""
         position = _added(written.record).get("dedupe-position")
         here = self.timeline.offsets_of(written.transaction)
-        for record in self.inputs:
-            if (
-                position == _position(record.record)
-                and _same(record.record, written.record)
-                and record.written.time_ms <= written.time_ms
-                and (here is None or here[0] == record.topic.topic_id)
-            ):
-                return record
-        return None
+        found = [
+            record
+            for record in self.inputs
+            if position == _position(record.record)
+            and _same(record.record, written.record)
+            and record.written.time_ms <= written.time_ms
+        ]
+        of_topic = [each for each in found if here is None or here[0] == each.topic.topic_id]
+        return next(iter(of_topic or found[-1:]), None)
 
     # -- a record that is in a side topic ------------------------------------------------------------
 
@@ -149,6 +152,11 @@ class SideTopics:
             or self.timeline.retained_away(TopicRole.OWNERS, topic, 0) <= written.time_ms
             for topic in owners
         )
+
+    def _was_read_again(self, passed: Written, found: Sequence[tuple[TopicRole, Written]]) -> bool:
+        """Return whether a record that passed may be routed too: it was read again, or passed when it was."""
+        times = [passed.time_ms, *(written.time_ms for _, written in found)]
+        return self.timeline.reads_again(min(times), max(times))
 
     def _may_come_again(
         self, record: InputRecord, found: Sequence[tuple[TopicRole, Written]]

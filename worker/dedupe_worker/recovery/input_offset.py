@@ -77,6 +77,8 @@ def find_start(
     same = of == topic.id if of else partition.same_input
     committed = found if same else None
     available = partition.topics.offsets(topic.name, number)
+    if (of and not same) or (partition.recorded is not None and not partition.same_input):
+        read_before = max(read_before, 0)  # made anew: all of it is to be read
     start = plan_start(
         committed=committed.offset if committed else None,
         metadata=store.metadata,

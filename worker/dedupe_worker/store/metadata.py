@@ -98,8 +98,11 @@ class StoreMetadata:
         )
 
     def of_new_input(self, input_topic: str) -> "StoreMetadata":
-        """Return the metadata for another input topic, before its first record."""
-        return replace(self, input_offset=-1, input_topic=input_topic, last_read="")
+        """Return the metadata for another input topic, before its first record.
+
+        All of it is to be read: what its retention deletes before that is counted.
+        """
+        return replace(self, input_offset=0, input_topic=input_topic, last_read="")
 
     def amended(self, *, added: int, removed: int) -> "StoreMetadata":
         """Return the metadata after ids were added and removed; the position stays."""

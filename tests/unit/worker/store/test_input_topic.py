@@ -87,7 +87,7 @@ def test_an_offset_of_another_input_topic_is_gone_from_disk_when_the_topic_begin
     after = opened(kind, as_killed(tmp_path / "db"))
     for each in (store, after):
         assert each.metadata is not None
-        assert (each.metadata.input_offset, each.metadata.input_topic) == (-1, "second")
+        assert (each.metadata.input_offset, each.metadata.input_topic) == (0, "second")
         assert each.metadata.output_position == ORDERS.stop, "the output is the same"
         each.close()
 
@@ -113,7 +113,7 @@ def test_a_store_of_an_earlier_release_is_of_the_topic_that_is_recorded(
     for _ in range(2):
         assert store.metadata is not None
         offset = FIRST_OFFSET + GENERATIONS[-1].stop
-        assert store.metadata.input_offset == (offset if known else -1)
+        assert store.metadata.input_offset == (offset if known else 0)
         for numbers in GENERATIONS:
             assert values(store, numbers) == of_orders(numbers, known=known)
         store.close()

@@ -11,7 +11,7 @@ from falcon import testing
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import UploadPhase, UploadStatus, WorkerStatus
-from dedupe_worker.admin.commands import AdminCommands, CommandQueue
+from dedupe_worker.admin.commands import AdminCommands, CommandQueue, StoreCommands
 from dedupe_worker.admin.http_api import make_app
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
@@ -70,7 +70,7 @@ class Worker:
     def fill(self) -> None:
         """Have the store remember ids of two minutes, on the loop's thread."""
 
-        def run(_: AdminCommands) -> None:
+        def run(_: StoreCommands) -> None:
             remember(self._store, random_ids(1, 1_000), position=1_000, now_ms=60_000)
             remember(self._store, random_ids(2, 1_000), position=2_000, now_ms=180_000)
 

@@ -46,6 +46,7 @@ class Seat:
     exchange: str | None = None
     damage: float | None = None
     swap_with: "Seat | None" = None
+    swapped: bool = False
     expected_down: bool = field(default=False)
 
 
@@ -142,7 +143,9 @@ class Machines(ABC):
             if other.process is not None:
                 self.clock.after(_RESTART_SECONDS, lambda: self._restart(seat))
                 return
-            seat.volume, other.volume = other.volume, seat.volume
+            if _is_owned(seat.volume) and _is_owned(other.volume):
+                seat.volume, other.volume = other.volume, seat.volume
+                seat.swapped = other.swapped = not seat.swapped
             seat.swap_with = other.swap_with = None
         self._exchange(seat)
         self._start(seat)
@@ -244,13 +247,20 @@ class Machines(ABC):
 
     def swap_volumes(self, partition: int, other: int, seconds: float) -> None:
         """Let two workers have each other's volume for a while."""
-        self.clock.after(seconds, lambda: self._swap(partition, other))
+        self.clock.after(seconds, lambda: self._swap_back(partition, other))
         self._swap(partition, other)
+
+    def _swap_back(self, *partitions: int) -> None:
+        seats = [self._seats[each] for each in partitions]
+        if any(seat.swapped for seat in seats):
+            self._swap(*partitions)
+        for seat in seats:
+            seat.swap_with = seat.swap_with if seat.swapped else None
 
     def _swap(self, *partitions: int) -> None:
         seats = [self._seats[each] for each in partitions]
         for seat, other in zip(seats, reversed(seats), strict=True):
-            seat.swap_with = None if seat.swap_with else other
+            seat.swap_with = other
             seat.down_seconds = max(2.0, seat.down_seconds or 0.0)
         for seat in sorted(seats, key=lambda each: each.process is self._running):
             self.kill(seat.partition, power=False)  # of the process that runs this raises Killed
@@ -282,6 +292,11 @@ class Machines(ABC):
                 process.factory.requests.ask(request, full=full)
             except ReconcileRunning:
                 return
+
+
+def _is_owned(volume: Volume | None) -> bool:
+    """Return whether a worker would notice that a volume is another's: an empty one becomes its own for ever."""
+    return volume is not None and (volume.path / "identity.json").exists()
 
 
 def _damage(directory: Path, place: float) -> bool:

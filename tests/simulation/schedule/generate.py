@@ -4,7 +4,7 @@ Faults come in clusters, because the holes are where one fault meets what anothe
 second worker while a transaction is in doubt. So after each fault the next one often follows within a few calls.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -68,6 +68,11 @@ _FAILING: Final = (
     "committed",
 )
 
+_SHORT_AGES: Final = (60, 120)
+# Seconds between two steps: ids age within a schedule only if their maxAge is short and the schedule is slow.
+_PAUSES: Final = (0.1, 1.0, 3.0)
+_LONG_PAUSES: Final = (1.0, 15.0, 40.0)
+
 _FAULTS: Final[tuple[tuple[int, Make], ...]] = (
     (14, lambda r, _: Crash(power=False, down_seconds=_down(r))),
     (8, lambda r, _: Crash(power=True, down_seconds=_down(r))),
@@ -79,7 +84,7 @@ _FAULTS: Final[tuple[tuple[int, Make], ...]] = (
     (5, lambda r, _: ReplaceVolume("snapshot", _down(r))),
     (4, lambda r, _: ReplaceVolume("empty", _down(r))),
     (4, lambda r, _: DamageStore(r.random())),
-    (3, lambda r, s: SwapVolumes(r.randrange(s.partitions))),
+    (8, lambda r, s: SwapVolumes(r.randrange(s.partitions))),
     (3, lambda r, _: StepClock(r.choice([-3600.0, -60.0, 60.0, 3600.0, 40 * 86400.0]))),
     (3, lambda _r, _s: Checkpoint()),
     (2, lambda r, _: Forget(tuple(r.randrange(100) for _ in range(3)))),
@@ -109,7 +114,8 @@ def schedule_of(seed: int) -> Schedule:
     random = Random(f"{seed} schedule")
     settings = _settings(random)
     steps: list[Step] = []
-    source = _Source(random, settings)
+    slow = settings.max_age_seconds in _SHORT_AGES and random.random() < 0.7
+    source = _Source(random, settings, _LONG_PAUSES if slow else _PAUSES)
     steps += [_send(random, source, partition) for partition in range(settings.partitions)]
     faults = random.choice([2, 2, 3, 3, 4, 5, 7])
     for _ in range(faults):
@@ -133,14 +139,14 @@ def _settings(random: Random) -> Settings:
     table = 4096 if random.random() < 0.15 else None
     sides = random.random() < 0.4
     settings = Settings(
-        partitions=random.choice([1, 1, 1, 2]),
+        partitions=random.choice([1, 1, 2]),
         exactly_once=random.random() < 0.75,
         id_from=random.choice(["Key", "Key", "Header"]),
         duplicates=sides and random.random() < 0.7,
         conflicts=sides and random.random() < 0.7,
         late=sides and random.random() < 0.5,
         table_slots=table,
-        max_age_seconds=random.choice([28 * 86400, 28 * 86400, 3600, 120]),
+        max_age_seconds=random.choice([28 * 86400, 28 * 86400, 3600, *_SHORT_AGES]),
         window_ids=random.choice([100_000, 100_000, 250, 60]),
         generations=random.choice([2, 5]),
         topic_ids=random.random() < 0.9,
@@ -157,7 +163,8 @@ def _with_transactions(random: Random, settings: Settings) -> Settings:
 class _Source:
     """Makes the records: mostly fresh ids, the others repeat what was sent."""
 
-    def __init__(self, random: Random, settings: Settings) -> None:
+    def __init__(self, random: Random, settings: Settings, pauses: Sequence[float]) -> None:
+        self.pauses = pauses
         self._random = random
         self._settings = settings
         self._next: dict[int, int] = {}
@@ -185,7 +192,8 @@ class _Source:
 
 def _send(random: Random, source: _Source, partition: int) -> Step:
     count = random.choice([10, 30, 40, 60, 80])
-    when = When(random.randint(0, 30), seconds=random.choice([0.1, 1.0, 3.0]))
+    calls = 0 if source.pauses is _LONG_PAUSES else random.randint(0, 30)
+    when = When(calls, seconds=random.choice(source.pauses))
     return Step(when, partition, Send(source.items(partition, count)))
 
 

@@ -78,7 +78,7 @@ def find_start(
     committed = found if same else None
     available = partition.topics.offsets(topic.name, number)
     if (of and not same) or (partition.recorded is not None and not partition.same_input):
-        read_before = max(read_before, 0)  # made anew: all of it is to be read
+        read_before = max(read_before, 0)  # made anew: its records count from the first on
     start = plan_start(
         committed=committed.offset if committed else None,
         metadata=store.metadata,

@@ -100,7 +100,7 @@ class StoreMetadata:
     def of_new_input(self, input_topic: str) -> "StoreMetadata":
         """Return the metadata for another input topic, before its first record.
 
-        All of it is to be read: what its retention deletes before that is counted.
+        What its retention deletes before the worker reads it counts as expired.
         """
         return replace(self, input_offset=0, input_topic=input_topic, last_read="")
 

@@ -151,7 +151,12 @@ class Machines(ABC):
         self._start(seat)
 
     def _exchange(self, seat: Seat) -> None:
-        """Do to a volume without a worker what the schedule has for it."""
+        """Do to a volume without a worker what the schedule has for it.
+
+        A volume that is swapped is not replaced: the other worker would get one that it must refuse for ever.
+        """
+        if seat.swapped:
+            seat.exchange = None
         if seat.exchange == "empty" or (seat.exchange == "snapshot" and seat.snapshot is None):
             self._drop_volume(seat)
             seat.volume = self._new_volume(seat.partition)
@@ -163,7 +168,8 @@ class Machines(ABC):
         seat.exchange = None
         if seat.damage is not None and seat.volume:
             if _damage(seat.volume.path, seat.damage):
-                self.recorder.event(EventKind.STORE_DAMAGED, seat.partition)
+                partition = None if seat.swapped else seat.partition
+                self.recorder.event(EventKind.STORE_DAMAGED, partition)
             seat.damage = None
 
     def _drop_volume(self, seat: Seat) -> None:
@@ -217,6 +223,7 @@ class Machines(ABC):
         process = self._seats[partition].process
         if process:
             process.frozen_until = self.clock.monotonic() + seconds
+            self.recorder.event(EventKind.FROZEN, partition)
 
     def start_second(self, partition: int, volume: str) -> None:
         """Start another worker of a partition; the first one runs on."""

@@ -2,26 +2,98 @@
 
 from pathlib import Path
 
-from tests.simulation.outcome import silence_logs
-from tests.simulation.schedule.faults import Stop
+import pytest
+
+from tests.simulation.kafka.calls import Moment
+from tests.simulation.outcome import run, silence_logs
+from tests.simulation.schedule.faults import Crash, Freeze, ReplaceVolume, Snapshot, Stop
 from tests.simulation.schedule.input import Item, Send
-from tests.simulation.schedule.settings import OUTPUT, Settings
-from tests.simulation.schedule.steps import Schedule, Step, When
-from tests.simulation.schedule.topics import ExpireOffsets, Retain
+from tests.simulation.schedule.settings import INPUT, OUTPUT, Settings
+from tests.simulation.schedule.steps import Action, Schedule, Step, When
+from tests.simulation.schedule.topics import ExpireOffsets, ForeignWrite, Recreate, Retain
 from tests.simulation.world import World
+
+SOME = Send(tuple(map(Item, (0, 0, 1, 2, 3, 0, 4, 1, 5, 6, 7, 4, 8, 9, 2, 10))))
+FRESH = Send(tuple(map(Item, range(20, 40))))
+AGAIN = Send(tuple(map(Item, [*range(11), *range(20, 45)])))
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    silence_logs()
+
+
+def then(action: Action, seconds: float = 5.0) -> Step:
+    return Step(When(0, seconds=seconds), 0, action)
+
+
+def after(call: str, action: Action, number: int = 1) -> Step:
+    return Step(When(number, call, Moment.AFTER), 0, action)
+
+
+def judge(*steps: Step, settings: Settings | None = None) -> None:
+    outcome = run(Schedule(1, settings or Settings(), steps))
+    assert not outcome.defects, "\n".join(outcome.defects)
+    expected = [step.action.fault for step in steps if step.action.fault]
+    assert list(outcome.faults) == expected, "not all of it happened"
 
 
 def test_a_rebuild_keeps_the_input_offset_after_those_of_the_group_expired(tmp_path: Path) -> None:
-    silence_logs()
-    ids = (0, 0, 1, 2, 3, 0, 4, 1, 5, 6, 7, 4, 8, 9, 2, 10)
-    sent = Send(tuple(map(Item, ids)))
     steps = (
-        Step(When(0, seconds=5.0), 0, sent),
-        Step(When(0, seconds=5.0), 0, Stop()),
-        Step(When(0, seconds=0.0), 0, ExpireOffsets()),
-        Step(When(0, seconds=5.0), 0, Retain(OUTPUT, 1.0)),
+        then(SOME),
+        then(Stop()),
+        then(ExpireOffsets(), 0.0),
+        then(Retain(OUTPUT, 1.0)),
     )
     world = World(Schedule(1, Settings(), steps), tmp_path, None)
     world.run()
     offsets = [each.offset for each in world.recorder.progress]
     assert offsets == sorted(offsets)
+
+
+@pytest.mark.parametrize("calls", range(1, 60, 4))
+def test_a_kill_after_the_input_topic_was_created_again_skips_none_of_it(calls: int) -> None:
+    judge(
+        then(SOME),
+        then(Stop()),
+        then(Recreate(INPUT), 0.5),
+        then(FRESH, 0.0),
+        Step(When(calls), 0, Crash(down_seconds=0.0)),
+        then(AGAIN),
+    )
+
+
+def test_an_open_transaction_of_others_is_not_the_end_of_the_output() -> None:
+    judge(
+        then(SOME),
+        then(ForeignWrite(3, transactional=True, open_seconds=20.0)),
+        then(FRESH, 1.0),
+        then(Crash(), 1.0),
+        then(AGAIN),
+    )
+
+
+def test_what_expires_before_the_first_read_of_a_new_input_topic_is_counted() -> None:
+    judge(
+        then(SOME),
+        then(Stop(down_seconds=10.0)),
+        then(Recreate(INPUT), 1.0),
+        then(FRESH, 0.0),
+        then(Retain(INPUT, 0.5), 0.0),
+        then(AGAIN),
+    )
+
+
+def test_a_first_commit_that_outlives_the_transaction_is_no_fencing() -> None:
+    judge(after("begin_transaction", Freeze(400.0)), then(SOME, 0.0))
+
+
+def test_the_tail_that_retention_deleted_shortens_the_window_by_name() -> None:
+    judge(
+        then(SOME),
+        then(Snapshot()),
+        then(FRESH),
+        then(Retain(OUTPUT, 1.0)),
+        then(ReplaceVolume("snapshot")),
+        then(AGAIN),
+    )

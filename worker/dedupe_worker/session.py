@@ -11,7 +11,8 @@
 begins at 1 and finds out from Kafka which records are committed. There is no other error handling to get wrong.
 """
 
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -106,43 +107,65 @@ class Session:
                 closing(self._factory.make_reader(self._config.stream.spec.input.topic))
             )
             partition, output = take_over(self._factory, topics, recorded, reader, self._stop)
-            # 3
-            opened = self._startup.open_store(partition)
-            store, partition = opened.store, opened.partition
-            cleanup.push(partial(_close, store))
-            # 4
-            window = self._factory.make_window(store)
-            start = find_start(
-                *(partition, reader, store, self._worker_state, self._config.group),
-                read_before=opened.read_before,
+            with self._explained(reader, output):
+                self._run_taken_over(partition, output, reader, cleanup)
+
+    @contextmanager
+    def _explained(self, reader: PartitionReader, output: PartitionOutput) -> Iterator[None]:
+        """Raise TransactionExpired for a Fenced that no newer worker has caused."""
+        try:
+            yield
+        except Fenced as error:
+            cause = self._factory.take_over.explain(
+                error, reader, expired=output.expired, stop=self._stop
             )
-            if opened.plan.reason == "OutputTopicReplaced":
-                start = replace(start, committed=None)  # its output position is of another topic
-            self._record_topics(partition, output, reader, start)
-            request = self._requests.waiting
-            position = self._startup.catch_up(partition, opened.plan, window, start.offset)
-            if request and not self._stop.is_set():
-                run_requested(
-                    request, self._factory, partition.topics, store, self._extract, self._stop
-                )
-            # 5
-            reader.seek(start.offset)
-            if not self._stop.is_set():
-                uncommitted = self._resume(partition, output, reader, start, position)
-                loop = self._factory.make_loop(
-                    partition.output_topic.id,
-                    partition.input_topic.id,
-                    partitions=partition.input_topic.partitions,
-                    reader=reader,
-                    output=output,
-                    window=window,
-                    extract=self._extract,
-                    uncommitted=uncommitted,
-                    record_limit=self._record_limit,
-                )
-                self._run_loop(loop, partition, reader, output, window)
-            self._worker_state.set_phase(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
-            store.flush()
+            raise cause from error
+
+    def _run_taken_over(
+        self,
+        partition: TakenOver,
+        output: PartitionOutput,
+        reader: PartitionReader,
+        cleanup: ExitStack,
+    ) -> None:
+        """Run the steps from 3 on; `cleanup` closes the store."""
+        # 3
+        opened = self._startup.open_store(partition)
+        store, partition = opened.store, opened.partition
+        cleanup.push(partial(_close, store))
+        # 4
+        window = self._factory.make_window(store)
+        start = find_start(
+            *(partition, reader, store, self._worker_state, self._config.group),
+            read_before=opened.read_before,
+        )
+        if opened.plan.reason == "OutputTopicReplaced":
+            start = replace(start, committed=None)  # its output position is of another topic
+        self._record_topics(partition, output, reader, start)
+        request = self._requests.waiting
+        position = self._startup.catch_up(partition, opened.plan, window, start.offset)
+        if request and not self._stop.is_set():
+            run_requested(
+                request, self._factory, partition.topics, store, self._extract, self._stop
+            )
+        # 5
+        reader.seek(start.offset)
+        if not self._stop.is_set():
+            uncommitted = self._resume(partition, output, reader, start, position)
+            loop = self._factory.make_loop(
+                partition.output_topic.id,
+                partition.input_topic.id,
+                partitions=partition.input_topic.partitions,
+                reader=reader,
+                output=output,
+                window=window,
+                extract=self._extract,
+                uncommitted=uncommitted,
+                record_limit=self._record_limit,
+            )
+            self._run_loop(loop, partition, reader, output, window)
+        self._worker_state.set_phase(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
+        store.flush()
 
     def _recorded(self) -> Identity | None:
         """Return the identity on the volume; None if the volume is empty."""
@@ -248,12 +271,7 @@ class Session:
                 housekeeping.run(in_transaction=loop.in_transaction)
             loop.commit()
         except StreamError as error:
-            cause = self._abandon(loop, error)
-            if isinstance(cause, Fenced):
-                cause = self._factory.take_over.explain(
-                    cause, reader, expired=output.expired, stop=self._stop
-                )
-            raise cause from error
+            raise self._abandon(loop, error) from error
 
     def _abandon(self, loop: Loop, cause: StreamError) -> StreamError:
         """Abort the open transaction; if that fails, the next session's take-over does it.

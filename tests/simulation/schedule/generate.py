@@ -127,6 +127,8 @@ def schedule_of(seed: int) -> Schedule:
         if random.random() < 0.3:
             steps.append(Step(_when(random), random.randrange(settings.partitions), Snapshot()))
         steps.append(_fault(random, settings, happened))
+        if isinstance(steps[-1].action, Forget):
+            steps.append(_send_again(random, steps[-1].action, steps[-1].partition))
     while source.sent < 60 or random.random() < 0.5:
         steps.append(_send(random, source, random.randrange(settings.partitions)))
     return Schedule(seed, settings, tuple(steps))
@@ -195,6 +197,12 @@ def _send(random: Random, source: _Source, partition: int) -> Step:
     calls = 0 if source.pauses is _LONG_PAUSES else random.randint(0, 30)
     when = When(calls, seconds=random.choice(source.pauses))
     return Step(when, partition, Send(source.items(partition, count)))
+
+
+def _send_again(random: Random, forget: Forget, partition: int) -> Step:
+    """Repeat what was forgotten."""
+    items = tuple(Item(each, 0) for each in forget.ids)
+    return Step(When(random.randint(1, 20)), partition, Send(items))
 
 
 def _fault(random: Random, settings: Settings, happened: list[Action]) -> Step:

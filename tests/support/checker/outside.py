@@ -28,6 +28,8 @@ class EventKind(StrEnum):
     """Power loss: what was not synced to the volume is gone."""
     OFFSETS_LOST = "offsets lost"
     """The group's committed offsets of the partition are deleted, or set back."""
+    FROZEN = "frozen"
+    """A worker's process stood still for a while from now on."""
     CLOCK_STEPPED = "clock stepped"
     """The wall clock of the partition's worker, or of all if `partition` is None, stepped by `step_ms`."""
     FORGOTTEN = "forgotten"

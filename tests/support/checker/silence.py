@@ -33,6 +33,8 @@ _RETAINED = {
     "InputExpired": TopicRole.INPUT,
 }
 """Reasons that retention of this topic only explains."""
+_UNNOTICED_MS = 90_000
+"""A running worker notices sooner that a topic was created again. It looks every 10 s, unless it stands still."""
 _NOT_REBUILT = frozenset({None, "Tail", "Checkpoint"})
 
 
@@ -44,6 +46,7 @@ def judge_statuses(timeline: Timeline, expired: int, verdict: Verdict) -> None:
         return
     _judge_expired(timeline, expired, verdict)
     _judge_replaced(timeline, verdict)
+    _judge_unnoticed(timeline, verdict)
     _judge_lost_volumes(timeline, verdict)
     _judge_dropped_generations(timeline, verdict)
     _judge_causes(timeline, verdict)
@@ -79,6 +82,20 @@ def _judge_replaced(timeline: Timeline, verdict: Verdict) -> None:
         ]
         if not said:
             _add(verdict.silent, timeline, f"no status says {_REPLACED}")
+
+
+def _judge_unnoticed(timeline: Timeline, verdict: Verdict) -> None:
+    """Add each session that runs on for long though a topic was created again after its start."""
+    for topic in [*timeline.inputs[1:], *timeline.outputs[1:]]:
+        for status in timeline.seen(topic.created_ms + _UNNOTICED_MS):
+            since = timeline.between(-inf, status.time_ms, EventKind.SESSION_STARTED)
+            own = [each.time_ms for each in since if each.process == status.process]
+            if status.phase != RUNNING or not own or own[-1] >= topic.created_ms:
+                continue
+            if not timeline.between(own[-1], status.time_ms, EventKind.FROZEN):
+                seconds = (status.time_ms - topic.created_ms) / 1000
+                detail = f"{status.process} runs {seconds:.0f} s after {topic.topic_id} was created"
+                _add(verdict.silent, timeline, detail)
 
 
 def _judge_lost_volumes(timeline: Timeline, verdict: Verdict) -> None:

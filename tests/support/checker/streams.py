@@ -288,12 +288,13 @@ class _PartitionJudge:
         return gone <= record.processed_ms and gone < inf
 
     def _was_begun(self, record: InputRecord) -> bool:
-        """Return whether the worker had begun to read this input topic when a record expired.
+        """Return whether the worker had begun to read this input topic, or one before it, when a record expired.
 
         Else the topic begins for it with what is left.
         """
         gone = self.timeline.retained_away(TopicRole.INPUT, record.topic, record.record.offset)
-        return self.timeline.has_progress(record.topic, gone)
+        begun = self.timeline.inputs[: self.timeline.inputs.index(record.topic) + 1]
+        return any(self.timeline.has_progress(topic, gone) for topic in begun)
 
     def _defect(
         self, record: InputRecord | None, written: Written | None, detail: str = ""

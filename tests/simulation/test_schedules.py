@@ -73,10 +73,11 @@ def test_an_open_transaction_of_others_is_not_the_end_of_the_output() -> None:
     )
 
 
-def test_what_expires_before_the_first_read_of_a_new_input_topic_is_counted() -> None:
+@pytest.mark.parametrize("stop", [Stop(10.0), Crash(down_seconds=10.0)], ids=str)
+def test_what_expires_before_the_first_read_of_a_new_input_topic_is_counted(stop: Action) -> None:
     judge(
         then(SOME),
-        then(Stop(down_seconds=10.0)),
+        then(stop),
         then(Recreate(INPUT), 1.0),
         then(FRESH, 0.0),
         then(Retain(INPUT, 0.5), 0.0),
@@ -85,7 +86,7 @@ def test_what_expires_before_the_first_read_of_a_new_input_topic_is_counted() ->
 
 
 def test_a_first_commit_that_outlives_the_transaction_is_no_fencing() -> None:
-    judge(after("begin_transaction", Freeze(400.0)), then(SOME, 0.0))
+    judge(after("send_offsets_to_transaction", Freeze(400.0)), then(SOME, 0.0))
 
 
 def test_the_tail_that_retention_deleted_shortens_the_window_by_name() -> None:

@@ -151,8 +151,9 @@ def _settings(random: Random) -> Settings:
         max_age_seconds=random.choice([28 * 86400, 28 * 86400, 3600, *_SHORT_AGES]),
         window_ids=random.choice([100_000, 100_000, 250, 60]),
         generations=random.choice([2, 5]),
-        topic_ids=random.random() < 0.9,
     )
+    if random.random() < 0.1:
+        settings = replace(settings, topic_ids=False, accept_unproved=random.random() < 0.5)
     return _with_transactions(random, settings)
 
 
@@ -225,6 +226,9 @@ def _fits(action: Action, settings: Settings, partition: int) -> bool:
             return settings.exactly_once
         case Recreate():
             return settings.topic_ids
+        case Retain():
+            # If the last known record is gone, the worker refuses the topic until the user accepts it.
+            return settings.topic_ids or settings.accept_unproved
     return True
 
 

@@ -39,6 +39,8 @@ class Settings:
     commit_interval_ms: int = 25
     topic_ids: bool = True
     """Whether the brokers give topics a UUID."""
+    accept_unproved: bool = False
+    """Whether the user vouches for topics that such brokers can't tell apart."""
 
     def __str__(self) -> str:
         default = Settings()
@@ -76,7 +78,10 @@ class Settings:
 def stream_of(settings: Settings) -> DedupeStream:
     """Return the manifest of a stream with these settings."""
     spec: dict[str, Any] = {
-        "kafka": {"bootstrapServers": "sim:9092"},
+        "kafka": {
+            "bootstrapServers": "sim:9092",
+            "acceptUnprovedTopics": settings.accept_unproved,
+        },
         "input": {"topic": INPUT},
         "output": {"topic": OUTPUT},
         "id": {"from": "Header", "name": "id"}

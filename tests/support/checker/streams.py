@@ -290,10 +290,13 @@ class _PartitionJudge:
     def _was_begun(self, record: InputRecord) -> bool:
         """Return whether the worker had begun to read this input topic, or one before it, when a record expired.
 
-        Else the topic begins for it with what is left.
+        Else the topic begins for it with what is left. With a volume it loses what it knew of an earlier topic: Kafka
+        deletes the committed offsets with the topic.
         """
         gone = self.timeline.retained_away(TopicRole.INPUT, record.topic, record.record.offset)
-        begun = self.timeline.inputs[: self.timeline.inputs.index(record.topic) + 1]
+        begun = [record.topic]
+        if not self.timeline.of(EventKind.VOLUME_LOST):
+            begun = self.timeline.inputs[: self.timeline.inputs.index(record.topic) + 1]
         return any(self.timeline.has_progress(topic, gone) for topic in begun)
 
     def _defect(

@@ -66,6 +66,7 @@ class Recorder:
         self._now: dict[str, _SeenTopic] = {}
         self._committed: dict[int, int] = {}
         self._transactions = 0
+        self._seen_changes = -1
         self.progress: list[Progress] = []
         self.events: list[OutsideEvent] = []
         self.statuses: list[StatusSnapshot] = []
@@ -91,6 +92,10 @@ class Recorder:
 
     def look(self, writer: str) -> None:
         """See what is new in the topics; `writer` has made the call that has just ended."""
+        changes = self._kafka.groups.changes.count
+        if changes == self._seen_changes:
+            return
+        self._seen_changes = changes
         committed = False
         for name, topic in self._now.items():
             logs = self._kafka.topics.get(name).logs

@@ -8,6 +8,9 @@ themselves are tested with a real store, in tests/unit/worker/store.
 from dataclasses import replace
 from typing import Final
 
+from rocksdict import Rdict
+
+from dedupe_worker.store import column_families
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.generation import OpenGeneration
 
@@ -18,6 +21,7 @@ _bytes_per_id: dict[str, int] = {"now": 64}
 def use_sizes(bytes_per_id: int) -> None:
     """Let every generation of this process be of so many bytes for each id."""
     _bytes_per_id["now"] = bytes_per_id
+    setattr(column_families, "tune_tables", _untuned)  # noqa: B010 (mypy: it is not exported)
     Bounds.largest_write_records = property(_largest_write)  # type: ignore[assignment,method-assign] # as below
     OpenGeneration.describe = _described  # type: ignore[method-assign,assignment] # for the life of the simulating process
 
@@ -25,6 +29,10 @@ def use_sizes(bytes_per_id: int) -> None:
 def _described(generation: OpenGeneration) -> Generation:
     described = _describe(generation)
     return replace(described, size_bytes=described.keys * _bytes_per_id["now"])
+
+
+def _untuned(_: Rdict) -> None:
+    """Leave the tables as they are: a fifth of a schedule's time would go into how their index is built."""
 
 
 def _largest_write(bounds: Bounds) -> int:

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from tests.simulation.kafka.calls import Call, Killed
+from tests.simulation.kafka.calls import Call, Killed, Moment
 from tests.simulation.outside import Outside
 from tests.simulation.process import WorkerProcess
 from tests.simulation.recorder import FOREIGN
@@ -121,12 +121,13 @@ class World(Outside):
         self.calls += 1
         if self.calls > _MOST_CALLS:
             raise Stuck(f"{self.calls} calls, at {self.clock.monotonic():.0f} s")
-        text = f"{process.name} {call.name} {call.moment.value} {self.clock.monotonic()!r} {self.clock.time()!r}"
-        self._digest.update(text.encode())
+        moment = "before" if call.moment is Moment.BEFORE else "after"
+        now = self.clock.monotonic()
+        self._digest.update(
+            f"{process.name} {call.name} {moment} {now!r} {self.clock.time()!r}".encode()
+        )
         if self._listen:
-            self._listen(
-                f"{self.clock.monotonic():10.3f}  {process.name:8} {call.client}.{call.name} {call.moment.value}"
-            )
+            self._listen(f"{now:10.3f}  {process.name:8} {call.client}.{call.name} {moment}")
         self.recorder.look(self._session_of(process))
         if self._steps:
             self._match(process, call)
@@ -163,7 +164,8 @@ class World(Outside):
         step = self._steps[0]
         when = step.when
         if when.number and step.partition == process.partition:
-            self._matched += when.name in {None, call.name} and when.moment in {None, call.moment}
+            of_name = when.name is None or when.name == call.name
+            self._matched += of_name and (when.moment is None or when.moment is call.moment)
             if self._matched >= when.number:
                 self._perform(step)
                 return

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from tests.simulation.kafka.log import Changes
+
 
 class Committed(NamedTuple):
     """A committed offset; `metadata` is empty if none was given."""
@@ -21,6 +23,7 @@ class Groups:
         self._offsets: dict[tuple[str, str, int], Committed] = {}
         self._sent: dict[tuple[str, str, int], int] = {}
         self._commits = 0
+        self.changes = Changes()
         self.pending: set[tuple[int, str, str, int]] = set()
 
     def next_commit(self) -> int:
@@ -32,6 +35,7 @@ class Groups:
         """Replace the offset of a group, topic and partition, unless a later commit has done so."""
         if number > self._sent.get(key, 0):
             self._offsets[key], self._sent[key] = committed, number
+            self.changes.count += 1
 
     def committed(self, group: str, topic: str, partition: int) -> Committed | None:
         """Return the group's offset of a partition, if there is one."""
@@ -47,10 +51,12 @@ class Groups:
 
     def forget_topic(self, topic: str) -> None:
         """Delete the offsets of a deleted topic, as a broker does."""
+        self.changes.count += 1
         self._offsets = {key: each for key, each in self._offsets.items() if key[1] != topic}
         for key in [key for key in self._sent if key[1] == topic]:
             del self._sent[key]
 
     def forget_group(self, group: str) -> None:
         """Delete a group's offsets, as after offsets.retention.minutes without a commit."""
+        self.changes.count += 1
         self._offsets = {key: each for key, each in self._offsets.items() if key[0] != group}

@@ -63,12 +63,20 @@ class Fetched:
     seconds: float
 
 
+@dataclass(slots=True)
+class Changes:
+    """How often the records and the offsets of a cluster have changed: who looks need not look again at the same."""
+
+    count: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class PartitionLog:
     """One partition. A topic that is created anew has new logs."""
 
     topic: str
     partition: int
+    changes: Changes = field(default_factory=Changes)
     batches: list[Batch] = field(default_factory=list)
     low: int = 0
     end: int = 0
@@ -163,6 +171,7 @@ class PartitionLog:
         return -negative, timestamp_ms
 
     def _append(self, batch: Batch) -> int:
+        self.changes.count += 1
         self.batches.append(batch)
         self._bases.append(batch.base)
         self.end = batch.end

@@ -5,7 +5,7 @@ from typing import Final
 from confluent_kafka import Uuid
 
 from tests.simulation.kafka.groups import Groups
-from tests.simulation.kafka.log import PartitionLog
+from tests.simulation.kafka.log import Changes, PartitionLog
 from tests.simulation.kafka.transactions import Coordinator
 
 _DEFAULTS: Final = {
@@ -25,16 +25,28 @@ _SECOND_HALF: Final = -0x7000_0000_0000_0000
 class SimTopic:
     """A topic, with one log for each partition."""
 
-    def __init__(self, name: str, topic_id: Uuid, partitions: int, config: dict[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        topic_id: Uuid,
+        partitions: int,
+        config: dict[str, str],
+        changes: Changes,
+    ) -> None:
         self.name = name
         self.id = topic_id
+        self._changes = changes
         self.config = _DEFAULTS | config
         self.logs: list[PartitionLog] = []
         self.grow(partitions)
 
     def grow(self, total: int) -> None:
         """Add partitions, so that there are `total`."""
-        self.logs += [PartitionLog(self.name, number) for number in range(len(self.logs), total)]
+        self._changes.count += 1
+        self.logs += [
+            PartitionLog(self.name, number, self._changes)
+            for number in range(len(self.logs), total)
+        ]
 
     def number(self, config: str) -> int:
         """Return a setting that is a whole number."""
@@ -59,7 +71,7 @@ class Topics:
         topic_id = (
             Uuid(_FIRST_HALF, _SECOND_HALF + self._created) if self._topic_ids else Uuid(0, 0)
         )
-        self._topics[name] = SimTopic(name, topic_id, partitions, config)
+        self._topics[name] = SimTopic(name, topic_id, partitions, config, self._groups.changes)
         return self._topics[name]
 
     def delete(self, name: str) -> None:

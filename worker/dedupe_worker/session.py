@@ -8,10 +8,11 @@
     5  run the loop until a stop or a reconcile is requested
 
 `Supervisor` runs one session after another. A failure anywhere ends the session with a named error; the next session
-begins at 1 and finds out from Kafka which records are committed. There is no other error handling to get wrong.
+begins at 1 and finds out from Kafka which records are committed. There is no other error handling to get wrong. A stop
+may cut a request of any step short (`Stopped`): that is no failure, and the store is flushed as after step 5.
 """
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -23,21 +24,12 @@ import structlog
 from dedupe_crds.spec.topics import Delivery
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import extractor_for
-from dedupe_kafka.errors import (
-    BrokerUnavailable,
-    Fenced,
-    NotAuthorized,
-    StreamError,
-)
+from dedupe_kafka.errors import BrokerUnavailable, Fenced, NotAuthorized, Stopped, StreamError
 from dedupe_worker.admin.commands import AdminCommands, CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
-from dedupe_worker.dedup.uncommitted_output import (
-    UncommittedIds,
-    read_ids,
-    recorded_position,
-)
+from dedupe_worker.dedup.uncommitted_output import UncommittedIds, read_ids, recorded_position
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.offset_metadata import encode_metadata
@@ -83,6 +75,8 @@ class Session:
         """
         try:
             self._run()
+        except Stopped as cut_short:
+            log.info("stopped before a request was done", request=str(cut_short))
         except BrokerUnavailable as error:
             cause = self._worker_state.client_error
             if isinstance(cause, NotAuthorized):
@@ -142,7 +136,6 @@ class Session:
                 )
                 self._run_loop(loop, partition, reader, output, window)
             self._worker_state.set_phase(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
-            store.flush()
 
     def _recorded(self) -> Identity | None:
         """Return the identity on the volume; None if the volume is empty."""
@@ -243,9 +236,11 @@ class Session:
             ),
         )
         try:
-            while not self._stop.is_set() and not self._requests.waiting:
-                loop.step()
-                housekeeping.run(in_transaction=loop.in_transaction)
+            # A stop within a step is like one before it: what was read before is committed.
+            with suppress(Stopped):
+                while not self._stop.is_set() and not self._requests.waiting:
+                    loop.step()
+                    housekeeping.run(in_transaction=loop.in_transaction)
             loop.commit()
         except StreamError as error:
             cause = self._abandon(loop, error)
@@ -290,8 +285,13 @@ def _close(
     _: BaseException | None,
     __: TracebackType | None,
 ) -> None:
-    """Close a session's store, unless another worker has taken over: closing writes."""
+    """Close a session's store, after a flush unless the session failed.
+
+    It stays open if another worker has taken over: closing writes.
+    """
     if kind is not None and issubclass(kind, Fenced):
         _left_open.append(store)
-    else:
-        store.close()
+        return
+    with closing(store):
+        if kind is None or issubclass(kind, Stopped):
+            store.flush()

@@ -22,6 +22,13 @@ class StreamError(Exception):
         return type(self).__name__
 
 
+class Stopped(Exception):
+    """The caller was asked to stop before Kafka answered.
+
+    Not a StreamError, because it is no failure: there is nothing to repair, and no status names it.
+    """
+
+
 class InvalidConfig(StreamError):
     """The configuration is not valid."""
 

@@ -1,6 +1,7 @@
 """Requests to a cluster's admin API, for `Cluster` and the worker.
 
-Invariant: every request is bounded in time, and every error is a `StreamError` that names what a user can do.
+Invariant: every request is bounded in time, and every error is a `StreamError` that names what a user can do. A request
+that is cut short because its caller stops is no error: it raises `Stopped`.
 """
 
 import re
@@ -25,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 
 from dedupe_crds.deadline import Deadline
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, Stopped, StreamError
 from dedupe_kafka.offsets import OffsetRange
 
 EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
@@ -74,8 +75,9 @@ class AdminRequests:
     """Bounded requests through one admin client. Not to be shared between threads.
 
     `timeout_seconds` is the client's own bound on a request, which comes first and knows the cause; `hang_seconds` is
-    the bound for a client that hangs. Error messages end with `where`, such as " on kafka:9092". `stop` cuts a request
-    short. `complaints` receives the client's errors. `deadline` makes a deadline on another clock than the machine's.
+    the bound for a client that hangs. Error messages end with `where`, such as " on kafka:9092". Once `stop` is set, a
+    request raises Stopped. `complaints` receives the client's errors. `deadline` makes a deadline on another clock than
+    the machine's.
     """
 
     def __init__(
@@ -147,7 +149,9 @@ class AdminRequests:
         """Wait for an answer. Errors are named by what a user can do about them."""
         action += self._where
         deadline = self._deadline(self._hang_seconds)
-        while not deadline.expired and not self._stop.is_set():
+        while not deadline.expired:
+            if self._stop.is_set():
+                raise Stopped(action)
             try:
                 answer = future.result(_POLL_SECONDS)
             except TimeoutError:

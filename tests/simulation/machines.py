@@ -108,6 +108,7 @@ class Machines(ABC):
     def _ended(self, process: WorkerProcess) -> None:
         """Take the volume of an ended process back, and start the next one."""
         self._processes.remove(process)
+        code = None if process.killed else process.exit_code
         if not process.killed:
             self.recorder.status(process)
             if (
@@ -118,7 +119,9 @@ class Machines(ABC):
                 self.crashes.append(f"crashed: {process.name} ended on an unexpected error: {last}")
                 self._over = True
             process.kill(process.volume.after_kill())
-        self.recorder.event(EventKind.WORKER_ENDED, process.partition, process=process.name)
+        self.recorder.event(
+            EventKind.WORKER_ENDED, process.partition, process=process.name, exit_code=code
+        )
         close_left_open()
         process.bury()
         seat = self._seats[process.partition]

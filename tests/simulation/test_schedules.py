@@ -12,6 +12,7 @@ from tests.simulation.schedule.settings import INPUT, OUTPUT, Settings
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
 from tests.simulation.schedule.topics import ExpireOffsets, ForeignWrite, Recreate, Retain
 from tests.simulation.world import World
+from tests.support.checker.outside import EventKind
 
 SOME = Send(tuple(map(Item, (0, 0, 1, 2, 3, 0, 4, 1, 5, 6, 7, 4, 8, 9, 2, 10))))
 FRESH = Send(tuple(map(Item, range(20, 40))))
@@ -98,3 +99,23 @@ def test_the_tail_that_retention_deleted_shortens_the_window_by_name() -> None:
         then(ReplaceVolume("snapshot")),
         then(AGAIN),
     )
+
+
+def test_the_history_says_how_each_worker_ended(tmp_path: Path) -> None:
+    """A stop within a request is a stop: the worker names no failure that the stop has caused."""
+    steps = (
+        then(Send((Item(0),))),
+        Step(When(1, "list_offsets", seconds=60.0), 0, Stop()),
+        then(Crash(), 20.0),
+        Step(When(1, "describe_topics", seconds=60.0), 0, Stop()),
+    )
+    world = World(Schedule(1, Settings(), steps), tmp_path, None)
+    world.run()
+    recorder = world.recorder
+    ended = [each for each in recorder.events if each.kind is EventKind.WORKER_ENDED]
+    assert [each.exit_code for each in ended] == [0, None, 0, 0]
+    last = {each.process: each for each in recorder.statuses}
+    stopped = [last[each.process] for each in ended if each.exit_code == 0]
+    assert [(each.phase, each.reason, each.errors) for each in stopped] == 3 * [
+        ("Stopping", None, {})
+    ]

@@ -8,11 +8,12 @@
     5  run the loop until a stop or a reconcile is requested
 
 `Supervisor` runs one session after another. A failure anywhere ends the session with a named error; the next session
-begins at 1 and finds out from Kafka which records are committed. There is no other error handling to get wrong.
+begins at 1 and finds out from Kafka which records are committed. There is no other error handling to get wrong. A stop
+may cut a request of any step short (`Stopped`): that is no failure, and the store is flushed as after step 5.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -28,6 +29,7 @@ from dedupe_kafka.errors import (
     BrokerUnavailable,
     Fenced,
     NotAuthorized,
+    Stopped,
     StreamError,
 )
 from dedupe_worker.admin.commands import AdminCommands, CommandQueue
@@ -84,6 +86,8 @@ class Session:
         """
         try:
             self._run()
+        except Stopped as cut_short:
+            log.info("stopped before a request was done", request=str(cut_short))
         except BrokerUnavailable as error:
             cause = self._worker_state.client_error
             if isinstance(cause, NotAuthorized):
@@ -165,7 +169,6 @@ class Session:
             )
             self._run_loop(loop, partition, reader, output, window)
         self._worker_state.set_phase(Phase.STOPPING if self._stop.is_set() else Phase.STARTING)
-        store.flush()
 
     def _recorded(self) -> Identity | None:
         """Return the identity on the volume; None if the volume is empty."""
@@ -266,9 +269,11 @@ class Session:
             ),
         )
         try:
-            while not self._stop.is_set() and not self._requests.waiting:
-                loop.step()
-                housekeeping.run(in_transaction=loop.in_transaction)
+            # A stop within a step is like one before it: what was read before is committed.
+            with suppress(Stopped):
+                while not self._stop.is_set() and not self._requests.waiting:
+                    loop.step()
+                    housekeeping.run(in_transaction=loop.in_transaction)
             loop.commit()
         except StreamError as error:
             raise self._abandon(loop, error) from error
@@ -308,8 +313,13 @@ def _close(
     _: BaseException | None,
     __: TracebackType | None,
 ) -> None:
-    """Close a session's store, unless another worker has taken over: closing writes."""
+    """Close a session's store, after a flush unless the session failed.
+
+    It stays open if another worker has taken over: closing writes.
+    """
     if kind is not None and issubclass(kind, Fenced):
         _left_open.append(store)
-    else:
-        store.close()
+        return
+    with closing(store):
+        if kind is None or issubclass(kind, Stopped):
+            store.flush()

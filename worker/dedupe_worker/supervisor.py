@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_kafka.errors import Fenced, RecordRefused, StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
@@ -54,6 +54,7 @@ class Supervisor:
     def run(self) -> ExitCode:
         """Run; return the exit code.
 
+        After a stop the phase is Stopping and the code OK, also if the last session failed: the status keeps why.
         A worker that was fenced once stays fenced. The kubelet of a disconnected node may start it again, and then it
         would only take over from the worker that has replaced it.
         """
@@ -75,7 +76,7 @@ class Supervisor:
         except Exception:  # a bug: leave a traceback and an exit code for the restart
             log.exception("worker ends on an unexpected error")
             return ExitCode.FAILED
-        return ExitCode.OK
+        return self._stopped()
 
     def _stand_by(self) -> ExitCode:
         """Do nothing but report the reason, until `stop` is set."""
@@ -84,6 +85,10 @@ class Supervisor:
         log.error("worker stands by", reason=error.reason, error=str(error))
         while not self._stop.is_set():
             self._wait(_LONGEST_WAIT_SECONDS)
+        return self._stopped()
+
+    def _stopped(self) -> ExitCode:
+        self._worker_state.set_phase(Phase.STOPPING)
         return ExitCode.OK
 
     def _run_session(self) -> None:

@@ -10,6 +10,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.status import WorkerState
 from dedupe_worker.supervisor import Supervisor
+from tests.simulation.kafka.calls import Hook
 from tests.simulation.kafka.cluster import SimKafka, no_faults, record
 from tests.simulation.kafka.log import Record
 from tests.simulation.kafka.simple_clock import SimpleClock
@@ -36,8 +37,10 @@ class StreamWorld:
         """Return the values in the output."""
         return [(each.value() or b"").decode() for each in self.cluster.visible("clean", 0)]
 
-    def factory(self, restore_from: str | None = None, **spec: object) -> ComponentFactory:
-        """Return the factory of a worker's process."""
+    def factory(
+        self, restore_from: str | None = None, hook: Hook = no_faults, /, **spec: object
+    ) -> ComponentFactory:
+        """Return the factory of a worker's process; `hook` is called around each call to Kafka."""
         stream = stream_manifest(self.directory, "simulated:9092", "raw", "clean", **spec)
         config = load_config(
             manifest=stream.manifest,
@@ -46,7 +49,7 @@ class StreamWorld:
             kafka_properties=None,
             restore_from=restore_from,
         )
-        return ComponentFactory(config, self.clock, self.cluster.clients("worker", no_faults))
+        return ComponentFactory(config, self.clock, self.cluster.clients("worker", hook))
 
     def run(
         self,

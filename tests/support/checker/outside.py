@@ -15,7 +15,7 @@ class EventKind(StrEnum):
     SESSION_STARTED = "session started"
     """A worker began a session, before its first call to Kafka."""
     WORKER_ENDED = "worker ended"
-    """A worker's process ended, by itself or killed."""
+    """A worker's process ended, by itself with `exit_code`, or killed."""
     RETENTION = "retention"
     """A topic deleted its records before `offset`. `topic` says which."""
     VOLUME_LOST = "volume lost"
@@ -75,6 +75,8 @@ class OutsideEvent:
     """None: every partition."""
     process: str = ""
     """The worker's process, for SESSION_STARTED, WORKER_ENDED."""
+    exit_code: int | None = None
+    """For WORKER_ENDED; None: the process was killed."""
     session: str = ""
     """A name of the session, unique in a history, for SESSION_STARTED."""
     topic: TopicRole | None = None

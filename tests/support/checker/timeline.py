@@ -148,14 +148,9 @@ class Timeline:
             return True
         if any(after < topic.created_ms <= until for topic in self.outputs):
             return True
-        return any(
-            self._was_killed(ended) for ended in self.between(after, until, EventKind.WORKER_ENDED)
-        )
-
-    def _was_killed(self, ended: OutsideEvent) -> bool:
-        said = self.seen(-inf, ended.time_ms)
-        last = [each for each in said if each.process == ended.process]
-        return not last or last[-1].phase != "Stopping"
+        ends = self.between(after, until, EventKind.WORKER_ENDED)
+        # Only a worker that was stopped has flushed its store: not one that was killed, and not one that failed.
+        return any(ended.exit_code != 0 for ended in ends)
 
     # -- what is gone --------------------------------------------------------------------------------
 

@@ -531,26 +531,49 @@ def test_a_repeat_of_a_foreign_record_is_dropped_after_a_start() -> None:
 # -- offsets that were lost --------------------------------------------------------------------------
 
 
-def read_again(*, phase: str, key: bytes | None) -> Told:
-    """Tell of a record that passes, lost offsets, the end of the worker, and the record again."""
+def read_again(*, exit_code: int | None, key: bytes | None, phase: str = "Running") -> Told:
+    """Tell of a record that passes, lost offsets, the end of the worker, and the record again.
+
+    `phase` is the last one that the worker names.
+    """
     told = Told()
     sent = told.send(key)
     told.commit(sent)
     told.happen(EventKind.OFFSETS_LOST)
     told.say(phase=phase)
-    told.happen(EventKind.WORKER_ENDED, process="w1")
+    told.happen(EventKind.WORKER_ENDED, process="w1", exit_code=exit_code)
     told.start()
     told.commit(sent)
     return told
 
 
 def test_a_record_without_id_may_come_again_if_every_offset_was_lost() -> None:
-    assert read_again(phase="Running", key=None).kinds() == set()
-    assert read_again(phase="Stopping", key=None).kinds() == {"duplicated"}
+    assert read_again(exit_code=None, key=None).kinds() == set()
+    assert read_again(exit_code=66, key=None).kinds() == set()
+    assert read_again(exit_code=0, key=None).kinds() == {"duplicated"}
+
+
+@pytest.mark.parametrize("phase", ["Running", "Failed", "Stopping"])
+def test_whether_a_worker_was_killed_is_not_for_itself_to_say(phase: str) -> None:
+    assert read_again(exit_code=None, key=None, phase=phase).kinds() == set()
+    assert read_again(exit_code=0, key=None, phase=phase).kinds() == {"duplicated"}
+
+
+@pytest.mark.parametrize(("second", "expected"), [(0, {"duplicated"}), (None, set())])
+def test_one_kill_among_several_ends_is_enough(second: int | None, expected: set[str]) -> None:
+    told = Told()
+    sent = told.send(None)
+    told.commit(sent)
+    told.happen(EventKind.OFFSETS_LOST)
+    for exit_code in (0, second):
+        told.happen(EventKind.WORKER_ENDED, process="w1", exit_code=exit_code)
+        told.start()
+    told.commit(sent)
+    assert told.kinds() == expected
 
 
 def test_a_record_whose_id_is_known_may_not() -> None:
-    assert read_again(phase="Running", key=b"a").kinds() == {"duplicated"}
+    assert read_again(exit_code=None, key=b"a").kinds() == {"duplicated"}
 
 
 def test_what_was_read_again_into_a_new_output_topic_begins_new_lives() -> None:

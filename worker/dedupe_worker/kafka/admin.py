@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
 )
 
 from dedupe_crds.spec.stream import Spec
-from dedupe_kafka.errors import NotAuthorized, OpenTransaction, StreamError, TopicMissing
+from dedupe_kafka.errors import NotAuthorized, OpenTransaction, Stopped, StreamError, TopicMissing
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.requests import LATEST, AdminRequests
 from dedupe_kafka.side_topics import metadata_topics, needs_owner_log, owners_topic, routed_topics
@@ -60,7 +60,7 @@ class Topic:
 class Topics:
     """Requests about topics, each bounded in time.
 
-    A request ends early when `stop` is set. Raises TopicMissing, NotAuthorized or BrokerUnavailable.
+    Raises TopicMissing, NotAuthorized or BrokerUnavailable, and Stopped once `stop` is set.
     """
 
     def __init__(self, admin: AdminClient, stop: Event, clock: Clock) -> None:
@@ -90,7 +90,8 @@ class Topics:
     def check_group(self, group: str) -> None:
         """Raise NotAuthorized if an ACL for the group is missing.
 
-        A consumer does not report that.
+        A consumer does not report that. Whatever else keeps the answer away is ignored, also a stop: the caller has a
+        failure already, which must stay reported.
         """
         futures = self._requests.admin.describe_consumer_groups(
             [group], request_timeout=_TIMEOUT_SECONDS
@@ -99,7 +100,7 @@ class Topics:
             self._requests.answer(futures[group], f"describing group {group}")
         except NotAuthorized:
             raise
-        except StreamError:
+        except (StreamError, Stopped):
             return  # the group does not exist yet, or the cause stops the consumer as well
 
     def max_message_bytes(self, name: str) -> int:
@@ -126,7 +127,7 @@ class Topics:
         """Return the offsets once every transaction that is open now has ended.
 
         Calls `on_wait` as long as it waits, about once a second. The end is before what it was at first if the topic
-        was deleted and created again meanwhile. Raises OpenTransaction if it is stopped meanwhile.
+        was deleted and created again meanwhile. Raises Stopped if it is stopped meanwhile.
         """
         goal = self.high_watermark(name, partition)
         while True:
@@ -135,7 +136,7 @@ class Topics:
                 return found
             error = open_transaction(name, partition, found.end, goal, servers)
             if not self._pause():
-                raise error
+                raise Stopped(str(error))
             on_wait(error)
             goal = min(goal, self.high_watermark(name, partition))
 

@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from dedupe_kafka.client_config import TRANSACTION_SECONDS
-from dedupe_kafka.errors import BrokerUnavailable, TransactionExpired
+from dedupe_kafka.errors import BrokerUnavailable, Stopped, TransactionExpired
 from dedupe_worker.clock import Clock, Stopwatch
 from dedupe_worker.kafka.consumer import Committed, Source
 from dedupe_worker.kafka.producer import PartitionOutput
@@ -41,7 +41,7 @@ class TransactionalOutput(PartitionOutput):
         """Take over the partition: fence an older worker and abort its open transaction.
 
         Returns only when that is done, so that no record stays behind the last stable offset. Raises Fenced,
-        NotAuthorized or BrokerUnavailable; the last also when `stop` is set before.
+        NotAuthorized or BrokerUnavailable, and Stopped if `stop` is set before.
         """
         deadline = self._clock.deadline(_INIT_SECONDS, stop)
         while True:
@@ -52,9 +52,12 @@ class TransactionalOutput(PartitionOutput):
                     self._producer.init_transactions,
                     _INIT_SLICE_SECONDS,
                 )
-            except BrokerUnavailable:
-                if not deadline.pause(0):
+            except BrokerUnavailable as error:
+                if deadline.pause(0):
+                    continue
+                if deadline.expired:
                     raise
+                raise Stopped(str(error)) from error
             else:
                 return
 

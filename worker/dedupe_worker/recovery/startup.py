@@ -22,7 +22,7 @@ import structlog
 
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import Stopped, StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import needs_owner_log, owners_topic
 from dedupe_worker.bootstrap.progress import began_with_past_ids
@@ -106,7 +106,7 @@ class Startup:
                 output_range,
                 self._stop,
             )
-        except StreamError:
+        except (StreamError, Stopped):
             if store is not None:
                 store.close()
             raise

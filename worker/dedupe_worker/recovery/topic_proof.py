@@ -15,6 +15,7 @@ from functools import partial
 from threading import Event
 from typing import Final, NamedTuple
 
+from dedupe_kafka.errors import Stopped
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import TopicUnproved
@@ -52,7 +53,10 @@ def prove(
     open_reader: Callable[[], PartitionReader],
     stop: Event,
 ) -> Proof:
-    """Compare the record at a fingerprint's offset with it. Raises StreamError."""
+    """Compare the record at a fingerprint's offset with it.
+
+    Raises StreamError, and Stopped if `stop` is set before the record is read.
+    """
     if not recorded:
         return Proof.SAME
     offset = int(recorded.partition(" ")[0])
@@ -64,6 +68,8 @@ def prove(
         reader.seek(offset)
         batches = read_output(reader, start=offset, end=available.end, stop=stop, largest=1)
         found = next((batch.records[0] for batch in batches if batch.records), None)
+    if found is None and stop.is_set():
+        raise Stopped("reading the last known record")  # not read, which proves nothing
     if found is None or found.offset() != offset:  # compacted, or of an aborted transaction
         return Proof.UNPROVED
     return Proof.SAME if fingerprint(found, offset) == recorded else Proof.ANEW
@@ -83,7 +89,10 @@ def prove_topics(
     output: OffsetRange,
     stop: Event,
 ) -> ProvedTopics:
-    """Prove both topics, if the brokers have no topic ids. Raises StreamError."""
+    """Prove both topics, if the brokers have no topic ids.
+
+    Raises StreamError, and Stopped if `stop` is set before that is done.
+    """
     source, target = partition.input_topic, partition.output_topic
     if has_id(source.id) or metadata is None:
         return ProvedTopics(source.id)

@@ -173,12 +173,12 @@ class WorkerState:
     def set_phase(self, phase: Phase) -> None:
         """Begin a phase.
 
-        The last failure stays visible until the worker is past it: a retry that has only begun is no reason to report
-        the worker ready, or to hide the cause.
+        The last failure stays visible until the worker is past it: a retry that has only begun, or a stop, is no reason
+        to report the worker ready, or to hide the cause.
         """
         self.phase = phase
-        begun_only = phase in {Phase.STARTING, Phase.RESTORING}
-        if not begun_only and not isinstance(self._problem, RecordRefused):
+        keeps_failure = phase in {Phase.STARTING, Phase.RESTORING, Phase.STOPPING}
+        if not keeps_failure and not isinstance(self._problem, RecordRefused):
             self._problem = None
         self.heartbeat()
 

@@ -17,6 +17,9 @@ E2E = $(or $(TESTS),tests/e2e)
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # What the runs of pytest in `make test` leave out, and what they try twice; see tests/support/layers.py.
 REPORTS := build/test-reports
+# A stage of `make test`, with its time in the report.
+timed = mkdir -p $(REPORTS); begin=$$SECONDS; code=0; $(MAKE) --no-print-directory $(1) || code=$$?; \
+	echo "$(1) $$((SECONDS - begin))" >>$(REPORTS)/stages.txt; (exit $$code)
 # pytest's exit code when TESTS selects no test.
 NO_TESTS := 5
 # Where the wheel and the chart archive go: make dist DIST=/srv/wheels
@@ -57,10 +60,13 @@ check: setup ## Run lint, the unit tests and a minute of simulation
 test: export TEST_REPORTS := $(REPORTS)
 test: setup check-java ## Run everything that CI runs: lint, simulation and all tests but the matrix
 	@rm -rf $(REPORTS)
-	@$(MAKE) --no-print-directory lint
-	@failed=0; $(MAKE) --no-print-directory simulate || failed=1; \
-		$(MAKE) --no-print-directory --jobs 2 --keep-going pytest test-e2e || failed=1; \
+	@$(call timed,lint)
+	@failed=0; $(call timed,simulate) || failed=1; \
+		$(MAKE) --no-print-directory --jobs 2 --keep-going timed-pytest timed-test-e2e || failed=1; \
 		$(BIN)/python -m tests.support.layers || failed=1; exit $$failed
+
+timed-%:
+	@$(call timed,$*)
 
 test-matrix: setup check-java ## Run what `make test` leaves out: every kill at every step, load and soak; hours
 	@failed=0; $(MAKE) --no-print-directory matrix-pytest || failed=1; \

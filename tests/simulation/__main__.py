@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.simulation.figures import Figures
-from tests.simulation.outcome import run, run_seed, silence_logs
+from tests.simulation.outcome import Outcome, run, run_seed, silence_logs
 from tests.simulation.schedule.generate import schedule_of
 from tests.simulation.schedule.shrink import shrink
 from tests.simulation.schedule.steps import Schedule
@@ -66,16 +66,20 @@ def main(  # noqa: PLR0917 (click passes each option by name)
         while chunk := list(islice(numbers, jobs * _AT_ONCE * 8)):
             for outcome in pool.imap_unordered(run_seed, chunk, _AT_ONCE):
                 figures.add(outcome)
+                if outcome.defects:
+                    console.print(_summary(outcome))
                 progress.update(task, advance=1, failed=f"{len(figures.failed)} failed")
             if end and time.monotonic() > end:
                 break
     for outcome in sorted(figures.failed, key=lambda each: each.seed)[:_MOST_SHOWN]:
         if shrinks:
             _run_one(console, schedule_of(outcome.seed), verbose=False, replay=True)
-    for outcome in sorted(figures.failed, key=lambda each: each.seed):
-        console.print(f"seed {outcome.seed}: {' | '.join(each[:200] for each in outcome.defects)}")
     figures.show(console, time.monotonic() - began, pairs=pairs)
     sys.exit(1 if figures.failed else 0)
+
+
+def _summary(outcome: Outcome) -> str:
+    return f"seed {outcome.seed}: {' | '.join(each[:200] for each in outcome.defects)}"
 
 
 def _run_one(console: Console, schedule: Schedule, *, verbose: bool, replay: bool) -> int:

@@ -1,7 +1,8 @@
-"""The layers of the tests: which tests a run left to `make test-matrix`, and which it tried a second time.
+"""The layers of the tests: which tests a run left to `make test-matrix`, which it tried a second time, and their times.
 
 A pytest plugin that tests/conftest.py registers. `make test` runs pytest several times: each run writes its
-report to the directory TEST_REPORTS, and `python -m tests.support.layers` prints all of them as one.
+report to the directory TEST_REPORTS, and `python -m tests.support.layers` prints all of them as one. Each stage of
+`make test` appends a line "name seconds" to the file stages.txt there.
 """
 
 import json
@@ -20,6 +21,8 @@ MATRIX: Final = "matrix"
 """The marker of the tests that only `make test-matrix` runs."""
 MOST_SECOND_ATTEMPTS: Final = 2
 REPORTS: Final = "TEST_REPORTS"
+STAGES: Final = "stages.txt"
+_FOLDER_DEPTH: Final = 3
 
 
 def matrix(*values: object) -> ParameterSet:
@@ -29,10 +32,19 @@ def matrix(*values: object) -> ParameterSet:
 
 @dataclass
 class Report:
-    """Tests that a run did not run, and those that it ran twice. Ids; `second_attempts` with the first error."""
+    """Tests that a run did not run, and those that it ran twice. Ids; `second_attempts` with the first error.
+
+    `seconds` are of all tests of a folder, over all processes; `stages` those of the parts of `make test`.
+    """
 
     matrix: set[str] = field(default_factory=set)
     second_attempts: list[tuple[str, str]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    stages: dict[str, float] = field(default_factory=dict)
+
+    def add_seconds(self, folder: str, seconds: float) -> None:
+        """Add the time of a test, or of a run."""
+        self.seconds[folder] = self.seconds.get(folder, 0.0) + seconds
 
     @property
     def failed(self) -> bool:
@@ -42,6 +54,12 @@ class Report:
     def lines(self) -> list[str]:
         """Return the lines for the end of a run; none if there is nothing to say."""
         said = []
+        if self.stages:
+            said.append("minutes of the clock, of tests that run beside others too:")
+            said += [f"  {each / 60:5.1f}  {name}" for name, each in self.stages.items()]
+            said.append("minutes of the tests of a folder, one after another:")
+            most = sorted(self.seconds.items(), key=lambda each: -each[1])
+            said += [f"  {each / 60:5.1f}  {name}" for name, each in most]
         if self.second_attempts:
             width = max(len(name) for name, _ in self.second_attempts)
             said.append(f"{len(self.second_attempts)} tests had a second attempt:")
@@ -66,6 +84,12 @@ def read(directory: Path) -> Report:
         content = json.loads(path.read_text())
         whole.matrix |= set(content["matrix"])
         whole.second_attempts += [(name, error) for name, error in content["second_attempts"]]
+        for folder, seconds in content["seconds"].items():
+            whole.add_seconds(folder, seconds)
+    stages = directory / STAGES
+    for line in stages.read_text().splitlines() if stages.exists() else ():
+        name, _, taken = line.rpartition(" ")
+        whole.stages[name] = float(taken)
     return whole
 
 
@@ -86,7 +110,9 @@ class Layers:
         self._report.matrix |= set(getattr(node, "workeroutput", {}).get(MATRIX, ()))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a second attempt, which the first one's report announces."""
+        """Note the time, and a second attempt, which the first one's report announces."""
+        folder, _, _ = report.nodeid.partition("::")[0].rpartition("/")
+        self._report.add_seconds("/".join(folder.split("/")[:_FOLDER_DEPTH]), report.duration)
         if report.outcome == "rerun":  # type: ignore[comparison-overlap] # of pytest-rerunfailures
             error = report.longreprtext.strip().splitlines() or [""]
             self._report.second_attempts.append((report.nodeid, error[-1][:100]))

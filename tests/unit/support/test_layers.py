@@ -98,3 +98,20 @@ def test_the_runs_of_make_test_are_reported_as_one(tmp_path: Path) -> None:
     assert whole.failed
     assert whole.lines()[-1] == "3 tests of the matrix did not run: make test-matrix"
     assert all(json.loads(path.read_text()) for path in tmp_path.iterdir())
+
+
+def test_the_time_of_each_folder_and_stage_is_told(run: pytest.Pytester) -> None:
+    run.makepyfile(
+        **{
+            "tests/unit/part/deep/test_a": "import time\ndef test_slow(): time.sleep(0.2)",
+            "tests/unit/test_b": "def test_fast(): pass",
+        }
+    )
+    run.runpytest_inprocess("-p", "no:cacheprovider")
+    reports = run.path / "reports"
+    (reports / "stages.txt").write_text("lint 30\nsimulate 42\n")
+    whole = read(reports)
+    assert list(whole.seconds) == ["tests/unit/part", "tests/unit"]
+    assert 0.2 <= whole.seconds["tests/unit/part"] < 30
+    assert whole.stages == {"lint": 30.0, "simulate": 42.0}
+    assert "    0.7  simulate" in whole.lines()

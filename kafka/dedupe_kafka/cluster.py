@@ -240,7 +240,7 @@ class Cluster:
         if found is None:
             raise OpenTransaction(
                 f"Topic {name}, partitions {behind}: a transaction is open for over "
-                f"{within.total_seconds():.0f} s; find its producer, or abort it (kafka-transactions.sh abort), then "
+                f"{within.total_seconds():.0f} s; find its producer, or end it as docs/operations.md describes, then "
                 "run this again"
             )
         return found

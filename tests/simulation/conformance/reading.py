@@ -141,6 +141,71 @@ def a_topic_that_is_created_again_is_another(
     ]
 
 
+def watermarks_are_of_the_topic_that_was_read(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """The consumer forgets them when its topic is deleted, and learns those of the new one only by a fetch.
+
+    The new topic is empty, so the first fetch stops the consumer, and its watermarks stay unknown.
+    """
+    topic, seen = world.create("marks"), list[str]()
+    where = TopicPartition(topic, 0)
+    send(world.producer(), topic, b"0", b"1", b"2")
+    settings: dict[str, Any] = {"statistics.interval.ms": 100, "stats_cb": seen.append}
+    reader = world.reader(topic, **settings)
+
+    def shown() -> Answer:
+        found = _shown(seen, topic)
+        names = ("lo_offset", "hi_offset", "ls_offset", "next_offset", "eof_offset", "fetch_state")
+        return tuple(found.get(name) for name in names)
+
+    def wait_until_shown(expected: tuple[object, ...]) -> Answer:
+        def is_shown() -> bool:
+            assert reader.poll(0.05) is None
+            return bool(shown() == expected)
+
+        world.wait_for(is_shown)
+        return reader.get_watermark_offsets(where, cached=True), shown()
+
+    answers: list[Answer] = [read(reader), wait_until_shown((0, 3, 3, 3, 3, "active"))]
+    world.delete(topic)
+    answers += [
+        wait_until_shown((-1, -1, -1, 3, 3, "active")),
+        outcome(lambda: reader.get_watermark_offsets(where, timeout=10)),
+        outcome(world.offset, topic, EARLIEST),
+    ]
+    world.create(topic)
+    answers += [
+        reader.get_watermark_offsets(where, cached=True),
+        world.offset(topic, EARLIEST),
+        world.offset(topic),
+        read(reader),
+        wait_until_shown((-1, -1, -1, 0, _NONE, "none")),
+        reader.get_watermark_offsets(where, timeout=10),
+    ]
+    send(world.producer(), topic, b"new")
+    answers += [
+        reader.get_watermark_offsets(where, cached=True),
+        reader.get_watermark_offsets(where, timeout=10),
+    ]
+    gone = (-1, -1)
+    return answers, [
+        [(0, b"0"), (1, b"1"), (2, b"2"), (3, _END)],
+        ((0, 3), (0, 3, 3, 3, 3, "active")),
+        (gone, (-1, -1, -1, 3, 3, "active")),
+        "_UNKNOWN_PARTITION",
+        "UNKNOWN_TOPIC_OR_PART",
+        gone,
+        0,
+        0,
+        [(3, "_AUTO_OFFSET_RESET")],
+        (gone, (-1, -1, -1, 0, _NONE, "none")),
+        (0, 0),
+        gone,
+        (0, 1),
+    ]
+
+
 def what_was_fetched_before_a_topic_was_deleted_is_delivered(
     world: World,
 ) -> tuple[list[Answer], list[Answer]]:
@@ -223,20 +288,23 @@ def statistics_show_what_was_fetched(world: World) -> tuple[list[Answer], list[A
     send(producer, topic, *[b"x"] * 20)
     producer.abort_transaction(10)
     world.wait_for(lambda: world.offset(topic) == 22)
-    seen: list[Any] = []
-    settings = {"statistics.interval.ms": 200, "stats_cb": seen.append}
+    seen: list[str] = []
+    settings: dict[str, Any] = {"statistics.interval.ms": 200, "stats_cb": seen.append}
     reader = world.reader(topic, **settings)
     delivered = reader.consume(1, 15)[0].offset()
 
-    def latest() -> Any:  # noqa: ANN401 (JSON)
-        reader.consumer_group_metadata()
-        topics = json.loads(seen[-1])["topics"] if seen else {}
-        return topics.get(topic, {}).get("partitions", {}).get("0", {})
-
     def fetched() -> bool:
         reader.poll(0.2)
-        return bool(latest().get("next_offset") == 22)
+        return bool(_shown(seen, topic).get("next_offset") == 22)
 
     world.wait_for(fetched)
-    shown = [latest()[name] for name in ("hi_offset", "ls_offset", "lo_offset", "fetch_state")]
+    names = ("hi_offset", "ls_offset", "lo_offset", "fetch_state")
+    shown = [_shown(seen, topic)[name] for name in names]
     return [delivered, *shown], [0, 22, 22, 0, "active"]
+
+
+def _shown(seen: list[str], topic: str) -> dict[str, Any]:
+    """Return what the last statistics say of partition 0."""
+    topics = json.loads(seen[-1])["topics"] if seen else {}
+    found: dict[str, Any] = topics.get(topic, {}).get("partitions", {}).get("0", {})
+    return found

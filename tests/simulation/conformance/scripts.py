@@ -14,6 +14,7 @@ SCRIPTS: list[Script] = [
     reading.deleted_records_are_out_of_range,
     reading.offsets_are_found_by_timestamp,
     reading.a_topic_that_is_created_again_is_another,
+    reading.watermarks_are_of_the_topic_that_was_read,
     reading.what_was_fetched_before_a_topic_was_deleted_is_delivered,
     reading.partitions_are_added,
     reading.offsets_of_a_group_have_metadata,
@@ -37,4 +38,8 @@ SCRIPTS: list[Script] = [
     transactions.a_commit_whose_answer_is_late,
     transactions.an_abort_whose_answer_is_late,
     transactions.a_commit_is_known_though_a_newer_producer_came,
+    transactions.a_topic_is_deleted_under_a_transaction,
+    transactions.a_record_to_a_deleted_topic_must_be_aborted,
+    transactions.a_transaction_cannot_begin_with_a_deleted_topic,
+    transactions.a_record_without_a_partition_must_be_aborted,
 ]

@@ -9,6 +9,8 @@ _END = "_PARTITION_EOF"
 _FENCED = "_FENCED fatal"
 _TIMED_OUT = "_TIMED_OUT retriable"
 _CONFLICT = "_CONFLICT retriable"
+_NOT_DELIVERED = "_INCONSISTENT abort"
+_NONE = -1001
 
 
 def the_state_allows_a_call(world: World) -> tuple[list[Answer], list[Answer]]:
@@ -270,3 +272,151 @@ def a_commit_is_known_though_a_newer_producer_came(
     old.produce(topic, b"1", partition=0)
     answers += [outcome(old.commit_transaction, 15), read(world.reader(topic))]
     return answers, [_TIMED_OUT, None, None, _FENCED, [(0, b"0"), (2, _END)]]
+
+
+def a_topic_is_deleted_under_a_transaction(world: World) -> tuple[list[Answer], list[Answer]]:
+    """A commit succeeds, if nothing was sent since: the records are lost, and the offsets count."""
+    topic, read_from, reader = world.create("output"), world.create("input"), world.consumer()
+    producer, reports = world.producer("it"), Reports()
+    producer.begin_transaction()
+    producer.produce(topic, b"lost", partition=0, on_delivery=reports)
+    answers: list[Answer] = [producer.flush(15)]
+    world.delete(topic)
+    offsets = [TopicPartition(read_from, 0, 5)]
+    metadata = reader.consumer_group_metadata()
+    answers += [
+        outcome(producer.send_offsets_to_transaction, offsets, metadata, 15),
+        outcome(producer.commit_transaction, 15),
+        reports.seen,
+        reader.committed([TopicPartition(read_from, 0)], timeout=15)[0].offset,
+    ]
+    world.create(topic)
+    producer.begin_transaction()
+    send(producer, topic, b"new")
+    answers += [outcome(producer.commit_transaction, 15), read(world.reader(topic))]
+    return answers, [0, None, None, [(b"lost", 0)], 5, None, [(0, b"new"), (2, _END)]]
+
+
+def a_record_to_a_deleted_topic_must_be_aborted(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """It waits for the topic for half a minute or longer; then the commit says only that it was not delivered."""
+    topic, read_from, reader = world.create("output"), world.create("input"), world.consumer()
+    reports = Reports()
+    # The wait is mostly 30 to 36 s on a broker, but one of more than a minute was seen.
+    settings = {"transaction.timeout.ms": 300_000, "on_delivery": reports}
+    producer = world.producer("it", **settings)
+    producer.begin_transaction()
+    send(producer, topic, b"before")
+    world.delete(topic)
+
+    def produce() -> None:
+        producer.produce(topic, b"after", partition=0)
+
+    offsets = [TopicPartition(read_from, 0, 5)]
+    metadata = reader.consumer_group_metadata()
+    answers: list[Answer] = [
+        outcome(produce),
+        producer.flush(2),
+        outcome(producer.send_offsets_to_transaction, offsets, metadata, 15),
+        outcome(producer.commit_transaction, 1),
+        outcome(producer.commit_transaction, 200),
+        reports.seen[:],
+        outcome(produce),
+        outcome(producer.abort_transaction, 15),
+        reader.committed([TopicPartition(read_from, 0)], timeout=15)[0].offset,
+    ]
+    producer.begin_transaction()
+    world.wait_for(lambda: bool(outcome(produce) == "_UNKNOWN_TOPIC"))
+    world.create(topic)
+    world.wait_for(lambda: outcome(produce) is None)
+    answers += [outcome(producer.commit_transaction, 15), read(world.reader(topic))]
+    return answers, [
+        None,
+        1,
+        None,
+        _TIMED_OUT,
+        _NOT_DELIVERED,
+        [(b"before", 0), (b"after", "_UNKNOWN_PARTITION")],
+        "_STATE",
+        None,
+        _NONE,
+        None,
+        [(0, b"after"), (2, _END)],
+    ]
+
+
+def a_transaction_cannot_begin_with_a_deleted_topic(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """The library tries to add the partition until the record times out, and cannot abort."""
+    topic, reports = world.create("output"), Reports()
+    settings = {"transaction.timeout.ms": 5000, "on_delivery": reports}
+    producer = world.producer("it", **settings)
+    producer.begin_transaction()
+    send(producer, topic, b"before")
+    producer.commit_transaction(15)
+    world.delete(topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"after", partition=0)
+
+    def produce() -> None:
+        producer.produce(topic, b"later", partition=0)
+
+    answers: list[Answer] = [
+        producer.flush(1),
+        outcome(producer.commit_transaction, 30),
+        reports.seen,
+        outcome(produce),
+        outcome(producer.abort_transaction, 15),
+        outcome(producer.begin_transaction),
+        outcome(produce),
+        outcome(world.producer("it").begin_transaction),
+    ]
+    return answers, [
+        1,
+        "_TIMED_OUT abort",
+        [(b"before", 0), (b"after", "_MSG_TIMED_OUT")],
+        "_STATE",
+        "INVALID_TXN_STATE fatal",
+        "INVALID_TXN_STATE fatal",
+        "_FATAL",
+        None,
+    ]
+
+
+def a_record_without_a_partition_must_be_aborted(
+    world: World,
+) -> tuple[list[Answer], list[Answer]]:
+    """Only the commit says so: what follows the record is sent. So it is for one that is purged."""
+    topic, reports = world.create("narrow"), Reports()
+    producer = world.producer("it", **{"on_delivery": reports, "linger.ms": 1000})
+    producer.begin_transaction()
+    producer.produce(topic, b"beside", partition=3)
+    answers: list[Answer] = [producer.flush(15)]
+    producer.produce(topic, b"after", partition=0)
+    answers += [
+        producer.flush(15),
+        outcome(producer.commit_transaction, 15),
+        outcome(producer.abort_transaction, 15),
+    ]
+    producer.begin_transaction()
+    producer.produce(topic, b"purged", partition=0)
+    producer.purge()
+    producer.poll(1)
+    answers += [
+        outcome(producer.commit_transaction, 15),
+        outcome(producer.abort_transaction, 15),
+        reports.seen,
+        read(world.reader(topic)),
+    ]
+    return answers, [
+        0,
+        0,
+        _NOT_DELIVERED,
+        None,
+        _NOT_DELIVERED,
+        None,
+        [(b"beside", "_UNKNOWN_PARTITION"), (b"after", 0), (b"purged", "_PURGE_QUEUE")],
+        [(2, _END)],
+    ]

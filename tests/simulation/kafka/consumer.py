@@ -197,7 +197,8 @@ class SimConsumer:
 
     def _stop(self, each: _Assigned) -> None:
         each.stopped = True
-        each.low = each.high = -1
+        each.low = each.high = each.stable = -1
+        each.eof_at = _UNKNOWN
         text = (
             "fetch failed due to requested offset not available on the broker: "
             "Broker: Offset out of range (broker 1)"
@@ -215,7 +216,10 @@ class SimConsumer:
         self._process.wait_request()
         log = self._cluster.topics.log(where.topic, where.partition)
         deadline = self._clock.monotonic() + timeout
-        if log is None or not self._process.wait_until(log.leader_back_at, deadline):
+        if log is None:
+            text = "Failed to get watermark offsets: Local: Unknown partition"
+            raise failure(KafkaError._UNKNOWN_PARTITION, text)  # noqa: SLF001 (a public name)
+        if not self._process.wait_until(log.leader_back_at, deadline):
             raise failure(KafkaError._TIMED_OUT)  # noqa: SLF001 (a public name)
         return log.low, log.visible_end(committed=self._committed)
 
@@ -300,7 +304,7 @@ def _statistics(each: _Assigned, queued: int) -> dict[str, Any]:
         "partition": each.partition,
         "fetchq_cnt": queued,
         "fetch_state": "none" if each.stopped else "active",
-        "next_offset": each.position,
+        "next_offset": 0 if each.stopped else each.position,
         "eof_offset": each.eof_at,
         "lo_offset": each.low,
         "hi_offset": each.high,

@@ -28,8 +28,8 @@ class SimProducer:
         self._transactional = self._transactions.name is not None
         idempotent = str(config.get("enable.idempotence", "false")).lower() == "true"
         number = process.cluster.coordinator.new_producer_id() if idempotent else NO_PRODUCER
-        admit = self._transactions.admit if self._transactional else None
-        self._sender = Sender(process, config, number, admit)
+        transaction = self._transactions if self._transactional else None
+        self._sender = Sender(process, config, number, transaction)
         self._shown_fatal = False
 
     def __len__(self) -> int:
@@ -96,7 +96,12 @@ class SimProducer:
 
     def begin_transaction(self) -> None:
         """Begin a transaction; the cluster learns of it by its first record or offset."""
-        self._process.local("producer", "begin_transaction", self._transactions.begin)
+
+        def begin() -> None:
+            self._transactions.begin()
+            self._sender.failed = 0
+
+        self._process.local("producer", "begin_transaction", begin)
 
     def send_offsets_to_transaction(
         self,
@@ -130,6 +135,7 @@ class SimProducer:
                 raise KafkaException(self._transactions.abortable)
             if unsent:
                 raise timed_out()
+            self._check_delivered()
             self._transactions.end(deadline - self._clock.monotonic(), commit=True)
 
         self._transactions.call("commit_transaction", State.BEGUN, commit, State.READY)
@@ -180,11 +186,7 @@ class SimProducer:
             self._sender.send(all_of_it=all_of_it)
             refused = self._sender.refused
             if self._transactional and refused is not None:
-                text = (
-                    f"ProduceRequest with {refused.records} message(s) failed: {refused.error.str()}: current "
-                    "transaction must be aborted"
-                )
-                transactions.abortable = kafka_error(refused.error.code(), text, abort=True)
+                transactions.abortable = refused
         if transactions.fatal is not None:
             self._sender.fail_all(kafka_error(KafkaError.INVALID_PRODUCER_EPOCH))
 
@@ -196,6 +198,14 @@ class SimProducer:
             self._sender.drop_reports()
             raise SystemError("a delivery report returned a result with an exception set")
         self._transactions.raise_fatal()
+
+    def _check_delivered(self) -> None:
+        """Raise if a record of the transaction was not delivered, for a reason that no broker gave."""
+        if failed := self._sender.failed:
+            text = f"{failed} message(s) failed delivery (see individual delivery reports)"
+            error = failure(KafkaError._INCONSISTENT, text, abort=True)  # noqa: SLF001 (a public name)
+            self._transactions.abortable = error.args[0]
+            raise error
 
     def _check_produce(self) -> None:
         if self._transactions.fatal is not None:

@@ -2,6 +2,10 @@
 
 Sending happens at calls, where the library has a thread: what lingers long enough goes at any call, all goes at a
 flush. A batch of a partition is sent only after the one before it.
+
+Records to a topic that is gone wait for it, for half a minute. Then the library knows that it does not exist, and takes
+no more until it has found the topic at one of its looks. A transaction that has not yet added the partition waits for
+that instead, until its records time out (measured with Kafka 4.3 and librdkafka 2.16).
 """
 
 from collections.abc import Callable
@@ -15,10 +19,13 @@ from tests.simulation.kafka.log import NO_PRODUCER, PartitionLog, Record
 
 if TYPE_CHECKING:
     from tests.simulation.kafka.process import Process
+    from tests.simulation.kafka.transactional import Transactional
 
 Report = Callable[[KafkaError | None, Message], None]
 _BATCH_OVERHEAD_BYTES: Final = 61
 _MISSING_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 1.0
+_RECORD_SECONDS: Final = 300.0
 _MOST_IN_BATCH: Final = 10_000
 
 
@@ -41,23 +48,18 @@ class Queue:
     blocked: bool = False
 
 
-@dataclass(slots=True)
-class Refusal:
-    """Why a batch was refused."""
-
-    error: KafkaError
-    records: int
-
-
 class Sender:
-    """The queues of one producer. `admit` is called before each batch; it raises to refuse."""
+    """The queues of one producer. Each batch of a `transaction` needs its leave.
+
+    `refused` is why the transaction must be aborted. `failed` counts the records that were not delivered.
+    """
 
     def __init__(
         self,
         process: "Process",
         config: dict[str, Any],
         producer_id: int,
-        admit: Callable[[PartitionLog], bool] | None,
+        transaction: "Transactional | None",
     ) -> None:
         self._process, self._cluster, self._clock = process, process.cluster, process.clock
         self._linger_seconds = float(config.get("linger.ms", 5)) / 1000
@@ -65,20 +67,29 @@ class Sender:
         self._most = int(config.get("queue.buffering.max.messages", 100_000))
         self._most_bytes = int(config.get("queue.buffering.max.kbytes", 1 << 20)) << 10
         self.producer_id = producer_id
-        self._admit = admit
+        self._transaction = transaction
+        self._record_seconds = _RECORD_SECONDS
+        if transaction is not None:
+            self._record_seconds = min(_RECORD_SECONDS, transaction.timeout_seconds)
         self._queues: dict[tuple[str, int], Queue] = {}
         self._unreported: list[tuple[Queued, KafkaError | None, Message | None]] = []
         self._known: dict[str, int] = {}
+        self._missing: dict[str, float] = {}
+        """The topics that do not exist as far as is known, and when the library looks for each."""
         self._bytes = 0
         self._count = 0
-        self.refused: Refusal | None = None
+        self.refused: KafkaError | None = None
+        self.failed = 0
 
     def __len__(self) -> int:
         """Return the number of records that are queued, or whose report is not served."""
         return self._count + len(self._unreported)
 
     def check_partition(self, topic: str, partition: int) -> None:
-        """Raise KafkaException if a known topic does not have the partition, as far as is known."""
+        """Raise KafkaException if the topic or the partition does not exist, as far as is known."""
+        if topic in self._missing and not self._look_for(topic):
+            text = "Unable to produce message: Local: Unknown topic"
+            raise failure(KafkaError._UNKNOWN_TOPIC, text)  # noqa: SLF001 (a public name)
         if partition >= self._known.get(topic, partition + 1):
             text = "Unable to produce message: Local: Unknown partition"
             raise failure(KafkaError._UNKNOWN_PARTITION, text)  # noqa: SLF001 (a public name)
@@ -146,17 +157,17 @@ class Sender:
         known = self._known.setdefault(queue.topic, len(topic.logs))
         if queue.partition >= known:
             error = kafka_error(KafkaError._UNKNOWN_PARTITION, "Local: Unknown partition")  # noqa: SLF001 (a public name)
-            self._refuse(queue, len(queue.waiting), error)
+            self._fail(queue, len(queue.waiting), error)
             return False
         log = topic.logs[queue.partition]
         if log.leader_back_at > self._clock.monotonic():
             return False
-        if self._admit is not None and not self._admit(log):
+        if self._transaction is not None and not self._transaction.admit(log):
             return False
         count, size = self._batch(queue)
         refused = _refusal(topic.number, queue.waiting[:count], size, self._clock.time())
         if refused is not None:
-            queue.blocked = self._admit is not None  # in a transaction
+            queue.blocked = self._transaction is not None
             self._refuse(queue, count, refused)
             return not queue.blocked
         return self._append(queue, log, count)
@@ -168,9 +179,11 @@ class Sender:
         def append() -> None:
             nonlocal base
             # The leader checks the epoch itself: a newer producer may have come since the partition was added.
-            if self._admit is None or self._admit(log):
+            transaction = self._transaction
+            if transaction is None or transaction.admit(log):
                 records = [each.record for each in batch]
-                base = log.append(records, self.producer_id, transactional=self._admit is not None)
+                transactional = transaction is not None
+                base = log.append(records, self.producer_id, transactional=transactional)
 
         try:
             self._process.request("producer", "send", append)
@@ -194,12 +207,40 @@ class Sender:
             self._unreported.append((each, None, message))
 
     def _await_topic(self, queue: Queue) -> bool:
-        if self._clock.monotonic() - queue.waiting[0].since >= _MISSING_SECONDS:
-            error = kafka_error(
-                KafkaError.UNKNOWN_TOPIC_OR_PART, "Broker: Unknown topic or partition"
-            )
-            self._refuse(queue, len(queue.waiting), error)
+        now, topic, transaction = self._clock.monotonic(), queue.topic, self._transaction
+        waited = now - queue.waiting[0].since
+        if topic not in self._known:
+            text = "Broker: Unknown topic or partition"
+            error = kafka_error(KafkaError.UNKNOWN_TOPIC_OR_PART, text)
+        elif transaction is not None and not transaction.has(topic, queue.partition):
+            transaction.wait_for_partition()
+            if waited >= self._record_seconds:
+                self._time_out(queue)
+            return False
+        else:
+            error = kafka_error(KafkaError._UNKNOWN_PARTITION, "Local: Unknown partition")  # noqa: SLF001 (a public name)
+        if waited >= _MISSING_SECONDS:
+            self._fail(queue, len(queue.waiting), error)
+            self._missing[topic] = now + _LOOK_SECONDS
         return False
+
+    def _look_for(self, topic: str) -> bool:
+        """Look for a missing topic, unless the library did so just before; return whether it is there."""
+        now = self._clock.monotonic()
+        if now < self._missing[topic]:
+            return False
+        if self._cluster.topics.find(topic) is None:
+            self._missing[topic] = now + _LOOK_SECONDS
+            return False
+        del self._missing[topic]
+        self._known.pop(topic, None)
+        return True
+
+    def _time_out(self, queue: Queue) -> None:
+        count = len(queue.waiting)
+        self._fail(queue, count, kafka_error(KafkaError._MSG_TIMED_OUT))  # noqa: SLF001 (a public name)
+        text = f"{count} message(s) timed out on {queue.topic} [{queue.partition}]"
+        self.refused = self.refused or kafka_error(KafkaError._TIMED_OUT, text, abort=True)  # noqa: SLF001 (a public name)
 
     def _batch(self, queue: Queue) -> tuple[int, int]:
         """Return the number of records of the next batch, and its size in bytes."""
@@ -214,11 +255,16 @@ class Sender:
 
     def _refuse(self, queue: Queue, count: int, error: KafkaError) -> None:
         self._fail(queue, count, error)
-        self.refused = self.refused or Refusal(error, count)
+        text = (
+            f"ProduceRequest with {count} message(s) failed: {error.str()}: current transaction must be "
+            "aborted"
+        )
+        self.refused = self.refused or kafka_error(error.code(), text, abort=True)
 
     def _fail(self, queue: Queue, count: int, error: KafkaError) -> None:
         batch = queue.waiting[:count]
         self._take(queue, count)
+        self.failed += count
         self._unreported += [
             (each, error, _message(queue, each.record, error=error) if each.report else None)
             for each in batch

@@ -1,8 +1,9 @@
 """The transactional calls of a simulated producer, with librdkafka's states and errors.
 
 After a fatal error (it is fenced) every call raises it. After an abortable one (a record was refused) every call but
-`abort` raises it. A call that timed out is resumed by repeating it, and conflicts with every other until then; the
-cluster may do meanwhile what it asked for.
+`abort` raises it. An abort is refused, which is fatal, if the library has tried in vain to add a partition and the
+cluster knows of nothing else in the transaction. A call that timed out is resumed by repeating it, and conflicts with
+every other until then; the cluster may do meanwhile what it asked for.
 """
 
 from collections.abc import Callable
@@ -36,13 +37,14 @@ class Transactional:
     def __init__(self, process: "Process", config: dict[str, Any]) -> None:
         self._process, self._cluster = process, process.cluster
         self.name: str | None = config.get("transactional.id")
-        self._timeout_seconds = int(config.get("transaction.timeout.ms", 60_000)) / 1000
+        self.timeout_seconds = int(config.get("transaction.timeout.ms", 60_000)) / 1000
         self.identity: Identity = (NO_PRODUCER, 0)
         self.state = State.INIT
         self.fatal: KafkaError | None = None
         self.abortable: KafkaError | None = None
         self._logs: list[PartitionLog] = []
         self._has_offsets = False
+        self._waits_for_partition = False
         self._resumable: str | None = None
         self._completed = False
 
@@ -80,7 +82,7 @@ class Transactional:
     def init(self, timeout: float) -> None:
         """Fence older producers."""
         self._reach_coordinator(timeout)
-        self.identity = self._cluster.coordinator.init(self.name or "", self._timeout_seconds)
+        self.identity = self._cluster.coordinator.init(self.name or "", self.timeout_seconds)
 
     def begin(self) -> None:
         """Begin a transaction, of which the cluster does not learn yet."""
@@ -103,6 +105,14 @@ class Transactional:
             self._logs.append(log)
         return True
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Return whether the transaction has added the partition."""
+        return any((log.topic, log.partition) == (topic, partition) for log in self._logs)
+
+    def wait_for_partition(self) -> None:
+        """Record that the library tries to add a partition that does not exist."""
+        self._waits_for_partition = True
+
     def add_offsets(self, group: str, offsets: dict[tuple[str, int], Committed]) -> None:
         """Make a group's offsets part of the transaction; librdkafka waits up to a minute."""
         self._reach_coordinator(60.0)
@@ -122,6 +132,8 @@ class Transactional:
     def end(self, timeout: float, *, commit: bool) -> None:
         """Commit or abort. What the cluster does not know of takes no request."""
         if not self._logs and not self._has_offsets:
+            if self._waits_for_partition:
+                self._refuse_end()
             return
         try:
             self._reach_coordinator(timeout)
@@ -134,7 +146,7 @@ class Transactional:
     @property
     def takes_records(self) -> bool:
         """Return whether a transaction has begun, and is not being ended."""
-        return self.state is State.BEGUN and self._resumable is None
+        return self.state is State.BEGUN and self._resumable is None and self.abortable is None
 
     def raise_fatal(self) -> None:
         """Raise the fatal error, if there is one."""
@@ -154,13 +166,22 @@ class Transactional:
         else:
             self._completed = True
 
+    def _refuse_end(self) -> None:
+        text = (
+            "Failed to end transaction: Broker: Producer attempted a transactional operation in an "
+            "invalid state"
+        )
+        error = failure(KafkaError.INVALID_TXN_STATE, text, fatal=True)
+        self.fatal = error.args[0]
+        raise error
+
     def _send_end(self, commit: bool) -> None:
         self._cluster.coordinator.end(self.name or "", self.identity, commit=commit)
 
     def _enter(self, state: State) -> None:
         self.state = state
         if state is State.READY:
-            self.abortable, self._has_offsets = None, False
+            self.abortable, self._has_offsets, self._waits_for_partition = None, False, False
             self._logs.clear()
 
     def _serve_epoch(self, action: str, request: Callable[[], None]) -> None:

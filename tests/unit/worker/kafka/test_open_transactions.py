@@ -118,9 +118,14 @@ def test_the_reason_has_the_partition_both_offsets_and_the_commands(state: Worke
     assert "clean/0" in text
     assert "offset 100" in text
     assert "at 300" in text
-    assert f"`{tool} describe-producers {where}`" in text
-    assert f"`{tool} find-hanging {where}`" in text
-    assert f"`{tool} abort {where} --start-offset 100`" in text
+    for command in (
+        f"find-hanging {where} --max-transaction-timeout 0",
+        f"abort {where} --start-offset 100",
+        f"describe-producers {where}",
+        "list",
+        "forceTerminateTransaction --transactionalId ID",
+    ):
+        assert f"`{tool} {command}`" in text
 
 
 def settled_until_stopped(log: Log, state: WorkerState) -> None:

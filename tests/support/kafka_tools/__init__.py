@@ -1,0 +1,1 @@
+"""Kafka's own command line tools, of the version of the tests' broker."""

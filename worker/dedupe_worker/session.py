@@ -22,7 +22,6 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.spec.topics import Delivery
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.errors import (
@@ -36,19 +35,14 @@ from dedupe_worker.admin.commands import AdminCommands, CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
-from dedupe_worker.dedup.uncommitted_output import (
-    UncommittedIds,
-    read_ids,
-    recorded_position,
-)
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import PartitionReader
-from dedupe_worker.kafka.offset_metadata import encode_metadata
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.topic_watch import TopicWatch
 from dedupe_worker.recovery.foreign_records import read_foreign
-from dedupe_worker.recovery.input_offset import InputStart, find_start
+from dedupe_worker.recovery.input_offset import find_start
 from dedupe_worker.recovery.on_demand import run_requested
+from dedupe_worker.recovery.resume import record_topics, resume
 from dedupe_worker.recovery.startup import Startup
 from dedupe_worker.recovery.taken_over import TakenOver, take_over
 from dedupe_worker.store.api import IdStore
@@ -145,7 +139,7 @@ class Session:
         )
         if opened.plan.reason == "OutputTopicReplaced":
             start = replace(start, committed=None)  # its output position is of another topic
-        self._record_topics(partition, output, reader, start)
+        record_topics(self._config.state, partition, output, reader, start)
         request = self._requests.waiting
         position = self._startup.catch_up(partition, opened.plan, window, start.offset)
         if request and not self._stop.is_set():
@@ -155,7 +149,12 @@ class Session:
         # 5
         reader.seek(start.offset)
         if not self._stop.is_set():
-            uncommitted = self._resume(partition, output, reader, start, position)
+            uncommitted = resume(
+                *(self._factory, partition, output, reader, start),
+                extract=self._extract,
+                position=position,
+                stop=self._stop,
+            )
             loop = self._factory.make_loop(
                 partition.output_topic.id,
                 partition.input_topic.id,
@@ -184,49 +183,6 @@ class Session:
         from dedupe_worker.snapshots.download import Download  # noqa: PLC0415
 
         Download(self._config, self._worker_state, snapshot, self._factory.clock).run(self._stop)
-
-    def _record_topics(
-        self,
-        partition: TakenOver,
-        output: PartitionOutput,
-        reader: PartitionReader,
-        start: InputStart,
-    ) -> None:
-        """Have the committed offset name the input topic, then record the identity.
-
-        In this order: with the identity recorded, an offset that names no topic counts.
-        """
-        ids = partition.output_topic.id, partition.input_topic.id
-        if start.committed is None or start.unlabelled:
-            position = recorded_position(start.committed, start.offset, *ids)
-            output.record_start(start.offset, reader, encode_metadata(*ids, position))
-        if partition.recorded != partition.identity:
-            self._config.state.record(partition.identity)
-
-    def _resume(
-        self,
-        partition: TakenOver,
-        output: PartitionOutput,
-        reader: PartitionReader,
-        start: InputStart,
-        position: int,
-    ) -> UncommittedIds:
-        """Set the output to its position; return the ids of uncommitted output."""
-        topics = partition.output_topic.id, partition.input_topic.id
-        output.resume(position, partial(encode_metadata, *topics))
-        recorded = recorded_position(start.committed, start.offset, *topics)
-        if recorded is None and self._factory.policy.delivery is Delivery.AT_LEAST_ONCE:
-            output.record_start(start.offset, reader, encode_metadata(*topics, position))
-        open_output = partial(self._factory.make_reader, partition.output_topic.name)
-        ids = read_ids(
-            open_output,
-            self._extract,
-            start=recorded,
-            end=position,
-            stop=self._stop,
-            on_read=self._worker_state.heartbeat,
-        )
-        return UncommittedIds(ids, end=start.end)
 
     # -- the loop --------------------------------------------------------------------------------
 

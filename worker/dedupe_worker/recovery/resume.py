@@ -1,0 +1,69 @@
+"""Record the topics that a session begins with, and resume its output.
+
+`Session` calls both after `input_offset` has found the input offset: `record_topics` before it catches up, `resume`
+before its loop.
+"""
+
+from functools import partial
+from threading import Event
+
+from dedupe_crds.spec.topics import Delivery
+from dedupe_ids.extract import Extractor
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.dedup.uncommitted_output import UncommittedIds, read_ids, recorded_position
+from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.kafka.offset_metadata import encode_metadata
+from dedupe_worker.kafka.producer import PartitionOutput
+from dedupe_worker.recovery.input_offset import InputStart
+from dedupe_worker.recovery.taken_over import TakenOver
+from dedupe_worker.store.state_dir import StateDirectory
+
+
+def record_topics(
+    state: StateDirectory,
+    partition: TakenOver,
+    output: PartitionOutput,
+    reader: PartitionReader,
+    start: InputStart,
+) -> None:
+    """Have the committed offset name the input topic, then record the identity.
+
+    In this order: with the identity recorded, an offset that names no topic counts. Raises StreamError.
+    """
+    ids = partition.output_topic.id, partition.input_topic.id
+    if start.committed is None or start.unlabelled:
+        position = recorded_position(start.committed, start.offset, *ids)
+        output.record_start(start.offset, reader, encode_metadata(*ids, position))
+    if partition.recorded != partition.identity:
+        state.record(partition.identity)
+
+
+def resume(
+    factory: ComponentFactory,
+    partition: TakenOver,
+    output: PartitionOutput,
+    reader: PartitionReader,
+    start: InputStart,
+    *,
+    extract: Extractor,
+    position: int,
+    stop: Event,
+) -> UncommittedIds:
+    """Set the output to its position; return the ids of uncommitted output.
+
+    `position` is the output offset up to which the store has caught up. Raises StreamError.
+    """
+    topics = partition.output_topic.id, partition.input_topic.id
+    output.resume(position, partial(encode_metadata, *topics))
+    recorded = recorded_position(start.committed, start.offset, *topics)
+    if recorded is None and factory.policy.delivery is Delivery.AT_LEAST_ONCE:
+        output.record_start(start.offset, reader, encode_metadata(*topics, position))
+    ids = read_ids(
+        partial(factory.make_reader, partition.output_topic.name),
+        extract,
+        start=recorded,
+        end=position,
+        stop=stop,
+        on_read=factory.worker_state.heartbeat,
+    )
+    return UncommittedIds(ids, end=start.end)

@@ -64,6 +64,7 @@ def test_a_dead_nodes_workers_go_on_elsewhere_on_their_own_volumes(
 
 
 @pytest.mark.alone
+@pytest.mark.matrix
 def test_a_node_that_dies_with_the_operator_on_it_is_no_different(
     streams: CreateStream, nodes: Nodes
 ) -> None:

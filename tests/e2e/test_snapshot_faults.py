@@ -17,7 +17,6 @@ from tests.e2e.support.snapshots import Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
 from tests.e2e.support.volumes import lose_volume
 from tests.faults.seed import SEED
-from tests.support.layers import matrix
 from tests.support.traffic.traffic import order
 
 OBJECTS = "/objects/"
@@ -141,7 +140,8 @@ def test_a_worker_killed_while_it_compares_its_whole_store_compares_it_again(
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("provider", [matrix("CSI"), "S3"])
+@pytest.mark.matrix
+@pytest.mark.parametrize("provider", ["CSI", "S3"])
 def test_the_node_of_a_worker_dies_while_its_snapshot_is_made(
     release: Environment,
     stream: ClusterStream,

@@ -29,7 +29,7 @@ from tests.support.layers import matrix
 from tests.support.traffic.traffic import order
 
 LANES = 2  # for each provider, side by side
-EACH, EVERY_FOURTH = 1, 4
+EACH, EVERY_EIGHTH = 1, 8
 FEWEST_ACTS, MOST_ACTS = 8, 60
 PER_ROUND = 40
 ROUND_SECONDS = 150.0
@@ -197,7 +197,7 @@ def absence(
 @pytest.mark.alone
 @pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("absence")
-@pytest.mark.parametrize("step", [EVERY_FOURTH, matrix(EACH)])
+@pytest.mark.parametrize("step", [EVERY_EIGHTH, matrix(EACH)])
 def test_an_operator_killed_after_any_act_of_a_snapshot_and_a_restore_ends_where_another_does(
     lanes: list[Lane], step: int
 ) -> None:
@@ -224,6 +224,7 @@ def test_an_operator_killed_after_any_act_of_a_snapshot_and_a_restore_ends_where
 
 
 @pytest.mark.alone
+@pytest.mark.matrix
 def test_after_an_absence_one_snapshot_is_made_and_not_each_that_was_missed(
     absence: Absence,
 ) -> None:

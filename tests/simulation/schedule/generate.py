@@ -37,6 +37,7 @@ from tests.simulation.schedule.topics import (
     LeaderAway,
     Recreate,
     Retain,
+    TerminateTransactions,
 )
 
 Make = Callable[[Random, Settings], Action]
@@ -104,6 +105,7 @@ _FAULTS: Final[tuple[tuple[int, Make], ...]] = (
             commit=r.random() < 0.6,
         ),
     ),
+    (3, lambda _r, _s: TerminateTransactions()),
     (4, lambda _r, _s: ExpireOffsets()),
     (3, lambda r, _: LeaderAway(r.choice([INPUT, OUTPUT, None]), r.choice([1.0, 10.0, 40.0]))),
 )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.simulation.recorder import FOREIGN
 from tests.simulation.schedule.settings import GROUP, INPUT, OUTPUT
 
 if TYPE_CHECKING:
@@ -81,6 +82,19 @@ class ForeignWrite:
             open_seconds=self.open_seconds,
             commit=self.commit,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TerminateTransactions:
+    """Abort the workers' open transactions, as an administrator does with Kafka's own tools."""
+
+    fault = "transactions terminated"
+
+    def perform(self, world: "World", partition: int) -> None:  # noqa: ARG002 (of all producers)
+        """Abort them."""
+        for name in world.kafka.coordinator.open_ids():
+            if not name.startswith(FOREIGN):
+                world.kafka.coordinator.abort(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from tests.support.traffic.traffic import retries
 CreateStream = Callable[..., ClusterStream]
 
 WRITES = 8  # more than there are up to the last deletion, which is asserted
-SOME = (4,)
+SOME = (4, WRITES)
 EACH = tuple(range(1, WRITES + 1))
 FAILOVER = {"failover": {"nodeNotReadyAfter": "5s"}}
 DELETED = "delete VolumeAttachment"

@@ -5,8 +5,11 @@ merge. So that a seed has one history, a generation's size is its number of ids 
 themselves are tested with a real store, in tests/unit/worker/store.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
+from unittest.mock import patch
 
 from rocksdict import Rdict
 
@@ -18,12 +21,19 @@ _describe: Final = OpenGeneration.describe
 _bytes_per_id: dict[str, int] = {"now": 64}
 
 
-def use_sizes(bytes_per_id: int) -> None:
-    """Let every generation of this process be of so many bytes for each id."""
+@contextmanager
+def counted_sizes(bytes_per_id: int) -> Iterator[None]:
+    """Let every generation be of so many bytes for each id, up to the end of the context.
+
+    The tests that run in this process afterwards get real sizes.
+    """
     _bytes_per_id["now"] = bytes_per_id
-    setattr(column_families, "tune_tables", _untuned)  # noqa: B010 (mypy: it is not exported)
-    Bounds.largest_write_records = property(_largest_write)  # type: ignore[assignment,method-assign] # as below
-    OpenGeneration.describe = _described  # type: ignore[method-assign,assignment] # for the life of the simulating process
+    with (
+        patch.object(column_families, "tune_tables", _untuned),
+        patch.object(Bounds, "largest_write_records", property(_largest_write)),
+        patch.object(OpenGeneration, "describe", _described),
+    ):
+        yield
 
 
 def _described(generation: OpenGeneration) -> Generation:

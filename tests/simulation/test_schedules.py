@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.kafka.calls import Moment
-from tests.simulation.outcome import run, silence_logs
+from tests.simulation.outcome import run
 from tests.simulation.schedule.faults import Crash, Freeze, ReplaceVolume, Snapshot, Stop
 from tests.simulation.schedule.input import Item, Send
 from tests.simulation.schedule.settings import INPUT, OUTPUT, Settings
@@ -14,14 +14,11 @@ from tests.simulation.schedule.topics import ExpireOffsets, ForeignWrite, Recrea
 from tests.simulation.world import World
 from tests.support.checker.outside import EventKind
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SOME = Send(tuple(map(Item, (0, 0, 1, 2, 3, 0, 4, 1, 5, 6, 7, 4, 8, 9, 2, 10))))
 FRESH = Send(tuple(map(Item, range(20, 40))))
 AGAIN = Send(tuple(map(Item, [*range(11), *range(20, 45)])))
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> None:
-    silence_logs()
 
 
 def then(action: Action, seconds: float = 5.0) -> Step:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.outcome import Outcome, run_seed, silence_logs
+from tests.simulation.outcome import Outcome, run_seed
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 HERE = Path(__file__).parent
 NAMED: dict[str, dict[str, Any]] = tomllib.loads((HERE / "seeds.toml").read_text())
@@ -20,11 +22,6 @@ for seed in {seeds}:
     outcome = run_seed(seed)
     print(seed, outcome.digest, outcome.calls, outcome.defects)
 """
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> None:
-    silence_logs()
 
 
 def judged(seed: int) -> Outcome:

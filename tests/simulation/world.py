@@ -16,7 +16,7 @@ from tests.simulation.process import WorkerProcess
 from tests.simulation.recorder import FOREIGN
 from tests.simulation.schedule.settings import GROUP, INPUT
 from tests.simulation.schedule.steps import Schedule, Step
-from tests.simulation.sizes import use_sizes
+from tests.simulation.sizes import counted_sizes
 from tests.support.checker.outside import EventKind
 
 _DRAIN_SECONDS: Final = 300.0
@@ -62,7 +62,10 @@ class World(Outside):
 
     def run(self) -> None:
         """Perform the schedule, and drain the input. Raises Stuck."""
-        use_sizes(self.settings.bytes_per_id)
+        with counted_sizes(self.settings.bytes_per_id):
+            self._run()
+
+    def _run(self) -> None:
         for topic in self.settings.topics:
             self.kafka.create_topic(topic, self.settings.partitions)
             self.recorder.created(topic)

@@ -141,6 +141,11 @@ def outcome(call: Callable[..., object], *arguments: object) -> Answer:
         return error_of(raised.args[0])
 
 
+def either(answer: Answer, *alike: str) -> Answer:
+    """Return the first of these for each of them: threads of the library decide which it is."""
+    return alike[0] if answer in alike else answer
+
+
 def error_of(error: KafkaError) -> str:
     """Return the name of an error, and whether it is fatal, retriable, or needs an abort."""
     flags = [

@@ -23,6 +23,7 @@ MOST_SECOND_ATTEMPTS: Final = 2
 REPORTS: Final = "TEST_REPORTS"
 STAGES: Final = "stages.txt"
 _FOLDER_DEPTH: Final = 3
+_SHOWN_SECONDS: Final = 3.0
 
 
 def matrix(*values: object) -> ParameterSet:
@@ -59,7 +60,7 @@ class Report:
             said += [f"  {each / 60:5.1f}  {name}" for name, each in self.stages.items()]
             said.append("minutes of the tests of a folder, one after another:")
             most = sorted(self.seconds.items(), key=lambda each: -each[1])
-            said += [f"  {each / 60:5.1f}  {name}" for name, each in most]
+            said += [f"  {each / 60:5.1f}  {name}" for name, each in most if each > _SHOWN_SECONDS]
         if self.second_attempts:
             width = max(len(name) for name, _ in self.second_attempts)
             said.append(f"{len(self.second_attempts)} tests had a second attempt:")

@@ -101,8 +101,9 @@ def _judge_unnoticed(timeline: Timeline, verdict: Verdict) -> None:
 def _judge_lost_volumes(timeline: Timeline, verdict: Verdict) -> None:
     for event in timeline.of(EventKind.VOLUME_LOST):
         restored = timeline.between(event.time_ms - 1, inf, EventKind.STORE_RESTORED)
-        # An older process has a volume of its own, and may run on for a while.
-        older = {each.process for each in timeline.starts if each.time_ms < event.time_ms}
+        # An older process has a volume of its own, and may run on for a while, or begin its first session now.
+        begun = timeline.of(event.kind, EventKind.WORKER_STARTED, EventKind.SESSION_STARTED)
+        older = {each.process for each in begun[: begun.index(event)]}
         said = [each for each in timeline.seen(event.time_ms) if each.process not in older]
         running = next((each.time_ms for each in said if each.phase == RUNNING), inf)
         if running == inf or (restored and restored[0].time_ms <= running):

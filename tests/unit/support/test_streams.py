@@ -672,6 +672,26 @@ def test_an_older_worker_that_runs_on_has_its_own_volume() -> None:
     assert told.kinds() == set()
 
 
+@pytest.mark.parametrize(("second", "expected"), [(True, set()), (False, {"silent"})])
+def test_a_worker_that_began_before_the_volume_was_lost_has_its_own(
+    second: bool, expected: set[str]
+) -> None:
+    """Its first session may begin after that."""
+    told = Told()
+    told.commit(told.send(b"a"))
+    if second:
+        told.happen(EventKind.WORKER_STARTED, process="w2")
+    told.happen(EventKind.VOLUME_LOST)
+    told.happen(EventKind.WORKER_STARTED, process="w3")
+    told.start("w2")
+    told.say(catch_up="Tail")
+    told.start("w3")
+    told.say(catch_up="NewStore")
+    assert told.kinds() == expected
+    told.statuses[-1] = replace(told.statuses[-1], catch_up="Tail")
+    assert told.kinds() == {"silent"}
+
+
 def test_an_offset_that_does_not_exist_may_be_of_the_output() -> None:
     told = Told()
     told.commit(told.send(b"a"))

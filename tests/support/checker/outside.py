@@ -32,6 +32,8 @@ class EventKind(StrEnum):
     """The group's committed offsets of the partition are deleted, or set back."""
     FROZEN = "frozen"
     """A worker's process stood still for a while from now on."""
+    BROKER_AWAY = "broker away"
+    """A partition, or the coordinators if `partition` is None, had no leader for a while from now on."""
     CLOCK_STEPPED = "clock stepped"
     """The wall clock of the partition's worker, or of all if `partition` is None, stepped by `step_ms`."""
     FORGOTTEN = "forgotten"

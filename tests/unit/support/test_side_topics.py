@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.checker.outside import TopicRole, WindowBounds
+from tests.support.checker.outside import EventKind, TopicRole, WindowBounds
 from tests.support.checker.topic_history import Delivery, Rules
 from tests.unit.support.stream_histories import Told, headed
 
@@ -162,6 +162,39 @@ def test_an_original_may_be_unknown_after_a_start_without_transactions_only() ->
         (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
         told.commit([], routed=[(DUPLICATES, headed(copy, original="unknown", age_ms=1))])
         assert told.kinds() == expected
+
+
+@pytest.mark.parametrize("entry", [True, False])
+@pytest.mark.parametrize("reason", ["broker away", "frozen", "foreign records", "none"])
+def test_an_original_may_be_unknown_after_a_start_if_its_transaction_has_no_entry(
+    entry: bool, reason: str
+) -> None:
+    """A slow broker, or others that write among its records, are why it may have none."""
+    told = Told(rules=ROUTES)
+    if reason in set(EventKind):
+        told.happen(EventKind(reason))
+    a, b = told.send(b"a", b"b", value=b"x", timestamp_ms=1)
+    told.commit([a])
+    if reason == "foreign records":
+        told.write(OUT, replace(a, key=b"f"), "foreign-1")
+    told.write(OUT, b)
+    if entry:
+        told.write(TopicRole.OWNERS, replace(a, key=b"output"))
+    told.wait(1000)
+    (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
+    unknown = headed(copy, original="unknown", age_ms=1)
+    told.start()
+    told.commit([], routed=[(DUPLICATES, unknown)])
+    assert told.kinds() == ({"misrouted"} if entry or reason == "none" else set())
+
+
+def test_an_original_is_known_until_a_start_though_its_transaction_has_no_entry() -> None:
+    told = Told(rules=ROUTES)
+    told.happen(EventKind.BROKER_AWAY)
+    told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+    (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
+    told.commit([], routed=[(DUPLICATES, headed(copy, original="unknown", age_ms=1))])
+    assert told.kinds() == {"misrouted"}
 
 
 def test_the_original_of_a_foreign_record_is_unknown() -> None:

@@ -5,14 +5,16 @@ from threading import Event
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_kafka.side_topics import owners_topic
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
+from dedupe_worker.status import WorkerState
 from dedupe_worker.supervisor import Supervisor
 from tests.simulation.kafka.cluster import SimKafka, no_faults, record
 from tests.simulation.kafka.simple_clock import SimpleClock
+from tests.simulation.kafka.stream_world import StreamWorld, values
 from tests.support.traffic.streams import stream_manifest
 
 
@@ -65,3 +67,23 @@ def test_a_worker_routes_duplicates_and_rebuilds_their_owners(tmp_path: Path) ->
     assert run_worker(cluster, clock, other, duplicates=routed) is ExitCode.OK
     assert [each.key() for each in cluster.visible("clean", 0)] == [b"a", b"b"]
     assert [each.key() for each in cluster.visible("twice", 0)] == [b"a", b"b"]
+
+
+def test_a_worker_that_runs_shows_the_window_of_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of the session before, until the first step of the loop has ended."""
+    world = StreamWorld(tmp_path, topic_ids=True)
+    world.write(*values("a", 50))
+    world.run()
+    shown = []
+    set_phase = WorkerState.set_phase
+
+    def look(state: WorkerState, phase: Phase) -> None:
+        if phase is Phase.RUNNING:
+            shown.append(state.window.keys)
+        set_phase(state, phase)
+
+    monkeypatch.setattr(WorkerState, "set_phase", look)
+    world.run()
+    assert shown == [50]

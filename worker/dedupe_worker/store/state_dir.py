@@ -173,7 +173,7 @@ class StateDirectory:
 
     @property
     def rebuild_reason(self) -> str:
-        """Return the reason of the rebuild that `shortened` is about; empty if it is not known."""
+        """Return the reason of that rebuild; empty if it is not known."""
         return self._shortened_fields()[2]
 
     def remember_shortened(
@@ -194,7 +194,8 @@ class StateDirectory:
         return int(offset) if topic == input_topic else -1
 
     def _shortened_fields(self) -> tuple[str, str, str]:
-        """Return input offset, input topic and reason; without the file, or empty by an earlier release, none."""
+        """Return input offset, input topic and reason, as far as they are known."""
+        # An earlier release leaves it empty.
         text = self._shortened.read_text() if self.shortened else ""
         offset, topic, reason = text.split(" ") if text else ("-1", "", "")
         return offset, topic, reason

@@ -446,6 +446,21 @@ def test_a_replaced_output_topic_that_no_status_names_is_silent() -> None:
     assert told.kinds() == {"silent"}
 
 
+@pytest.mark.parametrize(("as_of_ms", "expected"), [(2500, set()), (9500, {"silent"})])
+def test_a_snapshot_of_an_empty_volume_knows_no_output_topic_that_was_replaced(
+    as_of_ms: int, expected: set[str]
+) -> None:
+    told = Told()
+    told.commit(told.send(b"a"))
+    assert [each.time_ms for each in told.statuses] == [5001]
+    told.create(OUT)
+    told.happen(EventKind.STORE_RESTORED, as_of_ms=as_of_ms)
+    told.start("w2")
+    told.say(catch_up="NewStore")
+    told.commit(told.send(b"a"), catch_up="NewStore")
+    assert told.kinds() == expected
+
+
 def test_a_repeat_of_a_record_that_the_output_lost_passes_after_a_rebuild() -> None:
     told = Told()
     told.commit(told.send(b"a", b"b"))

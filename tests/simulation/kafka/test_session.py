@@ -1,5 +1,6 @@
 """The real worker on the simulated Kafka, without faults."""
 
+import shutil
 from pathlib import Path
 from threading import Event
 
@@ -87,3 +88,19 @@ def test_a_worker_that_runs_shows_the_window_of_its_store(
     monkeypatch.setattr(WorkerState, "set_phase", look)
     world.run()
     assert shown == [50]
+
+
+def test_without_transactions_a_start_needs_no_output_that_retention_has_deleted(
+    tmp_path: Path,
+) -> None:
+    """Records of others, behind the position that was committed with the input offset."""
+    world = StreamWorld(tmp_path, topic_ids=True)
+    world.write("a")
+    world.run(delivery="AtLeastOnce")
+    world.cluster.write("clean", 0, [record(b"f", b"f") for _ in range(3)])
+    world.cluster.delete_records("clean", 0, 2)
+    shutil.rmtree(tmp_path / "state")
+    world.write("b")
+    status = world.run(delivery="AtLeastOnce")
+    assert status.ready, status.reason
+    assert world.clean() == ["f", "f", "b"]

@@ -176,7 +176,7 @@ class Window:
             input_offset=input_offset,
             seen_ms=seen_ms,
             newest_ms=newest_ms,
-            aged_ms=self.ageing.now_ms if self.ageing else None,
+            aged_ms=self.ageing.latest_ms if self.ageing else None,
             last=last,
         )
         self.abort()

@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.dedup.window import Window, find_repeats
 from dedupe_worker.values import OWNER as OWNERS
 from dedupe_worker.values import UNKNOWN_OWNER, encode_owner
+from tests.unit.worker.still_clock import StillClock
 from tests.unit.worker.stores import OWNER, count_known, open_store, random_ids
 from tests.unit.worker.strategies import packed_id
 
@@ -179,4 +181,15 @@ def test_of_many_ids_that_one_transaction_replaces_the_newest_value_is_written(
         window.learn(ids, np.array([owner] * count, OWNERS))
     window.commit(output_position=1, input_offset=1, seen_ms=1)
     assert set(window.find(ids).values()) == {SECOND}
+    store.close()
+
+
+def test_an_id_is_written_with_the_latest_time_that_it_may_be(tmp_path: Path) -> None:
+    """Else it would be older by what the ageing clock has not counted yet."""
+    store, clock = open_store(tmp_path), StillClock()
+    window = Window(store, ageing=AgeingClock(clock, 0))
+    clock.sleep(5)
+    window.admit(A, [FIRST])
+    window.commit(output_position=1, input_offset=1, seen_ms=clock.time_ms())
+    assert store.aged_ms == clock.time_ms()
     store.close()

@@ -118,8 +118,15 @@ class SideTopics:
         return "its id is known" if finding.known is Known.KNOWN else ""
 
     def _original(self, record: InputRecord, written: Written) -> Life | None:
-        """Return the life that a record repeats: the newest, as each begins when those before are forgotten."""
-        lives = self.lives.before(record, written.time_ms)
+        """Return the life that a record repeats: the newest, as each begins when those before are forgotten.
+
+        Not one that a later session began, which has read the input again.
+        """
+        lives = [
+            life
+            for life in self.lives.before(record, written.time_ms)
+            if life.begin_ms <= written.time_ms or life.output.writer == written.writer
+        ]
         return lives[-1] if lives and self.lives.find(record).known is not Known.GONE else None
 
     def _role_of(self, record: InputRecord, life: Life) -> TopicRole | None:

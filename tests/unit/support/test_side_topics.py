@@ -151,6 +151,46 @@ def test_a_record_that_expired_before_the_session_is_not_the_one_that_passed() -
     assert told.kinds() == set()
 
 
+@pytest.mark.parametrize(("original", "expected"), [("0:2", set()), ("0:1", {"misrouted"})])
+def test_a_record_that_was_read_before_the_session_is_not_the_one_that_passed(
+    original: str, expected: set[str]
+) -> None:
+    """Nothing but the committed offset tells equal records apart without transactions."""
+    told = Told(rules=replace(ROUTES, delivery=Delivery.AT_LEAST_ONCE))
+    first, second, third, fourth = told.send(b"a", b"a", b"a", b"a", value=b"x", timestamp_ms=1)
+    routed = [headed(second, original="0:0", age_ms=0), headed(fourth, original=original, age_ms=0)]
+    told.commit([first], 2, routed=[(DUPLICATES, routed[0])])
+    told.create(OUT)
+    told.start()
+    told.say(catch_up="OutputTopicReplaced")
+    told.commit([third], 4, routed=[(DUPLICATES, routed[1])], catch_up="OutputTopicReplaced")
+    told.progress = [replace(each, transaction=None) for each in told.progress]
+    for topic in told.topics:
+        topic.records = [replace(each, transaction=None) for each in topic.records]
+    assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(("original", "expected"), [("0:0", set()), ("0:1", {"misrouted"})])
+def test_the_original_is_none_that_passed_only_when_the_input_was_read_again(
+    original: str, expected: set[str]
+) -> None:
+    told = Told(rules=replace(ROUTES, bounds=WindowBounds(keep_ms=1, backlog_grace_ms=0)))
+    first, second, third = told.send(b"a", b"a", b"a", value=b"x", timestamp_ms=1)
+    routed = [
+        (DUPLICATES, headed(second, original="0:0", age_ms=0)),
+        (DUPLICATES, headed(third, original=original, age_ms=0)),
+    ]
+    told.commit([first], 3, routed=routed)
+    told.happen(EventKind.WORKER_ENDED, process="w1")
+    told.happen(EventKind.OFFSETS_LOST, partition=None)
+    told.start("w2")
+    told.commit([], 1)
+    told.wait(10_000)
+    again = headed(third, original="0:1", age_ms=0)
+    told.commit([second], 3, routed=[(DUPLICATES, again)])
+    assert told.kinds() == expected
+
+
 def test_an_original_may_be_unknown_after_a_start_without_transactions_only() -> None:
     for delivery, expected in (
         (Delivery.AT_LEAST_ONCE, set[str]()),

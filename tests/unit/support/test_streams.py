@@ -621,6 +621,29 @@ def test_a_record_in_flight_may_come_twice_without_transactions() -> None:
     assert told.kinds() == set()
 
 
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [((0, 1, 4), set()), ((0, 4, 1), {"reordered"}), ((0, 1, 1, 4), {"duplicated"})],
+)
+@pytest.mark.parametrize("recreated", [True, False])
+def test_what_was_not_committed_comes_again_in_order_if_the_output_topic_was_deleted(
+    again: tuple[int, ...], expected: set[str], recreated: bool
+) -> None:
+    """Without transactions. An equal record that follows is not taken for the one that comes again."""
+    told = Told(rules=AT_LEAST_ONCE)
+    sent = told.send(b"a", b"b", b"a", b"b", b"c", value=b"x", timestamp_ms=1)
+    for each in sent[:2]:
+        told.write(OUT, each, told.session)
+    if recreated:
+        told.create(OUT)
+    told.start("w2")
+    told.say(catch_up="OutputTopicReplaced" if recreated else "Tail")
+    for at in again:
+        told.write(OUT, sent[at], told.session)
+    told.commit([], catch_up="OutputTopicReplaced" if recreated else "Tail")
+    assert told.kinds() == expected if recreated else "duplicated" in told.kinds()
+
+
 def test_a_record_that_the_next_session_could_see_must_not_come_twice() -> None:
     told = Told(rules=AT_LEAST_ONCE)
     (a,) = told.send(b"a")

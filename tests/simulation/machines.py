@@ -104,6 +104,7 @@ class Machines(ABC):
             random=Random(f"{self.schedule.seed} {name}"),
         )
         self._processes.append(seat.process)
+        self.recorder.event(EventKind.WORKER_STARTED, seat.partition, process=name)
 
     def _ended(self, process: WorkerProcess) -> None:
         """Take the volume of an ended process back, and start the next one."""

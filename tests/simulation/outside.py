@@ -47,6 +47,14 @@ class Outside(Machines):
             offset=before,
         )
 
+    def leader_away(self, topic: str | None, partition: int, seconds: float) -> None:
+        """Let a partition, or without a topic the coordinators, have no leader for a while."""
+        if topic is None:
+            self.kafka.coordinator_away(seconds)
+        else:
+            self.kafka.leader_away(topic, partition, seconds)
+        self.recorder.event(EventKind.BROKER_AWAY, None if topic is None else partition)
+
     def expire_offsets(self, group: str) -> None:
         """Stop all workers for longer than Kafka keeps the offsets of a group at rest."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from confluent_kafka import KafkaError
 
-from dedupe_crds.spec.topics import Delivery
+from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.client import client_config, kafka_error, made
@@ -170,6 +170,7 @@ class ComponentFactory:
             self.policy.layout.dtype,
             ageing=AgeingClock(self.clock, store.aged_ms),
             on_dropped=self._report_dropped,
+            observes=self.policy.mode is Mode.OBSERVE,
         )
 
     def make_loop(

@@ -1,18 +1,21 @@
 """The real worker on the simulated Kafka, without faults."""
 
+import shutil
 from pathlib import Path
 from threading import Event
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_kafka.side_topics import owners_topic
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
+from dedupe_worker.status import WorkerState
 from dedupe_worker.supervisor import Supervisor
 from tests.simulation.kafka.cluster import SimKafka, no_faults, record
 from tests.simulation.kafka.simple_clock import SimpleClock
+from tests.simulation.kafka.stream_world import StreamWorld, values
 from tests.support.traffic.streams import stream_manifest
 
 
@@ -65,3 +68,39 @@ def test_a_worker_routes_duplicates_and_rebuilds_their_owners(tmp_path: Path) ->
     assert run_worker(cluster, clock, other, duplicates=routed) is ExitCode.OK
     assert [each.key() for each in cluster.visible("clean", 0)] == [b"a", b"b"]
     assert [each.key() for each in cluster.visible("twice", 0)] == [b"a", b"b"]
+
+
+def test_a_worker_that_runs_shows_the_window_of_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not that of the session before, until the first step of the loop has ended."""
+    world = StreamWorld(tmp_path, topic_ids=True)
+    world.write(*values("a", 50))
+    world.run()
+    shown = []
+    set_phase = WorkerState.set_phase
+
+    def look(state: WorkerState, phase: Phase) -> None:
+        if phase is Phase.RUNNING:
+            shown.append(state.window.keys)
+        set_phase(state, phase)
+
+    monkeypatch.setattr(WorkerState, "set_phase", look)
+    world.run()
+    assert shown == [50]
+
+
+def test_without_transactions_a_start_needs_no_output_that_retention_has_deleted(
+    tmp_path: Path,
+) -> None:
+    """Records of others, behind the position that was committed with the input offset."""
+    world = StreamWorld(tmp_path, topic_ids=True)
+    world.write("a")
+    world.run(delivery="AtLeastOnce")
+    world.cluster.write("clean", 0, [record(b"f", b"f") for _ in range(3)])
+    world.cluster.delete_records("clean", 0, 2)
+    shutil.rmtree(tmp_path / "state")
+    world.write("b")
+    status = world.run(delivery="AtLeastOnce")
+    assert status.ready, status.reason
+    assert world.clean() == ["f", "f", "b"]

@@ -122,7 +122,4 @@ class LeaderAway:
 
     def perform(self, world: "World", partition: int) -> None:
         """Take it away."""
-        if self.topic is None:
-            world.kafka.coordinator_away(self.seconds)
-        else:
-            world.kafka.leader_away(self.topic, partition, self.seconds)
+        world.leader_away(self.topic, partition, self.seconds)

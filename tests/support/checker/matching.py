@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 
 from tests.support.checker.id_sources import Id
 from tests.support.checker.lives import InputRecord
-from tests.support.checker.outside import TopicRole
+from tests.support.checker.outside import EventKind, TopicRole
 from tests.support.checker.record import Record
 from tests.support.checker.timeline import Timeline
 from tests.support.checker.topic_history import Written
@@ -110,10 +111,15 @@ class Matcher:
         return next(iter(arrived), None) or _first(following) or next(left, None)
 
     def _could_be_read(self, record: InputRecord, written: Written) -> bool:
-        """Return whether a record had arrived, and was there when the session began that wrote this."""
-        gone = self._timeline.retained_away(TopicRole.INPUT, record.topic, record.record.offset)
+        """Return whether a record had arrived, and was there and unread when the session began that wrote this."""
+        timeline, offset = self._timeline, record.record.offset
+        gone = timeline.retained_away(TopicRole.INPUT, record.topic, offset)
         arrived = record.written.time_ms <= written.time_ms
-        return arrived and gone >= self._timeline.start_of(written)
+        start = timeline.start_of(written)
+        unread = offset >= timeline.committed(record.topic, start) or timeline.between(
+            -inf, start, EventKind.OFFSETS_LOST
+        )
+        return arrived and gone >= start and bool(unread)
 
     def _last(self, candidates: Sequence[InputRecord], furthest: int) -> InputRecord:
         before = [each for each in candidates if each.place <= furthest]

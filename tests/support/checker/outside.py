@@ -12,6 +12,8 @@ from enum import StrEnum
 class EventKind(StrEnum):
     """The kinds of outside events. Unless said otherwise, an event is about one partition."""
 
+    WORKER_STARTED = "worker started"
+    """A worker's process began, with its volume; its first session may begin later."""
     SESSION_STARTED = "session started"
     """A worker began a session, before its first call to Kafka."""
     WORKER_ENDED = "worker ended"
@@ -30,6 +32,8 @@ class EventKind(StrEnum):
     """The group's committed offsets of the partition are deleted, or set back."""
     FROZEN = "frozen"
     """A worker's process stood still for a while from now on."""
+    BROKER_AWAY = "broker away"
+    """A partition, or the coordinators if `partition` is None, had no leader for a while from now on."""
     CLOCK_STEPPED = "clock stepped"
     """The wall clock of the partition's worker, or of all if `partition` is None, stepped by `step_ms`."""
     FORGOTTEN = "forgotten"
@@ -74,7 +78,7 @@ class OutsideEvent:
     partition: int | None = None
     """None: every partition."""
     process: str = ""
-    """The worker's process, for SESSION_STARTED, WORKER_ENDED."""
+    """The worker's process, for WORKER_STARTED, SESSION_STARTED, WORKER_ENDED."""
     exit_code: int | None = None
     """For WORKER_ENDED; None: the process was killed."""
     session: str = ""

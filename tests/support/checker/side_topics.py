@@ -1,8 +1,8 @@
 """Judge the side topics of one partition: each record that was kept from the output is there once, with its headers.
 
 A routed record is told by its position, which is a header, and by its content. `unknown` is right as the original only
-where docs/concepts.md says so: a foreign record, one of an input topic that was deleted, and after a start without
-transactions.
+where docs/concepts.md says so: a foreign record, one of an input topic that was deleted, and, after a start, one that
+was written without transactions or in a transaction that has no entry in the owner log.
 """
 
 from collections import defaultdict
@@ -19,6 +19,8 @@ from tests.support.checker.timeline import Timeline
 from tests.support.checker.topic_history import Delivery, StreamHistory, Written
 
 ADDED = ("dedupe-original", "dedupe-position", "dedupe-age-ms", "dedupe-late")
+_SLOW_MS = 120_000
+"""A transaction may be slow for a broker that was away so long before its end, or a process that was frozen."""
 _SIDES = (TopicRole.DUPLICATES, TopicRole.CONFLICTS, TopicRole.LATE)
 
 
@@ -116,8 +118,15 @@ class SideTopics:
         return "its id is known" if finding.known is Known.KNOWN else ""
 
     def _original(self, record: InputRecord, written: Written) -> Life | None:
-        """Return the life that a record repeats: the newest, as each begins when those before are forgotten."""
-        lives = self.lives.before(record, written.time_ms)
+        """Return the life that a record repeats: the newest, as each begins when those before are forgotten.
+
+        Not one that a later session began, which has read the input again.
+        """
+        lives = [
+            life
+            for life in self.lives.before(record, written.time_ms)
+            if life.begin_ms <= written.time_ms or life.output.writer == written.writer
+        ]
         return lives[-1] if lives and self.lives.find(record).known is not Known.GONE else None
 
     def _role_of(self, record: InputRecord, life: Life) -> TopicRole | None:
@@ -140,7 +149,9 @@ class SideTopics:
         if not self.timeline.is_known_anew(life.output_topic, life.begin_ms):
             allowed.append("unknown")  # its owners were noted for the topic that was deleted
         elif learnt and (
-            self.history.rules.delivery is Delivery.AT_LEAST_ONCE or self._owners_are_lost(written)
+            self.history.rules.delivery is Delivery.AT_LEAST_ONCE
+            or self._owners_are_lost(written)
+            or self._has_no_entry(life)
         ):
             allowed.append("unknown")
         return allowed
@@ -152,6 +163,20 @@ class SideTopics:
             or self.timeline.retained_away(TopicRole.OWNERS, topic, 0) <= written.time_ms
             for topic in owners
         )
+
+    def _has_no_entry(self, life: Life) -> bool:
+        """Return whether a transaction has no entry, and a reason for that: it was slow, or others wrote among it."""
+        number, end_ms = life.output.transaction, life.begin_ms
+        entries = [each for topic in self.history.of(TopicRole.OWNERS) for each in topic.records]
+        if number is None or any(each.transaction == number for each in entries):
+            return False
+        slow = self.timeline.between(
+            end_ms - _SLOW_MS, end_ms, EventKind.BROKER_AWAY, EventKind.FROZEN
+        )
+        here = self.timeline.partition
+        records = [each for each in life.output_topic.records if each.record.partition == here]
+        own = [at for at, each in enumerate(records) if each.transaction == number]
+        return bool(slow) or own != list(range(own[0], own[0] + len(own)))
 
     def _was_read_again(self, passed: Written, found: Sequence[tuple[TopicRole, Written]]) -> bool:
         """Return whether a record that passed may be routed too: it was read again, or passed when it was."""

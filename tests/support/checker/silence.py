@@ -73,7 +73,10 @@ def _judge_replaced(timeline: Timeline, verdict: Verdict) -> None:
         ]
         if found == inf or not known:
             continue
-        if timeline.between(known[-1].time_ms, found, EventKind.VOLUME_LOST):
+        restored = timeline.between(known[-1].time_ms, found, EventKind.STORE_RESTORED)
+        if timeline.between(known[-1].time_ms, found, EventKind.VOLUME_LOST) or any(
+            not _had_store(timeline, each.as_of_ms) for each in restored
+        ):
             continue  # then it was a new store
         said = [
             each
@@ -82,6 +85,13 @@ def _judge_replaced(timeline: Timeline, verdict: Verdict) -> None:
         ]
         if not said:
             _add(verdict.silent, timeline, f"no status says {_REPLACED}")
+
+
+def _had_store(timeline: Timeline, at_ms: int) -> bool:
+    """Return whether the volume had a store at a time: a worker had run on it."""
+    lost = timeline.between(-inf, at_ms, EventKind.VOLUME_LOST)
+    since = lost[-1].time_ms if lost else -inf
+    return any(each.phase == RUNNING for each in timeline.seen(since, at_ms))
 
 
 def _judge_unnoticed(timeline: Timeline, verdict: Verdict) -> None:
@@ -101,8 +111,9 @@ def _judge_unnoticed(timeline: Timeline, verdict: Verdict) -> None:
 def _judge_lost_volumes(timeline: Timeline, verdict: Verdict) -> None:
     for event in timeline.of(EventKind.VOLUME_LOST):
         restored = timeline.between(event.time_ms - 1, inf, EventKind.STORE_RESTORED)
-        # An older process has a volume of its own, and may run on for a while.
-        older = {each.process for each in timeline.starts if each.time_ms < event.time_ms}
+        # An older process has a volume of its own, and may run on for a while, or begin its first session now.
+        begun = timeline.of(event.kind, EventKind.WORKER_STARTED, EventKind.SESSION_STARTED)
+        older = {each.process for each in begun[: begun.index(event)]}
         said = [each for each in timeline.seen(event.time_ms) if each.process not in older]
         running = next((each.time_ms for each in said if each.phase == RUNNING), inf)
         if running == inf or (restored and restored[0].time_ms <= running):

@@ -45,6 +45,7 @@ class _Order:
 
     furthest: int = -1
     transaction: int | None = None
+    begun: bool = False
     read_again: bool = False
 
 
@@ -110,7 +111,11 @@ class _PartitionJudge:
                     self._begin_life(topic, written, None)
                     continue
                 self.verdict.found += 1
-                order = orders.setdefault("" if exactly_once else written.writer, _Order())
+                writer = "" if exactly_once else written.writer
+                order = orders.setdefault(writer, _Order())
+                if not (exactly_once or order.begun or topic is self.timeline.outputs[0]):
+                    self._read_uncommitted(written, order)
+                order.begun = True
                 self._judge_record(topic, written, order, everywhere)
 
     def _judge_record(
@@ -175,6 +180,20 @@ class _PartitionJudge:
             order.furthest, order.read_again = place - 1, True
             self.matcher.forget(place)
 
+    def _read_uncommitted(self, written: Written, order: _Order) -> None:
+        """Begin the order of a session that found a new output topic, without transactions.
+
+        What was not committed is read again: if it has passed, it was into a topic that was deleted.
+        """
+        start = self.timeline.start_of(written)
+        for topic in self.timeline.inputs:
+            if topic.created_ms <= start < (topic.deleted_ms or inf):
+                committed = self.timeline.committed(topic, start)
+                here = [each for each in self.inputs if each.topic is topic]
+                places = (each.place for each in here if each.record.offset >= committed)
+                order.furthest, order.read_again = next(places, len(self.inputs)) - 1, True
+                self.matcher.forget(order.furthest + 1)
+
     def _judge_order(self, record: InputRecord, written: Written, order: _Order) -> None:
         if record.place < order.furthest:
             after = self.inputs[order.furthest].record.offset
@@ -224,7 +243,15 @@ class _PartitionJudge:
         if record.id is None:
             return True  # only ids are searched for in the output
         before = self.passed.get(record.place)
-        return before is None or before.time_ms >= start
+        return (
+            before is None
+            or before.time_ms >= start
+            # It passed into a topic that was deleted since.
+            or any(
+                before.time_ms < each.created_ms <= written.time_ms
+                for each in self.timeline.outputs
+            )
+        )
 
     def _is_ahead(self, record: InputRecord) -> bool:
         rules = self.history.rules

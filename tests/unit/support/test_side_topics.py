@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.checker.outside import TopicRole, WindowBounds
+from tests.support.checker.outside import EventKind, TopicRole, WindowBounds
 from tests.support.checker.topic_history import Delivery, Rules
 from tests.unit.support.stream_histories import Told, headed
 
@@ -151,6 +151,46 @@ def test_a_record_that_expired_before_the_session_is_not_the_one_that_passed() -
     assert told.kinds() == set()
 
 
+@pytest.mark.parametrize(("original", "expected"), [("0:2", set()), ("0:1", {"misrouted"})])
+def test_a_record_that_was_read_before_the_session_is_not_the_one_that_passed(
+    original: str, expected: set[str]
+) -> None:
+    """Nothing but the committed offset tells equal records apart without transactions."""
+    told = Told(rules=replace(ROUTES, delivery=Delivery.AT_LEAST_ONCE))
+    first, second, third, fourth = told.send(b"a", b"a", b"a", b"a", value=b"x", timestamp_ms=1)
+    routed = [headed(second, original="0:0", age_ms=0), headed(fourth, original=original, age_ms=0)]
+    told.commit([first], 2, routed=[(DUPLICATES, routed[0])])
+    told.create(OUT)
+    told.start()
+    told.say(catch_up="OutputTopicReplaced")
+    told.commit([third], 4, routed=[(DUPLICATES, routed[1])], catch_up="OutputTopicReplaced")
+    told.progress = [replace(each, transaction=None) for each in told.progress]
+    for topic in told.topics:
+        topic.records = [replace(each, transaction=None) for each in topic.records]
+    assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(("original", "expected"), [("0:0", set()), ("0:1", {"misrouted"})])
+def test_the_original_is_none_that_passed_only_when_the_input_was_read_again(
+    original: str, expected: set[str]
+) -> None:
+    told = Told(rules=replace(ROUTES, bounds=WindowBounds(keep_ms=1, backlog_grace_ms=0)))
+    first, second, third = told.send(b"a", b"a", b"a", value=b"x", timestamp_ms=1)
+    routed = [
+        (DUPLICATES, headed(second, original="0:0", age_ms=0)),
+        (DUPLICATES, headed(third, original=original, age_ms=0)),
+    ]
+    told.commit([first], 3, routed=routed)
+    told.happen(EventKind.WORKER_ENDED, process="w1")
+    told.happen(EventKind.OFFSETS_LOST, partition=None)
+    told.start("w2")
+    told.commit([], 1)
+    told.wait(10_000)
+    again = headed(third, original="0:1", age_ms=0)
+    told.commit([second], 3, routed=[(DUPLICATES, again)])
+    assert told.kinds() == expected
+
+
 def test_an_original_may_be_unknown_after_a_start_without_transactions_only() -> None:
     for delivery, expected in (
         (Delivery.AT_LEAST_ONCE, set[str]()),
@@ -162,6 +202,39 @@ def test_an_original_may_be_unknown_after_a_start_without_transactions_only() ->
         (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
         told.commit([], routed=[(DUPLICATES, headed(copy, original="unknown", age_ms=1))])
         assert told.kinds() == expected
+
+
+@pytest.mark.parametrize("entry", [True, False])
+@pytest.mark.parametrize("reason", ["broker away", "frozen", "foreign records", "none"])
+def test_an_original_may_be_unknown_after_a_start_if_its_transaction_has_no_entry(
+    entry: bool, reason: str
+) -> None:
+    """A slow broker, or others that write among its records, are why it may have none."""
+    told = Told(rules=ROUTES)
+    if reason in set(EventKind):
+        told.happen(EventKind(reason))
+    a, b = told.send(b"a", b"b", value=b"x", timestamp_ms=1)
+    told.commit([a])
+    if reason == "foreign records":
+        told.write(OUT, replace(a, key=b"f"), "foreign-1")
+    told.write(OUT, b)
+    if entry:
+        told.write(TopicRole.OWNERS, replace(a, key=b"output"))
+    told.wait(1000)
+    (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
+    unknown = headed(copy, original="unknown", age_ms=1)
+    told.start()
+    told.commit([], routed=[(DUPLICATES, unknown)])
+    assert told.kinds() == ({"misrouted"} if entry or reason == "none" else set())
+
+
+def test_an_original_is_known_until_a_start_though_its_transaction_has_no_entry() -> None:
+    told = Told(rules=ROUTES)
+    told.happen(EventKind.BROKER_AWAY)
+    told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+    (copy,) = told.send(b"a", value=b"x", timestamp_ms=2)
+    told.commit([], routed=[(DUPLICATES, headed(copy, original="unknown", age_ms=1))])
+    assert told.kinds() == {"misrouted"}
 
 
 def test_the_original_of_a_foreign_record_is_unknown() -> None:

@@ -39,16 +39,30 @@ class AgeingClock:
         """Return its time, Unix milliseconds."""
         return int(self._ms)
 
+    @property
+    def latest_ms(self) -> int:
+        """Return the latest time that the next call of `advance` may give to this moment.
+
+        Ids that are added now get it: with `now_ms` they would be too old by what that call adds.
+        """
+        return int(self._after(self._elapsed(self._clock.monotonic())))
+
     def advance(self, position: int, end: int | None) -> None:
         """Count the time since the last call if the worker is caught up.
 
         `position` is the next input offset; `end` is the end of the input, None if unknown.
         """
         now = self._clock.monotonic()
-        elapsed = min(now - self._advanced, _LONGEST_STEP_SECONDS)
+        elapsed = self._elapsed(now)
         self._advanced = now
         if self._is_caught_up(now, position, end):
-            self._ms = max(self._ms, min(self._clock.time_ms(), self._ms + elapsed * 1000))
+            self._ms = self._after(elapsed)
+
+    def _elapsed(self, now: float) -> float:
+        return min(now - self._advanced, _LONGEST_STEP_SECONDS)
+
+    def _after(self, elapsed: float) -> float:
+        return max(self._ms, min(self._clock.time_ms(), self._ms + elapsed * 1000))
 
     def _is_caught_up(self, now: float, position: int, end: int | None) -> bool:
         """Return whether all input of a minute ago has been read.

@@ -73,13 +73,17 @@ class Housekeeping:
             if not in_transaction:
                 self._window.age(now_ms)  # ids age without traffic, too
                 self._flush_at_rest(now)
-            self._worker_state.window = window_status(
-                self._store, self._alert_below, self._window.age_ms(now_ms)
-            )
+            self.show_window(now_ms)
             self._store_due = now + _STORE_SECONDS
         if now >= self._topics_due:
             self._check_topics()
             self._topics_due = now + _TOPIC_CHECK_SECONDS
+
+    def show_window(self, now_ms: int) -> None:
+        """Show the window as it is now, also before the first step of the loop."""
+        self._worker_state.window = window_status(
+            self._store, self._alert_below, self._window.age_ms(now_ms)
+        )
 
     def _flush_at_rest(self, now: float) -> None:
         """Flush a store that rests, once: the group's committed offset expires at rest.

@@ -16,7 +16,7 @@ from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids
 from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
-from dedupe_worker.values import OWNER, Values
+from dedupe_worker.values import OWNER, Values, without_owner
 
 _ID: Final = np.dtype(f"V{ID_BYTES}")
 
@@ -69,7 +69,8 @@ class Window:
 
     A batch stays in arrays until it is written: only the few ids that may be repeats become Python objects. `values`
     is the dtype of an id's value: its owner, or a wider layout that begins with it. Ids age by `ageing`; without it by
-    the times that are given. `on_dropped` is called with the number of generations that were dropped.
+    the times that are given. `on_dropped` is called with the number of generations that were dropped. `observes`: the
+    output has repeats as well (mode Observe), and the first record of an id is the original.
     """
 
     def __init__(
@@ -79,12 +80,15 @@ class Window:
         *,
         ageing: AgeingClock | None = None,
         on_dropped: Callable[[int], None] | None = None,
+        observes: bool = False,
     ) -> None:
         self.store = store
         self.ageing = ageing
         self._on_dropped = on_dropped
+        self._observes = observes
         self._value_dtype = values
         self._open: list[_Admitted] = []
+        self._replaced = False
 
     @property
     def forgotten_ms(self) -> int:
@@ -120,6 +124,27 @@ class Window:
             self._open.append(_Admitted(ids[order], values[order], ordered))
         return repeats
 
+    def learn(self, packed: bytes, values: Values) -> None:
+        """Add ids of the output, in its order, each with the value of its newest record.
+
+        If the output has several records of an id, the id was forgotten before each but the first: the newest is the
+        original, as in a store that forgot it. A record that is read again with its owner unknown changes nothing.
+        """
+        ids = np.frombuffer(packed, _ID)
+        repeats = self.admit(packed, values)
+        changed: dict[bytes, int] = {}
+        for row, value in () if self._observes else repeats.items():
+            one, own = ids[row].tobytes(), values[row].tobytes()
+            known = values[changed[one]].tobytes() if one in changed else value
+            if own not in {known, without_owner(known)}:
+                changed[one] = row
+        if changed:
+            rows = np.fromiter(changed.values(), np.intp, len(changed))
+            hashes = hash_ids(ids[rows].tobytes())
+            order = np.argsort(hashes)
+            self._open.append(_Admitted(ids[rows[order]], values[rows[order]], hashes[order]))
+            self._replaced = True
+
     def find(self, packed: bytes) -> dict[int, bytes]:
         """Return the rows whose id is remembered, with its value; add none."""
         ids = np.frombuffer(packed, _ID)
@@ -142,7 +167,8 @@ class Window:
         values = np.concatenate(
             [np.empty(0, self._value_dtype), *(batch.values for batch in self._open)]
         )
-        order = np.argsort(ids.view(">u8")[::2].astype("<u8"))
+        # Of two values of an id the later one is written last, and stays; the stable sort takes longer.
+        order = np.argsort(ids.view(">u8")[::2].astype("<u8"), stable=self._replaced)
         self.store.write(
             ids[order].tolist(),
             values[order].tolist(),
@@ -150,10 +176,10 @@ class Window:
             input_offset=input_offset,
             seen_ms=seen_ms,
             newest_ms=newest_ms,
-            aged_ms=self.ageing.now_ms if self.ageing else None,
+            aged_ms=self.ageing.latest_ms if self.ageing else None,
             last=last,
         )
-        self._open.clear()
+        self.abort()
 
     def age(self, now_ms: int) -> None:
         """Seal and drop generations as the bounds require, see `IdStore.age`."""
@@ -171,6 +197,7 @@ class Window:
         The Bloom filter may still contain them, which only costs lookups.
         """
         self._open.clear()
+        self._replaced = False
 
     def _repeats(
         self, ids: NDArray[np.void], values: Values, rows: NDArray[np.intp], hashes: Hashes

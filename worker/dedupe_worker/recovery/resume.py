@@ -58,6 +58,10 @@ def resume(
     recorded = recorded_position(start.committed, start.offset, *topics)
     if recorded is None and factory.policy.delivery is Delivery.AT_LEAST_ONCE:
         output.record_start(start.offset, reader, encode_metadata(*topics, position))
+    if recorded is not None and recorded < position:
+        # What retention has deleted can't be read, and would be waited for at each start.
+        name, number = partition.output_topic.name, partition.identity.partition
+        recorded = max(recorded, partition.topics.offsets(name, number).low)
     ids = read_ids(
         partial(factory.make_reader, partition.output_topic.name),
         extract,

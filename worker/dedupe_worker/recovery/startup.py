@@ -121,10 +121,12 @@ class Startup:
             made_anew=proved.output_anew,
         )
         if plan.rebuild:
-            # The output topic does not have past ids. The reason of a rebuild that was interrupted before its store had
-            # a mark is gone with the store and the identity before.
+            # The output topic does not have past ids. What a rebuild that was interrupted before its store had a mark
+            # was for is gone with the store and the identity before.
             if began_with_past_ids(state, oldest) or state.shortened:
-                plan = replace(plan, truncated=True)
+                new = plan.reason == "NewStore"
+                reason = (state.rebuild_reason if new else "") or plan.reason
+                plan = replace(plan, truncated=True, reason=reason)
             if plan.truncated:
                 self._remember_shortened(plan, store, unlabelled)
             if store is not None:
@@ -144,14 +146,15 @@ class Startup:
     ) -> None:
         """Record that the window is shorter, and how far the store had read.
 
-        A store whose output position is beyond the output says nothing of this input either. Without a store the record
-        of a rebuild that was interrupted stays.
+        And why. A store whose output position is beyond the output says nothing of this input either. Without a store
+        the record of a rebuild that was interrupted stays.
         """
         state, metadata = self._config.state, store.metadata if store else None
         if metadata and plan.reason != "StoreAheadOfOutput":
-            state.remember_shortened(metadata.input_offset, metadata.input_topic or unlabelled)
+            topic = metadata.input_topic or unlabelled
+            state.remember_shortened(plan.reason, metadata.input_offset, topic)
         elif not state.shortened:
-            state.remember_shortened()
+            state.remember_shortened(plan.reason)
 
     def _settled_output(self, partition: TakenOver) -> OffsetRange:
         """Wait until no transaction of another producer hides records of the output.

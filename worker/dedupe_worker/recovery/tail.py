@@ -200,7 +200,7 @@ def catch_up(
             times = timestamps(batch.records)
             if begin and not records:
                 begin(int(times[0]))
-            window.admit(ids.packed, values.values(batch.records, ids.rows, times))
+            window.learn(ids.packed, values.values(batch.records, ids.rows, times))
             newest_ms = max(newest_ms, int(times.max()))
             records += len(batch.records)
             unwritten += len(batch.records)

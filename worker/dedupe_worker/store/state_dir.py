@@ -9,7 +9,8 @@ db.copied/      a checkpoint that will replace the store, see store/checkpoint.p
 comparison/     files of a full reconcile, see recovery/full_reconcile.py
 reconcile.json  the last requested reconcile, see admin/reconcile_requests.py
 shortened       exists from the decision to rebuild the store with a shorter window until the store says so itself;
-                the input offset up to which the store before had read, and that topic's id, where they are known
+                the input offset up to which the store before had read, and that topic's id, where they are known, and
+                the reason of the rebuild
 
 Invariant: a directory of another stream or partition is refused, and its store never opened.
 """
@@ -170,22 +171,34 @@ class StateDirectory:
         """Return whether a rebuild was begun whose window is shorter than configured."""
         return self._shortened.exists()
 
-    def remember_shortened(self, input_offset: int = -1, input_topic: str = "") -> None:
+    @property
+    def rebuild_reason(self) -> str:
+        """Return the reason of that rebuild; empty if it is not known."""
+        return self._shortened_fields()[2]
+
+    def remember_shortened(
+        self, reason: str, input_offset: int = -1, input_topic: str = ""
+    ) -> None:
         """Record it on disk, before the store that would show it is discarded.
 
-        With how far that store had read the input.
+        With the reason, and how far that store had read the input.
         """
-        write_atomically(self._shortened, f"{input_offset} {input_topic}")
+        write_atomically(self._shortened, f"{input_offset} {input_topic} {reason}")
 
     def read_before(self, input_topic: str) -> int:
         """Return how far the discarded store had read this input topic.
 
         It is -1 if that is not known.
         """
-        if not self.shortened:
-            return -1
-        offset, _, topic = self._shortened.read_text().partition(" ")  # empty by an earlier release
+        offset, topic, _ = self._shortened_fields()
         return int(offset) if topic == input_topic else -1
+
+    def _shortened_fields(self) -> tuple[str, str, str]:
+        """Return input offset, input topic and reason, as far as they are known."""
+        # An earlier release leaves it empty.
+        text = self._shortened.read_text() if self.shortened else ""
+        offset, topic, reason = text.split(" ") if text else ("-1", "", "")
+        return offset, topic, reason
 
     def forget_shortened(self) -> None:
         """Remove the record, because the rebuilt store has the mark on disk."""

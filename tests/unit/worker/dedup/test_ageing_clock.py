@@ -48,6 +48,24 @@ def test_ids_age_while_the_worker_is_caught_up_with_or_without_traffic() -> None
     assert sum(worker.run(1, position=at, end=at + 3) for at in range(100)) == 100, "a busy input"
 
 
+@pytest.mark.parametrize(("waited", "aged"), [(0.75, 250), (9.0, 250), (3600.0, 0)])
+def test_an_id_that_comes_between_two_calls_ages_from_then_on(waited: float, aged: int) -> None:
+    worker = Worker()
+    worker.run(1)
+    worker.clock.sleep(waited)
+    added_ms = worker.ageing.latest_ms
+    worker.clock.sleep(0.25)
+    worker.ageing.advance(5, 5)
+    assert worker.ageing.now_ms - added_ms == aged
+
+
+def test_an_id_that_comes_while_the_wall_clock_is_set_back_has_the_time_that_stands_still() -> None:
+    worker = Worker()
+    worker.run(10)
+    worker.clock.ahead = -5.0
+    assert worker.ageing.latest_ms == worker.ageing.now_ms
+
+
 def test_a_step_forward_by_weeks_ages_nothing() -> None:
     worker = Worker()
     worker.run(10)

@@ -5,12 +5,17 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
+from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.dedup.window import Window, find_repeats
-from dedupe_worker.values import encode_owner
+from dedupe_worker.values import OWNER as OWNERS
+from dedupe_worker.values import UNKNOWN_OWNER, encode_owner
+from tests.unit.worker.still_clock import StillClock
 from tests.unit.worker.stores import OWNER, count_known, open_store, random_ids
 from tests.unit.worker.strategies import packed_id
 
@@ -121,4 +126,70 @@ def test_ids_go_into_the_store_only_with_a_commit(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     Window(store).admit(random_ids(1, 100), [OWNER] * 100)
     assert count_known(store, random_ids(1, 100)) == 0
+    store.close()
+
+
+A, B = random_ids(1, 1), random_ids(2, 1)
+FIRST, SECOND = encode_owner(0, 3), encode_owner(0, 7)
+NO_OWNER = UNKNOWN_OWNER
+
+
+@pytest.mark.parametrize(
+    ("learnt", "value"),
+    [
+        ([FIRST + b"x", SECOND + b"x"], SECOND + b"x"),
+        ([FIRST + b"x", NO_OWNER + b"x"], FIRST + b"x"),
+        ([FIRST + b"x", NO_OWNER + b"y"], NO_OWNER + b"y"),
+        ([NO_OWNER + b"x", SECOND + b"x"], SECOND + b"x"),
+        ([FIRST + b"x", SECOND + b"y", NO_OWNER + b"y"], SECOND + b"y"),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_newest_record_of_the_output_is_the_original(
+    tmp_path: Path, learnt: list[bytes], value: bytes, together: bool, committed: bool
+) -> None:
+    """With its owner unknown, a record that is the same otherwise is one that is read again."""
+    store = open_store(tmp_path)
+    dtype = np.dtype("V9")
+    window = Window(store, dtype)
+    batches = [learnt] if together else [[each] for each in learnt]
+    for batch in batches:
+        values = np.array([*batch, SECOND + b"b"], dtype)
+        window.learn(A * len(batch) + B, values)
+        if committed:
+            window.commit(output_position=1, input_offset=1, seen_ms=1)
+    assert window.find(A + B) == {0: value, 1: SECOND + b"b"}
+    store.close()
+
+
+def test_the_first_record_of_an_observed_stream_stays_the_original(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    window = Window(store, observes=True)
+    window.learn(A + A, np.array([FIRST, SECOND], OWNERS))
+    assert window.find(A) == {0: FIRST}
+    store.close()
+
+
+def test_of_many_ids_that_one_transaction_replaces_the_newest_value_is_written(
+    tmp_path: Path,
+) -> None:
+    """The write is sorted by id, and two values of one id keep their order."""
+    store = open_store(tmp_path)
+    window, ids, count = Window(store), random_ids(3, 1000), 1000
+    for owner in (FIRST, SECOND):
+        window.learn(ids, np.array([owner] * count, OWNERS))
+    window.commit(output_position=1, input_offset=1, seen_ms=1)
+    assert set(window.find(ids).values()) == {SECOND}
+    store.close()
+
+
+def test_an_id_is_written_with_the_latest_time_that_it_may_be(tmp_path: Path) -> None:
+    """Else it would be older by what the ageing clock has not counted yet."""
+    store, clock = open_store(tmp_path), StillClock()
+    window = Window(store, ageing=AgeingClock(clock, 0))
+    clock.sleep(5)
+    window.admit(A, [FIRST])
+    window.commit(output_position=1, input_offset=1, seen_ms=clock.time_ms())
+    assert store.aged_ms == clock.time_ms()
     store.close()

@@ -98,7 +98,7 @@ def test_a_rebuild_with_a_shorter_window_that_is_killed_before_its_first_id_has_
     plan = starts.open(output_topic_id).plan
     assert (plan.reason, plan.truncated) == (reason, True)
     again = starts.open(output_topic_id).plan
-    assert (again.reason, again.rebuild, again.truncated) == ("NewStore", True, True)
+    assert (again.reason, again.rebuild, again.truncated) == (reason, True, True)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,15 @@ def test_a_store_that_is_discarded_for_its_output_leaves_its_input_offset(
 
 
 def test_an_input_offset_of_another_topic_is_not_left(starts: Starts) -> None:
-    starts.state.remember_shortened(7, "other")
+    starts.state.remember_shortened("NewStore", 7, "other")
     assert starts.open().read_before == -1
 
 
-def test_a_mark_of_an_earlier_release_has_no_input_offset(starts: Starts) -> None:
+def test_a_mark_of_an_earlier_release_has_no_input_offset_and_no_reason(starts: Starts) -> None:
     (starts.state.root / "shortened").write_text("")
-    assert starts.open().read_before == -1
+    opened = starts.open()
+    assert (opened.read_before, opened.plan.reason) == (-1, "NewStore")
+    assert opened.plan.truncated
 
 
 def test_a_store_that_has_the_mark_itself_needs_no_other(starts: Starts) -> None:
@@ -150,7 +152,7 @@ def test_a_store_that_has_the_mark_itself_needs_no_other(starts: Starts) -> None
 def test_a_mark_that_outlives_the_rebuild_does_not_shorten_the_next_one(starts: Starts) -> None:
     """The process was killed between the store's mark and the removal of the other."""
     write_store(starts, 50)
-    starts.state.remember_shortened()
+    starts.state.remember_shortened("NewStore")
     assert not starts.open().plan.rebuild
     assert not starts.state.shortened
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pytest
 from confluent_kafka import Message
 
@@ -28,7 +29,7 @@ from dedupe_worker.side_topics.owner_log import OutputValues
 from dedupe_worker.store.metadata import StoreMetadata
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity
-from dedupe_worker.values import ValueLayout
+from dedupe_worker.values import ValueLayout, timestamps, unknown_owners
 from tests.unit.worker.stores import count_known, open_store
 from tests.unit.worker.strategies import message
 
@@ -189,14 +190,21 @@ class OutputReader:
         assert end == len(self._records)
 
 
-def rebuild(store: Store, records: list[Message], *, start: int, truncated: bool = False) -> None:
+def rebuild(
+    store: Store,
+    records: list[Message],
+    *,
+    start: int,
+    truncated: bool = False,
+    layout: ValueLayout = ValueLayout(),  # noqa: B008 (frozen)
+) -> None:
     """Read output records into an empty store, as a worker that has discarded the one before."""
-    window = Window(store)
+    window = Window(store, layout.dtype)
     catch_up(
         OutputReader(records),
         window,
         extractor_for(IdSource.model_validate({"from": "Key"})),
-        OutputValues(ValueLayout(), partition=0, owner_log=None),
+        OutputValues(layout, partition=0, owner_log=None),
         start=start,
         end=len(records),
         begin=lambda first_ms: begin_rebuild(
@@ -225,6 +233,17 @@ def test_what_a_rebuild_does_not_have_is_no_younger_than_now(
     rebuild(store, records, start=1)
     assert times[forgotten] <= store.forgotten_ms <= int(time.time() * 1000)
     assert count_known(store, pack_id(b"a") + pack_id(b"b")) == 2
+    store.close()
+
+
+def test_a_rebuild_takes_the_newest_record_of_an_id_for_its_original(tmp_path: Path) -> None:
+    """It passed after the id was forgotten, and is what a store without a rebuild names."""
+    layout = ValueLayout(timed=True, hashed=True)
+    store = open_store(tmp_path)
+    records = [message(0, b"a", b"x", time_ms=5), message(1, b"a", b"y", time_ms=9)]
+    rebuild(store, records, start=0, layout=layout)
+    values = layout.encode(unknown_owners(1), records, np.array([1]), timestamps(records))
+    assert Window(store, layout.dtype).find(pack_id(b"a")) == {0: values[0].tobytes()}
     store.close()
 
 

@@ -14,7 +14,7 @@ from tests.simulation.kafka.calls import Call, Killed, Moment
 from tests.simulation.outside import Outside
 from tests.simulation.process import WorkerProcess
 from tests.simulation.recorder import FOREIGN
-from tests.simulation.schedule.settings import GROUP, INPUT
+from tests.simulation.schedule.settings import GROUP, INPUT, OUTPUT
 from tests.simulation.schedule.steps import Schedule, Step
 from tests.simulation.sizes import use_sizes
 from tests.support.checker.outside import EventKind
@@ -24,8 +24,6 @@ _CHECK_SECONDS: Final = 1.0
 _LONG_SECONDS: Final = 30.0
 _MOST_CALLS: Final = 200_000
 _SWITCH_SHARE: Final = 0.3
-# Of the metadata of an offset that names the input topic: output topic, output position, input topic.
-_LABELLED_PARTS: Final = 3
 
 Listener = Callable[[str], None]
 
@@ -229,21 +227,22 @@ class World(Outside):
         for seat in self._seats:
             log = self.kafka.log(INPUT, seat.partition)
             committed = self.kafka.groups.committed(GROUP, INPUT, seat.partition)
-            if committed and self._is_of_another_topic(committed.metadata):
-                return False  # the worker has yet to notice that the input was created again
             start = max(log.low, committed.offset if committed else 0)
             if log.fetch(start, committed=True, at_most=1).messages:
                 return False
-            state = seat.process.factory.worker_state if seat.process else None
-            if state is None or state.phase.value != "Running":
+            process = seat.process
+            if process is None or process.factory.worker_state.phase.value != "Running":
+                return False
+            if not self._knows_topics(process):
                 return False
         return True
 
-    def _is_of_another_topic(self, metadata: str) -> bool:
-        parts = metadata.partition("@")[0].split(":")
-        if not self.settings.topic_ids or len(parts) < _LABELLED_PARTS:
-            return False
-        return parts[-1] != str(self.kafka.topics.get(INPUT).id)
+    def _knows_topics(self, process: WorkerProcess) -> bool:
+        """Return whether a running worker has noticed that a topic was created again, as its volume says."""
+        if not self.settings.topic_ids:
+            return True
+        identity = (process.volume.path / "identity.json").read_text()
+        return all(str(self.kafka.topics.get(name).id) in identity for name in (INPUT, OUTPUT))
 
     def _close(self) -> None:
         self._over = True

@@ -17,7 +17,7 @@ from tests.simulation.recorder import FOREIGN
 from tests.simulation.schedule.settings import GROUP, INPUT, OUTPUT
 from tests.simulation.schedule.steps import Schedule, Step
 from tests.simulation.sizes import use_sizes
-from tests.support.checker.outside import EventKind
+from tests.support.checker.outside import EventKind, TopicRole
 
 _DRAIN_SECONDS: Final = 300.0
 _CHECK_SECONDS: Final = 1.0
@@ -53,8 +53,15 @@ class World(Outside):
 
     @property
     def digest(self) -> str:
-        """Return a hash of all calls so far with their times: equal for equal histories."""
-        return self._digest.hexdigest()
+        """Return a hash of all calls so far with their times, and of all records: equal for equal histories."""
+        whole = self._digest.copy()
+        for topic in self.recorder.incarnations():
+            # Of the owner log not the content: it is compressed, and that differs between versions of zlib.
+            compressed = topic.role is TopicRole.OWNERS
+            for record in (each.record for each in topic.records):
+                value = None if compressed else record.value
+                whole.update(f"{topic.topic_id} {record.offset} {record.key!r} {value!r}".encode())
+        return whole.hexdigest()
 
     # -- running ---------------------------------------------------------------------------------
 
@@ -65,12 +72,21 @@ class World(Outside):
             self.kafka.create_topic(topic, self.settings.partitions)
             self.recorder.created(topic)
         try:
+            self._look_at_statuses()
             for seat in self._seats:
                 self._start(seat)
             while not (self.crashes or (self._over and not self._processes)):
                 self._run_next()
         finally:
             self._close()
+
+    def _look_at_statuses(self) -> None:
+        """Note what the workers say so often that two generations that go at once are seen, if they go by age."""
+        seconds = self.settings.max_age_seconds / self.settings.generations / 3
+        if seconds <= _LONG_SECONDS:
+            for process in self._processes:
+                self.recorder.status(process)
+            self.clock.after(seconds, self._look_at_statuses)
 
     def _run_next(self) -> None:
         """Resume a process that can run, or let time pass until one can."""

@@ -1,17 +1,20 @@
 """What happens to a simulated stream from outside: its topics, its group, the wall clock."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from tests.simulation.kafka.cluster import record
 from tests.simulation.kafka.log import Record
 from tests.simulation.machines import Machines
 from tests.simulation.recorder import FOREIGN, ROLES
+from tests.simulation.schedule.input import Item, record_of
 from tests.simulation.schedule.settings import INPUT, OUTPUT
 from tests.simulation.schedule.steps import Schedule
 from tests.support.checker.outside import EventKind
 
 _OFFSETS_KEPT_SECONDS: Final = 7 * 86400.0
+_FOREIGN_VERSION: Final = 9
+_IDS_AHEAD: Final = 40
 
 
 class Outside(Machines):
@@ -20,6 +23,8 @@ class Outside(Machines):
     def __init__(self, schedule: Schedule, home: Path) -> None:
         super().__init__(schedule, home)
         self.records = 0
+        self.next_ids: Counter[int] = Counter()
+        """The first id of each partition that was not sent yet."""
         self._foreign = 0
 
     def step_clock(self, seconds: float) -> None:
@@ -82,12 +87,13 @@ class Outside(Machines):
         open_seconds: float,
         commit: bool,
     ) -> None:
-        """Write to the output as another system."""
+        """Write to the output as another system: ids that the input will have later."""
         self._foreign += 1
-        now_ms = self.clock.time_ms()
+        now_ms, id_from = self.clock.time_ms(), self.settings.id_from
+        ids = range(self.next_ids[partition], self.next_ids[partition] + _IDS_AHEAD)
         written = [
-            record(b"foreign-%d-%d" % (self._foreign, each), b"foreign", now_ms)
-            for each in range(records)
+            record_of(Item(each, version=_FOREIGN_VERSION), now_ms, partition, id_from)
+            for each in self.random.sample(ids, records)
         ]
         if not transactional:
             self.kafka.write(OUTPUT, partition, written)

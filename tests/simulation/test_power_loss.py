@@ -40,6 +40,14 @@ def test_a_store_that_was_flushed_is_there(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
+def test_a_checkpoint_that_was_made_is_there(tmp_path: Path, seed: int) -> None:
+    volume = Volume(tmp_path / "home", "p0")
+    with_checkpoint(volume.path)
+    left = StateDirectory(volume.after_power_loss(Random(seed)).path)
+    assert restore_from_checkpoint(left, IDENTITY, OffsetRange(0, 1500))
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_a_checkpoint_that_replaced_the_store_is_there_and_read_in_full(
     tmp_path: Path, seed: int
 ) -> None:

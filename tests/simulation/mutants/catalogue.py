@@ -106,9 +106,9 @@ def apply_mutant(mutant: Mutant, target: Path) -> None:
         path.write_text(text.replace(edit.old, edit.new))
 
 
-def python_path(target: Path, root: Path = ROOT) -> str:
-    """Return the PYTHONPATH with the packages of a copy, and the tests of the tree."""
-    return ":".join([*(str(target / package) for package in PACKAGES), str(root)])
+def package_paths(target: Path) -> list[str]:
+    """Return the directories of the packages of a copy, for `sys.path`."""
+    return [str(target / package) for package in PACKAGES]
 
 
 def chosen(mutants: Mapping[str, Mutant], names: Iterable[str]) -> list[Mutant]:

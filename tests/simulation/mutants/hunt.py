@@ -8,9 +8,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 from tests.simulation.mutants.catalogue import (
     ROOT,
@@ -18,14 +19,19 @@ from tests.simulation.mutants.catalogue import (
     Mutant,
     apply_mutant,
     copy_packages,
-    python_path,
+    package_paths,
 )
-from tests.simulation.mutants.probe import JUDGED, STOP_AT_FIRST
 from tests.simulation.schedule.generate import schedule_of
 from tests.simulation.schedule.steps import Schedule
+from tests.support.checker.checker import Defect, Verdict
 
 HANG: Final = "hang"
 """The kind of defect of a seed that does not end in time."""
+
+JUDGED: Final = frozenset({each.name for each in fields(Verdict) if each.type == list[Defect]}) | {
+    "stuck"
+}
+"""The kinds of defect that count: not a crash, which may be one of the simulation."""
 
 FIRST_SEED: Final = 5_000_001
 """Random seeds are those from here on: no named seed is among them."""
@@ -54,6 +60,55 @@ class Failure:
     defect: str
 
 
+class Probe:
+    """A process that runs seeds on copies of the packages (probe.py); a context manager."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.simulation.mutants.probe"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        with self._process:
+            assert self._process.stdin
+            self._process.stdin.close()
+
+    def first_failure(self, path: Sequence[str], seeds: Sequence[int]) -> Failure | None:
+        """Run seeds until one has a defect; return that. Raises RuntimeError if they can't run."""
+        process = self._process
+        assert process.stdin
+        assert process.stdout
+        request = {"path": path, "seeds": seeds, "kinds": sorted(JUDGED)}
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        last: dict[str, Any] = {}
+        for line in process.stdout:
+            found = json.loads(line)
+            if "status" in found:
+                return _failure(last, found["status"])
+            last = found
+        raise RuntimeError("the process that runs the seeds has ended")
+
+
+def _failure(last: dict[str, Any], status: int) -> Failure | None:
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGVTALRM:
+        return Failure(last["seed"], (HANG,), "it does not end")
+    if status:
+        raise RuntimeError("the seeds can't be run, see above")
+    if JUDGED.intersection(last.get("kinds", ())):
+        return Failure(last["seed"], tuple(last["kinds"]), last["defects"][0])
+    return None
+
+
 class MutatedTree:
     """A copy of the packages with a mutant applied; a context manager.
 
@@ -64,8 +119,8 @@ class MutatedTree:
         self._mutant = mutant
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
-    def __enter__(self) -> str:
-        """Return the PYTHONPATH of the copy."""
+    def __enter__(self) -> list[str]:
+        """Return the directories of the copy's packages."""
         memory = _MEMORY if _MEMORY.is_dir() else None
         self._directory = tempfile.TemporaryDirectory(prefix="dedupe-mutant-", dir=memory)
         target = Path(self._directory.name)
@@ -76,7 +131,7 @@ class MutatedTree:
         except BaseException:
             self._directory.cleanup()
             raise
-        return python_path(target)
+        return package_paths(target)
 
     def __exit__(self, *_: object) -> None:
         """Delete the copy."""
@@ -84,23 +139,25 @@ class MutatedTree:
             self._directory.cleanup()
 
 
-def hunt(mutant: Mutant, seeds: int, first: int = FIRST_SEED) -> Hunt:
-    """Run seeds on a mutant until one finds it. Raises MutantDoesNotApply."""
-    began, tried = time.monotonic(), 0
+def hunt(
+    mutant: Mutant, probe: Probe, seeds: int, first: int = FIRST_SEED, known: Sequence[int] = ()
+) -> Hunt:
+    """Run seeds on a mutant until one finds it, the `known` ones before all others. Raises MutantDoesNotApply."""
+    began = time.monotonic()
+    numbers = range(first, first + seeds)
+    able = (seed for seed in numbers if can_show(mutant, schedule_of(seed)))
+    queue = chain((seed for seed in known if seed in numbers), able)
     with MutatedTree(mutant) as path, MutatedTree(None) as unmutated:
-        while tried < seeds:
-            numbers = range(first + tried, first + min(tried + _AT_ONCE, seeds))
-            able = [seed for seed in numbers if can_show(mutant, schedule_of(seed))]
-            failure = first_failure(path, able) if able else None
-            if failure is None:
-                tried += len(numbers)
-                continue
-            tried = failure.seed - first + 1
-            if first_failure(unmutated, [failure.seed]) is None:
+        while batch := list(islice(queue, _AT_ONCE)):
+            failure = probe.first_failure(path, batch)
+            while failure and probe.first_failure(unmutated, [failure.seed]):
+                batch = batch[batch.index(failure.seed) + 1 :]
+                failure = probe.first_failure(path, batch)
+            if failure:
                 killing = Killing(seed=failure.seed, kinds=sorted(failure.kinds))
                 took = time.monotonic() - began
-                return Hunt(mutant.name, killing, tried, took, failure.defect)
-    return Hunt(mutant.name, None, tried, time.monotonic() - began)
+                return Hunt(mutant.name, killing, failure.seed - first + 1, took, failure.defect)
+    return Hunt(mutant.name, None, seeds, time.monotonic() - began)
 
 
 def can_show(mutant: Mutant, schedule: Schedule) -> bool:
@@ -109,30 +166,3 @@ def can_show(mutant: Mutant, schedule: Schedule) -> bool:
         bool(getattr(schedule.settings, name)) is wanted for name, wanted in mutant.settings.items()
     )
     return settings and (not mutant.faults or bool({*mutant.faults} & {*schedule.faults}))
-
-
-def first_failure(path: str, seeds: Sequence[int]) -> Failure | None:
-    """Run seeds with a PYTHONPATH until one has a defect; return that. Raises RuntimeError if they can't run."""
-    command = [sys.executable, "-m", "tests.simulation.mutants.probe", STOP_AT_FIRST]
-    done = subprocess.run(
-        [*command, *map(str, seeds)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    output = done.stdout
-    if done.returncode == -signal.SIGVTALRM:
-        return Failure(_last_seed(output), (HANG,), "it does not end")
-    if done.returncode:
-        raise RuntimeError(f"the seeds can't be run: {done.stderr[-2000:]}")
-    for line in output.splitlines():
-        found = json.loads(line)
-        if JUDGED.intersection(found.get("kinds", ())):
-            return Failure(found["seed"], tuple(found["kinds"]), found["defects"][0])
-    return None
-
-
-def _last_seed(output: str) -> int:
-    return int(json.loads(output.splitlines()[-1])["seed"])

@@ -69,10 +69,16 @@ _FAILING: Final = (
     "committed",
 )
 
+_BETWEEN_SHARE: Final = 0.3
+"""Of the writes of others, those between two batches of a worker."""
+
 _SHORT_AGES: Final = (60, 120)
 # Seconds between two steps: ids age within a schedule only if their maxAge is short and the schedule is slow.
 _PAUSES: Final = (0.1, 1.0, 3.0)
 _LONG_PAUSES: Final = (1.0, 15.0, 40.0)
+
+# Seconds without a leader or a coordinator; the last one is longer than a transaction may be open.
+_AWAY_SECONDS: Final = (1.0, 10.0, 40.0, 90.0)
 
 _FAULTS: Final[tuple[tuple[int, Make], ...]] = (
     (14, lambda r, _: Crash(power=False, down_seconds=_down(r))),
@@ -107,8 +113,18 @@ _FAULTS: Final[tuple[tuple[int, Make], ...]] = (
     ),
     (3, lambda _r, _s: TerminateTransactions()),
     (4, lambda _r, _s: ExpireOffsets()),
-    (3, lambda r, _: LeaderAway(r.choice([INPUT, OUTPUT, None]), r.choice([1.0, 10.0, 40.0]))),
+    (3, lambda r, _: LeaderAway(r.choice([INPUT, OUTPUT, None]), r.choice(_AWAY_SECONDS))),
 )
+
+
+_FOLLOW_SHARE: Final = 0.3
+_FOLLOWS: Final[dict[str, Make]] = {
+    "raw topic recreated": lambda r, _: Retain(INPUT, r.choice([0.2, 0.5])),
+    "clean topic recreated": lambda r, _: Crash(power=False, down_seconds=_down(r)),
+    "foreign records": lambda r, _: Crash(power=False, down_seconds=_down(r)),
+    "foreign transaction": lambda r, _: Crash(power=False, down_seconds=_down(r)),
+}
+"""What meets what these faults have left, and seldom follows them by chance."""
 
 
 def schedule_of(seed: int) -> Schedule:
@@ -210,8 +226,12 @@ def _send_again(random: Random, forget: Forget, partition: int) -> Step:
 
 def _fault(random: Random, settings: Settings, happened: list[Action]) -> Step:
     weights = [weight for weight, _ in _FAULTS]
+    before = [each.fault for each in happened if each.fault]
+    following = _FOLLOWS.get(before[-1]) if before else None
     while True:
         [(_, make)] = random.choices(_FAULTS, weights)
+        if following and random.random() < _FOLLOW_SHARE:
+            make = following
         partition = random.randrange(settings.partitions)
         action = make(random, settings)
         if _fits(action, settings, partition) and _is_known(action, happened):
@@ -257,6 +277,8 @@ def _moment_of(random: Random, action: Action) -> When:
         name = random.choice(_FAILING)
         moment = _AFTER if action.ambiguous else _BEFORE
         return When(random.randint(1, 3), name, moment)
+    if isinstance(action, ForeignWrite) and random.random() < _BETWEEN_SHARE:
+        return When(random.randint(1, 6), "send", _AFTER)
     return _when(random)
 
 

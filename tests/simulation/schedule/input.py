@@ -34,8 +34,12 @@ class Send:
     def perform(self, world: "World", partition: int) -> None:
         """Append them to the partition, with timestamps of now."""
         now_ms = world.clock.time_ms()
-        records = [_record(each, now_ms, partition, world.settings.id_from) for each in self.items]
+        records = [
+            record_of(each, now_ms, partition, world.settings.id_from) for each in self.items
+        ]
         world.send(partition, records)
+        known = [each.id for each in self.items if each.id is not None]
+        world.next_ids[partition] = max([world.next_ids[partition], *(each + 1 for each in known)])
 
 
 def id_bytes(number: int, partition: int) -> bytes:
@@ -43,7 +47,8 @@ def id_bytes(number: int, partition: int) -> bytes:
     return b"id-%d-%06d" % (partition, number)
 
 
-def _record(item: Item, now_ms: int, partition: int, id_from: str) -> Record:
+def record_of(item: Item, now_ms: int, partition: int, id_from: str) -> Record:
+    """Return the record of an item."""
     key = None if item.id is None else id_bytes(item.id, partition)
     value = b"value %d of %s" % (item.version, key or b"none")
     timestamp_ms = now_ms - item.age_seconds * 1000

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.mutants.catalogue import (
+    PACKAGES,
     ROOT,
     Edit,
     Killing,
@@ -12,9 +13,10 @@ from tests.simulation.mutants.catalogue import (
     MutantDoesNotApply,
     apply_mutant,
     chosen,
+    copy_packages,
     load_killings,
     load_mutants,
-    python_path,
+    package_paths,
     save_killings,
 )
 
@@ -49,10 +51,11 @@ def test_a_mutant_of_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
         apply_mutant(MUTANT, tmp_path)
 
 
-def test_the_copy_comes_first_on_the_path(tmp_path: Path) -> None:
-    first, *_, last = python_path(tmp_path).split(":")
-    assert first == str(tmp_path / "crds")
-    assert last == str(ROOT)
+def test_the_packages_of_a_copy_are_imported_from_it(tmp_path: Path) -> None:
+    copy_packages(tmp_path)
+    found = {Path(path).name: [*Path(path).glob("dedupe_*")] for path in package_paths(tmp_path)}
+    assert found.keys() == {*PACKAGES}
+    assert all(found.values())
 
 
 def test_killings_are_saved_sorted_and_loaded_again(tmp_path: Path) -> None:

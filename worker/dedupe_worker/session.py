@@ -194,7 +194,6 @@ class Session:
         output: PartitionOutput,
         window: Window,
     ) -> None:
-        self._worker_state.set_phase(Phase.RUNNING)
         self._worker_state.forget_input_end()
         admin_commands = AdminCommands(
             self._config,
@@ -224,6 +223,7 @@ class Session:
                 *(self._factory, partition.topics, self._extract, output, window, self._stop),
             ),
         )
+        self._worker_state.set_phase(Phase.RUNNING)
         try:
             # A stop within a step is like one before it: what was read before is committed.
             with suppress(Stopped):

@@ -223,7 +223,6 @@ class Session:
                 *(self._factory, partition.topics, self._extract, output, window, self._stop),
             ),
         )
-        housekeeping.show_window(self._factory.clock.time_ms())
         self._worker_state.set_phase(Phase.RUNNING)
         try:
             # A stop within a step is like one before it: what was read before is committed.

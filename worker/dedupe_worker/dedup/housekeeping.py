@@ -51,6 +51,7 @@ class Housekeeping:
         self._written: StoreMetadata | None = None
         self._flushed: StoreMetadata | None = None
         self._flush_due = self._store_due
+        self._show_window(self._time_ms())  # not that of the session before
 
     def run(self, *, in_transaction: bool) -> None:
         """Do the work that is due. Raises StreamError."""
@@ -73,14 +74,13 @@ class Housekeeping:
             if not in_transaction:
                 self._window.age(now_ms)  # ids age without traffic, too
                 self._flush_at_rest(now)
-            self.show_window(now_ms)
+            self._show_window(now_ms)
             self._store_due = now + _STORE_SECONDS
         if now >= self._topics_due:
             self._check_topics()
             self._topics_due = now + _TOPIC_CHECK_SECONDS
 
-    def show_window(self, now_ms: int) -> None:
-        """Show the window as it is now, also before the first step of the loop."""
+    def _show_window(self, now_ms: int) -> None:
         self._worker_state.window = window_status(
             self._store, self._alert_below, self._window.age_ms(now_ms)
         )

@@ -21,7 +21,7 @@ from dedupe_worker.store.state_dir import StateDirectory
 from tests.unit.crds.manifests import MINIMAL
 from tests.unit.worker.dedup.test_ageing_clock import WEEK, SteppedClock
 from tests.unit.worker.still_clock import StillClock
-from tests.unit.worker.stores import OWNER, count_known, open_store, random_ids
+from tests.unit.worker.stores import OWNER, count_known, open_store, random_ids, remember
 
 
 @pytest.fixture
@@ -74,6 +74,11 @@ def test_nothing_touches_the_store_within_a_transaction(store: Store) -> None:
     store.age = lambda _: pytest.fail("aged")  # type: ignore[method-assign, assignment]
     store.refill = lambda _: pytest.fail("refilled")  # type: ignore[method-assign, assignment]
     assert watched.after(20, in_transaction=True) == ["topics"]
+
+
+def test_the_window_that_is_shown_is_never_that_of_the_session_before(store: Store) -> None:
+    remember(store, random_ids(1, 10), position=10)
+    assert Watched(store).state.window.keys == 10
 
 
 def test_the_status_of_the_window_is_taken_every_second(store: Store) -> None:

@@ -1,5 +1,6 @@
 """What a start leaves on the volume when it is killed between any two of its steps."""
 
+import shutil
 from datetime import datetime
 from pathlib import Path
 from threading import Event
@@ -23,6 +24,10 @@ from tests.unit.crds.manifests import changed
 from tests.unit.worker.stores import random_ids, remember
 from tests.unit.worker.strategies import message
 
+STORES: dict[object, Any] = {
+    "RocksDB": {"type": "RocksDB"},
+    "InverseBloom": {"type": "InverseBloom", "inverseBloom": {"slots": 1024}},
+}
 IDENTITY = Identity(stream="shop/orders", partition=0, input_topic_id="in", output_topic_id="out")
 
 
@@ -44,11 +49,12 @@ class FakeTopics:
 class Starts:
     """The starts of a worker on one volume. Each ends as a crash ends it: nothing is closed but the files."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, store: object = "RocksDB") -> None:
         self.state = StateDirectory(directory)
         self.topics = FakeTopics()
+        changes = {"metadata.namespace": "shop", "spec.store": STORES[store]}
         config = WorkerConfig(
-            stream=parse_manifest(changed({"metadata.namespace": "shop"}), "test"),
+            stream=parse_manifest(changed(changes), "test"),
             partition=0,
             state=self.state,
             properties={},
@@ -153,6 +159,41 @@ def test_a_mark_that_outlives_the_rebuild_does_not_shorten_the_next_one(starts: 
     starts.state.remember_shortened()
     assert not starts.open().plan.rebuild
     assert not starts.state.shortened
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_rebuild_that_is_killed_while_it_begins_keeps_its_marks(
+    tmp_path: Path, kind: str, *, flushed: bool
+) -> None:
+    """The file says that the window is shorter until the store does, of either type."""
+    starts, killed = Starts(tmp_path / "state", kind), tmp_path / "killed"
+    write_store(starts, 10)
+    starts.open()
+    opened = starts.startup.open_store(starts.partition())
+    flush = opened.store.flush
+
+    def flush_and_be_killed() -> None:
+        if flushed:
+            flush()
+        shutil.copytree(starts.state.root, killed)
+        raise InterruptedError
+
+    opened.store.flush = flush_and_be_killed  # type: ignore[method-assign] # to be killed there
+    with pytest.raises(InterruptedError):
+        starts.startup._begin(opened.plan, Window(opened.store), 0, 5)  # noqa: SLF001 (what the first record of the output calls)
+    opened.store.flush = flush  # type: ignore[method-assign]
+    opened.store.close()
+    again = Starts(killed, kind)
+    after = again.startup.open_store(again.partition())
+    stamp = after.store.metadata
+    after.store.close()
+    if flushed:
+        assert stamp is not None
+        assert (after.plan.rebuild, stamp.truncated, stamp.forgotten_ms) == (False, True, 5)
+    else:
+        assert stamp is None
+        assert (after.plan.rebuild, after.plan.truncated) == (True, True)
 
 
 class OneRecord:

@@ -114,7 +114,7 @@ def test_entries_are_known_as_of_the_input_topic_that_they_were_written_for(
     writer = OwnerLogWriter("clean-owners", TOPIC_ID, "first")
     writer.add([], np.array([40, 41], np.uint64))
     records = writer.records(OffsetRange(3, 5))
-    reader = NotesReader([(each.key, each.value) for each in records])
+    reader = NotesReader([(each.key or b"", each.value) for each in records])
     reading = OwnerLogReader(reader, 2, TOPIC_ID, rewind=None, input_topic=now)
     assert reading.inputs(np.array([3, 4])).tolist() == ([40, 41] if known else [-1, -1])
 

@@ -8,8 +8,8 @@ from benchmarks.harness.machine import Machine
 from benchmarks.harness.model import Model
 
 _PART: Final = re.compile(
-    r"^Measured with `python -m benchmarks\.scale\.requests`.*?\n\n(?:\|.*\n)+",
-    re.MULTILINE | re.DOTALL,
+    r"^Measured with `python -m benchmarks\.scale\.requests`(?:.*\n)+?\n(?:\|.*\n)+",
+    re.MULTILINE,
 )
 _TRANSACTION: Final = (
     "AddPartitionsToTxn",

@@ -33,6 +33,7 @@ def test_the_figures_are_of_all_partitions() -> None:
     assert with_requests(page, LOAD, MACHINE) == page, "the next run replaces them"
     assert page.count("requests`: 10 workers of 1,000 partitions") == 1
     rest = page.partition("| broker's CPU")[2].partition("\n")[2]
+    assert "\n## Snapshots\n" in rest
     assert SCALE_PAGE.read_text().endswith(rest)
 
 

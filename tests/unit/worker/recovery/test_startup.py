@@ -1,12 +1,15 @@
 """What a start leaves on the volume when it is killed between any two of its steps."""
 
 import shutil
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
@@ -18,8 +21,11 @@ from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery.startup import OpenedStore, Startup
+from dedupe_worker.recovery.tail import CatchUpPlan
 from dedupe_worker.recovery.taken_over import TakenOver
+from dedupe_worker.side_topics.owner_log import encode_entries
 from dedupe_worker.store.state_dir import Identity, StateDirectory
+from dedupe_worker.values import OWNER_BYTES, decode_owner
 from tests.unit.crds.manifests import changed
 from tests.unit.worker.stores import random_ids, remember
 from tests.unit.worker.strategies import message
@@ -49,12 +55,13 @@ class FakeTopics:
 class Starts:
     """The starts of a worker on one volume. Each ends as a crash ends it: nothing is closed but the files."""
 
-    def __init__(self, directory: Path, store: object = "RocksDB") -> None:
+    def __init__(self, directory: Path, store: object = "RocksDB", **changes: Any) -> None:  # noqa: ANN401 (fields of spec)
         self.state = StateDirectory(directory)
         self.topics = FakeTopics()
-        changes = {"metadata.namespace": "shop", "spec.store": STORES[store]}
+        spec = {f"spec.{name}": value for name, value in changes.items()}
+        spec |= {"metadata.namespace": "shop", "spec.store": STORES[store]}
         config = WorkerConfig(
-            stream=parse_manifest(changed(changes), "test"),
+            stream=parse_manifest(changed(spec), "test"),
             partition=0,
             state=self.state,
             properties={},
@@ -248,3 +255,35 @@ def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noq
     opened.store.close()
     assert stamp is not None
     assert stamp.truncated is truncated
+
+
+class OneEntry(OneRecord):
+    """An owner log of an earlier release: one entry, about output offset 60."""
+
+    def read(self, _max_records: int, _wait_seconds: float) -> Batch:
+        [entry] = encode_entries(60, np.array([7], np.uint64))
+        return Batch([message(0, b"out", entry)], 90, 0)
+
+
+@pytest.mark.parametrize(
+    ("input_topic", "rebuild", "owner"),
+    [("in", False, (0, 7)), ("another", False, None), ("in", True, None)],
+)
+def test_an_owner_that_names_no_topic_is_known_only_behind_a_store_of_the_same_input(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    input_topic: str,
+    *,
+    rebuild: bool,
+    owner: tuple[int, int] | None,
+) -> None:
+    """After an upgrade a rebuild reads entries of any input; what comes after the store is of its input."""
+    starts = Starts(tmp_path, duplicates={"policy": "Topic", "topic": "again"})
+    write_store(starts, 50)
+    monkeypatch.setattr(starts.factory, "make_reader", lambda _: OneEntry(None))
+    partition = replace(starts.partition(), input_topic=Topic("orders", input_topic, 1))
+    plan = CatchUpPlan(start=50, rebuild=rebuild, truncated=False, reason="Tail")
+    with ExitStack() as readers:
+        reading = starts.startup._output_values(partition, plan, None, readers)  # noqa: SLF001 (what the catch-up reads)
+        [value] = reading.values([message(60, b"a")], np.arange(1), np.array([5])).tolist()
+    assert decode_owner(value[:OWNER_BYTES]) == owner

@@ -157,7 +157,7 @@ def _send(servers: str, workers: int, rate: float, stop: Event) -> None:
 
 @click.command()
 @click.option("--partitions", default=1000, show_default=True, help="Partitions of the topics.")
-@click.option("--workers", default=10, show_default=True, help="Workers in this process.")
+@click.option("--workers", default=3, show_default=True, help="Workers in this process.")
 @click.option("--seconds", default=30.0, show_default=True, help="Time for each rate.")
 @click.option("--rate", "rates", multiple=True, default=(0.0, 1.0, 10.0, 100.0), show_default=True)
 @click.option(

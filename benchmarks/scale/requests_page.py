@@ -66,33 +66,32 @@ def _introduction(load: Load, machine: Machine) -> Iterator[str]:
         f"{machine.load_before:.1f} before). Requests are"
     )
     yield (
-        f"counted by librdkafka, and multiplied by {load.partitions:,} / {load.workers}; the broker's CPU time is as "
-        "measured, for each commit."
+        f"counted by librdkafka, and multiplied by {load.partitions:,} / {load.workers}; the last column is "
+        "as measured, other work of the broker included."
     )
 
 
 def _rows(load: Load) -> Iterator[str]:
+    figures = ["commits", "transactions' requests", *_OTHERS, "all requests", "received, MB"]
     yield _row(
-        f"of {load.partitions:,} partitions, a second", [_title(each) for each in load.cases]
+        f"messages a second in each of {load.partitions:,} partitions",
+        ["`maxCommitInterval`", *figures, "broker's CPU for a commit, ms"],
     )
-    yield "| --- |" + " ---: |" * len(load.cases)
+    yield "| --- |" + " ---: |" * (len(_OTHERS) + 6)
     factor = load.partitions / load.workers
-    for name in ("commits", *_TRANSACTION, *_OTHERS):
-        yield _row(name, [f"{each.counted.get(name, 0) * factor:,.0f}" for each in load.cases])
-    yield _row("all requests", [f"{each.requests * factor:,.0f}" for each in load.cases])
-    megabytes = [each.counted["bytes"] * factor / 1e6 for each in load.cases]
-    yield _row("received, MB", [f"{each:,.1f}" for each in megabytes])
-    yield _row("broker's CPU time for each commit, ms", [_cpu_ms(each) for each in load.cases])
-
-
-def _title(case: Case) -> str:
-    rate = f"{case.rate:g} messages/s in each" if case.rate else "at rest"
-    return f"{rate}, `maxCommitInterval: {case.bound}`" if case.bound else rate
+    for case in load.cases:
+        counted = case.counted
+        of_transactions = sum(counted.get(name, 0) for name in _TRANSACTION)
+        rates = [counted["commits"], of_transactions]
+        rates += [*(counted.get(name, 0) for name in _OTHERS), case.requests]
+        cells = [case.bound or "default", *(f"{rate * factor:,.0f}" for rate in rates)]
+        cells += [f"{counted['bytes'] * factor / 1e6:,.1f}", _cpu_ms(case)]
+        yield _row(f"{case.rate:g}", cells)
 
 
 def _cpu_ms(case: Case) -> str:
     commits = case.counted["commits"]
-    return f"{1000 * case.counted['cpu'] / commits:.2f}" if commits else ""
+    return f"{1000 * case.counted['cpu'] / commits:.1f}" if commits else ""
 
 
 def _row(name: str, cells: list[str]) -> str:

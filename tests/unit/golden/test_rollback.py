@@ -90,7 +90,7 @@ def write_state(kind: str, root: Path) -> tuple[StateDirectory, bytes]:
     store.flush()
     remember(store, random_ids(4, 100), position=300)
     store.close()
-    state.remember_shortened(7, IDENTITY.input_topic_id)
+    (root / "shortened").write_text(f"7 {IDENTITY.input_topic_id}")
     return state, random_ids(2, 100)
 
 

@@ -59,7 +59,7 @@ def with_requests(text: str, load: Load, machine: Machine) -> str:
 def _introduction(load: Load, machine: Machine) -> Iterator[str]:
     yield (
         f"Measured with `python -m benchmarks.scale.requests`: {load.workers} workers of {load.partitions:,} "
-        f"partitions in one process, {load.seconds:g} s for each column,"
+        f"partitions in one process, {load.seconds:g} s for each row,"
     )
     yield (
         f"and a broker on the same {machine.cores} cores ({machine.cpu}, {machine.measured:%Y-%m-%d}, load average "

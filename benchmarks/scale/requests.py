@@ -1,8 +1,8 @@
 """Command `python -m benchmarks.scale.requests`: the requests that many partitions cost a broker.
 
 Some workers of a stream with many partitions run in this process against a real broker on loopback. Their requests are
-counted by type from the statistics of librdkafka's clients, at rest and under a slow stream, and multiplied by
-partitions / workers. docs/scale.md shows the figures.
+counted by type from the statistics of librdkafka's clients, at rest and under slow streams, and multiplied by
+partitions / workers. The command brings the figures to docs/scale.md.
 """
 
 import json
@@ -19,6 +19,10 @@ import click
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # public names
 
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.measure import cpu_seconds_of
+from benchmarks.scale.figures import SCALE_PAGE
+from benchmarks.scale.requests_page import Case, Load, with_requests
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import Phase
@@ -80,7 +84,7 @@ class Requests:
             self._by_client[found["name"]] = counts
 
 
-def _stream(servers: str, partitions: int, tuning: dict[str, object]) -> DedupeStream:
+def _stream(servers: str, partitions: int, tuning: dict[str, str]) -> DedupeStream:
     return DedupeStream.model_validate(
         {
             "apiVersion": "dedupestream.io/v1alpha1",
@@ -153,14 +157,47 @@ def _send(servers: str, workers: int, rate: float, stop: Event) -> None:
 
 @click.command()
 @click.option("--partitions", default=1000, show_default=True, help="Partitions of the topics.")
-@click.option("--workers", default=20, show_default=True, help="Workers in this process.")
-@click.option("--seconds", default=60.0, show_default=True, help="Time for each rate.")
-@click.option("--rate", "rates", multiple=True, default=(0.0, 1.0, 100.0), show_default=True)
-@click.option("--tuning", default="{}", help="spec.worker.tuning, as JSON.")
-def main(
-    partitions: int, workers: int, seconds: float, rates: tuple[float, ...], tuning: str
+@click.option("--workers", default=3, show_default=True, help="Workers in this process.")
+@click.option("--seconds", default=30.0, show_default=True, help="Time for each rate.")
+@click.option("--rate", "rates", multiple=True, default=(0.0, 1.0, 10.0, 100.0), show_default=True)
+@click.option(
+    "--bound",
+    "bounds",
+    multiple=True,
+    default=("", "25ms"),
+    help="spec.worker.tuning.maxCommitInterval; empty for the default.",
+)
+@click.option("--page", default=SCALE_PAGE, show_default="docs/scale.md", type=Path)
+def main(  # noqa: PLR0917 (click passes each option by name)
+    partitions: int,
+    workers: int,
+    seconds: float,
+    rates: tuple[float, ...],
+    bounds: tuple[str, ...],
+    page: Path,
 ) -> None:
-    """Count the requests of a stream's workers; print them for all of its partitions."""
+    """Count the requests of a stream's workers; bring them to a page for all partitions."""
+    machine = describe_machine()
+    cases: list[Case] = []
+    for bound in bounds:
+        cases += [
+            case
+            for case in _measure(partitions, workers, seconds, rates, bound)
+            if case.rate or not cases  # at rest nothing is committed, whatever the bound
+        ]
+    load = Load(partitions=partitions, workers=workers, seconds=seconds, cases=cases)
+    page.write_text(with_requests(page.read_text(), load, machine))
+    click.echo(f"{page} is updated")
+
+
+def _measure(
+    partitions: int,
+    workers: int,
+    seconds: float,
+    rates: tuple[float, ...],
+    bound: str,
+) -> Iterator[Case]:
+    """Yield what workers of a new stream cost at each rate."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch)
         with EmbeddedBroker(directory / "broker", heap=_HEAP) as broker:
@@ -170,15 +207,16 @@ def main(
             for future in admin.create_topics(topics, request_timeout=120).values():
                 future.result(120)
             requests = Requests()
-            stream = _stream(servers, partitions, json.loads(tuning))
+            tuning = {"maxCommitInterval": bound} if bound else {}
+            stream = _stream(servers, partitions, tuning)
             with _workers(stream, workers, directory / "state", requests) as factories:
-                if any(rates):
-                    _warm_up(servers, factories)
+                _warm_up(servers, factories)
                 for rate in rates:
                     with _sending(servers, workers, rate):
                         time.sleep(_PACE_SECONDS)
-                        counted = _count(factories, requests, seconds)
-                    _show(counted, f"{rate:g} records/s", partitions, workers)
+                        counted = _count(factories, requests, broker.pid, seconds)
+                    yield Case(rate=rate, bound=bound, counted=counted)
+                    click.echo(f"{rate:g} messages/s {bound}: {counted}")
 
 
 def _warm_up(servers: str, factories: list[ComponentFactory]) -> None:
@@ -191,24 +229,21 @@ def _warm_up(servers: str, factories: list[ComponentFactory]) -> None:
 
 
 def _count(
-    factories: list[ComponentFactory], requests: Requests, seconds: float
+    factories: list[ComponentFactory], requests: Requests, broker: int, seconds: float
 ) -> dict[str, float]:
-    """Return the requests, commits and received bytes per second, of all workers together."""
+    """Return requests by type, `commits`, received `bytes` and `cpu` of the broker a second.
 
-    def now() -> Counter[str]:
+    They are of all workers together.
+    """
+
+    def now() -> dict[str, float]:
         commits = sum(each.worker_state.tally.transactions for each in factories)
-        return requests.total() + Counter({"commits": commits})
+        return {**requests.total(), "commits": commits, "cpu": cpu_seconds_of(broker)}
 
     before, began = now(), time.monotonic()
     time.sleep(seconds)
     after, passed = now(), time.monotonic() - began
-    return {name: count / passed for name, count in (after - before).items()}
-
-
-def _show(counted: dict[str, float], what: str, partitions: int, workers: int) -> None:
-    click.echo(f"\n{what} in each of {partitions} partitions, from {workers} workers:")
-    for name, each_second in sorted(counted.items()):
-        click.echo(f"  {name:<24} {each_second * partitions / workers:>12,.0f} /s")
+    return {name: (count - before.get(name, 0)) / passed for name, count in after.items()}
 
 
 if __name__ == "__main__":

@@ -178,7 +178,7 @@ class ComponentFactory:
         output_topic_id: str,
         input_topic: str = "",
         *,
-        partitions: int = 1,
+        partitions: int,
         reader: PartitionReader,
         output: PartitionOutput,
         window: Window,

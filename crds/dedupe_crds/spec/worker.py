@@ -55,9 +55,9 @@ class Tuning(Model):
     )
     max_commit_interval: Annotated[Duration, duration_between("1ms", "30s")] | None = Field(
         default=None,
-        description="Longest time that a transaction stays open when the worker has no lag. It grows from "
-        "commitInterval up to this while messages keep coming and transactions have few of them; after a pause it is "
-        "commitInterval again. Default: 0.1 ms for each partition of the input, at least commitInterval.",
+        description="Time between two transactions while messages keep coming and the worker has no lag. A message "
+        "that comes after a pause of this length waits for commitInterval only. Default: 0.1 ms for each partition of "
+        "the input, at least commitInterval.",
     )
     max_batch_records: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = Field(
         default=10_000, description="Maximum number of records that are looked up in a batch."

@@ -124,10 +124,7 @@ def _degraded(health: Health) -> _Verdict:
     if not health.problems:
         return _Verdict("Degraded", False, "AsExpected", "Nothing is wrong.")
     sentences = [_sentence(problem.message) for problem in dict.fromkeys(health.problems)]
-    message = " ".join(sentences[:_SHOWN_PROBLEMS])
-    if len(sentences) > _SHOWN_PROBLEMS:
-        message += f" And {len(sentences) - _SHOWN_PROBLEMS} more."
-    return _Verdict("Degraded", True, health.problems[0].reason, message)
+    return _Verdict("Degraded", True, health.problems[0].reason, _first_of(sentences))
 
 
 def _window_healthy(health: Health) -> _Verdict:
@@ -161,7 +158,15 @@ def _guarantees_met(health: Health) -> _Verdict:
         f"{reason} in {_which(partitions)}: {_sentence(message)}"
         for (reason, message), partitions in sorted(found.items())
     ]
-    return _Verdict("GuaranteesMet", False, min(found)[0], " ".join(sentences[:_SHOWN_PROBLEMS]))
+    return _Verdict("GuaranteesMet", False, min(found)[0], _first_of(sentences))
+
+
+def _first_of(sentences: Sequence[str]) -> str:
+    """Join the first sentences, with the number of the others."""
+    message = " ".join(sentences[:_SHOWN_PROBLEMS])
+    if len(sentences) > _SHOWN_PROBLEMS:
+        message += f" And {len(sentences) - _SHOWN_PROBLEMS} more."
+    return message
 
 
 def _condition(

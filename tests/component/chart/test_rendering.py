@@ -16,7 +16,7 @@ from dedupe_crds.openapi import CUSTOM_RESOURCES
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator import metrics as operator_metrics
 from dedupe_worker.admin.metrics import make_registry
-from dedupe_worker.status import WorkerState
+from dedupe_worker.status import Degraded, WorkerState
 from tests.cluster.paths import CHART
 from tests.component.chart.rendering import (
     NAMESPACE,
@@ -376,6 +376,13 @@ def test_alerts_and_dashboard_ask_only_for_metrics_that_exist() -> None:
         named = set(re.findall(r"\b(?:dedupe_|process_)\w+|\bup\b", bare))
         assert named, expression
         assert named <= known_metrics(), expression
+
+
+def test_every_degraded_reason_of_a_worker_has_an_alert() -> None:
+    alerts, _ = monitoring()
+    (left_out,) = re.findall(r'dedupe_degraded\{reason!="(\w+)"\} == 1', " ".join(alerts))
+    assert left_out == Degraded.WINDOW_SHORTENED
+    assert "dedupe_window_healthy == 0" in alerts
 
 
 def test_every_alert_says_what_happened_to_what_and_how_bad_it_is() -> None:

@@ -59,6 +59,7 @@ def run(tracer: Tracer, directory: Path) -> MemoryProducer:
     extract = extractor_for(config.stream.spec.id)
     loop = factory.make_loop(
         "id of the output topic",
+        partitions=1,
         reader=reader,
         output=output,
         window=Window(store, factory.policy.layout.dtype),

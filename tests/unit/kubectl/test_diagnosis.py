@@ -115,6 +115,7 @@ def test_a_deletion_that_does_not_end_names_the_finalizers_that_hold_it() -> Non
     [
         ("Degraded", "True", "TopicMissing", "create the input topic"),
         ("WindowHealthy", "False", "TooShort", ""),
+        ("GuaranteesMet", "False", "MissingIds", ""),
         ("SnapshotsHealthy", "False", "Unheard", ""),
         ("SnapshotsHealthy", "False", "InvalidSchedule", "correct spec.snapshots.schedule"),
         ("SnapshotsHealthy", "False", "LastSnapshotFailed", "fix what the message names"),

@@ -120,6 +120,11 @@ def test_a_stream_whose_snapshots_fail_says_so() -> None:
     assert stream_note(read_stream(stream(conditions=[*READY, failed]))) == "Snapshot a failed."
 
 
+def test_what_a_running_worker_does_not_keep_is_the_note_of_its_stream() -> None:
+    missing = condition("GuaranteesMet", "False", "MissingIds", "Records have no id.")
+    assert stream_note(read_stream(stream(conditions=[*READY, missing]))) == "Records have no id."
+
+
 def test_a_status_with_fields_of_a_newer_operator_is_read() -> None:
     document = stream(status={"newField": 1}, partitions=[partition(newField=2)])
     assert read_stream(document).status.partitions[0].partition == 0

@@ -11,6 +11,7 @@ the records, and the next start reads their ids from there. So an id is in the s
 output. Sources: Segment's deduplication (the output topic as the store's log), Kafka's transactions (KIP-98, KIP-447).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ from dedupe_kafka.errors import RecordRefused
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import Clock
 from dedupe_worker.dedup.classify import Classifier, Verdict
-from dedupe_worker.dedup.commit_pace import CommitPace
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
 from dedupe_worker.kafka.producer import Routed, SideRecord
@@ -61,8 +61,9 @@ class Output(Protocol):
 class LoopConfig:
     """The loop's settings.
 
-    Records that arrive within `commit_interval_seconds` (longer by commit_pace.py) are read as one batch, unless it is
-    full before. With `fingerprints` the store keeps those of the last records read and written.
+    Records that arrive within `commit_interval_seconds` are read as one batch, unless it is full before. A batch begins
+    `longest_commit_interval_seconds` after the last one with records, or later: all partitions of a stream commit to
+    one group, so to one broker. With `fingerprints` the store keeps those of the last records read and written.
     """
 
     input_topic: str
@@ -114,8 +115,7 @@ class Loop:
         self._monotonic, self._time_ms = clock.monotonic, clock.time_ms
         self._open: _Transaction | None = None
         self._last_read = 0.0
-        shortest, longest = config.commit_interval_seconds, config.longest_commit_interval_seconds
-        self._pace = CommitPace(shortest, longest)
+        self._last_arrival = -math.inf
         self._committed = reader.next_offset
 
     def step(self) -> None:
@@ -125,15 +125,17 @@ class Loop:
         """
         config = self._config
         # The time of a commit counts towards the interval: a record that arrives meanwhile does not wait twice.
-        due = self._last_read + self._pace.seconds
+        due = max(
+            self._last_read + config.commit_interval_seconds,
+            self._last_arrival + config.longest_commit_interval_seconds,
+        )
         with self._stage("consume"):
             batch = self._reader.read(config.max_batch_records, max(0.0, due - self._monotonic()))
         self._last_read = self._monotonic()
         try:
             if batch.records:
+                self._last_arrival = self._last_read
                 self._process(batch)
-            else:
-                self._pace.paused()
             if self._open is None and batch.next_offset - self._committed >= _SKIPPED_OFFSETS:
                 self._begin(batch.next_offset, batch.next_offset)
             if self._open and self._is_due(self._open, batch):
@@ -161,7 +163,6 @@ class Loop:
         self._open = None
         self._committed = transaction.next_offset
         self._worker_state.clear_failure()
-        self._pace.committed(transaction.records)
         tally = self._worker_state.tally
         tally.transactions += 1
         tally.produced += transaction.passed

@@ -1,11 +1,12 @@
 """Rows, changes, summary and table as a user sees them."""
 
 import io
+from datetime import UTC, datetime
 
 from rich.console import Console
 
 from dedupe_crds.formatting import duration, share
-from dedupe_crds.status.worker import Phase
+from dedupe_crds.status.worker import DegradedReason, Phase
 from dedupe_local.run.live_table import table
 from dedupe_local.run.table_rows import Rates, changes, row, summary
 from tests.unit.local.run.views import status, view
@@ -33,6 +34,17 @@ def test_a_worker_in_trouble_says_why() -> None:
     failed = status(phase=Phase.FAILED, reason="DiskFull", message="free some space")
 
     assert row(view(status=failed), 0).details == "DiskFull: free some space"
+
+
+def test_a_worker_that_does_not_keep_everything_says_what() -> None:
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    listed = [
+        DegradedReason(reason=each, message="why", first_seen=now, last_seen=now)
+        for each in ("MissingIds", "WindowShortened")
+    ]
+    runs = status().model_copy(update={"degraded": listed})
+
+    assert row(view(status=runs), 0).details == "MissingIds; WindowShortened"
 
 
 def test_only_a_change_of_state_is_worth_a_line() -> None:

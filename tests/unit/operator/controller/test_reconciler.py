@@ -2,6 +2,7 @@
 
 import pytest
 
+from dedupe_crds.status.worker import DegradedReason
 from dedupe_operator import metrics
 from dedupe_operator.controller.reconciler import (
     PROBLEM_RETRY_SECONDS,
@@ -11,7 +12,7 @@ from dedupe_operator.controller.reconciler import (
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
-from tests.unit.operator.objects import NAMESPACE, STREAM, worker_status
+from tests.unit.operator.objects import NAMESPACE, NOW, STREAM, worker_status
 from tests.unit.operator.scene import Scene
 
 PAUSED = {"metadata.annotations": {"dedupestream.io/pause-reconciliation": "true"}}
@@ -209,6 +210,23 @@ def test_a_short_window_is_told(scene: Scene) -> None:
     one = scene.cluster.condition("WindowHealthy")
     assert (one["status"], one["reason"]) == ("False", "TooShort")
     assert "partition 1:" in one["message"]
+
+
+def test_what_a_running_worker_does_not_keep_is_told_and_changes_nothing_else(scene: Scene) -> None:
+    missing = DegradedReason(
+        reason="MissingIds", message="no ids", count=3, first_seen=NOW, last_seen=NOW
+    )
+    scene.workers.say[1] = worker_status(1).model_copy(update={"degraded": [missing]})
+    scene.rest()
+    one = scene.cluster.condition("GuaranteesMet")
+    assert (one["status"], one["reason"]) == ("False", "MissingIds")
+    assert one["message"] == "MissingIds in partition 1: No ids."
+    assert scene.cluster.condition("Ready")["status"] == "True"
+    assert scene.cluster.status["partitions"][1]["degraded"] == ["MissingIds"]
+    more = missing.model_copy(update={"count": 400})
+    scene.workers.say[1] = worker_status(1).model_copy(update={"degraded": [more]})
+    scene.look()
+    assert scene.cluster.writes == [], "a figure alone is no news"
 
 
 def test_figures_alone_are_written_once_a_minute(scene: Scene) -> None:

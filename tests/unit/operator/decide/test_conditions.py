@@ -60,6 +60,13 @@ def test_what_workers_report_while_they_run_is_a_condition(
     assert (told["Ready"].status, told["Degraded"].status) == ("True", "False")
 
 
+def test_what_many_workers_report_is_not_cut_off_silently() -> None:
+    workers = {number: degraded(f"Reason{number}") for number in range(7)}
+    message = judged(workers=workers)["GuaranteesMet"].message
+    assert message.count("it is.") == 5
+    assert message.endswith(" And 2 more.")
+
+
 @pytest.mark.parametrize(
     ("kind", "known", "status", "reason", "part"),
     [

@@ -209,6 +209,19 @@ def test_after_a_stop_longer_than_the_window_the_repeats_of_the_backlog_are_know
     store.close()
 
 
+def test_ids_are_written_with_the_time_by_which_they_age(store: Store) -> None:
+    """With the wall clock's the next session would begin there, and drop what is older."""
+    clock = SteppedClock()
+    worker = Days(store, clock)
+    began_ms = clock.time_ms()
+    clock.ahead = 5 * WEEK
+    worker.read(1)
+    assert store.aged_ms == began_ms
+    [generation] = store.generations()
+    assert (generation.aged_from_ms, generation.aged_to_ms) == (began_ms, began_ms)
+    assert generation.last_seen_ms == clock.time_ms(), "a lookup shows the wall clock's"
+
+
 @pytest.mark.usefixtures("_hours")
 def test_generations_that_are_dropped_at_once_are_counted(tmp_path: Path) -> None:
     store = open_store(tmp_path / "again")
@@ -223,14 +236,28 @@ def test_generations_that_are_dropped_at_once_are_counted(tmp_path: Path) -> Non
     store.close()
 
 
+def make_factory(root: Path) -> ComponentFactory:
+    stream = DedupeStream.model_validate(MINIMAL)
+    return ComponentFactory(
+        WorkerConfig(stream=stream, partition=0, state=StateDirectory(root), properties={})
+    )
+
+
+def test_the_window_of_a_session_goes_on_from_the_time_in_the_store(tmp_path: Path) -> None:
+    """However long the worker was stopped."""
+    factory = make_factory(tmp_path)
+    store = factory.make_store()
+    remember(store, random_ids(1, 10), position=10, now_ms=5_000)
+    window = factory.make_window(store)
+    assert window.age_ms(factory.clock.time_ms()) == 5_000
+    store.close()
+
+
 @pytest.mark.parametrize(("number", "reasons"), [(1, []), (2, ["GenerationsDropped"])])
 def test_more_than_one_generation_at_once_is_a_degraded_reason(
     tmp_path: Path, number: int, reasons: list[str]
 ) -> None:
-    stream = DedupeStream.model_validate(MINIMAL)
-    factory = ComponentFactory(
-        WorkerConfig(stream=stream, partition=0, state=StateDirectory(tmp_path), properties={})
-    )
+    factory = make_factory(tmp_path)
     store = factory.make_store()
     window = factory.make_window(store)
     store.age = lambda _: number  # type: ignore[method-assign, assignment]

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_worker.dedup.classify import Verdict
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.status import WorkerState
 from tests.unit.crds.manifests import MINIMAL
 from tests.unit.worker.still_clock import StillClock
+from tests.unit.worker.strategies import message
 
 
 class Skipping:
@@ -43,7 +46,7 @@ def skipping() -> Skipping:
 
 
 @pytest.fixture
-def loop(skipping: Skipping) -> Loop:
+def loop(skipping: Skipping, worker_state: WorkerState) -> Loop:
     clock = StillClock()
     stand_in: Any = skipping
     return Loop(
@@ -60,9 +63,25 @@ def loop(skipping: Skipping) -> Loop:
         window=stand_in,
         classifier=stand_in,
         logs=(),
-        worker_state=WorkerState(DedupeStream.model_validate(MINIMAL), 0, clock),
+        worker_state=worker_state,
         clock=clock,
     )
+
+
+@pytest.fixture
+def worker_state() -> WorkerState:
+    return WorkerState(DedupeStream.model_validate(MINIMAL), 0, StillClock())
+
+
+@pytest.mark.parametrize(("with_id", "reasons"), [(3, []), (1, [("MissingIds", 2)])])
+def test_records_without_an_id_are_a_degraded_reason(
+    loop: Loop, worker_state: WorkerState, with_id: int, reasons: list[tuple[str, int]]
+) -> None:
+    records = [message(offset, None) for offset in range(3)]
+    loop._count(Verdict(np.ones(3, np.bool_)), records, with_id)  # noqa: SLF001 (what each batch calls)
+    found = [(each.reason, each.count) for each in worker_state.degradations.current()]
+    assert found == reasons
+    assert worker_state.tally.without_id == 3 - with_id
 
 
 def test_a_long_stretch_without_records_is_committed_once(loop: Loop, skipping: Skipping) -> None:

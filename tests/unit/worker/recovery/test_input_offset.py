@@ -37,8 +37,15 @@ def worker_state() -> WorkerState:
     return WorkerState(parse_manifest(changed({}), "test"), 0)
 
 
-def find(metadata: str | None, recorded: str | None, stored: int = -1) -> InputStart:
-    """Find the start with an offset of 60 committed, and an input of [20, 90)."""
+def find(
+    metadata: str | None,
+    recorded: str | None,
+    stored: int = -1,
+    *,
+    committed: int = 60,
+    state: WorkerState | None = None,
+) -> InputStart:
+    """Find the start with an offset committed, and an input of [20, 90)."""
     partition = TakenOver(
         topics=cast(
             "Topics",
@@ -57,9 +64,9 @@ def find(metadata: str | None, recorded: str | None, stored: int = -1) -> InputS
         last_seen_ms=0,
         truncated=False,
     )
-    reader = cast("PartitionReader", Reader(Committed(60, metadata)))
+    reader = cast("PartitionReader", Reader(Committed(committed, metadata)))
     store = cast("Any", SimpleNamespace(metadata=stamp))
-    return find_start(partition, reader, store, worker_state(), "group")
+    return find_start(partition, reader, store, state or worker_state(), "group")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +96,17 @@ def test_a_committed_offset_counts_for_the_topic_that_it_names(
 
 def test_the_offset_of_the_store_counts_as_well() -> None:
     assert find(OTHERS, "now", stored=70).offset == 70
+
+
+@pytest.mark.parametrize(("committed", "reasons"), [(20, []), (5, [("InputExpired", 15)])])
+def test_input_that_expired_unread_is_a_degraded_reason(
+    committed: int, reasons: list[tuple[str, int]]
+) -> None:
+    state = worker_state()
+    assert find(OURS, "now", committed=committed, state=state).offset == 20
+    found = [(each.reason, each.count) for each in state.degradations.current()]
+    assert found == reasons
+    assert state.tally.expired_offsets == 20 - committed
 
 
 def test_a_replaced_input_topic_is_reported_with_the_offset_up_to_which_it_was_read() -> None:

@@ -1,11 +1,15 @@
 """What a start leaves on the volume when it is killed between any two of its steps."""
 
+import shutil
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
@@ -17,12 +21,19 @@ from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery.startup import OpenedStore, Startup
+from dedupe_worker.recovery.tail import CatchUpPlan
 from dedupe_worker.recovery.taken_over import TakenOver
+from dedupe_worker.side_topics.owner_log import encode_entries
 from dedupe_worker.store.state_dir import Identity, StateDirectory
+from dedupe_worker.values import OWNER_BYTES, decode_owner
 from tests.unit.crds.manifests import changed
 from tests.unit.worker.stores import random_ids, remember
 from tests.unit.worker.strategies import message
 
+STORES: dict[object, Any] = {
+    "RocksDB": {"type": "RocksDB"},
+    "InverseBloom": {"type": "InverseBloom", "inverseBloom": {"slots": 1024}},
+}
 IDENTITY = Identity(stream="shop/orders", partition=0, input_topic_id="in", output_topic_id="out")
 
 
@@ -44,11 +55,13 @@ class FakeTopics:
 class Starts:
     """The starts of a worker on one volume. Each ends as a crash ends it: nothing is closed but the files."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, store: object = "RocksDB", **changes: Any) -> None:  # noqa: ANN401 (fields of spec)
         self.state = StateDirectory(directory)
         self.topics = FakeTopics()
+        spec = {f"spec.{name}": value for name, value in changes.items()}
+        spec |= {"metadata.namespace": "shop", "spec.store": STORES[store]}
         config = WorkerConfig(
-            stream=parse_manifest(changed({"metadata.namespace": "shop"}), "test"),
+            stream=parse_manifest(changed(spec), "test"),
             partition=0,
             state=self.state,
             properties={},
@@ -157,6 +170,41 @@ def test_a_mark_that_outlives_the_rebuild_does_not_shorten_the_next_one(starts: 
     assert not starts.state.shortened
 
 
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_rebuild_that_is_killed_while_it_begins_keeps_its_marks(
+    tmp_path: Path, kind: str, *, flushed: bool
+) -> None:
+    """The file says that the window is shorter until the store does, of either type."""
+    starts, killed = Starts(tmp_path / "state", kind), tmp_path / "killed"
+    write_store(starts, 10)
+    starts.open()
+    opened = starts.startup.open_store(starts.partition())
+    flush = opened.store.flush
+
+    def flush_and_be_killed() -> None:
+        if flushed:
+            flush()
+        shutil.copytree(starts.state.root, killed)
+        raise InterruptedError
+
+    opened.store.flush = flush_and_be_killed  # type: ignore[method-assign] # to be killed there
+    with pytest.raises(InterruptedError):
+        starts.startup._begin(opened.plan, Window(opened.store), 0, 5)  # noqa: SLF001 (what the first record of the output calls)
+    opened.store.flush = flush  # type: ignore[method-assign]
+    opened.store.close()
+    again = Starts(killed, kind)
+    after = again.startup.open_store(again.partition())
+    stamp = after.store.metadata
+    after.store.close()
+    if flushed:
+        assert stamp is not None
+        assert (after.plan.rebuild, stamp.truncated, stamp.forgotten_ms) == (False, True, 5)
+    else:
+        assert stamp is None
+        assert (after.plan.rebuild, after.plan.truncated) == (True, True)
+
+
 class OneRecord:
     """Unread input: a record with a timestamp, or none, behind transaction markers."""
 
@@ -209,3 +257,35 @@ def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noq
     opened.store.close()
     assert stamp is not None
     assert stamp.truncated is truncated
+
+
+class OneEntry(OneRecord):
+    """An owner log of an earlier release: one entry, about output offset 60."""
+
+    def read(self, _max_records: int, _wait_seconds: float) -> Batch:
+        [entry] = encode_entries(60, np.array([7], np.uint64))
+        return Batch([message(0, b"out", entry)], 90, 0)
+
+
+@pytest.mark.parametrize(
+    ("input_topic", "rebuild", "owner"),
+    [("in", False, (0, 7)), ("another", False, None), ("in", True, None)],
+)
+def test_an_owner_that_names_no_topic_is_known_only_behind_a_store_of_the_same_input(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    input_topic: str,
+    *,
+    rebuild: bool,
+    owner: tuple[int, int] | None,
+) -> None:
+    """After an upgrade a rebuild reads entries of any input; what comes after the store is of its input."""
+    starts = Starts(tmp_path, duplicates={"policy": "Topic", "topic": "again"})
+    write_store(starts, 50)
+    monkeypatch.setattr(starts.factory, "make_reader", lambda _: OneEntry(None))
+    partition = replace(starts.partition(), input_topic=Topic("orders", input_topic, 1))
+    plan = CatchUpPlan(start=50, rebuild=rebuild, truncated=False, reason="Tail")
+    with ExitStack() as readers:
+        reading = starts.startup._output_values(partition, plan, None, readers)  # noqa: SLF001 (what the catch-up reads)
+        [value] = reading.values([message(60, b"a")], np.arange(1), np.array([5])).tolist()
+    assert decode_owner(value[:OWNER_BYTES]) == owner

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.consumer import Batch
-from dedupe_worker.side_topics.owner_log import OutputValues, OwnerLogReader, encode_entries
+from dedupe_worker.side_topics.owner_log import (
+    OutputValues,
+    OwnerLogReader,
+    OwnerLogWriter,
+    encode_entries,
+)
 from dedupe_worker.values import OWNER_BYTES, ValueLayout, decode_owner, timestamp_of
 from tests.unit.worker.strategies import message
 
@@ -99,6 +105,18 @@ def test_owners_of_another_input_topic_are_unknown(
         reader, 2, TOPIC_ID, rewind=None, input_topic="now", unlabelled=unlabelled
     )
     assert reading.inputs(np.array([3])).tolist() == [40 if known else -1]
+
+
+@pytest.mark.parametrize(("now", "known"), [("first", True), ("second", False)])
+def test_entries_are_known_as_of_the_input_topic_that_they_were_written_for(
+    now: str, *, known: bool
+) -> None:
+    writer = OwnerLogWriter("clean-owners", TOPIC_ID, "first")
+    writer.add([], np.array([40, 41], np.uint64))
+    records = writer.records(OffsetRange(3, 5))
+    reader = NotesReader([(each.key or b"", each.value) for each in records])
+    reading = OwnerLogReader(reader, 2, TOPIC_ID, rewind=None, input_topic=now)
+    assert reading.inputs(np.array([3, 4])).tolist() == ([40, 41] if known else [-1, -1])
 
 
 def test_what_is_remembered_of_an_output_record_is_what_the_loop_would_remember() -> None:

@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_worker.errors import StoreCorrupt
-from dedupe_worker.store.metadata import StoreMetadata, decode_metadata, encode_metadata
+from dedupe_worker.store.metadata import (
+    NO_RECORDS,
+    StoreMetadata,
+    decode_metadata,
+    encode_metadata,
+    next_metadata,
+)
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 stamps = st.builds(
@@ -60,3 +66,23 @@ def test_a_stamp_of_the_first_format_is_read(stamp: StoreMetadata) -> None:
     """It had no timestamps: what is in it was new at most when it was seen, and nothing else is known."""
     older = b"\x01" + encode_metadata(stamp)[1:42]
     assert decode_metadata(older) == replace(stamp, newest_ms=stamp.last_seen_ms, forgotten_ms=0)
+
+
+@pytest.mark.parametrize(("newest_ms", "expected"), [(4, 4), (5, 5), (2**40, 5), (None, 5)])
+def test_a_timestamp_of_a_producer_ahead_counts_as_the_time_it_was_seen(
+    newest_ms: int | None, expected: int
+) -> None:
+    """Else everything that comes after its generation is dropped would be late."""
+    metadata = next_metadata(
+        None,
+        None,
+        output_position=1,
+        input_offset=1,
+        added=1,
+        seen_ms=5,
+        newest_ms=newest_ms,
+        input_topic="",
+        last=NO_RECORDS,
+        aged_ms=3,
+    )
+    assert (metadata.newest_ms, metadata.aged_to_ms, metadata.aged_ms) == (expected, 3, 3)

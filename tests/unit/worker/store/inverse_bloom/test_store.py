@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from dedupe_ids.extract import ID_BYTES
+from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import NotComparable, StoreCorrupt
 from dedupe_worker.store.bloom_filter import hash_ids
@@ -23,8 +24,9 @@ from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
 from dedupe_worker.store.inverse_bloom.table import Table
 from dedupe_worker.values import encode_owner
 from tests.support.snapshots.damage import cut_off, files_of, flip_a_byte
+from tests.unit.worker.still_clock import StillClock
 from tests.unit.worker.store.inverse_bloom.scene import DAY_MS, SLOTS, open_store, small_segments
-from tests.unit.worker.stores import count_known, random_ids, remember
+from tests.unit.worker.stores import OWNER, count_known, random_ids, remember
 from tests.unit.worker.strategies import packed_id
 
 SIZES = (SLOTS, 30_011)
@@ -378,6 +380,26 @@ def test_the_table_before_goes_once_its_ids_are_old(filled: Path) -> None:
     assert store.forgotten_ms == 1_000
 
 
+def remember_aged(store: InverseBloomStore, packed: bytes, position: int, aged_ms: int) -> None:
+    """Write ids at a time by which they age, while the wall clock says another."""
+    window = Window(store, ageing=AgeingClock(StillClock(), aged_ms))
+    window.admit(packed, [OWNER] * (len(packed) // ID_BYTES))
+    window.commit(output_position=position, input_offset=position, seen_ms=50 * DAY_MS)
+
+
+def test_the_table_before_goes_by_the_clock_by_which_ids_age(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    remember_aged(store, random_ids(1, 10), 10, 10 * DAY_MS)
+    store.close()
+    store = open_store(tmp_path, slots=30_000)
+    remember_aged(store, random_ids(2, 10), 20, 10 * DAY_MS)
+    assert not store.age(38 * DAY_MS - 1)
+    assert store.age(38 * DAY_MS)
+    assert store.metadata is not None
+    assert not store.metadata.truncated, "that is what maxAge asks for"
+    store.close()
+
+
 def test_wider_values_begin_a_table_of_their_own(filled: Path) -> None:
     store = open_store(filled, value_bytes=18)
     assert count_known_wide(store, random_ids(1, 3_000)) > 2_750
@@ -414,6 +436,14 @@ def test_the_window_is_the_age_at_which_half_is_lost(tmp_path: Path) -> None:
     age = int(store.window_seconds(59_000))
     assert count_known(store, random_ids(59 - age, 1_000)) == pytest.approx(535, abs=60)
     assert store.forgotten_ms == pytest.approx(45_000, abs=1_000)
+
+
+def test_the_window_is_by_the_clock_by_which_ids_age(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for second in range(60):
+        remember_aged(store, random_ids(second, 1_000), second, 1_000 * second + 1)
+    assert store.window_seconds(59_001) == 12
+    store.close()
 
 
 def test_the_window_reaches_into_the_table_before(filled: Path) -> None:

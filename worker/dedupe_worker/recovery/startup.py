@@ -98,20 +98,15 @@ class Startup:
             remove_checkpoint_copy(state)
             store, trust, checkpoint = self._open_trusted(partition.identity, output_range)
             unlabelled = checkpoint.input_topic_id if checkpoint else unlabelled
+        found = store.metadata if store else None
         try:
-            proved = prove_topics(
-                self._factory,
-                partition,
-                store.metadata if store else None,
-                output_range,
-                self._stop,
-            )
+            proved = prove_topics(self._factory, partition, found, output_range, self._stop)
         except (StreamError, Stopped):
             if store is not None:
                 store.close()
             raise
         plan = plan_catch_up(
-            store.metadata if store else None,
+            found,
             recorded=recorded,
             output_topic_id=partition.output_topic.id,
             output=output_range,
@@ -126,7 +121,7 @@ class Startup:
             if began_with_past_ids(state, oldest) or state.shortened:
                 plan = replace(plan, truncated=True)
             if plan.truncated:
-                self._remember_shortened(plan, store, unlabelled)
+                self._remember_shortened(plan, found, unlabelled)
             if store is not None:
                 store.close()
             state.discard_store()
@@ -135,19 +130,23 @@ class Startup:
             state.forget_shortened()  # the store itself says so
         store = store or self._factory.make_store()
         topic = replace(partition.input_topic, id=proved.input_id)
-        begin_input(self._worker_state, topic, store, unlabelled)
+        begin_input(
+            *(self._worker_state, topic, store, found),
+            unlabelled=unlabelled,
+            same_input=partition.same_input,
+        )
         partition = replace(partition, input_topic=topic)
         return OpenedStore(store, plan, partition, state.read_before(topic.id))
 
     def _remember_shortened(
-        self, plan: CatchUpPlan, store: IdStore | None, unlabelled: str
+        self, plan: CatchUpPlan, metadata: StoreMetadata | None, unlabelled: str
     ) -> None:
         """Record that the window is shorter, and how far the store had read.
 
         A store whose output position is beyond the output says nothing of this input either. Without a store the record
         of a rebuild that was interrupted stays.
         """
-        state, metadata = self._config.state, store.metadata if store else None
+        state = self._config.state
         if metadata and plan.reason != "StoreAheadOfOutput":
             state.remember_shortened(metadata.input_offset, metadata.input_topic or unlabelled)
         elif not state.shortened:

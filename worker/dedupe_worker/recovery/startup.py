@@ -29,6 +29,7 @@ from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
+from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.input_offset import begin_input
 from dedupe_worker.recovery.reach import reaches_back
@@ -87,7 +88,7 @@ class Startup:
         """Open the store and plan how it catches up; discard it if it cannot be trusted."""
         state, window = self._config.state, self._config.stream.spec.store.window
         topics, name, recorded = partition.topics, partition.output_topic.name, partition.recorded
-        output_range = self._settled_output(partition)
+        output_range = self._settled(topics, name)
         oldest = self._clock.now() - window.max_age
         window_start = topics.offset_at(name, self._config.partition, oldest)
         remove_work_files(state.comparison)
@@ -152,21 +153,20 @@ class Startup:
         elif not state.shortened:
             state.remember_shortened()
 
-    def _settled_output(self, partition: TakenOver) -> OffsetRange:
-        """Wait until no transaction of another producer hides records of the output.
+    def _settled(self, topics: Topics, name: str) -> OffsetRange:
+        """Wait until no transaction of another producer hides records of a topic.
 
         Below one the last stable offset stays behind this worker's own records, and it is no sign that they are lost.
         """
-        state, name = self._worker_state, partition.output_topic.name
         try:
-            return partition.topics.settled_offsets(
+            return topics.settled_offsets(
                 name,
                 self._config.partition,
                 servers=self._config.stream.spec.kafka.bootstrap_servers,
-                on_wait=state.report_waiting,
+                on_wait=self._worker_state.report_waiting,
             )
         finally:
-            state.clear_waiting()
+            self._worker_state.clear_waiting()
 
     def _open_trusted(
         self, identity: Identity, output: OffsetRange
@@ -272,7 +272,7 @@ class Startup:
         number, owner_log = self._config.partition, None
         if needs_owner_log(self._config.stream.spec):
             topic = owners_topic(partition.output_topic.name)
-            there = partition.topics.offsets(topic, number)
+            there = self._settled(partition.topics, topic)
             start: int | None = there.low
             if metadata and not plan.rebuild:
                 since = datetime.fromtimestamp(metadata.last_seen_ms / 1000, UTC) - CLOCK_SKEW

@@ -4,13 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.status import WorkerState
 from dedupe_worker.supervisor import Supervisor
-from tests.simulation.kafka.calls import Hook
+from tests.simulation.kafka.calls import Call, Hook, Killed
 from tests.simulation.kafka.cluster import SimKafka, no_faults, record
 from tests.simulation.kafka.log import Record
 from tests.simulation.kafka.simple_clock import SimpleClock
@@ -23,6 +25,7 @@ class StreamWorld:
     """A cluster with one stream, and its volume."""
 
     def __init__(self, directory: Path, *, topic_ids: bool) -> None:
+        directory.mkdir(exist_ok=True)
         self.directory = directory
         self.clock = SimpleClock()
         self.cluster = SimKafka(self.clock, topic_ids=topic_ids)
@@ -76,6 +79,19 @@ class StreamWorld:
         Supervisor(factory, CommandQueue(), stop).run()
         self.clock.at_each_wait = lambda: None
         return last[0]
+
+    def run_killed(self, moment: int, **spec: object) -> None:
+        """Run a worker, and kill it at that moment before or after a call to Kafka, from 1 on."""
+        passed = 0
+
+        def kill(_: Call) -> None:
+            nonlocal passed
+            passed += 1
+            if passed >= moment:
+                raise Killed
+
+        with pytest.raises(Killed):
+            Supervisor(self.factory(None, kill, **spec), CommandQueue(), Event()).run()
 
 
 def with_value(value: str, *, key: bool = True) -> Record:

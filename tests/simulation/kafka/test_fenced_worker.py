@@ -1,4 +1,4 @@
-"""A worker that is fenced at the call that serves delivery reports."""
+"""A worker whose transaction is terminated by an administrator: Kafka fences it, and there is no newer worker."""
 
 from pathlib import Path
 from threading import Event
@@ -18,7 +18,7 @@ from tests.support.traffic.streams import stream_manifest
 
 
 @pytest.mark.parametrize("call", ["flush", "poll", "commit_transaction", "produce"])
-def test_a_worker_that_is_fenced_does_not_end_on_an_unexpected_error(
+def test_a_worker_whose_transaction_is_terminated_begins_anew_and_loses_nothing(
     tmp_path: Path, call: str
 ) -> None:
     clock = SimpleClock()
@@ -47,5 +47,7 @@ def test_a_worker_that_is_fenced_does_not_end_on_an_unexpected_error(
     stop = Event()
     end = clock.monotonic() + 100
     clock.at_each_wait = lambda: stop.set() if clock.monotonic() > end else None
-    assert Supervisor(factory, CommandQueue(), stop).run() is not ExitCode.FAILED
+    assert Supervisor(factory, CommandQueue(), stop).run() is ExitCode.OK
     assert fenced
+    assert set(factory.worker_state.errors) == {"TransactionExpired"}
+    assert [each.key() for each in cluster.visible("clean", 0)] == [b"%d" % n for n in range(50)]

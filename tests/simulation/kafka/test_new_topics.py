@@ -6,6 +6,7 @@ import pytest
 
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_worker.status import WorkerState
+from dedupe_worker.store.state_dir import StateDirectory
 from tests.simulation.kafka.stream_world import StreamWorld, values, with_value
 
 
@@ -41,6 +42,47 @@ def test_an_input_that_grew_past_the_worker_is_read_from_its_start_in_order(
     status = world.run({after: make_anew}, delivery=delivery)
     assert world.clean() == [*values("old", 50), *values("new", 200)]
     assert "InputTopicReplaced" in reasons(status)
+
+
+MOMENTS = 75
+"""The calls of a start, before and after each, and some of the running loop."""
+
+
+@pytest.mark.parametrize(("topic_ids", "delivery"), [(True, "ExactlyOnce"), (False, "AtLeastOnce")])
+def test_a_kill_at_any_moment_of_a_start_with_a_new_input_skips_nothing(
+    tmp_path: Path, topic_ids: bool, delivery: str
+) -> None:
+    """Then volume and group name one topic or the other; and the reason is reported again."""
+    recorded = set()
+    for moment in range(1, MOMENTS + 1):
+        world = StreamWorld(tmp_path / str(moment), topic_ids=topic_ids)
+        world.write(*values("old", 20))
+        world.run(delivery=delivery)
+        world.cluster.recreate_topic("raw")
+        world.write(*values("new", 30))
+        world.run_killed(moment, delivery=delivery)
+        identity = StateDirectory(world.directory / "state").recorded("default/raw", 0)
+        assert identity is not None
+        status = world.run(delivery=delivery)
+        assert world.clean() == [*values("old", 20), *values("new", 30)], moment
+        assert (status.ready, status.reason) == (True, None), moment
+        is_recorded = identity.input_topic_id == str(world.cluster.topics.get("raw").id)
+        assert is_recorded or "InputTopicReplaced" in reasons(status), moment
+        recorded.add(is_recorded)
+    assert recorded == ({False, True} if topic_ids else {True})
+
+
+def test_an_input_and_an_output_that_are_both_new_are_both_reported(world: StreamWorld) -> None:
+    world.write(*values("old", 50))
+    world.run()
+    for topic in ("raw", "clean"):
+        world.cluster.recreate_topic(topic)
+    world.write(*values("new", 20))
+    status = world.run()
+    assert world.clean() == values("new", 20)
+    assert status.window.truncated
+    [degraded] = [each for each in status.degraded if each.reason == "InputTopicReplaced"]
+    assert "up to offset 50;" in degraded.message
 
 
 # -- without ---------------------------------------------------------------------------------------

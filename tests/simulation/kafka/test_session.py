@@ -104,3 +104,25 @@ def test_without_transactions_a_start_needs_no_output_that_retention_has_deleted
     status = world.run(delivery="AtLeastOnce")
     assert status.ready, status.reason
     assert world.clean() == ["f", "f", "b"]
+
+
+def test_an_open_transaction_in_the_owner_log_costs_no_original(tmp_path: Path) -> None:
+    """The worker's own entries are behind it, and a start waits for its end."""
+    clock = SimpleClock()
+    cluster = SimKafka(clock)
+    for topic in ("raw", "clean", "twice", owners_topic("clean")):
+        cluster.create_topic(topic)
+    routed = {"policy": "Topic", "topic": "twice"}
+    other = cluster.begin_foreign("other", 25.0)
+    other.write(owners_topic("clean"), 0, [record(b"x", b"never committed")])
+    cluster.write("raw", 0, [record(b"a", b"1"), record(b"b", b"2")])
+    assert run_worker(cluster, clock, tmp_path, duplicates=routed) is ExitCode.OK
+    cluster.write("raw", 0, [record(b"b", b"2"), record(b"a", b"1")])
+    other_volume = tmp_path / "other"
+    other_volume.mkdir()
+    assert run_worker(cluster, clock, other_volume, duplicates=routed) is ExitCode.OK
+    assert cluster.visible("clean", 0)[2:] == []
+    originals = [
+        dict(each.headers() or [])["dedupe-original"] for each in cluster.visible("twice", 0)
+    ]
+    assert originals == [b"0:1", b"0:0"]

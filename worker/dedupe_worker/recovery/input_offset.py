@@ -17,6 +17,7 @@ from dedupe_worker.recovery.tail import plan_start
 from dedupe_worker.recovery.taken_over import TakenOver, committed_offset
 from dedupe_worker.status import Degraded, WorkerState
 from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.metadata import StoreMetadata
 
 log = structlog.get_logger()
 
@@ -35,27 +36,41 @@ class InputStart:
     unlabelled: bool = False
 
 
-def begin_input(worker_state: WorkerState, topic: Topic, store: IdStore, unlabelled: str) -> None:
-    """Have the store name the input topic, and report if it is another than before.
+def begin_input(
+    worker_state: WorkerState,
+    topic: Topic,
+    store: IdStore,
+    found: StoreMetadata | None,
+    *,
+    unlabelled: str,
+    same_input: bool,
+) -> None:
+    """Have the store name the input topic, and report if another one was read before.
 
-    `unlabelled` is the topic of a store of an earlier release.
+    `found` is the metadata of the store as it was found, also if it was discarded since; `unlabelled` is the topic of a
+    store of an earlier release. `same_input`: the identity on the volume names this topic. If it does not, but the
+    store does, the start that has seen both was killed, and what it reported is lost.
     """
-    before = store.metadata
     store.begin_input(topic.id, unlabelled=unlabelled)
-    if before is None or (before.input_topic or unlabelled) == topic.id:
+    stored = found is not None and (found.input_topic or unlabelled) != topic.id
+    reported = any(
+        each.reason == Degraded.INPUT_TOPIC_REPLACED for each in worker_state.degradations.current()
+    )
+    if not stored and (same_input or reported):
         return
+    read_to = found.input_offset if found and stored else -1
     # An older checkpoint may be behind what this process has committed.
-    done = max(before.input_offset, worker_state.input.next_offset)
+    done = max(read_to, worker_state.input.next_offset)
     unread = max(0, worker_state.known_input_end - done)
     worker_state.known_input_end = -1
-    read = f"up to offset {before.input_offset}" if before.input_offset >= 0 else "in part"
+    read = f"up to offset {read_to}" if read_to >= 0 else "in part"
     lost = f" (at least {unread} offsets)" if unread else ""
     worker_state.degradations.record(
         Degraded.INPUT_TOPIC_REPLACED,
         f"input topic {topic.name} was deleted and created again. The earlier one was read {read}; what it had after "
         f"that is lost{lost}. The new one is read from its start",
     )
-    log.error("input topic replaced", topic=topic.name, read=before.input_offset, unread=unread)
+    log.error("input topic replaced", topic=topic.name, read=read_to, unread=unread)
 
 
 def find_start(

@@ -29,6 +29,7 @@ from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
+from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.input_offset import begin_input
 from dedupe_worker.recovery.reach import reaches_back
@@ -87,7 +88,7 @@ class Startup:
         """Open the store and plan how it catches up; discard it if it cannot be trusted."""
         state, window = self._config.state, self._config.stream.spec.store.window
         topics, name, recorded = partition.topics, partition.output_topic.name, partition.recorded
-        output_range = self._settled_output(partition)
+        output_range = self._settled(topics, name)
         oldest = self._clock.now() - window.max_age
         window_start = topics.offset_at(name, self._config.partition, oldest)
         remove_work_files(state.comparison)
@@ -98,20 +99,15 @@ class Startup:
             remove_checkpoint_copy(state)
             store, trust, checkpoint = self._open_trusted(partition.identity, output_range)
             unlabelled = checkpoint.input_topic_id if checkpoint else unlabelled
+        found = store.metadata if store else None
         try:
-            proved = prove_topics(
-                self._factory,
-                partition,
-                store.metadata if store else None,
-                output_range,
-                self._stop,
-            )
+            proved = prove_topics(self._factory, partition, found, output_range, self._stop)
         except (StreamError, Stopped):
             if store is not None:
                 store.close()
             raise
         plan = plan_catch_up(
-            store.metadata if store else None,
+            found,
             recorded=recorded,
             output_topic_id=partition.output_topic.id,
             output=output_range,
@@ -128,7 +124,7 @@ class Startup:
                 reason = (state.rebuild_reason if new else "") or plan.reason
                 plan = replace(plan, truncated=True, reason=reason)
             if plan.truncated:
-                self._remember_shortened(plan, store, unlabelled)
+                self._remember_shortened(plan, found, unlabelled)
             if store is not None:
                 store.close()
             state.discard_store()
@@ -137,40 +133,43 @@ class Startup:
             state.forget_shortened()  # the store itself says so
         store = store or self._factory.make_store()
         topic = replace(partition.input_topic, id=proved.input_id)
-        begin_input(self._worker_state, topic, store, unlabelled)
+        begin_input(
+            *(self._worker_state, topic, store, found),
+            unlabelled=unlabelled,
+            same_input=partition.same_input,
+        )
         partition = replace(partition, input_topic=topic)
         return OpenedStore(store, plan, partition, state.read_before(topic.id))
 
     def _remember_shortened(
-        self, plan: CatchUpPlan, store: IdStore | None, unlabelled: str
+        self, plan: CatchUpPlan, metadata: StoreMetadata | None, unlabelled: str
     ) -> None:
         """Record that the window is shorter, and how far the store had read.
 
         And why. A store whose output position is beyond the output says nothing of this input either. Without a store
         the record of a rebuild that was interrupted stays.
         """
-        state, metadata = self._config.state, store.metadata if store else None
+        state = self._config.state
         if metadata and plan.reason != "StoreAheadOfOutput":
             topic = metadata.input_topic or unlabelled
             state.remember_shortened(plan.reason, metadata.input_offset, topic)
         elif not state.shortened:
             state.remember_shortened(plan.reason)
 
-    def _settled_output(self, partition: TakenOver) -> OffsetRange:
-        """Wait until no transaction of another producer hides records of the output.
+    def _settled(self, topics: Topics, name: str) -> OffsetRange:
+        """Wait until no transaction of another producer hides records of a topic.
 
         Below one the last stable offset stays behind this worker's own records, and it is no sign that they are lost.
         """
-        state, name = self._worker_state, partition.output_topic.name
         try:
-            return partition.topics.settled_offsets(
+            return topics.settled_offsets(
                 name,
                 self._config.partition,
                 servers=self._config.stream.spec.kafka.bootstrap_servers,
-                on_wait=state.report_waiting,
+                on_wait=self._worker_state.report_waiting,
             )
         finally:
-            state.clear_waiting()
+            self._worker_state.clear_waiting()
 
     def _open_trusted(
         self, identity: Identity, output: OffsetRange
@@ -276,7 +275,7 @@ class Startup:
         number, owner_log = self._config.partition, None
         if needs_owner_log(self._config.stream.spec):
             topic = owners_topic(partition.output_topic.name)
-            there = partition.topics.offsets(topic, number)
+            there = self._settled(partition.topics, topic)
             start: int | None = there.low
             if metadata and not plan.rebuild:
                 since = datetime.fromtimestamp(metadata.last_seen_ms / 1000, UTC) - CLOCK_SKEW

@@ -109,11 +109,17 @@ def test_input_that_expired_unread_is_a_degraded_reason(
     assert state.tally.expired_offsets == 20 - committed
 
 
+def begin(state: WorkerState, stored: str | None, *, same_input: bool) -> None:
+    """Begin the present topic with a store of another, or none, that has read up to 41."""
+    store = cast("Any", SimpleNamespace(begin_input=lambda *_, **__: None))
+    found = cast("Any", SimpleNamespace(input_topic=stored, input_offset=41)) if stored else None
+    topic = Topic("orders", "now", 1)
+    begin_input(state, topic, store, found, unlabelled="now", same_input=same_input)
+
+
 def test_a_replaced_input_topic_is_reported_with_the_offset_up_to_which_it_was_read() -> None:
     state = worker_state()
-    before = SimpleNamespace(input_topic="before", input_offset=41)
-    store = cast("Any", SimpleNamespace(metadata=before, begin_input=lambda *_, **__: None))
-    begin_input(state, Topic("orders", "now", 1), store, "now")
+    begin(state, "before", same_input=True)
     [degraded] = state.degradations.current()
     assert degraded.reason == "InputTopicReplaced"
     assert "up to offset 41;" in degraded.message
@@ -134,9 +140,30 @@ def test_the_offsets_that_were_certainly_unread_are_counted(
     state = worker_state()
     state.known_input_end = known_end
     state.input = state.input.model_copy(update={"next_offset": read})
-    before = SimpleNamespace(input_topic="before", input_offset=41)
-    store = cast("Any", SimpleNamespace(metadata=before, begin_input=lambda *_, **__: None))
-    begin_input(state, Topic("orders", "now", 1), store, "now")
+    begin(state, "before", same_input=True)
     [degraded] = state.degradations.current()
     assert f"is lost{' ' if named else ''}{named}. The new one" in degraded.message
     assert state.known_input_end == -1, "the end of the new topic is not known yet"
+
+
+@pytest.mark.parametrize("stored", ["now", None])
+def test_a_replaced_input_topic_that_only_the_identity_shows_is_reported_once(
+    stored: str | None,
+) -> None:
+    """The start that has seen it in the store was killed, or there is no store."""
+    state = worker_state()
+    begin(state, stored, same_input=True)
+    assert state.degradations.current() == []
+    begin(state, stored, same_input=False)
+    [degraded] = state.degradations.current()
+    assert "was read in part;" in degraded.message
+    begin(state, stored, same_input=False)  # a session that failed before it recorded the identity
+    assert [each.count for each in state.degradations.current()] == [1]
+
+
+def test_what_was_read_of_a_replaced_topic_stays_reported_in_a_session_after_a_failed_one() -> None:
+    state = worker_state()
+    begin(state, "before", same_input=False)
+    begin(state, "now", same_input=False)
+    [degraded] = state.degradations.current()
+    assert "up to offset 41;" in degraded.message

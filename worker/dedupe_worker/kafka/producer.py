@@ -63,6 +63,7 @@ class PartitionOutput(ABC):
         self._metadata_of: Callable[[int | None], str] = str
         self._first: int | None = None
         self._produced = 0
+        self._known_up_to = 0
         self._expected = 0
         self._unread: OffsetRange | None = None
 
@@ -105,7 +106,7 @@ class PartitionOutput(ABC):
 
         `metadata` builds the metadata of an offset commit; without uncommitted output, from None.
         """
-        self._position = self._expected = position
+        self._position = self._known_up_to = self._expected = position
         self._metadata_of = metadata
 
     @abstractmethod
@@ -195,14 +196,16 @@ class PartitionOutput(ABC):
     def _find_unread(self, markers: int) -> None:
         """Find out whether others wrote before or between the committed records.
 
-        After them come as many transaction `markers`, which have offsets too.
+        After them come as many transaction `markers`, which have offsets too. What others write before a marker has the
+        offset at which it was expected.
         """
         if self._first is None:
             return
         alone = self._position - self._first == self._produced
         if self._first != self._expected or not alone:
-            low = self._unread.low if self._unread else min(self._expected, self._first)
+            low = self._unread.low if self._unread else min(self._known_up_to, self._first)
             self._unread = OffsetRange(low, self._position)
+        self._known_up_to = self._position
         self._expected = self._position + markers
 
     def _seconds_left(self) -> float:

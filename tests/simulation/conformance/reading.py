@@ -118,6 +118,18 @@ def offsets_are_found_by_timestamp(world: World) -> tuple[list[Answer], list[Ans
     return asked, [0, 1, 1, -1, -1, 3, 1]
 
 
+def a_marker_is_found_by_its_timestamp(world: World) -> tuple[list[Answer], list[Answer]]:
+    """It has the time at which it was written, which is later than those of these records."""
+    topic, plain, other = world.create("marks"), world.producer(), world.producer("one")
+    other.begin_transaction()
+    send(other, topic, b"x", timestamp=1000)
+    other.commit_transaction(10)
+    world.wait_for(lambda: world.offset(topic) == 2)
+    send(plain, topic, b"y", timestamp=2000)
+    asked = [world.offset(topic, OffsetSpec.for_timestamp(at)) for at in (1000, 1500, 3000)]
+    return asked, [0, 1, 1]
+
+
 def a_topic_that_is_created_again_is_another(
     world: World,
 ) -> tuple[list[Answer], list[Answer]]:

@@ -13,6 +13,7 @@ SCRIPTS: list[Script] = [
     reading.an_end_is_shown_once_each_time_it_is_reached,
     reading.deleted_records_are_out_of_range,
     reading.offsets_are_found_by_timestamp,
+    reading.a_marker_is_found_by_its_timestamp,
     reading.a_topic_that_is_created_again_is_another,
     reading.watermarks_are_of_the_topic_that_was_read,
     reading.what_was_fetched_before_a_topic_was_deleted_is_delivered,

@@ -53,7 +53,7 @@ class SimKafka:
         self.request_seconds = request_seconds
         self.most_in_batch = 10_000
         self.groups = Groups()
-        self.coordinator = Coordinator(self.groups, clock.monotonic)
+        self.coordinator = Coordinator(self.groups, clock.monotonic, clock.time)
         self.topics = Topics(self.groups, self.coordinator, topic_ids=topic_ids)
 
     def clients(self, process: str, hook: Hook) -> Clients:

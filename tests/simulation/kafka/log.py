@@ -43,6 +43,8 @@ class Batch:
     records: list[Record]
     producer_id: int = NO_PRODUCER
     control: bool = False
+    time_ms: int = 0
+    """When a marker was written."""
     aborted: bool = False
     fetch_seconds: float = 0.0
     messages: list[Message] | None = None
@@ -114,11 +116,11 @@ class PartitionLog:
             self._open.setdefault(producer_id, []).append(batch)
         return self._append(batch)
 
-    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+    def end_transaction(self, producer_id: int, time_ms: int, *, commit: bool) -> None:
         """Append the marker of a transaction's end, also if it has no record here."""
         for batch in self._open.pop(producer_id, ()):
             batch.aborted = not commit
-        self._append(Batch(self.end, 1, [], producer_id, control=True))
+        self._append(Batch(self.end, 1, [], producer_id, control=True, time_ms=time_ms))
 
     def delete_before(self, offset: int) -> None:
         """Delete records, as retention does: the low watermark is `offset` then."""
@@ -148,12 +150,13 @@ class PartitionLog:
         return Fetched(messages, offset, seconds)
 
     def offset_at(self, timestamp_ms: int, *, committed: bool) -> tuple[int, int] | None:
-        """Return the first offset with that timestamp or a later one, and its timestamp."""
+        """Return the first offset with that timestamp or a later one, and its timestamp. A marker has one too."""
         end = self.visible_end(committed=committed)
         for batch in self.batches:
-            for offset, record in enumerate(batch.records, batch.base):
-                if self.low <= offset < end and record.timestamp_ms >= timestamp_ms:
-                    return offset, record.timestamp_ms
+            times = [batch.time_ms] if batch.control else [r.timestamp_ms for r in batch.records]
+            for offset, time_ms in enumerate(times, batch.base):
+                if self.low <= offset < end and time_ms >= timestamp_ms:
+                    return offset, time_ms
         return None
 
     def newest(self, *, committed: bool) -> tuple[int, int] | None:

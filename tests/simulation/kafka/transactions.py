@@ -47,9 +47,11 @@ class Transactional:
 class Coordinator:
     """All transactional ids of a cluster."""
 
-    def __init__(self, groups: Groups, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self, groups: Groups, monotonic: Callable[[], float], time: Callable[[], float]
+    ) -> None:
         self._groups = groups
-        self._monotonic = monotonic
+        self._monotonic, self._time = monotonic, time
         self._ids: dict[str, Transactional] = {}
         self._next_producer_id = 0
         self._next_end = _NEVER
@@ -180,7 +182,7 @@ class Coordinator:
 
     def _finish(self, found: Transactional, *, commit: bool) -> None:
         for log in found.logs:
-            log.end_transaction(found.producer_id, commit=commit)
+            log.end_transaction(found.producer_id, int(self._time() * 1000), commit=commit)
         for key, (committed, number) in found.offsets.items():
             self._groups.pending.discard((found.producer_id, *key))
             if commit:

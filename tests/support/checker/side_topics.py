@@ -6,7 +6,7 @@ was written without transactions or in a transaction that has no entry in the ow
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -38,13 +38,19 @@ class SideTopics:
         default_factory=lambda: defaultdict(list)
     )
 
-    def judge(self, passed: Mapping[int, Written], verdict: Verdict) -> None:
-        """Add the defects to the verdict. `passed` has the output record of each place that passed."""
+    def judge(
+        self, passed: Mapping[int, Written], withdrawn: Collection[int], verdict: Verdict
+    ) -> None:
+        """Add the defects to the verdict.
+
+        `passed` has the output record of each place that passed, `withdrawn` the places of records that may have gone
+        with an output topic.
+        """
         self._sort(verdict)
         for place, found in self._routed.items():
             record = self.inputs[place]
             if place in passed:
-                if self._was_read_again(passed[place], found):
+                if self._was_read_again(record, passed[place], found):
                     continue  # it repeats itself
                 self._report(verdict, record, found[0][1], "it passed as well")
             elif len(found) > 1 and not self._may_come_again(record, found):
@@ -53,7 +59,7 @@ class SideTopics:
                 if problem := self._problem(record, role, written):
                     self._report(verdict, record, written, f"{role.value}: {problem}")
         for record in self.inputs:
-            if record.place not in passed and record.place not in self._routed:
+            if not any(record.place in places for places in (passed, withdrawn, self._routed)):
                 self._judge_unrouted(record, verdict)
 
     def _sort(self, verdict: Verdict) -> None:
@@ -178,10 +184,31 @@ class SideTopics:
         own = [at for at, each in enumerate(records) if each.transaction == number]
         return bool(slow) or own != list(range(own[0], own[0] + len(own)))
 
-    def _was_read_again(self, passed: Written, found: Sequence[tuple[TopicRole, Written]]) -> bool:
-        """Return whether a record that passed may be routed too: it was read again, or passed when it was."""
-        times = [passed.time_ms, *(written.time_ms for _, written in found)]
-        return self.timeline.reads_again(min(times), max(times))
+    def _was_read_again(
+        self,
+        record: InputRecord,
+        passed: Written,
+        found: Sequence[tuple[TopicRole, Written]],
+    ) -> bool:
+        """Return whether a record that passed may be routed too: it was read again, or passed when it was.
+
+        Without transactions, that is also one whose offset was not committed when the output topic was deleted.
+        """
+        first, *_, last = sorted(
+            [passed, *(written for _, written in found)], key=lambda each: each.time_ms
+        )
+        if self.timeline.reads_again(first.time_ms, last.time_ms):
+            return True
+        start = self.timeline.start_of(last)
+        return (
+            self.history.rules.delivery is Delivery.AT_LEAST_ONCE
+            and first.writer != last.writer
+            and record.record.offset >= self.timeline.committed(record.topic, start)
+            and any(
+                self.timeline.start_of(first) < topic.created_ms <= last.time_ms
+                for topic in self.timeline.outputs[1:]
+            )
+        )
 
     def _may_come_again(
         self, record: InputRecord, found: Sequence[tuple[TopicRole, Written]]

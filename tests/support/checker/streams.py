@@ -5,7 +5,7 @@ docs/guarantees.md and docs/concepts.md; `lives` says what must be known of an i
 records and `silence` the statuses.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from tests.support.checker.checker import Defect, Verdict
@@ -77,7 +77,7 @@ class _PartitionJudge:
         self._judge_output(everywhere)
         self._find_withdrawn()
         sides = SideTopics(self.history, self.timeline, self.lives, self.inputs, self.id_of)
-        sides.judge(self.passed, self.verdict)
+        sides.judge(self.passed, self.withdrawn, self.verdict)
         expired = self._judge_missing(sides.late)
         self.verdict.expired += expired
         judge_statuses(self.timeline, expired, self.verdict)
@@ -269,10 +269,12 @@ class _PartitionJudge:
     def _find_withdrawn(self) -> None:
         """Begin the lives of records whose transaction was open when the output topic was deleted.
 
-        They went with it, and their input offsets were committed.
+        They went with it, and their input offsets were committed. Of one that may be known it is not certain that it
+        was in the transaction.
         """
         for record in self.inputs:
-            if record.place in self.passed or self._known(record) is not Known.GONE:
+            known = self._known(record)
+            if record.place in self.passed or known is Known.KNOWN:
                 continue
             for topic in self.timeline.outputs:
                 deleted = topic.deleted_ms
@@ -280,9 +282,13 @@ class _PartitionJudge:
                 if deleted is None or until == inf or record.processed_ms != until:
                     continue
                 if record.written.time_ms <= deleted <= until:
+                    before = Written(record=record.record, time_ms=deleted - 1)
+                    if known is Known.GONE:
+                        gone = replace(before, time_ms=deleted)
+                        self._begin_life(topic, gone, record)
+                    elif self._known(record, before) is Known.KNOWN:
+                        continue
                     self.withdrawn.add(record.place)
-                    gone = Written(record=record.record, time_ms=deleted)
-                    self._begin_life(topic, gone, record)
 
     # -- what is missing -----------------------------------------------------------------------------
 

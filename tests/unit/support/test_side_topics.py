@@ -92,6 +92,24 @@ def test_conflicts_are_duplicates_where_they_are_not_routed() -> None:
     assert told.kinds() == set()
 
 
+@pytest.mark.parametrize(
+    ("waited_ms", "deleted", "expected"),
+    [(20_000, True, set()), (20_000, False, {"misrouted"}), (0, True, {"misrouted"})],
+)
+def test_a_repeat_that_may_have_passed_into_a_deleted_topic_need_not_be_routed(
+    waited_ms: int, deleted: bool, expected: set[str]
+) -> None:
+    bounds = WindowBounds(keep_ms=10_000, backlog_grace_ms=1_000_000)
+    told = Told(rules=replace(ROUTES, bounds=bounds))
+    told.commit(told.send(b"a", value=b"x", timestamp_ms=1))
+    told.wait(waited_ms)
+    told.send(b"a", value=b"x", timestamp_ms=2)
+    if deleted:
+        told.create(OUT)
+    told.commit([])
+    assert told.kinds() == expected
+
+
 def test_the_original_is_that_of_the_newest_life() -> None:
     bounds = WindowBounds(keep_ms=10_000, backlog_grace_ms=1_000_000)
     told = Told(rules=replace(ROUTES, bounds=bounds))
@@ -279,6 +297,29 @@ def test_a_late_record_where_late_ones_pass_is_misrouted() -> None:
     (old,) = told.send(b"a", timestamp_ms=5)
     told.commit([], routed=[(LATE, headed(old, late=6))])
     assert told.kinds() == {"misrouted"}
+
+
+@pytest.mark.parametrize(
+    ("delivery", "recreated", "offset", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, True, 1, set()),
+        (Delivery.AT_LEAST_ONCE, True, 2, {"misrouted"}),
+        (Delivery.AT_LEAST_ONCE, False, 1, {"duplicated", "misrouted"}),
+        (Delivery.EXACTLY_ONCE, True, 1, {"misrouted"}),
+    ],
+)
+def test_a_routed_record_passes_if_its_offset_was_not_committed_and_the_output_was_deleted(
+    delivery: Delivery, recreated: bool, offset: int, expected: set[str]
+) -> None:
+    told = Told(rules=replace(ROUTES, delivery=delivery))
+    first, second = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
+    told.commit([first], offset, routed=[(DUPLICATES, headed(second, original="0:0", age_ms=0))])
+    if recreated:
+        told.create(OUT)
+    told.start("w2")
+    told.say(catch_up="OutputTopicReplaced" if recreated else "Tail")
+    told.commit([second], 2, catch_up="OutputTopicReplaced" if recreated else "Tail")
+    assert told.kinds() == expected
 
 
 def test_without_transactions_a_routed_record_may_come_again_if_its_offset_was_not_committed() -> (

@@ -7,7 +7,8 @@ whatever is not known shortens the window, so that no shorter one is called whol
 
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from threading import Event
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
@@ -26,29 +27,31 @@ def reaches_back(
 
     `start` is where the output begins, and not 0. Raises StreamError.
     """
-    topics, number = partition.topics, partition.identity.partition
-    name = partition.input_topic.name
-    unread = topics.offsets(name, number)
+    first_ms = partial(_first_time_ms, factory, partition, stop)
     oldest_ms = int(factory.clock.time_ms())
-    if input_offset < unread.end:
-        low = max(input_offset, unread.low)
-        with closing(factory.make_reader(name)) as reader:
-            reader.seek(low)
-            first_ms = first_time_ms(
-                reader,
-                start=low,
-                end=unread.end,
-                stop=stop,
-                on_read=factory.worker_state.heartbeat,
-            )
-        oldest_ms = oldest_ms if first_ms is None else min(oldest_ms, first_ms)
+    unread_ms = first_ms(partition.input_topic.name, input_offset)
+    if unread_ms is not None:
+        oldest_ms = min(oldest_ms, unread_ms)
     max_age = factory.config.stream.spec.store.window.max_age
+    # Not by the broker's search for a timestamp: it may find nothing where records were deleted.
+    output_ms = first_ms(partition.output_topic.name, start)
     since_ms = oldest_ms - max_age // timedelta(milliseconds=1)
-    if since_ms <= 0:  # no record is so old
-        return False
-    since = datetime.fromtimestamp(since_ms / 1000, UTC)
-    offset = topics.offset_at(partition.output_topic.name, number, since)
-    return offset is None or offset > start
+    return output_ms is not None and _NO_TIME < output_ms < since_ms
+
+
+def _first_time_ms(
+    factory: ComponentFactory, partition: TakenOver, stop: Event, topic: str, start: int
+) -> int | None:
+    """Return the timestamp of the first record from `start` on, as `first_time_ms`."""
+    there = partition.topics.offsets(topic, partition.identity.partition)
+    low = max(start, there.low)
+    if low >= there.end:
+        return None
+    with closing(factory.make_reader(topic)) as reader:
+        reader.seek(low)
+        return first_time_ms(
+            reader, start=low, end=there.end, stop=stop, on_read=factory.worker_state.heartbeat
+        )
 
 
 def first_time_ms(

@@ -38,9 +38,7 @@ IDENTITY = Identity(stream="shop/orders", partition=0, input_topic_id="in", outp
 
 
 class FakeTopics:
-    """An output partition that holds [20, 90), the first record of it of `first_ms`."""
-
-    first_ms = 0
+    """Partitions that hold [20, 90); a search by timestamp finds a record behind the first one."""
 
     def offsets(self, _topic: str, _partition: int) -> OffsetRange:
         return OffsetRange(20, 90)
@@ -48,8 +46,8 @@ class FakeTopics:
     def settled_offsets(self, topic: str, partition: int, **_: object) -> OffsetRange:
         return self.offsets(topic, partition)
 
-    def offset_at(self, _topic: str, _partition: int, time: datetime) -> int | None:
-        return 20 if self.first_ms / 1000 >= time.timestamp() else 50
+    def offset_at(self, _topic: str, _partition: int, _time: datetime) -> int | None:
+        return 50
 
 
 class Starts:
@@ -206,7 +204,7 @@ def test_a_rebuild_that_is_killed_while_it_begins_keeps_its_marks(
 
 
 class OneRecord:
-    """Unread input: a record with a timestamp, or none, behind transaction markers."""
+    """A part of a topic: a record with a timestamp, or none, behind transaction markers."""
 
     def __init__(self, time_ms: int | None) -> None:
         self._time_ms = time_ms
@@ -235,20 +233,21 @@ DAY_MS = 24 * 3600 * 1000
         (27, -9, 60, True),
         (30, None, 60, False),  # only markers
         (30, 20_000, 60, True),  # nonsense, so nothing is known
+        (None, None, 90, True),  # the output has only markers
     ],
 )
 def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noqa: PLR0917 (a table)
     starts: Starts,
     monkeypatch: pytest.MonkeyPatch,
-    first_output_days: int,
+    first_output_days: int | None,
     unread_days: int | None,
     input_offset: int,
     truncated: bool,
 ) -> None:
     now_ms = starts.factory.clock.time_ms()
-    starts.topics.first_ms = now_ms - first_output_days * DAY_MS
-    unread_ms = None if unread_days is None else now_ms - unread_days * DAY_MS
-    monkeypatch.setattr(starts.factory, "make_reader", lambda _: OneRecord(unread_ms))
+    days = {"clean": first_output_days, "orders": unread_days}
+    first_ms = {name: None if ago is None else now_ms - ago * DAY_MS for name, ago in days.items()}
+    monkeypatch.setattr(starts.factory, "make_reader", lambda name: OneRecord(first_ms[name]))
     monkeypatch.setattr(starts.startup, "_read_tail", lambda *given: given[-1](5))
     opened = starts.startup.open_store(starts.partition())
     window = Window(opened.store)

@@ -59,6 +59,7 @@ class Machines(ABC):
         self.clock = SimClock()
         self.random = Random(f"{schedule.seed} world")
         self.kafka = SimKafka(self.clock, topic_ids=self.settings.topic_ids)
+        self.kafka.most_in_batch = Random(f"{schedule.seed} batches").choice([7, 10_000])
         self.recorder = Recorder(self.kafka, self.clock, self.settings)
         self.crashes: list[str] = []
         self._home = home

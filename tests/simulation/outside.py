@@ -15,6 +15,7 @@ from tests.support.checker.outside import EventKind
 _OFFSETS_KEPT_SECONDS: Final = 7 * 86400.0
 _FOREIGN_VERSION: Final = 9
 _IDS_AHEAD: Final = 40
+_NEVER_SENT: Final = 100_000
 
 
 class Outside(Machines):
@@ -79,10 +80,14 @@ class Outside(Machines):
         open_seconds: float,
         commit: bool,
     ) -> None:
-        """Write to the output as another system: ids that the input will have later."""
+        """Write to the output as another system: ids that the input will have later.
+
+        Not without transactions: there a worker takes what was written after its last commit for its own.
+        """
         self._foreign += 1
         now_ms, id_from = self.clock.time_ms(), self.settings.id_from
-        ids = range(self.next_ids[partition], self.next_ids[partition] + _IDS_AHEAD)
+        first = self.next_ids[partition] if self.settings.exactly_once else _NEVER_SENT
+        ids = range(first, first + _IDS_AHEAD)
         written = [
             record_of(Item(each, version=_FOREIGN_VERSION), now_ms, partition, id_from)
             for each in self.random.sample(ids, records)

@@ -43,7 +43,7 @@ class SimulatedClock(Protocol):
 class SimKafka:
     """A cluster. `topic_ids=False`: as brokers before Kafka 2.8, the UUID of every topic is nil.
 
-    `request_seconds` is how long each request takes.
+    `request_seconds` is how long each request takes, `most_in_batch` how many records a producer sends at once.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class SimKafka:
     ) -> None:
         self.clock = clock
         self.request_seconds = request_seconds
+        self.most_in_batch = 10_000
         self.groups = Groups()
         self.coordinator = Coordinator(self.groups, clock.monotonic)
         self.topics = Topics(self.groups, self.coordinator, topic_ids=topic_ids)

@@ -26,7 +26,6 @@ _BATCH_OVERHEAD_BYTES: Final = 61
 _MISSING_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 1.0
 _RECORD_SECONDS: Final = 300.0
-_MOST_IN_BATCH: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class Sender:
         for queue in self._queues.values():
             while queue.waiting and not queue.blocked:
                 lingered = now - queue.waiting[0].since >= self._linger_seconds
-                if not (all_of_it or lingered or len(queue.waiting) >= _MOST_IN_BATCH):
+                if not (all_of_it or lingered or len(queue.waiting) >= self._cluster.most_in_batch):
                     break
                 if not self._send_batch(queue):
                     break
@@ -245,7 +244,7 @@ class Sender:
     def _batch(self, queue: Queue) -> tuple[int, int]:
         """Return the number of records of the next batch, and its size in bytes."""
         size, count = _BATCH_OVERHEAD_BYTES, 0
-        for each in queue.waiting[:_MOST_IN_BATCH]:
+        for each in queue.waiting[: self._cluster.most_in_batch]:
             more = each.record.size
             if count and size + more > self._batch_bytes:
                 break

@@ -31,7 +31,6 @@ _MOST_SHOWN: Final = 3
 @click.option("--verbose", is_flag=True, help="With --seed: print each call.")
 @click.option("--replay", is_flag=True, help="With --seed: print the minimal history of a failure.")
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Shrink what fails.")
-@click.option("--pairs", type=int, default=10, show_default=True, help="Rarest pairs to print.")
 def main(  # noqa: PLR0917 (click passes each option by name)
     seeds: int,
     first: int,
@@ -41,7 +40,6 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     verbose: bool,
     replay: bool,
     shrinks: bool,
-    pairs: int,
 ) -> None:
     """Run the real worker on a simulated Kafka, disk and clock, a schedule for each seed."""
     silence_logs()
@@ -74,7 +72,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     for outcome in sorted(figures.failed, key=lambda each: each.seed)[:_MOST_SHOWN]:
         if shrinks:
             _run_one(console, schedule_of(outcome.seed), verbose=False, replay=True)
-    figures.show(console, time.monotonic() - began, pairs=pairs)
+    figures.show(console, time.monotonic() - began)
     sys.exit(1 if figures.failed else 0)
 
 

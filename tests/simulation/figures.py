@@ -5,7 +5,6 @@ from itertools import combinations
 from statistics import median
 
 from rich.console import Console
-from rich.table import Table
 
 from tests.simulation.outcome import Outcome
 
@@ -36,25 +35,25 @@ class Figures:
         """Return how many schedules ran."""
         return len(self._records)
 
-    def show(self, console: Console, seconds: float, *, pairs: int) -> None:
-        """Print the tables; of the pairs of faults the rarest ones."""
+    def show(self, console: Console, seconds: float) -> None:
+        """Print how often each fault, and each pair of faults, has happened."""
         if not self.schedules:
             return
-        faults = Table("fault", "schedules' steps", title="faults that happened")
-        for name, count in self._faults.most_common():
-            faults.add_row(name, str(count))
-        console.print(faults)
-        possible = len(self._faults) * (len(self._faults) - 1) // 2
-        rare = Table(
-            "pair",
-            "schedules",
-            title=f"{len(self._pairs)} of {possible} pairs of faults met; the rarest",
-        )
-        for pair, count in sorted(self._pairs.items(), key=lambda each: (each[1], each[0]))[:pairs]:
-            rare.add_row(" + ".join(pair), str(count))
-        console.print(rare)
+        faults = sorted(self._faults, key=lambda each: (-self._faults[each], each))
+        console.print("faults that happened, and in how many schedules each has met those before")
+        width = max(5, len(str(max(self._pairs.values(), default=0))) + 1)
+        for number, fault in enumerate(faults):
+            met = [self._met(fault, other) for other in faults[:number]]
+            counts = "".join(f"{each:{width}}" for each in met)
+            console.print(f"{number + 1:3} {fault:26}{self._faults[fault]:8} |{counts}")
+        possible = len(faults) * (len(faults) - 1) // 2
         console.print(
+            f"{len(self._pairs)} of {possible} pairs of faults met\n"
             f"{self.schedules} schedules, {len(self.failed)} failed, "
             f"{self.schedules / seconds * 60:.0f} a minute; in the median {median(self._records):.0f} records, "
             f"{median(self._sessions):.0f} sessions, {median(self._fault_counts):.0f} faults"
         )
+
+    def _met(self, one: str, other: str) -> int:
+        first, second = sorted((one, other))
+        return self._pairs[first, second]

@@ -90,11 +90,13 @@ class Outside(Machines):
     ) -> None:
         """Write to the output as another system: ids that the input will have later.
 
-        Not without transactions: there a worker takes what was written after its last commit for its own.
+        Those of no input record in a transaction that stays open, because the judge orders records by when they became
+        visible, and without transactions, where a worker takes what was written after its last commit for its own.
         """
         self._foreign += 1
         now_ms, id_from = self.clock.time_ms(), self.settings.id_from
-        first = self.next_ids[partition] if self.settings.exactly_once else _NEVER_SENT
+        known = self.settings.exactly_once and not open_seconds
+        first = self.next_ids[partition] if known else _NEVER_SENT
         ids = range(first, first + _IDS_AHEAD)
         written = [
             record_of(Item(each, version=_FOREIGN_VERSION), now_ms, partition, id_from)

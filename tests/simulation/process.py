@@ -51,6 +51,8 @@ class WorkerProcess:
         self.killed = False
         self.running_session = 0
         """The number of the last session that was seen running."""
+        self.generations = 0
+        """How many generations its window had at its last call."""
         self._leftover: Volume | None = None
         self._on_call = on_call
         clients = kafka.clients(name, self._hook)

@@ -188,8 +188,8 @@ class Recorder:
         """Return the present incarnation's name."""
         return self._now[name].topic_id
 
-    def status(self, process: WorkerProcess) -> None:
-        """Note what a worker says of itself now."""
+    def status(self, process: WorkerProcess, *, generations: int | None = None) -> None:
+        """Note what a worker says of itself now; with another number of `generations`, if that is given."""
         state = process.factory.worker_state
         said = state.status()
         self.statuses.append(
@@ -208,7 +208,7 @@ class Recorder:
                 truncated=said.window.truncated,
                 healthy=said.window.healthy,
                 window_seconds=said.window.seconds,
-                generations=said.window.generations,
+                generations=said.window.generations if generations is None else generations,
             )
         )
 

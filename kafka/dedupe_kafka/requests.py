@@ -77,7 +77,7 @@ class AdminRequests:
     `timeout_seconds` is the client's own bound on a request, which comes first and knows the cause; `hang_seconds` is
     the bound for a client that hangs. Error messages end with `where`, such as " on kafka:9092". Once `stop` is set, a
     request raises Stopped. `complaints` receives the client's errors. `deadline` makes a deadline on another clock than
-    the machine's.
+    the machine's. `on_answer` is called after each answer.
     """
 
     def __init__(
@@ -90,6 +90,7 @@ class AdminRequests:
         stop: Event | None = None,
         complaints: ClientComplaints | None = None,
         deadline: Callable[[float], Deadline] = Deadline,
+        on_answer: Callable[[], None] = lambda: None,
     ) -> None:
         self.admin = admin
         self.timeout_seconds = timeout_seconds
@@ -98,6 +99,7 @@ class AdminRequests:
         self._stop = stop or Event()
         self._complaints = complaints
         self._deadline = deadline
+        self._on_answer = on_answer
 
     def describe(self, name: str, *, include_authorized_operations: bool = False) -> Any:  # noqa: ANN401 (the library's)
         """Describe a topic. Raises TopicMissing if it does not exist."""
@@ -160,6 +162,7 @@ class AdminRequests:
                 self.admin.poll(0)
                 raise self._explained(kafka_error(error, action), action) from error
             else:
+                self._on_answer()
                 if self._complaints is not None:
                     self._complaints.forget()
                 return answer

@@ -82,10 +82,10 @@ class ComponentFactory:
         )
 
     def make_topics(self, stop: Event) -> Topics:
-        """Make the client for queries to the cluster."""
+        """Make the client for queries to the cluster; each answer is a heartbeat."""
         config = self._watched(client_config(self._servers, self.config.properties))
         admin = made(self._clients.admin, config)
-        return Topics(admin, stop, self.clock)
+        return Topics(admin, stop, self.clock, on_answer=self.worker_state.heartbeat)
 
     def make_reader(self, topic: str) -> PartitionReader:
         """Make a reader of this worker's partition of `topic`."""

@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from dedupe_crds.status.worker import ExitCode, Phase
-from dedupe_kafka.side_topics import owners_topic
+from dedupe_kafka.side_topics import filters_topic, owners_topic
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
@@ -126,3 +126,37 @@ def test_an_open_transaction_in_the_owner_log_costs_no_original(tmp_path: Path) 
         dict(each.headers() or [])["dedupe-original"] for each in cluster.visible("twice", 0)
     ]
     assert originals == [b"0:1", b"0:0"]
+
+
+def test_a_start_on_a_slow_broker_is_no_reason_for_the_watchdog(tmp_path: Path) -> None:
+    """Each request is answered just in time, and a start has many."""
+    clock = SimpleClock()
+    cluster = SimKafka(clock)
+    sides = ("twice", "conflicts", "late", owners_topic("clean"), filters_topic("clean"))
+    for topic in ("raw", "clean", *sides):
+        cluster.create_topic(topic)
+    cluster.request_seconds = 14.0
+    stream = stream_manifest(
+        *(tmp_path, "simulated:9092", "raw", "clean"),
+        output={"topic": "clean", "filter": {"from": "Header", "name": "country"}},
+        duplicates={"policy": "Topic", "topic": "twice"},
+        conflicts={"policy": "Topic", "topic": "conflicts"},
+        late={"policy": "Topic", "topic": "late"},
+    )
+    config = load_config(
+        manifest=stream.manifest, partition=0, state_dir=tmp_path / "state", kafka_properties=None
+    )
+    factory = ComponentFactory(config, clock, cluster.clients("worker", no_faults))
+    state, stop = factory.worker_state, Event()
+    oldest = 0.0
+
+    def watch() -> None:
+        nonlocal oldest
+        oldest = max(oldest, state.heartbeat_age_seconds)
+        if state.phase is Phase.RUNNING:
+            stop.set()
+
+    clock.at_each_wait = watch
+    assert Supervisor(factory, CommandQueue(), stop).run() is ExitCode.OK
+    assert not state.errors
+    assert oldest < 180, "/healthz would fail"

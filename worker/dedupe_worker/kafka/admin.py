@@ -58,12 +58,18 @@ class Topic:
 
 
 class Topics:
-    """Requests about topics, each bounded in time.
+    """Requests about topics, each bounded in time; `on_answer` is called after each.
 
     Raises TopicMissing, NotAuthorized or BrokerUnavailable, and Stopped once `stop` is set.
     """
 
-    def __init__(self, admin: AdminClient, stop: Event, clock: Clock) -> None:
+    def __init__(
+        self,
+        admin: AdminClient,
+        stop: Event,
+        clock: Clock,
+        on_answer: Callable[[], None] = lambda: None,
+    ) -> None:
         self._pause = partial(_pause, clock, stop)
         self._requests = AdminRequests(
             admin,
@@ -71,6 +77,7 @@ class Topics:
             hang_seconds=_HANG_SECONDS,
             stop=stop,
             deadline=clock.deadline,
+            on_answer=on_answer,
         )
 
     def describe(

@@ -18,7 +18,8 @@ from dedupe_worker.store import bloom_filter_file, column_families, generation
 from dedupe_worker.store import progress as progress_module
 from dedupe_worker.store.checkpoint import restore_from_checkpoint
 from dedupe_worker.store.column_families import UNTRUSTED
-from dedupe_worker.store.inverse_bloom import segments, table_state
+from dedupe_worker.store.inverse_bloom import segments, table, table_state
+from dedupe_worker.store.inverse_bloom.store import InverseBloomStore
 from dedupe_worker.store.rocksdb import Store
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 from tests.unit.crds.manifests import changed
@@ -158,6 +159,27 @@ def test_loading_and_writing_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyP
     store = slow.factory.make_store()
     slow.assert_gets_on(10)
     assert slow.shown[-1][0] == "LoadingTable"
+    store.close()
+
+
+def test_forgetting_the_owners_of_a_table(tmp_path: Path) -> None:
+    """Of an earlier input topic, in a table of many slots: one report for each piece."""
+    slots = segments.SEGMENT_SLOTS
+    slow = Slow(tmp_path, type="InverseBloom", inverseBloom={"slots": slots})
+    slow.fill()
+    reports: list[tuple[str, int, int]] = []
+    store = InverseBloomStore(
+        slow.state.database,
+        slow.factory.config.bounds,
+        slots=slots,
+        value_bytes=8,
+        clock=slow.clock,
+        report=lambda *given: reports.append(given),
+    )
+    store.begin_input("in")
+    reports.clear()
+    store.begin_input("new")
+    assert reports.count(("WritingTable", 0, 1)) > slots // table._AT_ONCE  # noqa: SLF001 (the size of a piece)
     store.close()
 
 

@@ -13,6 +13,7 @@ A store is used from one thread only.
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ from dedupe_worker.store.metadata import (
     ages,
     next_metadata,
 )
-from dedupe_worker.store.progress import Report, no_report
+from dedupe_worker.store.progress import Report, Step, no_report
 
 
 class InverseBloomStore(DescribedStore):
@@ -58,6 +59,7 @@ class InverseBloomStore(DescribedStore):
         self.bounds = bounds
         self._prepared = BloomFilter()
         self._aged_ms = 0
+        self._report = report
         self._files = TableFiles(path, clock, report)
         with store_errors("opening the store"):
             self._tables = self._files.load()
@@ -138,8 +140,10 @@ class InverseBloomStore(DescribedStore):
         latest = self.metadata
         if latest is None or (latest.input_topic or unlabelled) == input_topic:
             return
-        for table in self._tables:
-            table.forget_owners()
+        for number, table in enumerate(self._tables):
+            table.forget_owners(
+                partial(self._report, Step.WRITING_TABLE, number, len(self._tables))
+            )
         self.flush()
         self._tables[-1].metadata = latest.of_new_input(input_topic)
         self.flush()

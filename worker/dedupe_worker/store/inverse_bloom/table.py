@@ -13,6 +13,7 @@ A whole batch is done at once in numpy. Sources: Jeff Hodges, "The Opposite of a
 random integer generation in an interval" (2019).
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -96,11 +97,15 @@ class Table:
         self._assign(used, ids[order[last]], values[order[last]])
         return used
 
-    def forget_owners(self) -> None:
-        """Make the owner of every id unknown; what follows it in a value stays."""
+    def forget_owners(self, report: Callable[[], None]) -> None:
+        """Make the owner of every id unknown; what follows it in a value stays.
+
+        `report` is called before each piece.
+        """
         owners = self.values.view(np.uint8).reshape(self.slots, self.value_bytes)[:, :OWNER_BYTES]
         unknown = np.frombuffer(UNKNOWN_OWNER, np.uint8)
         for first in range(0, self.slots, _AT_ONCE):
+            report()
             some = slice(first, first + _AT_ONCE)
             owners[some][self.ids[some].any(axis=1)] = unknown  # an empty slot takes no memory
 

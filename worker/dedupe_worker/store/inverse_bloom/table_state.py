@@ -3,7 +3,7 @@
 `store` holds one for each table; `flush` writes its segments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self
@@ -139,10 +139,10 @@ class TableState:
         )
         self._behind |= touched
 
-    def forget_owners(self) -> None:
-        """Make the owner of every id unknown."""
+    def forget_owners(self, report: Callable[[], None]) -> None:
+        """Make the owner of every id unknown; `report` is called before each piece."""
         self.touch(np.arange(0, self.table.slots, SEGMENT_SLOTS))
-        self.table.forget_owners()
+        self.table.forget_owners(report)
 
     def save(self, directory: Path, segment: int, serial: int) -> str | None:
         """Write one segment; returns the file that it takes the place of. Raises OSError."""

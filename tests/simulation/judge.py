@@ -1,16 +1,11 @@
 """Judge the history of a world with the checker, which shares no code with the worker."""
 
-from typing import Final
-
 from tests.simulation.recorder import Recorder
 from tests.simulation.schedule.settings import Settings
 from tests.support.checker.id_sources import IdOf, content_id, header_id, key_id
 from tests.support.checker.outside import WindowBounds
 from tests.support.checker.streams import judge_stream
 from tests.support.checker.topic_history import Delivery, Rules, StreamHistory
-
-_MANY_IDS: Final = 10_000
-"""No schedule fills a generation of a window of so many."""
 
 
 def defects_of(recorder: Recorder, settings: Settings) -> list[str]:
@@ -31,12 +26,10 @@ def defects_of(recorder: Recorder, settings: Settings) -> list[str]:
 
 def _rules(settings: Settings) -> Rules:
     generation_ids = settings.window_ids // settings.generations
-    generation_ms = settings.max_age_seconds * 1000 // settings.generations
     return Rules(
         bounds=WindowBounds(
             keep_ms=settings.max_age_seconds * 1000,
-            # Generations of few ids are full within moments of each other, and so are out of date, one by one.
-            generation_ms=generation_ms if settings.window_ids >= _MANY_IDS else None,
+            generation_ms=settings.max_age_seconds * 1000 // settings.generations,
             # The oldest generation goes as a whole, and one may be over its size by a transaction.
             keep_ids=max(0, settings.window_ids - generation_ids - settings.largest_transaction),
         ),

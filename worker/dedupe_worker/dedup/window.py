@@ -124,25 +124,38 @@ class Window:
             self._open.append(_Admitted(ids[order], values[order], ordered))
         return repeats
 
-    def learn(self, packed: bytes, values: Values) -> None:
+    def learn(
+        self, packed: bytes, values: Values, replaced: dict[bytes, bytes] | None = None
+    ) -> None:
         """Add ids of the output, in its order, each with the value of its newest record.
 
         If the output has several records of an id, the id was forgotten before each but the first: the newest is the
         original, as in a store that forgot it. A record that is read again with its owner unknown changes nothing.
+
+        `replaced` is for records that the store may have: it keeps, from call to call, the values that others' records
+        replace, so that a record behind them gets its owner back.
         """
         ids = np.frombuffer(packed, _ID)
         repeats = self.admit(packed, values)
-        changed: dict[bytes, int] = {}
+        changed: dict[bytes, bytes] = {}
         for row, value in () if self._observes else repeats.items():
             one, own = ids[row].tobytes(), values[row].tobytes()
-            known = values[changed[one]].tobytes() if one in changed else value
-            if own not in {known, without_owner(known)}:
-                changed[one] = row
+            known = changed.get(one, value)
+            if own in {known, without_owner(known)}:
+                continue
+            if replaced is not None:
+                before = replaced.setdefault(one, known)
+                own = before if own == without_owner(before) else own
+            changed[one] = own
         if changed:
-            rows = np.fromiter(changed.values(), np.intp, len(changed))
-            hashes = hash_ids(ids[rows].tobytes())
+            joined = b"".join(changed)
+            hashes = hash_ids(joined)
             order = np.argsort(hashes)
-            self._open.append(_Admitted(ids[rows[order]], values[rows[order]], hashes[order]))
+            new = np.frombuffer(b"".join(changed.values()), self._value_dtype)
+            self.store.prepare(hashes[order])
+            self._open.append(
+                _Admitted(np.frombuffer(joined, _ID)[order], new[order], hashes[order])
+            )
             self._replaced = True
 
     def find(self, packed: bytes) -> dict[int, bytes]:

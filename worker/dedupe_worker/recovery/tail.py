@@ -191,6 +191,9 @@ def catch_up(
     began = clock.monotonic()
     records, unwritten, position = 0, 0, start
     newest_ms = 0
+    replaced: dict[bytes, bytes] | None = (
+        None if begin else {}
+    )  # an empty store has no value to keep
     write_records = min(_WRITE_RECORDS, window.store.bounds.largest_write_records)
     on_progress(Progress(records, end - position, 0.0))
     for batch in read_output(reader, start=start, end=end, stop=stop, largest=write_records):
@@ -200,7 +203,7 @@ def catch_up(
             times = timestamps(batch.records)
             if begin and not records:
                 begin(int(times[0]))
-            window.learn(ids.packed, values.values(batch.records, ids.rows, times))
+            window.learn(ids.packed, values.values(batch.records, ids.rows, times), replaced)
             newest_ms = max(newest_ms, int(times.max()))
             records += len(batch.records)
             unwritten += len(batch.records)

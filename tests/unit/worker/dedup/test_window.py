@@ -132,6 +132,7 @@ def test_ids_go_into_the_store_only_with_a_commit(tmp_path: Path) -> None:
 A, B = random_ids(1, 1), random_ids(2, 1)
 FIRST, SECOND = encode_owner(0, 3), encode_owner(0, 7)
 NO_OWNER = UNKNOWN_OWNER
+HALF_OF_THE_WINDOW_MS = 14 * 86_400_000
 
 
 @pytest.mark.parametrize(
@@ -160,6 +161,33 @@ def test_the_newest_record_of_the_output_is_the_original(
         if committed:
             window.commit(output_position=1, input_offset=1, seen_ms=1)
     assert window.find(A + B) == {0: value, 1: SECOND + b"b"}
+    store.close()
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_record_behind_one_of_others_gets_its_owner_back(tmp_path: Path, together: bool) -> None:
+    """Its transaction has no entry in the owner log, as others have written within it."""
+    store = open_store(tmp_path)
+    window, replaced = Window(store, np.dtype("V9")), dict[bytes, bytes]()
+    window.admit(A, np.array([FIRST + b"x"], "V9"))
+    window.commit(output_position=1, input_offset=1, seen_ms=1)
+    output = [NO_OWNER + b"o", NO_OWNER + b"x"]
+    for batch in [output] if together else [[each] for each in output]:
+        window.learn(A * len(batch), np.array(batch, "V9"), replaced)
+        window.commit(output_position=2, input_offset=1, seen_ms=1)
+    assert window.find(A) == {0: FIRST + b"x"}
+    store.close()
+
+
+def test_a_newer_value_is_found_ahead_of_one_in_an_older_generation(tmp_path: Path) -> None:
+    store = open_store(tmp_path, generations=2)
+    window = Window(store)
+    for owner, seen_ms in ((FIRST, 1), (SECOND, 1 + HALF_OF_THE_WINDOW_MS)):
+        store.age(seen_ms)
+        window.learn(A, np.array([owner], OWNERS))
+        window.commit(output_position=1, input_offset=1, seen_ms=seen_ms)
+    assert [each.keys for each in store.generations()] == [1, 1]
+    assert window.find(A) == {0: SECOND}
     store.close()
 
 

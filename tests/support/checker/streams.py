@@ -67,7 +67,11 @@ class _PartitionJudge:
         self.inputs = list(self._inputs())
         bounds = self.history.rules.bounds
         if bounds is not None:
-            arrivals = [(each.written.time_ms, each.processed_ms) for each in self.inputs]
+            # A deleted topic's records wait no longer.
+            arrivals = [
+                (each.written.time_ms, min(each.processed_ms, each.topic.deleted_ms or inf))
+                for each in self.inputs
+            ]
             self.timeline.set_arrivals(arrivals, bounds)
         self.lives = Lives(self.timeline)
         self.matcher = Matcher(self.inputs, self.timeline)
@@ -242,15 +246,19 @@ class _PartitionJudge:
             return bool(self.timeline.between(0, start, EventKind.OFFSETS_LOST))
         if record.id is None:
             return True  # only ids are searched for in the output
-        before = self.passed.get(record.place)
-        return (
-            before is None
-            or before.time_ms >= start
-            # It passed into a topic that was deleted since.
-            or any(
-                before.time_ms < each.created_ms <= written.time_ms
-                for each in self.timeline.outputs
+        return first is None or first.time_ms >= start or self._has_left(record, first, written)
+
+    def _has_left(self, record: InputRecord, first: Written, until: Written) -> bool:
+        """Return whether the output had lost a record by a time: so no session could see it there."""
+        away, offset = self.timeline.retained_away, first.record.offset
+        return any(
+            min(
+                life.output_topic.deleted_ms or inf,
+                away(TopicRole.OUTPUT, life.output_topic, offset),
             )
+            <= until.time_ms
+            for life in self.lives.of(record)
+            if life.output is first
         )
 
     def _is_ahead(self, record: InputRecord) -> bool:

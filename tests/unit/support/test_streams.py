@@ -186,6 +186,20 @@ def test_ids_do_not_age_while_input_waits() -> None:
     assert told.kinds() == {"duplicated"}
 
 
+@pytest.mark.parametrize(("deleted", "expected"), [(True, set()), (False, {"duplicated"})])
+def test_input_that_was_deleted_unread_waits_no_longer(deleted: bool, expected: set[str]) -> None:
+    told = Told(rules=WINDOW)
+    told.send(b"b", b"c")
+    if deleted:
+        told.create(TopicRole.INPUT)
+    told.start()
+    told.commit(told.send(b"a"), 1)
+    told.wait(2 * HOUR)
+    told.commit(told.send(b"a"), 2)
+    assert told.kinds() >= expected
+    assert bool(told.kinds()) is bool(expected)
+
+
 def test_ids_age_while_another_partition_waits() -> None:
     told = Told(rules=WINDOW)
     told.commit(told.send(b"a"))
@@ -498,6 +512,25 @@ def test_a_shortened_window_that_no_status_names_is_silent() -> None:
     assert told.kinds() == {"silent"}
 
 
+@pytest.mark.parametrize(
+    ("step_ms", "expected"),
+    [(2 * HOUR, set()), (HOUR // 2, {"silent"}), (-2 * HOUR, {"silent"})],
+)
+def test_a_rebuilt_window_may_be_called_whole_after_a_step_of_the_clock(
+    step_ms: int, expected: set[str]
+) -> None:
+    """By the wall clock, what the output lacks is older than the window."""
+    told = Told(rules=WINDOW)
+    told.commit(told.send(b"a", b"b"))
+    told.happen(EventKind.CLOCK_STEPPED, step_ms=step_ms)
+    told.retain(OUT, 1)
+    told.happen(EventKind.VOLUME_LOST)
+    told.start()
+    told.say(catch_up="NewStore")
+    told.commit(told.send(b"a"))
+    assert told.kinds() == expected
+
+
 def test_retention_alone_shortens_no_window() -> None:
     told = Told()
     told.commit(told.send(b"a", b"b"))
@@ -642,6 +675,24 @@ def test_what_was_not_committed_comes_again_in_order_if_the_output_topic_was_del
         told.write(OUT, sent[at], told.session)
     told.commit([], catch_up="OutputTopicReplaced" if recreated else "Tail")
     assert told.kinds() == expected if recreated else "duplicated" in told.kinds()
+
+
+@pytest.mark.parametrize(("retained", "expected"), [(1, set()), (0, {"duplicated"})])
+def test_a_record_that_the_output_lost_before_the_next_session_may_come_twice(
+    retained: int, expected: set[str]
+) -> None:
+    """Without transactions, and if its offset was not committed."""
+    told = Told(rules=AT_LEAST_ONCE)
+    a, b = told.send(b"a", b"b")
+    told.write(OUT, a, told.session)
+    told.write(OUT, b, told.session)
+    told.retain(OUT, retained)
+    told.start("w2")
+    reason = "TailRetainedAway" if retained else "Tail"
+    told.say(catch_up=reason, truncated=bool(retained))
+    told.write(OUT, a, told.session)
+    told.commit([], catch_up=reason, truncated=bool(retained))
+    assert told.kinds() == expected
 
 
 def test_a_record_that_the_next_session_could_see_must_not_come_twice() -> None:

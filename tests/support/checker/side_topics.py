@@ -126,13 +126,15 @@ class SideTopics:
     def _original(self, record: InputRecord, written: Written) -> Life | None:
         """Return the life that a record repeats: the newest, as each begins when those before are forgotten.
 
-        Not one that a later session began, which has read the input again.
+        Not one that a later session began, which has read the input again; but without transactions the first one may
+        not have arrived.
         """
+        found = self.lives.before(record, written.time_ms)
         lives = [
             life
-            for life in self.lives.before(record, written.time_ms)
+            for life in found
             if life.begin_ms <= written.time_ms or life.output.writer == written.writer
-        ]
+        ] or found
         return lives[-1] if lives and self.lives.find(record).known is not Known.GONE else None
 
     def _role_of(self, record: InputRecord, life: Life) -> TopicRole | None:
@@ -192,7 +194,7 @@ class SideTopics:
     ) -> bool:
         """Return whether a record that passed may be routed too: it was read again, or passed when it was.
 
-        Without transactions, that is also one whose offset was not committed when the output topic was deleted.
+        Without transactions, that is also one whose offset was not committed when the output lost records.
         """
         first, *_, last = sorted(
             [passed, *(written for _, written in found)], key=lambda each: each.time_ms
@@ -204,10 +206,7 @@ class SideTopics:
             self.history.rules.delivery is Delivery.AT_LEAST_ONCE
             and first.writer != last.writer
             and record.record.offset >= self.timeline.committed(record.topic, start)
-            and any(
-                self.timeline.start_of(first) < topic.created_ms <= last.time_ms
-                for topic in self.timeline.outputs[1:]
-            )
+            and self.timeline.output_lost(self.timeline.start_of(first), last.time_ms)
         )
 
     def _may_come_again(

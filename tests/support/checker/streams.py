@@ -117,7 +117,7 @@ class _PartitionJudge:
                 self.verdict.found += 1
                 writer = "" if exactly_once else written.writer
                 order = orders.setdefault(writer, _Order())
-                if not (exactly_once or order.begun or topic is self.timeline.outputs[0]):
+                if not (exactly_once or order.begun):
                     self._read_uncommitted(written, order)
                 order.begun = True
                 self._judge_record(topic, written, order, everywhere)
@@ -185,11 +185,13 @@ class _PartitionJudge:
             self.matcher.forget(place)
 
     def _read_uncommitted(self, written: Written, order: _Order) -> None:
-        """Begin the order of a session that found a new output topic, without transactions.
+        """Begin the order of a session without transactions, if the output has lost records.
 
-        What was not committed is read again: if it has passed, it was into a topic that was deleted.
+        What was not committed is read again: what has passed of it may be gone from the output.
         """
         start = self.timeline.start_of(written)
+        if not self.timeline.output_lost(-inf, start):
+            return
         for topic in self.timeline.inputs:
             if topic.created_ms <= start < (topic.deleted_ms or inf):
                 committed = self.timeline.committed(topic, start)

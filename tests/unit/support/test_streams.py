@@ -620,6 +620,18 @@ def test_one_kill_among_several_ends_is_enough(second: int | None, expected: set
     assert told.kinds() == expected
 
 
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, {"duplicated"}), (None, set())])
+def test_a_worker_may_be_killed_at_the_moment_of_its_commit(
+    exit_code: int | None, expected: set[str]
+) -> None:
+    told = read_again(exit_code=exit_code, key=None)
+    at = next(each for each in told.events if each.kind is EventKind.WORKER_ENDED)
+    committed_ms = told.topic(OUT).records[0].time_ms
+    told.events.remove(at)
+    told.events.insert(1, replace(at, time_ms=committed_ms))
+    assert told.kinds() == expected
+
+
 def test_a_record_whose_id_is_known_may_not() -> None:
     assert read_again(exit_code=None, key=b"a").kinds() == {"duplicated"}
 
@@ -658,23 +670,25 @@ def test_a_record_in_flight_may_come_twice_without_transactions() -> None:
     ("again", "expected"),
     [((0, 1, 4), set()), ((0, 4, 1), {"reordered"}), ((0, 1, 1, 4), {"duplicated"})],
 )
-@pytest.mark.parametrize("recreated", [True, False])
-def test_what_was_not_committed_comes_again_in_order_if_the_output_topic_was_deleted(
-    again: tuple[int, ...], expected: set[str], recreated: bool
+@pytest.mark.parametrize("reason", ["OutputTopicReplaced", "TailRetainedAway", "Tail"])
+def test_what_was_not_committed_comes_again_in_order_if_the_output_lost_it(
+    again: tuple[int, ...], expected: set[str], reason: str
 ) -> None:
     """Without transactions. An equal record that follows is not taken for the one that comes again."""
     told = Told(rules=AT_LEAST_ONCE)
     sent = told.send(b"a", b"b", b"a", b"b", b"c", value=b"x", timestamp_ms=1)
     for each in sent[:2]:
         told.write(OUT, each, told.session)
-    if recreated:
+    if reason == "OutputTopicReplaced":
         told.create(OUT)
+    elif reason == "TailRetainedAway":
+        told.retain(OUT, 2)
     told.start("w2")
-    told.say(catch_up="OutputTopicReplaced" if recreated else "Tail")
+    told.say(catch_up=reason, truncated=reason != "Tail")
     for at in again:
         told.write(OUT, sent[at], told.session)
-    told.commit([], catch_up="OutputTopicReplaced" if recreated else "Tail")
-    assert told.kinds() == expected if recreated else "duplicated" in told.kinds()
+    told.commit([], catch_up=reason, truncated=reason != "Tail")
+    assert told.kinds() == expected if reason != "Tail" else "duplicated" in told.kinds()
 
 
 @pytest.mark.parametrize(("retained", "expected"), [(1, set()), (0, {"duplicated"})])
@@ -802,6 +816,16 @@ def test_generations_dropped_at_once_are_named(said: dict[str, int], expected: s
     told.say(generations=5)
     told.wait(1000)
     told.say(generations=1, degraded=said)
+    assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(("keep_ids", "expected"), [(3, {"silent"}), (2, set())])
+def test_generations_dropped_for_their_size_need_no_name(keep_ids: int, expected: set[str]) -> None:
+    """One after the other, as far as can be seen."""
+    bounds = WindowBounds(keep_ms=HOUR, generation_ms=HOUR // 4, keep_ids=keep_ids)
+    told = Told(rules=Rules(bounds=bounds))
+    told.say(generations=5)
+    told.commit(told.send(b"a", b"b", b"c"), generations=1)
     assert told.kinds() == expected
 
 

@@ -194,7 +194,7 @@ class _PartitionJudge:
             return
         for topic in self.timeline.inputs:
             if topic.created_ms <= start < (topic.deleted_ms or inf):
-                committed = self.timeline.committed(topic, start)
+                committed = self.timeline.resumed(topic, start)
                 here = [each for each in self.inputs if each.topic is topic]
                 places = (each.place for each in here if each.record.offset >= committed)
                 order.furthest, order.read_again = next(places, len(self.inputs)) - 1, True

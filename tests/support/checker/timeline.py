@@ -92,6 +92,15 @@ class Timeline:
                 found = each.offset
         return found
 
+    def resumed(self, topic: Incarnation, start: float) -> int:
+        """Return from which offset of an incarnation a session read on, at most: all may have been lost."""
+        after = (
+            each.offset
+            for each in self.progress
+            if each.topic_id == topic.topic_id and each.time_ms >= start
+        )
+        return min(self.committed(topic, start), next(after, self.committed(topic, start)))
+
     def offsets_of(self, transaction: int | None) -> tuple[str, int, int] | None:
         """Return input incarnation, first and end offset of a transaction, if it is known."""
         return None if transaction is None else self._ranges.get(transaction)

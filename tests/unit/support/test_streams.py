@@ -691,6 +691,27 @@ def test_what_was_not_committed_comes_again_in_order_if_the_output_lost_it(
     assert told.kinds() == expected if reason != "Tail" else "duplicated" in told.kinds()
 
 
+@pytest.mark.parametrize(
+    ("order", "expected"), [((0, 1, 2), set()), ((0, 2, 1), {"reordered"})], ids=["in order", "not"]
+)
+def test_input_that_is_read_again_without_transactions_is_judged_in_its_order(
+    order: tuple[int, ...], expected: set[str]
+) -> None:
+    """From its start: every offset was lost, and the output has lost what passed."""
+    told = Told(rules=AT_LEAST_ONCE)
+    sent = told.send(b"a", b"b", b"c")
+    told.commit(sent)
+    told.happen(EventKind.WORKER_ENDED, process="w1")
+    told.happen(EventKind.OFFSETS_LOST, partition=None)
+    told.retain(OUT, 3)
+    told.start("w2")
+    told.commit([], 0, catch_up="TailRetainedAway", truncated=True)
+    for at in order:
+        told.write(OUT, sent[at], told.session)
+    told.commit([], catch_up="TailRetainedAway", truncated=True)
+    assert told.kinds() == expected
+
+
 @pytest.mark.parametrize(("retained", "expected"), [(1, set()), (0, {"duplicated"})])
 def test_a_record_that_the_output_lost_before_the_next_session_may_come_twice(
     retained: int, expected: set[str]

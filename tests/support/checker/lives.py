@@ -158,11 +158,23 @@ class Lives:
         )
         if not timeline.catches_up(gone_ms, until):
             return Finding(Known.KNOWN, life=life)
-        if any(each.truncated for each in timeline.seen(gone_ms)):
+        if any(each.truncated for each in timeline.seen(gone_ms)) or self._is_old_by_wall(
+            life, until
+        ):
             return Finding(Known.UNSURE, life=life)
         return Finding(
             Known.KNOWN, "the output lost its record, and no status says truncated", life
         )
+
+    def _is_old_by_wall(self, life: Life, until: float) -> bool:
+        """Return whether a record is older than the window because the wall clock has stepped.
+
+        A rebuild knows timestamps only, and takes a window that begins with it for whole.
+        """
+        bounds, begin = self.timeline.rules.bounds, life.begin_ms
+        steps = self.timeline.between(begin, until, EventKind.CLOCK_STEPPED)
+        forward = sum(max(0, each.step_ms) for each in steps)
+        return bounds is not None and bool(forward) and until - begin + forward >= bounds.keep_ms
 
     def _may_be_out(self, begin: float, until: float) -> bool:
         """Return whether the window may be too small for an id, by age or by number of ids."""

@@ -13,6 +13,7 @@ from math import inf
 from tests.support.checker.checker import Defect, Verdict
 from tests.support.checker.id_sources import IdOf
 from tests.support.checker.lives import InputRecord, Known, Life, Lives
+from tests.support.checker.matching import content_of
 from tests.support.checker.outside import EventKind, TopicRole
 from tests.support.checker.record import Headers, Record
 from tests.support.checker.timeline import Timeline
@@ -126,13 +127,15 @@ class SideTopics:
     def _original(self, record: InputRecord, written: Written) -> Life | None:
         """Return the life that a record repeats: the newest, as each begins when those before are forgotten.
 
-        Not one that a later session began, which has read the input again.
+        Not one that a later session began, which has read the input again; but without transactions the first one may
+        not have arrived.
         """
+        found = self.lives.before(record, written.time_ms)
         lives = [
             life
-            for life in self.lives.before(record, written.time_ms)
+            for life in found
             if life.begin_ms <= written.time_ms or life.output.writer == written.writer
-        ]
+        ] or found
         return lives[-1] if lives and self.lives.find(record).known is not Known.GONE else None
 
     def _role_of(self, record: InputRecord, life: Life) -> TopicRole | None:
@@ -148,7 +151,7 @@ class SideTopics:
             return ["unknown"]
         if life.input.topic is not record.topic:
             return ["unknown"]
-        allowed = [_position(life.input.record)]
+        allowed = [_position(each.record) for each in self._inputs_of(life)]
         learnt = self.timeline.between(
             life.begin_ms - 1, written.time_ms, EventKind.SESSION_STARTED
         )
@@ -169,6 +172,24 @@ class SideTopics:
             or self.timeline.retained_away(TopicRole.OWNERS, topic, 0) <= written.time_ms
             for topic in owners
         )
+
+    def _inputs_of(self, life: Life) -> list[InputRecord]:
+        """Return the input records of which one began a life.
+
+        Of equal ones it is any if retention deleted the first: that was fetched before, or the next one passed.
+        """
+        if life.input is None:
+            return []
+        topic, offset = life.input.topic, life.input.record.offset
+        if self.timeline.retained_away(TopicRole.INPUT, topic, offset) > life.begin_ms:
+            return [life.input]
+        content = content_of(life.input.record)
+        equal = (
+            each
+            for each in self.inputs[life.input.place :]
+            if each.topic is topic and content_of(each.record) == content
+        )
+        return [each for each in equal if each.written.time_ms <= life.begin_ms]
 
     def _has_no_entry(self, life: Life) -> bool:
         """Return whether a transaction has no entry, and a reason for that: it was slow, or others wrote among it."""
@@ -192,7 +213,7 @@ class SideTopics:
     ) -> bool:
         """Return whether a record that passed may be routed too: it was read again, or passed when it was.
 
-        Without transactions, that is also one whose offset was not committed when the output topic was deleted.
+        Without transactions, that is also one whose offset was not committed when the output lost records.
         """
         first, *_, last = sorted(
             [passed, *(written for _, written in found)], key=lambda each: each.time_ms
@@ -204,10 +225,7 @@ class SideTopics:
             self.history.rules.delivery is Delivery.AT_LEAST_ONCE
             and first.writer != last.writer
             and record.record.offset >= self.timeline.committed(record.topic, start)
-            and any(
-                self.timeline.start_of(first) < topic.created_ms <= last.time_ms
-                for topic in self.timeline.outputs[1:]
-            )
+            and self.timeline.output_lost(self.timeline.start_of(first), last.time_ms)
         )
 
     def _may_come_again(
@@ -236,6 +254,8 @@ class SideTopics:
             return
         lives = self.lives.before(record, record.processed_ms)
         if not lives or self.lives.find(record).known is Known.GONE:
+            return
+        if record in self._inputs_of(lives[-1]):
             return
         role = self._role_of(record, lives[-1])
         if role is not None:

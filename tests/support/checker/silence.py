@@ -134,6 +134,8 @@ def _judge_dropped_generations(timeline: Timeline, verdict: Verdict) -> None:
             continue
         dropped = before.generations - after.generations
         short = after.time_ms - before.time_ms < bounds.generation_ms
+        if bounds.keep_ids is not None and timeline.written(after.time_ms) > bounds.keep_ids:
+            continue  # for their size, one after the other
         if dropped > 1 and short and _AT_ONCE not in after.degraded:
             _add(
                 verdict.silent,

@@ -67,7 +67,11 @@ class _PartitionJudge:
         self.inputs = list(self._inputs())
         bounds = self.history.rules.bounds
         if bounds is not None:
-            arrivals = [(each.written.time_ms, each.processed_ms) for each in self.inputs]
+            # A deleted topic's records wait no longer.
+            arrivals = [
+                (each.written.time_ms, min(each.processed_ms, each.topic.deleted_ms or inf))
+                for each in self.inputs
+            ]
             self.timeline.set_arrivals(arrivals, bounds)
         self.lives = Lives(self.timeline)
         self.matcher = Matcher(self.inputs, self.timeline)
@@ -113,7 +117,7 @@ class _PartitionJudge:
                 self.verdict.found += 1
                 writer = "" if exactly_once else written.writer
                 order = orders.setdefault(writer, _Order())
-                if not (exactly_once or order.begun or topic is self.timeline.outputs[0]):
+                if not (exactly_once or order.begun):
                     self._read_uncommitted(written, order)
                 order.begun = True
                 self._judge_record(topic, written, order, everywhere)
@@ -181,14 +185,16 @@ class _PartitionJudge:
             self.matcher.forget(place)
 
     def _read_uncommitted(self, written: Written, order: _Order) -> None:
-        """Begin the order of a session that found a new output topic, without transactions.
+        """Begin the order of a session without transactions, if the output has lost records.
 
-        What was not committed is read again: if it has passed, it was into a topic that was deleted.
+        What was not committed is read again: what has passed of it may be gone from the output.
         """
         start = self.timeline.start_of(written)
+        if not self.timeline.output_lost(-inf, start):
+            return
         for topic in self.timeline.inputs:
             if topic.created_ms <= start < (topic.deleted_ms or inf):
-                committed = self.timeline.committed(topic, start)
+                committed = self.timeline.resumed(topic, start)
                 here = [each for each in self.inputs if each.topic is topic]
                 places = (each.place for each in here if each.record.offset >= committed)
                 order.furthest, order.read_again = next(places, len(self.inputs)) - 1, True
@@ -242,15 +248,19 @@ class _PartitionJudge:
             return bool(self.timeline.between(0, start, EventKind.OFFSETS_LOST))
         if record.id is None:
             return True  # only ids are searched for in the output
-        before = self.passed.get(record.place)
-        return (
-            before is None
-            or before.time_ms >= start
-            # It passed into a topic that was deleted since.
-            or any(
-                before.time_ms < each.created_ms <= written.time_ms
-                for each in self.timeline.outputs
+        return first is None or first.time_ms >= start or self._has_left(record, first, written)
+
+    def _has_left(self, record: InputRecord, first: Written, until: Written) -> bool:
+        """Return whether the output had lost a record by a time: so no session could see it there."""
+        away, offset = self.timeline.retained_away, first.record.offset
+        return any(
+            min(
+                life.output_topic.deleted_ms or inf,
+                away(TopicRole.OUTPUT, life.output_topic, offset),
             )
+            <= until.time_ms
+            for life in self.lives.of(record)
+            if life.output is first
         )
 
     def _is_ahead(self, record: InputRecord) -> bool:

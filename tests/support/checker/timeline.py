@@ -92,6 +92,15 @@ class Timeline:
                 found = each.offset
         return found
 
+    def resumed(self, topic: Incarnation, start: float) -> int:
+        """Return from which offset of an incarnation a session read on, at most: all may have been lost."""
+        after = (
+            each.offset
+            for each in self.progress
+            if each.topic_id == topic.topic_id and each.time_ms >= start
+        )
+        return min(self.committed(topic, start), next(after, self.committed(topic, start)))
+
     def offsets_of(self, transaction: int | None) -> tuple[str, int, int] | None:
         """Return input incarnation, first and end offset of a transaction, if it is known."""
         return None if transaction is None else self._ranges.get(transaction)
@@ -148,7 +157,8 @@ class Timeline:
             return True
         if any(after < topic.created_ms <= until for topic in self.outputs):
             return True
-        ends = self.between(after, until, EventKind.WORKER_ENDED)
+        # At the same moment too: it is killed right after its commit.
+        ends = self.between(after - 1, until, EventKind.WORKER_ENDED)
         # Only a worker that was stopped has flushed its store: not one that was killed, and not one that failed.
         return any(ended.exit_code != 0 for ended in ends)
 
@@ -174,10 +184,25 @@ class Timeline:
             return inf
         return self.running_since(later[0])
 
+    def written(self, until: float) -> int:
+        """Return how many records the output had got by a time."""
+        return sum(
+            each.record.partition == self.partition and each.time_ms <= until
+            for topic in self.outputs
+            for each in topic.records
+        )
+
     def is_known_anew(self, topic: Incarnation, until: float) -> bool:
         """Return whether a worker had found this output topic by a time, if it is not the first one."""
         first = self.outputs[0] if self.outputs else topic
         return topic is first or self.running_since(topic.created_ms) <= until
+
+    def output_lost(self, after: float, until: float) -> bool:
+        """Return whether the output lost records between two times, by retention or with its topic."""
+        retained = self.between(after, until, EventKind.RETENTION)
+        return any(each.topic is TopicRole.OUTPUT for each in retained) or any(
+            after < topic.created_ms <= until for topic in self.outputs[1:]
+        )
 
     # -- age -----------------------------------------------------------------------------------------
 

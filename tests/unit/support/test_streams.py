@@ -186,6 +186,20 @@ def test_ids_do_not_age_while_input_waits() -> None:
     assert told.kinds() == {"duplicated"}
 
 
+@pytest.mark.parametrize(("deleted", "expected"), [(True, set()), (False, {"duplicated"})])
+def test_input_that_was_deleted_unread_waits_no_longer(deleted: bool, expected: set[str]) -> None:
+    told = Told(rules=WINDOW)
+    told.send(b"b", b"c")
+    if deleted:
+        told.create(TopicRole.INPUT)
+    told.start()
+    told.commit(told.send(b"a"), 1)
+    told.wait(2 * HOUR)
+    told.commit(told.send(b"a"), 2)
+    assert told.kinds() >= expected
+    assert bool(told.kinds()) is bool(expected)
+
+
 def test_ids_age_while_another_partition_waits() -> None:
     told = Told(rules=WINDOW)
     told.commit(told.send(b"a"))
@@ -498,6 +512,25 @@ def test_a_shortened_window_that_no_status_names_is_silent() -> None:
     assert told.kinds() == {"silent"}
 
 
+@pytest.mark.parametrize(
+    ("step_ms", "expected"),
+    [(2 * HOUR, set()), (HOUR // 2, {"silent"}), (-2 * HOUR, {"silent"})],
+)
+def test_a_rebuilt_window_may_be_called_whole_after_a_step_of_the_clock(
+    step_ms: int, expected: set[str]
+) -> None:
+    """By the wall clock, what the output lacks is older than the window."""
+    told = Told(rules=WINDOW)
+    told.commit(told.send(b"a", b"b"))
+    told.happen(EventKind.CLOCK_STEPPED, step_ms=step_ms)
+    told.retain(OUT, 1)
+    told.happen(EventKind.VOLUME_LOST)
+    told.start()
+    told.say(catch_up="NewStore")
+    told.commit(told.send(b"a"))
+    assert told.kinds() == expected
+
+
 def test_retention_alone_shortens_no_window() -> None:
     told = Told()
     told.commit(told.send(b"a", b"b"))
@@ -587,6 +620,18 @@ def test_one_kill_among_several_ends_is_enough(second: int | None, expected: set
     assert told.kinds() == expected
 
 
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, {"duplicated"}), (None, set())])
+def test_a_worker_may_be_killed_at_the_moment_of_its_commit(
+    exit_code: int | None, expected: set[str]
+) -> None:
+    told = read_again(exit_code=exit_code, key=None)
+    at = next(each for each in told.events if each.kind is EventKind.WORKER_ENDED)
+    committed_ms = told.topic(OUT).records[0].time_ms
+    told.events.remove(at)
+    told.events.insert(1, replace(at, time_ms=committed_ms))
+    assert told.kinds() == expected
+
+
 def test_a_record_whose_id_is_known_may_not() -> None:
     assert read_again(exit_code=None, key=b"a").kinds() == {"duplicated"}
 
@@ -625,23 +670,64 @@ def test_a_record_in_flight_may_come_twice_without_transactions() -> None:
     ("again", "expected"),
     [((0, 1, 4), set()), ((0, 4, 1), {"reordered"}), ((0, 1, 1, 4), {"duplicated"})],
 )
-@pytest.mark.parametrize("recreated", [True, False])
-def test_what_was_not_committed_comes_again_in_order_if_the_output_topic_was_deleted(
-    again: tuple[int, ...], expected: set[str], recreated: bool
+@pytest.mark.parametrize("reason", ["OutputTopicReplaced", "TailRetainedAway", "Tail"])
+def test_what_was_not_committed_comes_again_in_order_if_the_output_lost_it(
+    again: tuple[int, ...], expected: set[str], reason: str
 ) -> None:
     """Without transactions. An equal record that follows is not taken for the one that comes again."""
     told = Told(rules=AT_LEAST_ONCE)
     sent = told.send(b"a", b"b", b"a", b"b", b"c", value=b"x", timestamp_ms=1)
     for each in sent[:2]:
         told.write(OUT, each, told.session)
-    if recreated:
+    if reason == "OutputTopicReplaced":
         told.create(OUT)
+    elif reason == "TailRetainedAway":
+        told.retain(OUT, 2)
     told.start("w2")
-    told.say(catch_up="OutputTopicReplaced" if recreated else "Tail")
+    told.say(catch_up=reason, truncated=reason != "Tail")
     for at in again:
         told.write(OUT, sent[at], told.session)
-    told.commit([], catch_up="OutputTopicReplaced" if recreated else "Tail")
-    assert told.kinds() == expected if recreated else "duplicated" in told.kinds()
+    told.commit([], catch_up=reason, truncated=reason != "Tail")
+    assert told.kinds() == expected if reason != "Tail" else "duplicated" in told.kinds()
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [((0, 1, 2), set()), ((0, 2, 1), {"reordered"})], ids=["in order", "not"]
+)
+def test_input_that_is_read_again_without_transactions_is_judged_in_its_order(
+    order: tuple[int, ...], expected: set[str]
+) -> None:
+    """From its start: every offset was lost, and the output has lost what passed."""
+    told = Told(rules=AT_LEAST_ONCE)
+    sent = told.send(b"a", b"b", b"c")
+    told.commit(sent)
+    told.happen(EventKind.WORKER_ENDED, process="w1")
+    told.happen(EventKind.OFFSETS_LOST, partition=None)
+    told.retain(OUT, 3)
+    told.start("w2")
+    told.commit([], 0, catch_up="TailRetainedAway", truncated=True)
+    for at in order:
+        told.write(OUT, sent[at], told.session)
+    told.commit([], catch_up="TailRetainedAway", truncated=True)
+    assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(("retained", "expected"), [(1, set()), (0, {"duplicated"})])
+def test_a_record_that_the_output_lost_before_the_next_session_may_come_twice(
+    retained: int, expected: set[str]
+) -> None:
+    """Without transactions, and if its offset was not committed."""
+    told = Told(rules=AT_LEAST_ONCE)
+    a, b = told.send(b"a", b"b")
+    told.write(OUT, a, told.session)
+    told.write(OUT, b, told.session)
+    told.retain(OUT, retained)
+    told.start("w2")
+    reason = "TailRetainedAway" if retained else "Tail"
+    told.say(catch_up=reason, truncated=bool(retained))
+    told.write(OUT, a, told.session)
+    told.commit([], catch_up=reason, truncated=bool(retained))
+    assert told.kinds() == expected
 
 
 def test_a_record_that_the_next_session_could_see_must_not_come_twice() -> None:
@@ -751,6 +837,16 @@ def test_generations_dropped_at_once_are_named(said: dict[str, int], expected: s
     told.say(generations=5)
     told.wait(1000)
     told.say(generations=1, degraded=said)
+    assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(("keep_ids", "expected"), [(3, {"silent"}), (2, set())])
+def test_generations_dropped_for_their_size_need_no_name(keep_ids: int, expected: set[str]) -> None:
+    """One after the other, as far as can be seen."""
+    bounds = WindowBounds(keep_ms=HOUR, generation_ms=HOUR // 4, keep_ids=keep_ids)
+    told = Told(rules=Rules(bounds=bounds))
+    told.say(generations=5)
+    told.commit(told.send(b"a", b"b", b"c"), generations=1)
     assert told.kinds() == expected
 
 

@@ -159,7 +159,9 @@ class World(Outside):
         elif process.running_session != number and state.phase.value == "Running":
             process.running_session = number
             self.recorder.status(process)
-        self._look_at_window(process)
+            process.window = state.window
+        else:
+            self._look_at_window(process)
         return name
 
     def _look_at_window(self, process: WorkerProcess) -> None:

@@ -27,6 +27,7 @@ class Outside(Machines):
         self.next_ids: Counter[int] = Counter()
         """The first id of each partition that was not sent yet."""
         self._foreign = 0
+        self._foreign_ids: set[int] = set()
 
     def step_clock(self, seconds: float) -> None:
         """Step the wall clock of all machines."""
@@ -97,10 +98,12 @@ class Outside(Machines):
         now_ms, id_from = self.clock.time_ms(), self.settings.id_from
         known = self.settings.exactly_once and not open_seconds
         first = self.next_ids[partition] if known else _NEVER_SENT
-        ids = range(first, first + _IDS_AHEAD)
+        ids = [each for each in range(first, first + _IDS_AHEAD) if each not in self._foreign_ids]
+        chosen = self.random.sample(ids, min(records, len(ids)))
+        self._foreign_ids.update(chosen)
         written = [
             record_of(Item(each, version=_FOREIGN_VERSION), now_ms, partition, id_from)
-            for each in self.random.sample(ids, records)
+            for each in chosen
         ]
         if not transactional:
             self.kafka.write(OUTPUT, partition, written)

@@ -51,13 +51,14 @@ class WorkerProcess:
         self.killed = False
         self.running_session = 0
         """The number of the last session that was seen running."""
-        self.generations = 0
-        """How many generations its window had at its last call."""
+        self.committed = 0
         self._leftover: Volume | None = None
         self._on_call = on_call
         clients = kafka.clients(name, self._hook)
         config = replace(config, state=StateDirectory(volume.path))
         self.factory = ComponentFactory(config, clock, clients)
+        self.window = self.factory.worker_state.window
+        """The status of its window at its last call, and the number of transactions then in `committed`."""
         supervisor = Supervisor(self.factory, self.commands, self.stop, random)
         self._fiber = Fiber(name, lambda: self._run(supervisor))
 

@@ -162,12 +162,21 @@ class World(Outside):
         elif process.running_session != number and state.phase.value == "Running":
             process.running_session = number
             self.recorder.status(process)
-        elif state.window.generations < process.generations:
-            # Of the one moment, so that the judge sees how many have gone at once.
-            self.recorder.status(process, generations=process.generations)
-            self.recorder.status(process)
-        process.generations = state.window.generations
+            process.window = state.window
+        else:
+            self._look_at_window(process)
         return name
+
+    def _look_at_window(self, process: WorkerProcess) -> None:
+        """Note how many generations went when nothing was committed: then they went at once."""
+        state, before = process.factory.worker_state, process.window
+        if state.window is before:
+            return
+        process.window = state.window
+        committed, process.committed = process.committed, state.tally.transactions
+        if committed == process.committed and state.window.generations < before.generations:
+            self.recorder.status(process, generations=before.generations)
+            self.recorder.status(process)
 
     @property
     def _overdue_at(self) -> float:

@@ -64,7 +64,7 @@ class PartitionOutput(ABC):
         self._first: int | None = None
         self._produced = 0
         self._known_up_to = 0
-        self._expected = 0
+        self._markers = 0
         self._unread: OffsetRange | None = None
 
     @property
@@ -106,7 +106,8 @@ class PartitionOutput(ABC):
 
         `metadata` builds the metadata of an offset commit; without uncommitted output, from None.
         """
-        self._position = self._known_up_to = self._expected = position
+        self._position = self._known_up_to = position
+        self._markers = 0
         self._metadata_of = metadata
 
     @abstractmethod
@@ -196,17 +197,15 @@ class PartitionOutput(ABC):
     def _find_unread(self, markers: int) -> None:
         """Find out whether others wrote before or between the committed records.
 
-        After them come as many transaction `markers`, which have offsets too. What others write before a marker has the
-        offset at which it was expected.
+        After them come as many transaction `markers`, which have offsets too. Others may write before a marker as well.
         """
         if self._first is None:
             return
         alone = self._position - self._first == self._produced
-        if self._first != self._expected or not alone:
+        if self._first != self._known_up_to + self._markers or not alone:
             low = self._unread.low if self._unread else min(self._known_up_to, self._first)
             self._unread = OffsetRange(low, self._position)
-        self._known_up_to = self._position
-        self._expected = self._position + markers
+        self._known_up_to, self._markers = self._position, markers
 
     def _seconds_left(self) -> float:
         """Return the bound on the next call."""

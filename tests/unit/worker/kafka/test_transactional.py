@@ -240,6 +240,18 @@ def test_what_others_write_between_two_transactions_is_unread(
     assert output.unread is None
 
 
+def test_what_others_write_before_the_marker_of_a_transaction_is_unread(
+    output: TransactionalOutput, broker: Broker
+) -> None:
+    """The first such record is where the marker is expected."""
+    passed_on(output, 2)
+    others = output.position
+    broker.end += 1
+    passed_on(output, 2)
+    assert output.unread is not None
+    assert output.unread.low == output.complete_up_to == others
+
+
 def test_what_others_write_within_a_transaction_is_unread(
     output: TransactionalOutput, broker: Broker
 ) -> None:

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Final
 
 _TREE: Final = Path(__file__).parents[2]
-_PACKAGES: Final = ("crds", "ids", "kafka", "worker", "tests/golden", "tests/__init__.py")
+_PACKAGES: Final = (
+    "crds",
+    "ids",
+    "kafka",
+    "operator",
+    "worker",
+    "tests/golden",
+    "tests/__init__.py",
+)
+_PATHS: Final = ("", "crds", "ids", "kafka", "operator", "worker")
 
 WITHOUT_FURTHER_FIELDS: Final = "7d7fd766bc45a1871c21aa83219a083599597144"
 
@@ -31,12 +40,17 @@ def unpack_earlier(commit: str, directory: Path) -> Path | None:
     return directory
 
 
+def with_earlier(tree: Path) -> dict[str, str]:
+    """Return the environment of a process that runs that code."""
+    path = os.pathsep.join(str(tree / each) for each in _PATHS)
+    return {**os.environ, "PYTHONPATH": path}
+
+
 def run_earlier(tree: Path, program: str, *arguments: object) -> str:
     """Run a program with that code; returns what it prints."""
-    path = os.pathsep.join(str(tree / each) for each in ("", "crds", "ids", "kafka", "worker"))
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": path},
+        env=with_earlier(tree),
         cwd=tree,
         capture_output=True,
         text=True,

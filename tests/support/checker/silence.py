@@ -73,8 +73,10 @@ def _judge_replaced(timeline: Timeline, verdict: Verdict) -> None:
         ]
         if found == inf or not known:
             continue
-        restored = timeline.between(known[-1].time_ms, found, EventKind.STORE_RESTORED)
-        if timeline.between(known[-1].time_ms, found, EventKind.VOLUME_LOST) or any(
+        # A worker that runs on beside another one may know the topic after that one's volume was lost.
+        begun = _begin_of(timeline, known[-1])
+        restored = timeline.between(begun, found, EventKind.STORE_RESTORED)
+        if timeline.between(begun, found, EventKind.VOLUME_LOST) or any(
             not _had_store(timeline, each.as_of_ms) for each in restored
         ):
             continue  # then it was a new store
@@ -85,6 +87,12 @@ def _judge_replaced(timeline: Timeline, verdict: Verdict) -> None:
         ]
         if not said:
             _add(verdict.silent, timeline, f"no status says {_REPLACED}")
+
+
+def _begin_of(timeline: Timeline, status: StatusSnapshot) -> float:
+    """Return when the process of a status began."""
+    begun = timeline.of(EventKind.WORKER_STARTED)
+    return next((each.time_ms for each in begun if each.process == status.process), status.time_ms)
 
 
 def _had_store(timeline: Timeline, at_ms: int) -> bool:

@@ -899,3 +899,23 @@ def test_the_worker_that_took_over_is_not_fenced_by_the_one_before() -> None:
     told.start("w2")
     told.say(reason="Fenced")
     assert told.kinds() == {"unfounded"}
+
+
+@pytest.mark.parametrize(("own_volume", "expected"), [(True, set()), (False, {"silent"})])
+def test_a_second_worker_with_an_empty_volume_does_not_know_the_first_ones_output(
+    own_volume: bool, expected: set[str]
+) -> None:
+    """The first worker runs on when the second one's volume is made."""
+    told = Told()
+    told.happen(EventKind.WORKER_STARTED, process="w1")
+    told.wait(1000)
+    if own_volume:
+        told.happen(EventKind.VOLUME_LOST)
+    told.happen(EventKind.WORKER_STARTED, process="w2")
+    told.wait(1000)
+    told.start("w1")
+    told.say()
+    told.create(OUT)
+    told.start("w2")
+    told.say(catch_up="NewStore")
+    assert told.kinds() == expected

@@ -240,7 +240,9 @@ def test_an_original_may_be_unknown_after_a_start_without_transactions_only() ->
 
 
 @pytest.mark.parametrize("entry", [True, False])
-@pytest.mark.parametrize("reason", ["broker away", "frozen", "foreign records", "none"])
+@pytest.mark.parametrize(
+    "reason", ["broker away", "frozen", "foreign records", "foreign records, visible first", "none"]
+)
 def test_an_original_may_be_unknown_after_a_start_if_its_transaction_has_no_entry(
     entry: bool, reason: str
 ) -> None:
@@ -250,9 +252,12 @@ def test_an_original_may_be_unknown_after_a_start_if_its_transaction_has_no_entr
         told.happen(EventKind(reason))
     a, b = told.send(b"a", b"b", value=b"x", timestamp_ms=1)
     told.commit([a])
-    if reason == "foreign records":
+    if reason.startswith("foreign records"):
         told.write(OUT, replace(a, key=b"f"), "foreign-1")
     told.write(OUT, b)
+    if reason.endswith("visible first"):
+        seen = told.topic(OUT).records
+        seen.insert(0, seen.pop(1))
     if entry:
         told.write(TopicRole.OWNERS, replace(a, key=b"output"))
     told.wait(1000)

@@ -38,7 +38,7 @@ FIRST ?= 1
 MINUTES ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint format generate unit pytest simulate test-e2e test-matrix \
+.PHONY: help setup demo test check lint format generate unit pytest simulate mutants test-e2e test-matrix \
 	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-scale bench-pipeline dist images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
@@ -81,13 +81,16 @@ lint: setup ## Check style, types, import layers, generated files
 	$(BIN)/python -m dedupe_crds.generate --check
 
 unit: setup
-	$(BIN)/pytest -q -n $(JOBS) --ignore tests/simulation/mutants $(UNIT)
+	$(BIN)/pytest -q -n $(JOBS) $(UNIT)
 
 pytest: setup check-java ## Run the tests without lint: unit, component, faults
 	$(BIN)/pytest -n $(JOBS) $(BY_FILE) --ignore tests/e2e $(TESTS)
 
 simulate: setup ## Run the worker on a simulated Kafka, disk and clock: make simulate SEEDS=50000 FIRST=1
 	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
+
+mutants: setup ## Find a random seed for each mutant of the worker, after a change of the simulation
+	$(BIN)/python -m tests.simulation.mutants
 
 # The second half runs even if the first half fails, so that one run shows all failures.
 test-e2e: setup check-java ## Run the tests on Kubernetes: KUBECONFIG's if it is set, else a new cluster

@@ -1,6 +1,6 @@
 """Each mutant fails on the seed that found it, as recorded; on the same seed the tree as it is fails not.
 
-The seeds were found by `python -m tests.simulation.mutants`, see there.
+The seeds were found by `make mutants`, see mutants/__main__.py.
 """
 
 from collections.abc import Iterator

@@ -145,7 +145,7 @@ class Coordinator:
         return {name: each for name, each in self._ids.items() if each.open}
 
     def abort(self, name: str) -> None:
-        """Abort an open transaction, and fence its producer, as Kafka's `fenceProducers` does."""
+        """Abort an open transaction, and fence its producer, as Kafka's `forceTerminateTransaction` does."""
         found = self._ids[name]
         if found.open:
             self._finish(found, commit=False)

@@ -86,7 +86,7 @@ class ForeignWrite:
 
 @dataclass(frozen=True, slots=True)
 class TerminateTransactions:
-    """Abort the workers' open transactions and fence their producers, as Kafka's `fenceProducers` does."""
+    """Abort the workers' open transactions and fence their producers, as Kafka's `forceTerminateTransaction` does."""
 
     fault = "transactions terminated"
 

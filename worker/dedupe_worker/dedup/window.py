@@ -142,6 +142,7 @@ class Window:
             rows = np.fromiter(changed.values(), np.intp, len(changed))
             hashes = hash_ids(ids[rows].tobytes())
             order = np.argsort(hashes)
+            self.store.prepare(hashes[order])  # an older generation may have the id so far
             self._open.append(_Admitted(ids[rows[order]], values[rows[order]], hashes[order]))
             self._replaced = True
 

@@ -102,7 +102,8 @@ class SideTopics:
             return self._late_problem(record, role, headers)
         life = self._original(record, written)
         if life is None:
-            return "it repeats nothing that is remembered"
+            unsent = self._may_be_unsent(record)
+            return "" if unsent else "it repeats nothing that is remembered"
         if (self._role_of(record, life)) is not role:
             return f"it belongs into {self._role_of(record, life)}"
         allowed = self._originals(record, life, written)
@@ -112,6 +113,19 @@ class SideTopics:
         if headers.get("dedupe-age-ms") != str(age):
             return f"age is {headers.get('dedupe-age-ms')}, not {age}"
         return ""
+
+    def _may_be_unsent(self, record: InputRecord) -> bool:
+        """Return whether what a record repeats may never have been sent, without transactions.
+
+        Neither's offset was committed when the input topic was deleted.
+        """
+        deleted, topic = record.topic.deleted_ms, record.topic
+        return (
+            self.history.rules.delivery is Delivery.AT_LEAST_ONCE
+            and deleted is not None
+            and record.record.offset >= self.timeline.committed(topic, deleted)
+            and any(each.id == record.id for each in self.inputs[: record.place])
+        )
 
     def _late_problem(self, record: InputRecord, role: TopicRole, headers: dict[str, str]) -> str:
         if role is not TopicRole.LATE or not self.history.rules.routes_late:

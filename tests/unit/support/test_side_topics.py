@@ -361,6 +361,29 @@ def test_without_transactions_the_original_may_arrive_after_its_repeat(
     assert told.kinds() == expected
 
 
+@pytest.mark.parametrize(
+    ("delivery", "deleted", "offset", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, True, 0, set()),
+        (Delivery.AT_LEAST_ONCE, True, 2, {"lost", "misrouted"}),
+        (Delivery.AT_LEAST_ONCE, False, 0, {"lost", "misrouted"}),
+        (Delivery.EXACTLY_ONCE, True, 0, {"misrouted"}),
+    ],
+)
+def test_without_transactions_the_original_may_go_unsent_with_its_input_topic(
+    delivery: Delivery, deleted: bool, offset: int, expected: set[str]
+) -> None:
+    told = Told(rules=replace(ROUTES, delivery=delivery))
+    _, second = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
+    told.commit([], offset)
+    told.write(DUPLICATES, headed(second, original="0:0", age_ms=0))
+    if deleted:
+        told.create(TopicRole.INPUT)
+    told.start("w2")
+    told.commit([], 0)
+    assert told.kinds() == expected
+
+
 def test_without_transactions_a_routed_record_may_come_again_if_its_offset_was_not_committed() -> (
     None
 ):

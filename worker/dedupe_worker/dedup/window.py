@@ -152,7 +152,7 @@ class Window:
             hashes = hash_ids(joined)
             order = np.argsort(hashes)
             new = np.frombuffer(b"".join(changed.values()), self._value_dtype)
-            self.store.prepare(hashes[order])
+            self.store.prepare(hashes[order])  # an older generation may have the id so far
             self._open.append(
                 _Admitted(np.frombuffer(joined, _ID)[order], new[order], hashes[order])
             )

@@ -199,6 +199,19 @@ def test_the_first_record_of_an_observed_stream_stays_the_original(tmp_path: Pat
     store.close()
 
 
+def test_the_newest_record_is_the_original_if_an_older_generation_has_another(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path)
+    window = Window(store)
+    for age, owner in enumerate((FIRST, SECOND)):
+        window.learn(A, np.array([owner], OWNERS))
+        window.commit(output_position=1, input_offset=1, seen_ms=age * GENERATION_MS)
+        window.age((age + 1) * GENERATION_MS)
+    assert window.find(A) == {0: SECOND}
+    store.close()
+
+
 def test_of_many_ids_that_one_transaction_replaces_the_newest_value_is_written(
     tmp_path: Path,
 ) -> None:

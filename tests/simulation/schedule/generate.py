@@ -119,6 +119,7 @@ _FAULTS: Final[tuple[tuple[int, Make], ...]] = (
 
 _FOLLOW_SHARE: Final = 0.3
 _FOLLOWS: Final[dict[str, Make]] = {
+    "kill": lambda r, _: Crash(power=False, down_seconds=_down(r)),
     "raw topic recreated": lambda r, _: Retain(INPUT, r.choice([0.2, 0.5])),
     "clean topic recreated": lambda r, _: Crash(power=False, down_seconds=_down(r)),
     "foreign records": lambda r, _: Crash(power=False, down_seconds=_down(r)),

@@ -118,11 +118,16 @@ _FAULTS: Final[tuple[tuple[int, Make], ...]] = (
 
 
 _FOLLOW_SHARE: Final = 0.3
+_KILL: Final[Make] = lambda r, _: Crash(power=False, down_seconds=_down(r))  # noqa: E731 (typed)
+_RESTARTS: Final = frozenset(
+    {"kill", "power loss", "stop", "snapshot restored", "volume lost", "store damaged"}
+)
 _FOLLOWS: Final[dict[str, Make]] = {
     "raw topic recreated": lambda r, _: Retain(INPUT, r.choice([0.2, 0.5])),
-    "clean topic recreated": lambda r, _: Crash(power=False, down_seconds=_down(r)),
-    "foreign records": lambda r, _: Crash(power=False, down_seconds=_down(r)),
-    "foreign transaction": lambda r, _: Crash(power=False, down_seconds=_down(r)),
+    "clean topic recreated": _KILL,
+    "foreign records": _KILL,
+    "foreign transaction": _KILL,
+    **dict.fromkeys(_RESTARTS, _KILL),  # within the start that follows
 }
 """What meets what these faults have left, and seldom follows them by chance."""
 
@@ -138,13 +143,15 @@ def schedule_of(seed: int) -> Schedule:
     faults = random.choice([2, 2, 3, 3, 4, 5, 7])
     for _ in range(faults):
         happened = [step.action for step in steps]
-        steps += [
-            _send(random, source, random.randrange(settings.partitions))
-            for _ in range(random.choice([0, 1, 1, 2]))
-        ]
-        if random.random() < 0.3:
-            steps.append(Step(_when(random), random.randrange(settings.partitions), Snapshot()))
-        steps.append(_fault(random, settings, happened))
+        following = _following(random, happened)
+        if following is None:
+            steps += [
+                _send(random, source, random.randrange(settings.partitions))
+                for _ in range(random.choice([0, 1, 1, 2]))
+            ]
+            if random.random() < 0.3:
+                steps.append(Step(_when(random), random.randrange(settings.partitions), Snapshot()))
+        steps.append(_fault(random, settings, happened, following, steps[-1]))
         if isinstance(steps[-1].action, Forget):
             steps.append(_send_again(random, steps[-1].action, steps[-1].partition))
     while source.sent < 60 or random.random() < 0.5:
@@ -224,18 +231,27 @@ def _send_again(random: Random, forget: Forget, partition: int) -> Step:
     return Step(When(random.randint(1, 20)), partition, Send(items))
 
 
-def _fault(random: Random, settings: Settings, happened: list[Action]) -> Step:
+def _following(random: Random, happened: list[Action]) -> Make | None:
+    """Choose what follows the last fault at once, or nothing."""
+    faults = [each.fault for each in happened if each.fault]
+    following = _FOLLOWS.get(faults[-1]) if faults else None
+    return following if random.random() < _FOLLOW_SHARE else None
+
+
+def _fault(
+    random: Random, settings: Settings, happened: list[Action], following: Make | None, last: Step
+) -> Step:
     weights = [weight for weight, _ in _FAULTS]
-    before = [each.fault for each in happened if each.fault]
-    following = _FOLLOWS.get(before[-1]) if before else None
+    partition = last.partition if following else random.randrange(settings.partitions)
     while True:
         [(_, make)] = random.choices(_FAULTS, weights)
-        if following and random.random() < _FOLLOW_SHARE:
-            make = following
-        partition = random.randrange(settings.partitions)
-        action = make(random, settings)
+        action = (following or make)(random, settings)
         if _fits(action, settings, partition) and _is_known(action, happened):
-            return Step(_moment_of(random, action), partition, action)
+            when = _moment_of(random, action)
+            if following and last.action.fault in _RESTARTS:
+                when = When(random.randint(1, 60))
+            return Step(when, partition, action)
+        following, partition = None, random.randrange(settings.partitions)
 
 
 def _fits(action: Action, settings: Settings, partition: int) -> bool:

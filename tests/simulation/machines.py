@@ -290,9 +290,12 @@ class Machines(ABC):
     def forget(self, partition: int, ids: list[bytes]) -> None:
         """Let the worker forget ids. A worker that ends before it does so has not."""
 
+        process = self._seats[partition].process
+
         def forget(store: StoreCommands) -> None:
             store.forget(ids)
-            self.recorder.event(EventKind.FORGOTTEN, partition, ids=frozenset(ids))
+            name = process.name if process else ""
+            self.recorder.event(EventKind.FORGOTTEN, partition, process=name, ids=frozenset(ids))
 
         self.command(partition, forget)
 

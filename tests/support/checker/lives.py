@@ -9,12 +9,13 @@ window may have forgotten it; the next record of the id begins another life.
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
 from tests.support.checker.id_sources import Id
-from tests.support.checker.outside import EventKind, TopicRole
+from tests.support.checker.outside import EventKind, OutsideEvent, TopicRole
 from tests.support.checker.record import Record
 from tests.support.checker.timeline import Timeline
 from tests.support.checker.topic_history import Delivery, Incarnation, Written
@@ -140,15 +141,29 @@ class Lives:
         if rules.delivery is Delivery.AT_LEAST_ONCE and self._is_unfenced(life, decided):
             return unsure
         forgotten = [
-            event.time_ms
+            event
             for event in timeline.between(begin - 1, until, EventKind.FORGOTTEN)
             if record.id in event.ids
         ]
         if forgotten:
-            again = timeline.between(forgotten[-1], until, EventKind.SESSION_STARTED)
-            certain = any(begin < each < until for each in forgotten)  # not at the same moment
-            return Finding(Known.GONE if certain and not again else Known.UNSURE, life=life)
+            return Finding(self._find_forgotten(forgotten, begin, until), life=life)
         return self._find_lost(life, until)
+
+    def _find_forgotten(
+        self, forgotten: Sequence[OutsideEvent], begin: float, until: float
+    ) -> Known:
+        """Return what is known of a life that an administrator let a worker forget.
+
+        A worker that starts reads the output again, and one beside the worker that forgot it has a store of its own.
+        """
+        starts = self.timeline.between(begin, until, EventKind.SESSION_STARTED)
+        last = forgotten[-1]
+        certain = any(begin < each.time_ms < until for each in forgotten)  # not at the same moment
+        again = any(
+            each.time_ms >= last.time_ms or (last.process and each.process != last.process)
+            for each in starts
+        )
+        return Known.GONE if certain and not again else Known.UNSURE
 
     def _find_lost(self, life: Life, until: float) -> Finding:
         """Return whether a life may be lost: a store that is rebuilt lacks what the output lacks."""

@@ -78,7 +78,7 @@ class OutsideEvent:
     partition: int | None = None
     """None: every partition."""
     process: str = ""
-    """The worker's process, for WORKER_STARTED, SESSION_STARTED, WORKER_ENDED."""
+    """The worker's process, for WORKER_STARTED, SESSION_STARTED, WORKER_ENDED, FORGOTTEN."""
     exit_code: int | None = None
     """For WORKER_ENDED; None: the process was killed."""
     session: str = ""

@@ -270,6 +270,20 @@ def test_a_record_of_the_moment_of_a_forget_may_be_before_or_after_it(
     assert told.kinds() == set()
 
 
+@pytest.mark.parametrize(("forgets", "expected"), [("w1", set()), ("w2", {"lost"})])
+def test_a_worker_beside_the_one_that_forgets_an_id_may_know_it(
+    forgets: str, expected: set[str]
+) -> None:
+    """It has read the output into a store of its own."""
+    told = Told()
+    told.commit(told.send(b"a"))
+    told.start("w2")
+    told.happen(EventKind.FORGOTTEN, process=forgets, ids=frozenset({b"a"}))
+    told.send(b"a")
+    told.commit([])
+    assert told.kinds() == expected
+
+
 def test_a_forgotten_id_may_be_learnt_again_at_a_start() -> None:
     told = Told()
     told.commit(told.send(b"a"))

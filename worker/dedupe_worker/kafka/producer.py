@@ -65,7 +65,7 @@ class PartitionOutput(ABC):
         self._produced = 0
         self._known_up_to = 0
         self._markers = 0
-        self._unread: OffsetRange | None = None
+        self._unread_from: int | None = None
 
     @property
     def position(self) -> int:
@@ -76,18 +76,20 @@ class PartitionOutput(ABC):
     def unread(self) -> OffsetRange | None:
         """Return the offsets among which other producers may have written.
 
-        They are since `resume`. The last of them is this worker's own.
+        They are since `resume`, and end where this worker's own end: what it wrote after others is read again, because
+        the newest record of an id is the original.
         """
-        return self._unread
+        low = self._unread_from
+        return None if low is None else OffsetRange(low, self._position)
 
     @property
     def complete_up_to(self) -> int:
         """Return the offset before which every record was sent from here, or read."""
-        return self._unread.low if self._unread else self._position
+        return self._position if self._unread_from is None else self._unread_from
 
     def mark_read(self) -> None:
         """Record that `unread` was read."""
-        self._unread = None
+        self._unread_from = None
 
     @abstractmethod
     def fence(self, stop: Event) -> None:
@@ -203,8 +205,8 @@ class PartitionOutput(ABC):
             return
         alone = self._position - self._first == self._produced
         if self._first != self._known_up_to + self._markers or not alone:
-            low = self._unread.low if self._unread else min(self._known_up_to, self._first)
-            self._unread = OffsetRange(low, self._position)
+            low = min(self._known_up_to, self._first)
+            self._unread_from = low if self._unread_from is None else self._unread_from
         self._known_up_to, self._markers = self._position, markers
 
     def _seconds_left(self) -> float:

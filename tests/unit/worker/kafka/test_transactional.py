@@ -230,6 +230,7 @@ def test_what_others_write_between_two_transactions_is_unread(
     assert output.unread == OffsetRange(before, output.position)
     assert output.complete_up_to == before
     passed_on(output, 2)
+    assert output.unread == OffsetRange(before, output.position), "its own after them, too"
     assert output.complete_up_to == before
     broker.end += 1
     passed_on(output, 2)

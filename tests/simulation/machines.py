@@ -233,8 +233,8 @@ class Machines(ABC):
     def start_second(self, partition: int, volume: str) -> None:
         """Start another worker of a partition; the first one runs on."""
         seat = self._seats[partition]
-        if seat.process is None:
-            return
+        if seat.process is None or seat.swapped or seat.swap_with:
+            return  # its volume would go to the other partition, which must refuse it for ever
         if volume == "copy":
             seat.volume = seat.process.volume.after_kill()
         elif volume == "snapshot" and seat.snapshot:

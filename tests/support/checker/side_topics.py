@@ -231,19 +231,24 @@ class SideTopics:
     ) -> bool:
         """Return whether a record that passed may be routed too: it was read again, or passed when it was.
 
-        Without transactions, that is also one whose offset was not committed when the output lost records.
+        Without transactions, that is also one whose offset was not committed when the output lost records, or when the
+        store was lost and with it what is late.
         """
         first, *_, last = sorted(
             [passed, *(written for _, written in found)], key=lambda each: each.time_ms
         )
         if self.timeline.reads_again(first.time_ms, last.time_ms):
             return True
-        start = self.timeline.start_of(last)
+        start, since = self.timeline.start_of(last), self.timeline.start_of(first)
+        volumes = self.timeline.between(
+            since, last.time_ms, EventKind.VOLUME_LOST, EventKind.STORE_RESTORED
+        )
+        late = any(role is TopicRole.LATE for role, _ in found)
         return (
             self.history.rules.delivery is Delivery.AT_LEAST_ONCE
             and first.writer != last.writer
             and record.record.offset >= self.timeline.committed(record.topic, start)
-            and self.timeline.output_lost(self.timeline.start_of(first), last.time_ms)
+            and (self.timeline.output_lost(since, last.time_ms) or (late and bool(volumes)))
         )
 
     def _may_come_again(

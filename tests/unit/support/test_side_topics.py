@@ -298,6 +298,29 @@ def test_a_late_record_is_routed_once_and_not_lost() -> None:
     assert told.kinds() == {"misrouted"}
 
 
+@pytest.mark.parametrize(
+    ("delivery", "volume_lost", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, True, set()),
+        (Delivery.AT_LEAST_ONCE, False, {"misrouted"}),
+        (Delivery.EXACTLY_ONCE, True, {"misrouted"}),
+    ],
+)
+def test_a_late_record_may_pass_too_if_the_store_that_called_it_late_was_lost(
+    delivery: Delivery, volume_lost: bool, expected: set[str]
+) -> None:
+    """Without transactions, before its offset was committed."""
+    told = Told(rules=replace(ROUTES, delivery=delivery))
+    (old,) = told.send(b"a", timestamp_ms=5)
+    told.commit([], 0, routed=[(LATE, headed(old, late=6))])
+    if volume_lost:
+        told.happen(EventKind.VOLUME_LOST)
+    told.start("w2")
+    told.say(catch_up="NewStore")
+    told.commit([old])
+    assert told.kinds() == expected
+
+
 @pytest.mark.parametrize("bound", [5, "soon"])
 def test_a_record_that_is_not_before_the_bound_is_misrouted(bound: object) -> None:
     told = Told(rules=ROUTES)

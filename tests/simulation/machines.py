@@ -230,9 +230,12 @@ class Machines(ABC):
             self.recorder.event(EventKind.FROZEN, partition)
 
     def start_second(self, partition: int, volume: str) -> None:
-        """Start another worker of a partition; the first one runs on."""
+        """Start another worker of a partition; the first one runs on.
+
+        Not while volumes are swapped: the other worker would get one that it must refuse for ever.
+        """
         seat = self._seats[partition]
-        if seat.process is None:
+        if seat.process is None or seat.swapped:
             return
         if volume == "copy":
             seat.volume = seat.process.volume.after_kill()

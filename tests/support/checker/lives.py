@@ -146,7 +146,10 @@ class Lives:
         ]
         if forgotten:
             again = timeline.between(forgotten[-1], until, EventKind.SESSION_STARTED)
-            certain = any(begin < each < until for each in forgotten)  # not at the same moment
+            # Not at the same moment, and not by an older worker of two.
+            certain = any(
+                begin < each < until and not timeline.has_rivals(each) for each in forgotten
+            )
             return Finding(Known.GONE if certain and not again else Known.UNSURE, life=life)
         return self._find_lost(life, until)
 

@@ -47,6 +47,14 @@ class Timeline:
         """Return when the session that wrote this began; -inf if not known."""
         return self._start_of_session.get(written.writer, -inf)
 
+    def has_rivals(self, at: float) -> bool:
+        """Return whether more than one worker's process was there at a time."""
+        started = self.between(-inf, at, EventKind.WORKER_STARTED, EventKind.SESSION_STARTED)
+        ended = self.between(-inf, at, EventKind.WORKER_ENDED)
+        last = {each.process: each.time_ms for each in started}
+        last_end = {each.process: each.time_ms for each in ended}
+        return sum(time > last_end.get(process, -inf) for process, time in last.items()) > 1
+
     def running_since(self, after: float) -> float:
         """Return when a session that started after this time was first seen running, or inf."""
         for index, start in enumerate(self.starts):

@@ -270,6 +270,21 @@ def test_a_record_of_the_moment_of_a_forget_may_be_before_or_after_it(
     assert told.kinds() == set()
 
 
+@pytest.mark.parametrize(("ended", "expected"), [(True, {"lost"}), (False, set())])
+def test_an_older_worker_forgets_for_itself_only(ended: bool, expected: set[str]) -> None:
+    """A newer one runs already, and may be the one that reads the next copy."""
+    told = Told()
+    told.commit(told.send(b"a"))
+    if ended:
+        told.happen(EventKind.WORKER_ENDED, process="w1")
+    told.start("w2")
+    told.say()
+    told.happen(EventKind.FORGOTTEN, ids=frozenset({b"a"}))
+    told.send(b"a")
+    told.commit([])
+    assert told.kinds() == expected
+
+
 def test_a_forgotten_id_may_be_learnt_again_at_a_start() -> None:
     told = Told()
     told.commit(told.send(b"a"))

@@ -32,9 +32,3 @@ def test_a_mutant_fails_on_its_seed(probe: Probe, name: str) -> None:
         failure = probe.first_failure(path, [killing.seed])
     assert failure is not None
     assert set(failure.kinds) & set(killing.kinds), failure.defect
-
-
-def test_the_tree_as_it_is_fails_on_none_of_these_seeds(probe: Probe) -> None:
-    with MutatedTree(None) as path:
-        seeds = sorted({killing.seed for killing in KILLINGS.values()})
-        assert probe.first_failure(path, seeds) is None

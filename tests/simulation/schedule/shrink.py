@@ -66,8 +66,8 @@ def _with_defaults(schedule: Schedule) -> Iterator[Schedule]:
         if settings.transaction_records < settings.batch_records:
             continue
         steps = tuple(s for s in schedule.steps if s.partition < settings.partitions)
-        if steps:
-            yield replace(schedule, settings=settings, steps=steps)
+        steps = steps or tuple(replace(s, partition=0) for s in schedule.steps)
+        yield replace(schedule, settings=settings, steps=steps)
 
 
 def _with_fewer_records(schedule: Schedule) -> Iterator[Schedule]:

@@ -8,7 +8,7 @@ report to the directory TEST_REPORTS, and `python -m tests.support.layers` print
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,8 @@ REPORTS: Final = "TEST_REPORTS"
 STAGES: Final = "stages.txt"
 _FOLDER_DEPTH: Final = 3
 _SHOWN_SECONDS: Final = 3.0
+_SLOW_SECONDS: Final = 15.0
+_MOST_SHOWN: Final = 25
 
 
 def matrix(*values: object) -> ParameterSet:
@@ -35,17 +37,27 @@ def matrix(*values: object) -> ParameterSet:
 class Report:
     """Tests that a run did not run, and those that it ran twice. Ids; `second_attempts` with the first error.
 
-    `seconds` are of all tests of a folder, over all processes; `stages` those of the parts of `make test`.
+    `tests` and `stages`: seconds of each test, and of the parts of `make test`.
     """
 
     matrix: set[str] = field(default_factory=set)
     second_attempts: list[tuple[str, str]] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
+    tests: dict[str, float] = field(default_factory=dict)
     stages: dict[str, float] = field(default_factory=dict)
 
-    def add_seconds(self, folder: str, seconds: float) -> None:
-        """Add the time of a test, or of a run."""
-        self.seconds[folder] = self.seconds.get(folder, 0.0) + seconds
+    def add(self, test: str, seconds: float) -> None:
+        """Add the seconds of a part of a test, such as its fixtures."""
+        self.tests[test] = self.tests.get(test, 0.0) + seconds
+
+    @property
+    def folders(self) -> dict[str, float]:
+        """Return the seconds of all tests of each folder, over all processes."""
+        folders: dict[str, float] = {}
+        for test, seconds in self.tests.items():
+            path = test.partition("::")[0].rpartition("/")[0]
+            folder = "/".join(path.split("/")[:_FOLDER_DEPTH])
+            folders[folder] = folders.get(folder, 0.0) + seconds
+        return folders
 
     @property
     def failed(self) -> bool:
@@ -59,8 +71,9 @@ class Report:
             said.append("minutes of the clock, of tests that run beside others too:")
             said += [f"  {each / 60:5.1f}  {name}" for name, each in self.stages.items()]
             said.append("minutes of the tests of a folder, one after another:")
-            most = sorted(self.seconds.items(), key=lambda each: -each[1])
-            said += [f"  {each / 60:5.1f}  {name}" for name, each in most if each > _SHOWN_SECONDS]
+            said += _lines(self.folders, _SHOWN_SECONDS)
+            said.append("minutes of the slowest tests, with their fixtures:")
+            said += _lines(self.tests, _SLOW_SECONDS)[:_MOST_SHOWN]
         if self.second_attempts:
             width = max(len(name) for name, _ in self.second_attempts)
             said.append(f"{len(self.second_attempts)} tests had a second attempt:")
@@ -78,6 +91,12 @@ class Report:
         (directory / f"{uuid4().hex}.json").write_text(json.dumps(content))
 
 
+def _lines(seconds: Mapping[str, float], least: float) -> list[str]:
+    """Return a line for each that took longer, the longest first."""
+    longest = sorted(seconds.items(), key=lambda each: -each[1])
+    return [f"  {each / 60:5.1f}  {name}" for name, each in longest if each > least]
+
+
 def read(directory: Path) -> Report:
     """Return the reports of a directory as one."""
     whole = Report()
@@ -85,8 +104,8 @@ def read(directory: Path) -> Report:
         content = json.loads(path.read_text())
         whole.matrix |= set(content["matrix"])
         whole.second_attempts += [(name, error) for name, error in content["second_attempts"]]
-        for folder, seconds in content["seconds"].items():
-            whole.add_seconds(folder, seconds)
+        for test, seconds in content["tests"].items():
+            whole.add(test, seconds)
     stages = directory / STAGES
     for line in stages.read_text().splitlines() if stages.exists() else ():
         name, _, taken = line.rpartition(" ")
@@ -112,8 +131,7 @@ class Layers:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the time, and a second attempt, which the first one's report announces."""
-        folder, _, _ = report.nodeid.partition("::")[0].rpartition("/")
-        self._report.add_seconds("/".join(folder.split("/")[:_FOLDER_DEPTH]), report.duration)
+        self._report.add(report.nodeid, report.duration)
         if report.outcome == "rerun":  # type: ignore[comparison-overlap] # of pytest-rerunfailures
             error = report.longreprtext.strip().splitlines() or [""]
             self._report.second_attempts.append((report.nodeid, error[-1][:100]))

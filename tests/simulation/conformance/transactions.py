@@ -178,8 +178,9 @@ def a_record_that_is_refused_must_be_aborted(world: World) -> tuple[list[Answer]
     producer.begin_transaction()
     for value in (b"before", b"large!" * 500, b"after"):
         producer.produce(topic, value, partition=0)
+    # Whether what follows is still in the queue, or purged already, is up to the library's threads.
     answers: list[Answer] = [
-        producer.flush(2),
+        either(producer.flush(2), 1, 0),
         outcome(producer.commit_transaction, 5),
         outcome(producer.commit_transaction, 5),
         outcome(producer.abort_transaction, 15),

@@ -111,7 +111,20 @@ def test_the_time_of_each_folder_and_stage_is_told(run: pytest.Pytester) -> None
     reports = run.path / "reports"
     (reports / "stages.txt").write_text("lint 30\nsimulate 42\n")
     whole = read(reports)
-    assert list(whole.seconds) == ["tests/unit/part", "tests/unit"]
-    assert 0.2 <= whole.seconds["tests/unit/part"] < 30
+    assert list(whole.folders) == ["tests/unit/part", "tests/unit"]
+    assert 0.2 <= whole.folders["tests/unit/part"] < 30
     assert whole.stages == {"lint": 30.0, "simulate": 42.0}
     assert "    0.7  simulate" in whole.lines()
+
+
+def test_the_slowest_tests_are_told_first() -> None:
+    """A test's fixtures count as its own time."""
+    report = Report(stages={"pytest": 300.0})
+    report.add("tests/unit/test_a.py::test_slow", 60)
+    report.add("tests/unit/test_a.py::test_slow", 30)
+    report.add("tests/unit/test_a.py::test_slower", 180)
+    report.add("tests/unit/test_a.py::test_fast", 1)
+    assert report.lines()[-2:] == [
+        "    3.0  tests/unit/test_a.py::test_slower",
+        "    1.5  tests/unit/test_a.py::test_slow",
+    ]

@@ -99,6 +99,12 @@ class UploadRunning(StreamError):
     retriable = True
 
 
+class OutputUnread(StreamError):
+    """Records of the output that the store does not know yet can't be read yet."""
+
+    retriable = True
+
+
 def store_error(error: Exception, action: str) -> StreamError:
     """Return the named error for an exception of RocksDB.
 

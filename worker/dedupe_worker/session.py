@@ -195,6 +195,10 @@ class Session:
         window: Window,
     ) -> None:
         self._worker_state.forget_input_end()
+        read_unread = partial(
+            read_foreign,
+            *(self._factory, partition.topics, self._extract, output, window, self._stop),
+        )
         admin_commands = AdminCommands(
             self._config,
             partition.identity,
@@ -202,6 +206,7 @@ class Session:
             self._worker_state,
             self._factory.upload_manager,
             self._factory.clock,
+            read_foreign=read_unread,
         )
         watch = TopicWatch(
             partition.topics,
@@ -218,10 +223,7 @@ class Session:
             alert_below=self._config.stream.spec.store.window.alert_below,
             run_commands=partial(self._commands.run_waiting, admin_commands),
             check_topics=partial(self._check_topics, watch, reader),
-            read_foreign=partial(
-                read_foreign,
-                *(self._factory, partition.topics, self._extract, output, window, self._stop),
-            ),
+            read_foreign=read_unread,
         )
         self._worker_state.set_phase(Phase.RUNNING)
         try:

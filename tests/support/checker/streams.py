@@ -185,12 +185,12 @@ class _PartitionJudge:
             self.matcher.forget(place)
 
     def _read_uncommitted(self, written: Written, order: _Order) -> None:
-        """Begin the order of a session without transactions, if the output has lost records.
+        """Begin the order of a session without transactions, if the output had lost records when it wrote first.
 
         What was not committed is read again: what has passed of it may be gone from the output.
         """
         start = self.timeline.start_of(written)
-        if not self.timeline.output_lost(-inf, start):
+        if not self.timeline.output_lost(-inf, written.time_ms):
             return
         for topic in self.timeline.inputs:
             if topic.created_ms <= start < (topic.deleted_ms or inf):

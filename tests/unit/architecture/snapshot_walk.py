@@ -83,6 +83,7 @@ class Worker:
                 store,
                 self.factory.worker_state,
                 self.factory.upload_manager,
+                read_foreign=lambda: True,
             )
             ready.set()
             while not stop.wait(_TICK_SECONDS):

@@ -684,25 +684,46 @@ def test_a_record_in_flight_may_come_twice_without_transactions() -> None:
     ("again", "expected"),
     [((0, 1, 4), set()), ((0, 4, 1), {"reordered"}), ((0, 1, 1, 4), {"duplicated"})],
 )
+@pytest.mark.parametrize("within_start", [False, True])
 @pytest.mark.parametrize("reason", ["OutputTopicReplaced", "TailRetainedAway", "Tail"])
 def test_what_was_not_committed_comes_again_in_order_if_the_output_lost_it(
-    again: tuple[int, ...], expected: set[str], reason: str
+    again: tuple[int, ...], expected: set[str], reason: str, *, within_start: bool
 ) -> None:
-    """Without transactions. An equal record that follows is not taken for the one that comes again."""
+    """Without transactions. An equal record that follows is not taken for the one that comes again.
+
+    `within_start`: it is lost after the start, before the session has read it.
+    """
     told = Told(rules=AT_LEAST_ONCE)
     sent = told.send(b"a", b"b", b"a", b"b", b"c", value=b"x", timestamp_ms=1)
     for each in sent[:2]:
         told.write(OUT, each, told.session)
+    if within_start:
+        told.start("w2")
     if reason == "OutputTopicReplaced":
         told.create(OUT)
     elif reason == "TailRetainedAway":
         told.retain(OUT, 2)
-    told.start("w2")
+    if not within_start:
+        told.start("w2")
     told.say(catch_up=reason, truncated=reason != "Tail")
     for at in again:
         told.write(OUT, sent[at], told.session)
     told.commit([], catch_up=reason, truncated=reason != "Tail")
     assert told.kinds() == expected if reason != "Tail" else "duplicated" in told.kinds()
+
+
+def test_output_that_is_lost_after_the_session_has_read_it_must_not_come_twice() -> None:
+    told = Told(rules=AT_LEAST_ONCE)
+    sent = told.send(b"a", b"b", b"a", b"b", b"c", value=b"x", timestamp_ms=1)
+    for each in sent[:2]:
+        told.write(OUT, each, told.session)
+    told.start("w2")
+    told.say(catch_up="Tail")
+    told.write(OUT, sent[0], told.session)
+    told.retain(OUT, 2)
+    told.write(OUT, sent[1], told.session)
+    told.commit([])
+    assert "duplicated" in told.kinds()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from dedupe_ids.extract import pack_id
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.errors import DiskFull, StoreCorrupt, StoreFailed
+from dedupe_worker.errors import DiskFull, OutputUnread, StoreCorrupt, StoreFailed
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.ageing import Generation
 from dedupe_worker.store.api import IdStore
@@ -102,7 +102,10 @@ class CommandQueue:
 
 
 class AdminCommands:
-    """The `StoreCommands` of one session's store."""
+    """The `StoreCommands` of one session's store.
+
+    `read_foreign` reads what other producers wrote to the output, and returns whether all of it is read.
+    """
 
     def __init__(  # noqa: PLR0917 (what the session has, each once)
         self,
@@ -112,8 +115,11 @@ class AdminCommands:
         worker_state: WorkerState,
         upload_manager: "UploadManager | None",
         clock: Clock = SYSTEM_CLOCK,
+        *,
+        read_foreign: Callable[[], bool],
     ) -> None:
         self._config = config
+        self._read_foreign = read_foreign
         self._identity = identity
         self._store = store
         self._worker_state = worker_state
@@ -147,7 +153,17 @@ class AdminCommands:
         return [_id_status(raw, known.get(id_)) for raw, id_ in zip(raw_ids, packed, strict=True)]
 
     def forget(self, raw_ids: list[bytes]) -> int:
-        """Forget ids; return how many were in the store."""
+        """Forget ids; return how many were in the store.
+
+        Raises OutputUnread while there is output that would remember them again as soon as it is read.
+        """
+        with _ends_session(StreamError):
+            complete = self._read_foreign()
+        if not complete:
+            raise OutputUnread(
+                "another producer writes to the output topic, and its open transaction hides records: what they have "
+                "would be remembered again. Nothing is forgotten yet. Try again when the transaction has ended"
+            )
         with _ends_session(StoreCorrupt, DiskFull, StoreFailed):
             forgotten = self._store.forget([pack_id(raw) for raw in raw_ids])
             self._store.flush_all()  # no log could replay it after a crash

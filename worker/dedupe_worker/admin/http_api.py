@@ -35,6 +35,7 @@ from dedupe_httpd.bounded_server import MAX_BODY_BYTES
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests, ReconcileRunning
+from dedupe_worker.errors import OutputUnread
 from dedupe_worker.snapshots.http_api import add_routes as add_snapshots
 from dedupe_worker.status import WorkerState
 
@@ -195,7 +196,12 @@ class _Forget:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         raw_ids = _read_ids(request)
-        forgotten = self._commands.call(lambda store: store.forget(raw_ids), _COMMAND_SECONDS)
+        try:
+            forgotten = self._commands.call(lambda store: store.forget(raw_ids), _COMMAND_SECONDS)
+        except OutputUnread as error:
+            raise falcon.HTTPServiceUnavailable(
+                title=error.reason, description=str(error), retry_after=5
+            ) from error
         response.media = {"forgotten": forgotten, "note": _FORGOTTEN_UNTIL}
 
 

@@ -35,7 +35,7 @@ class Housekeeping:
         alert_below: timedelta,
         run_commands: Callable[[], None],
         check_topics: Callable[[], None],
-        read_foreign: Callable[[], None],
+        read_foreign: Callable[[], object],
     ) -> None:
         self._window = window
         self._store = window.store

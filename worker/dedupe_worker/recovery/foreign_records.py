@@ -27,17 +27,17 @@ def read_foreign(  # noqa: PLR0917 (the session's components, each once)
     output: PartitionOutput,
     window: Window,
     stop: Event,
-) -> None:
-    """Add the ids of unread output to the window.
+) -> bool:
+    """Add the ids of unread output to the window; return whether none is left.
 
     An open transaction may hide them; then it does nothing. No transaction of this worker is open. Raises StreamError.
     """
     unread, metadata = output.unread, window.store.metadata
     if unread is None or metadata is None:
-        return
+        return True
     topic, partition = factory.config.stream.spec.output.topic, factory.config.partition
     if topics.end(topic, partition) < unread.end:
-        return
+        return False
     log.info("reading records of other producers", start=unread.low, end=unread.end)
     with closing(factory.make_reader(topic)) as reader:
         reader.seek(unread.low)
@@ -55,5 +55,7 @@ def read_foreign(  # noqa: PLR0917 (the session's components, each once)
             clock=factory.clock,
             on_progress=lambda _: factory.worker_state.heartbeat(),
         )
-    if not stop.is_set():
-        output.mark_read()
+    if stop.is_set():
+        return False
+    output.mark_read()
+    return True

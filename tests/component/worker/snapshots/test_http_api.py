@@ -58,7 +58,8 @@ class Worker:
         with self.scene.store() as store:
             self._store = store
             admin_commands = AdminCommands(
-                config, IDENTITY, store, self.worker_state, self.upload_manager
+                *(config, IDENTITY, store, self.worker_state, self.upload_manager),
+                read_foreign=lambda: True,
             )
             while not self._stop.wait(0.001):
                 self.commands.run_waiting(admin_commands)

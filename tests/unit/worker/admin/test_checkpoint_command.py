@@ -40,7 +40,7 @@ def worker_state() -> WorkerState:
 @pytest.fixture
 def commands(state: StateDirectory, store: Store, worker_state: WorkerState) -> AdminCommands:
     config = WorkerConfig(stream=STREAM, partition=3, state=state, properties={})
-    return AdminCommands(config, IDENTITY, store, worker_state, None)
+    return AdminCommands(config, IDENTITY, store, worker_state, None, read_foreign=lambda: True)
 
 
 def test_the_time_of_all_checkpoints_is_added_up(

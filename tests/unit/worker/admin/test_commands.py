@@ -1,6 +1,7 @@
 """What HTTP asks is done by the loop's thread, or not at all."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import get_ident
@@ -11,10 +12,10 @@ import pytest
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import CheckpointStatus, IdStatus, UploadStatus
-from dedupe_kafka.errors import StreamError
-from dedupe_worker.admin.commands import AdminCommands, Command, CommandQueue
+from dedupe_kafka.errors import BrokerUnavailable, StreamError
+from dedupe_worker.admin.commands import AdminCommands, Command, CommandQueue, StoreUnusable
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.errors import DiskFull, StoreCorrupt, StoreFailed
+from dedupe_worker.errors import DiskFull, OutputUnread, StoreCorrupt, StoreFailed
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.metadata import StoreMetadata
@@ -112,13 +113,21 @@ class DamagedStore:
         raise self._error
 
 
-def answered(error: StreamError, command: Command, tmp_path: Path) -> tuple[object, object]:
-    """Return what a command raises to its caller and to the loop, on a damaged store."""
+def commands_on(
+    store: object, tmp_path: Path, read_foreign: Callable[[], bool] = lambda: True
+) -> AdminCommands:
     stream = DedupeStream.model_validate(MINIMAL)
     config = WorkerConfig(stream=stream, partition=0, state=StateDirectory(tmp_path), properties={})
     identity = Identity(stream="a/b", partition=0, input_topic_id="i", output_topic_id="o")
-    store = cast("IdStore", DamagedStore(error))
-    target = AdminCommands(config, identity, store, WorkerState(stream, 0), None)
+    return AdminCommands(
+        *(config, identity, cast("IdStore", store), WorkerState(stream, 0), None),
+        read_foreign=read_foreign,
+    )
+
+
+def answered(error: StreamError, command: Command, tmp_path: Path) -> tuple[object, object]:
+    """Return what a command raises to its caller and to the loop, on a damaged store."""
+    target = commands_on(DamagedStore(error), tmp_path)
     queue = CommandQueue()
     with ThreadPoolExecutor(1) as caller:
         answer = caller.submit(queue.call, command, 10.0)
@@ -137,6 +146,41 @@ def test_a_store_that_cannot_be_used_any_more_ends_the_session_and_answers_the_c
     name: str, error: StreamError, tmp_path: Path
 ) -> None:
     assert answered(error, lambda it: getattr(it, name)([b"x"]), tmp_path) == (error, error)
+
+
+def test_output_that_would_remember_an_id_again_is_read_before_the_id_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    """It is read within seconds, and the next message with the id would be dropped."""
+    done: list[str] = []
+
+    class Store(RecordingStore):
+        def forget(self, raw_ids: list[bytes]) -> int:
+            done.append("forgotten")
+            return super().forget(raw_ids)
+
+        def flush_all(self) -> None:
+            done.append("flushed")
+
+    def read(*, complete: bool) -> bool:
+        done.append("read")
+        return complete
+
+    with pytest.raises(OutputUnread, match="Try again"):
+        commands_on(Store(), tmp_path, lambda: read(complete=False)).forget([b"x"])
+    assert done == ["read"]
+    assert commands_on(Store(), tmp_path, lambda: read(complete=True)).forget([b"x"]) == 1
+    assert done == ["read", "read", "forgotten", "flushed"]
+
+
+def test_an_error_of_reading_the_output_for_a_command_ends_the_session(tmp_path: Path) -> None:
+    """As it does in the loop: ids that were read in part are not to be committed."""
+
+    def fail() -> bool:
+        raise BrokerUnavailable("away")
+
+    with pytest.raises(StoreUnusable, match="away"):
+        commands_on(RecordingStore(), tmp_path, fail).forget([b"x"])
 
 
 @pytest.mark.parametrize(

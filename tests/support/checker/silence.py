@@ -110,7 +110,8 @@ def _judge_unnoticed(timeline: Timeline, verdict: Verdict) -> None:
             own = [each.time_ms for each in since if each.process == status.process]
             if status.phase != RUNNING or not own or own[-1] >= topic.created_ms:
                 continue
-            if not timeline.between(own[-1], status.time_ms, EventKind.FROZEN):
+            # Also in the millisecond of its start: what a session finds after that may be minutes later.
+            if not timeline.between(own[-1] - 1, status.time_ms, EventKind.FROZEN):
                 seconds = (status.time_ms - topic.created_ms) / 1000
                 detail = f"{status.process} runs {seconds:.0f} s after {topic.topic_id} was created"
                 _add(verdict.silent, timeline, detail)

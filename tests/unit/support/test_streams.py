@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.checker.outside import EventKind, TopicRole, WindowBounds
+from tests.support.checker.outside import EventKind, OutsideEvent, TopicRole, WindowBounds
 from tests.support.checker.topic_history import Delivery, Rules
 from tests.unit.support.stream_histories import Told
 
@@ -807,6 +807,26 @@ def test_an_older_worker_that_nothing_fences_does_not_see_the_newer_ones_records
 
 
 # -- what the workers said ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frozen_ms", "expected"), [(None, {"silent"}), (-1, {"silent"}), (0, set()), (1, set())]
+)
+def test_a_session_notices_a_topic_that_is_created_again_unless_it_stood_still(
+    frozen_ms: int | None, expected: set[str]
+) -> None:
+    """`frozen_ms`: when it is frozen, after its start."""
+    told = Told()
+    if frozen_ms is not None:
+        told.events.append(
+            OutsideEvent(
+                time_ms=told.events[-1].time_ms + frozen_ms, kind=EventKind.FROZEN, partition=0
+            )
+        )
+    told.create(OUT)
+    told.wait(100_000)
+    told.say(catch_up="OutputTopicReplaced", truncated=True)
+    assert told.kinds() == expected
 
 
 def test_a_lost_volume_that_no_status_names_is_silent() -> None:

@@ -28,14 +28,16 @@ def record_topics(
 ) -> None:
     """Have the committed offset name the input topic, then record the identity.
 
-    In this order: with the identity recorded, an offset that names no topic counts. Raises StreamError.
+    In this order: with the identity recorded, an offset that names no topic counts. A checkpoint that has replaced the
+    store has recorded its own input topic since the take-over. Raises StreamError.
     """
     ids = partition.output_topic.id, partition.input_topic.id
     if start.committed is None or start.unlabelled:
         position = recorded_position(start.committed, start.offset, *ids)
         output.record_start(start.offset, reader, encode_metadata(*ids, position))
-    if partition.recorded != partition.identity:
-        state.record(partition.identity)
+    identity = partition.identity
+    if state.recorded(identity.stream, identity.partition) != identity:
+        state.record(identity)
 
 
 def resume(

@@ -9,16 +9,17 @@ time with about one batch in it, and a partition seeks to its next range before 
 fetches ahead, for long ranges.
 """
 
+import json
 import time
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dedupe_crds.deadline import Deadline
+from dedupe_filters.range_progress import Progress
 from dedupe_kafka.client import Properties, client_config, kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig, RecordsExpired
 from dedupe_kafka.offsets import OffsetRange
@@ -47,6 +48,7 @@ _WAIT_SECONDS: Final = 0.5
 _STALLED_SECONDS: Final = 60.0
 _SEEK_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.01
+_STATISTICS_MS: Final = 5_000
 
 
 def consumer_config(
@@ -76,8 +78,13 @@ class RangeConsumer:
     """
 
     def __init__(self, config: Mapping[str, Any], topic: str) -> None:
-        self._config = config
+        self._config = {
+            "statistics.interval.ms": _STATISTICS_MS,
+            **config,
+            "stats_cb": partial(self._hear, config.get("stats_cb")),
+        }
         self._topic = topic
+        self._fetched = 0
         self._open: dict[int, Progress] = {}
         self._client: Consumer | None = None
 
@@ -104,17 +111,29 @@ class RangeConsumer:
                 self._client.unassign()
 
     def _read(self) -> Iterator[list[Message]]:
-        reached, since = -1, time.monotonic()
+        reached, since = (-1, -1), time.monotonic()
         while self._open:
             if messages := self._receive():
                 yield from self._take(messages)
-            if (now_at := sum(progress.next_offset for progress in self._open.values())) != reached:
-                reached, since = now_at, time.monotonic()
+            delivered = sum(progress.next_offset for progress in self._open.values())
+            if (delivered, self._fetched) != reached:
+                reached, since = (delivered, self._fetched), time.monotonic()
             elif time.monotonic() > since + _STALLED_SECONDS:
                 raise BrokerUnavailable(
                     f"{self._where()}: no record for {_STALLED_SECONDS:.0f} s; "
                     "check that Kafka runs there and can be reached from here"
                 )
+
+    def _hear(self, other: Callable[[str], None] | None, statistics: str) -> None:
+        """Take the client's statistics, which are JSON, and pass them on.
+
+        The client drops aborted records without a word: through a long stretch only the statistics show progress.
+        """
+        if other is not None:
+            other(statistics)
+        topic = json.loads(statistics)["topics"].get(self._topic)
+        if topic:
+            self._fetched = sum(each["next_offset"] for each in topic["partitions"].values())
 
     def poll(self, seconds: float) -> bool:
         """Serve the client's callbacks, such as statistics; return False during a read."""
@@ -219,54 +238,6 @@ class RangeConsumer:
         return f"{self._topic}, partition {places}"
 
 
-class Progress:
-    """One partition's progress: its incomplete ranges and the next expected offset."""
-
-    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
-        self._ranges = deque(ranges)
-        self.next_offset = ranges[0].low
-
-    @property
-    def is_done(self) -> bool:
-        """Return whether all ranges are complete."""
-        return not self._ranges
-
-    @property
-    def missing(self) -> int:
-        """Return how many offsets of the present range are missing."""
-        return self._ranges[0].end - self.next_offset
-
-    def take(self, records: list[Message]) -> list[Message]:
-        """Return the wanted ones of `records`, which are in order, and advance."""
-        if not records or self.is_done:
-            return []
-        kept = []
-        at = bisect_left(records, self.next_offset, key=_offset)
-        while at < len(records) and self._ranges:
-            offsets = self._ranges[0]
-            first = bisect_left(records, offsets.low, at, key=_offset)
-            at = bisect_left(records, offsets.end, first, key=_offset)
-            kept += records[first:at]
-            if at < len(records):
-                self._ranges.popleft()
-        self.reach(_offset(records[-1]) + 1)
-        return kept
-
-    def reach(self, offset: int) -> None:
-        """Advance to an offset, before which every record was received."""
-        self.next_offset = max(self.next_offset, offset)
-        while self._ranges and self._ranges[0].end <= self.next_offset:
-            self._ranges.popleft()
-
-    def jump(self) -> int | None:
-        """Return the offset to seek to, or None if the next record is wanted."""
-        start = self._ranges[0].low
-        if start <= self.next_offset:
-            return None
-        self.next_offset = start
-        return start
-
-
 def _by_partition(messages: list[Message], *, alone: bool) -> Iterable[tuple[int, list[Message]]]:
     if alone or not messages:
         return [(_partition(messages[0]), messages)] if messages else []
@@ -277,9 +248,3 @@ def _by_partition(messages: list[Message], *, alone: bool) -> Iterable[tuple[int
 def _partition(message: Message) -> int:
     partition = message.partition()
     return -1 if partition is None else partition
-
-
-def _offset(record: Message) -> int:
-    offset = record.offset()
-    assert offset is not None  # noqa: S101 (for the type checker: a consumed record has an offset)
-    return offset

@@ -1,10 +1,18 @@
 """Which of the records that come are wanted, and when to jump; played with what a client may hand out."""
 
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_filters.range_consumer import Progress
+from dedupe_filters import range_consumer
+from dedupe_filters.range_consumer import RangeConsumer
+from dedupe_filters.range_progress import Progress
+from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.offsets import OffsetRange
 
 END = 60
@@ -75,3 +83,50 @@ def test_a_span_further_on_is_jumped_to_once() -> None:
 
     assert progress.jump() == 30
     assert progress.jump() is None
+
+
+class Stretch:
+    """A consumer that fetches for five minutes before its only record, at offset 100."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._tell: Callable[[str], None] = config["stats_cb"]
+        self.seconds = 0.0
+        self.next_offsets = iter(range(10, 110, 10))
+
+    def poll(self, _seconds: float) -> Message | None:
+        self.seconds += 30
+        partitions = {"0": {"next_offset": next(self.next_offsets)}}
+        self._tell(json.dumps({"topics": {"t": {"partitions": partitions}}}))
+        return record(100) if self.seconds >= 300 else None
+
+    def consume(self, *_: object) -> list[Message]:
+        return []
+
+    def assign(self, _: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+
+@pytest.mark.parametrize("fetches", [True, False])
+def test_a_long_stretch_of_aborted_records_is_progress_and_a_silent_broker_is_not(
+    monkeypatch: pytest.MonkeyPatch, *, fetches: bool
+) -> None:
+    """The client delivers nothing in both cases."""
+    opened: list[Stretch] = []
+
+    def open_(config: dict[str, Any]) -> Stretch:
+        opened.append(Stretch(config))
+        if not fetches:
+            opened[0].next_offsets = iter([10] * 10)
+        return opened[0]
+
+    monkeypatch.setattr(range_consumer, "Consumer", open_)
+    monkeypatch.setattr("dedupe_filters.range_consumer.time.monotonic", lambda: opened[0].seconds)
+    told: list[str] = []
+    reading = RangeConsumer({"stats_cb": told.append}, "t").read({0: [OffsetRange(0, 101)]})
+    if fetches:
+        assert [each.offset() for batch in reading for each in batch] == [100]
+    else:
+        with pytest.raises(BrokerUnavailable, match="no record for 60 s"):
+            next(reading)
+    assert told  # the caller's own callback as well

@@ -195,10 +195,10 @@ class StateDirectory:
 
     def _shortened_fields(self) -> tuple[str, str, str]:
         """Return input offset, input topic and reason, as far as they are known."""
-        # An earlier release leaves it empty.
+        # Earlier versions leave it empty, or name no reason.
         text = self._shortened.read_text() if self.shortened else ""
-        offset, topic, reason = text.split(" ") if text else ("-1", "", "")
-        return offset, topic, reason
+        offset, topic, reason = (*text.split(" "), "", "")[:3]
+        return offset or "-1", topic, reason
 
     def forget_shortened(self) -> None:
         """Remove the record, because the rebuilt store has the mark on disk."""

@@ -138,10 +138,15 @@ def test_an_input_offset_of_another_topic_is_not_left(starts: Starts) -> None:
     assert starts.open().read_before == -1
 
 
-def test_a_mark_of_an_earlier_release_has_no_input_offset_and_no_reason(starts: Starts) -> None:
-    (starts.state.root / "shortened").write_text("")
+@pytest.mark.parametrize(
+    ("text", "read_before"), [("", -1), (f"7 {IDENTITY.input_topic_id}", 7), ("7 other", -1)]
+)
+def test_a_mark_of_an_earlier_version_names_no_reason(
+    starts: Starts, text: str, read_before: int
+) -> None:
+    (starts.state.root / "shortened").write_text(text)
     opened = starts.open()
-    assert (opened.read_before, opened.plan.reason) == (-1, "NewStore")
+    assert (opened.read_before, opened.plan.reason) == (read_before, "NewStore")
     assert opened.plan.truncated
 
 

@@ -40,7 +40,7 @@ from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.topic_watch import TopicWatch
 from dedupe_worker.recovery.foreign_records import read_foreign
-from dedupe_worker.recovery.input_offset import find_start
+from dedupe_worker.recovery.input_offset import begin_output, find_start
 from dedupe_worker.recovery.on_demand import run_requested
 from dedupe_worker.recovery.resume import record_topics, resume
 from dedupe_worker.recovery.startup import Startup
@@ -138,7 +138,7 @@ class Session:
             read_before=opened.read_before,
         )
         if opened.plan.reason == "OutputTopicReplaced":
-            start = replace(start, committed=None)  # its output position is of another topic
+            start = begin_output(start, partition)
         record_topics(self._config.state, partition, output, reader, start)
         request = self._requests.waiting
         position = self._startup.catch_up(partition, opened.plan, window, start.offset)

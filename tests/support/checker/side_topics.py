@@ -99,7 +99,7 @@ class SideTopics:
         """Return what is wrong with a routed record, or an empty text."""
         headers = _added(written.record)
         if "dedupe-late" in headers:
-            return self._late_problem(record, role, headers)
+            return self._late_problem(record, role, headers, written)
         life = self._original(record, written)
         if life is None:
             unsent = self._may_be_unsent(record)
@@ -127,7 +127,9 @@ class SideTopics:
             and any(each.id == record.id for each in self.inputs[: record.place])
         )
 
-    def _late_problem(self, record: InputRecord, role: TopicRole, headers: dict[str, str]) -> str:
+    def _late_problem(
+        self, record: InputRecord, role: TopicRole, headers: dict[str, str], written: Written
+    ) -> str:
         if role is not TopicRole.LATE or not self.history.rules.routes_late:
             return "it is late"
         bound = headers["dedupe-late"]
@@ -135,7 +137,9 @@ class SideTopics:
             return f"its timestamp {record.record.timestamp_ms} is not before {bound}"
         if "dedupe-original" in headers:
             return "a late record has no original"
-        finding = self.lives.find(record)
+        # What is read again is decided on with what is known then.
+        again = self.timeline.reads_again(record.processed_ms, written.time_ms)
+        finding = self.lives.find(record, written if again else None)
         return "its id is known" if finding.known is Known.KNOWN else ""
 
     def _original(self, record: InputRecord, written: Written) -> Life | None:

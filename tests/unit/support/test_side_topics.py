@@ -337,6 +337,29 @@ def test_a_late_record_whose_id_is_known_is_misrouted() -> None:
     assert told.kinds() == {"misrouted"}
 
 
+@pytest.mark.parametrize(
+    ("offsets_lost", "output_lost", "expected"),
+    [(True, True, set()), (True, False, {"misrouted"}), (False, True, {"misrouted"})],
+)
+def test_a_record_that_is_read_again_is_late_if_the_output_has_lost_its_id(
+    offsets_lost: bool, output_lost: bool, expected: set[str]
+) -> None:
+    """When it was read first, it was a duplicate."""
+    told = Told(rules=Rules(routes_late=True))
+    told.commit(told.send(b"a", timestamp_ms=9))
+    (old,) = told.send(b"a", timestamp_ms=5)
+    told.commit([])
+    told.happen(EventKind.WORKER_ENDED)
+    if offsets_lost:
+        told.happen(EventKind.OFFSETS_LOST, partition=None)
+    if output_lost:
+        told.retain(OUT, 1)
+    told.start("w2")
+    told.say(catch_up="TailRetainedAway" if output_lost else "Tail", truncated=output_lost)
+    told.commit([], 2, routed=[(LATE, headed(old, late=6))], truncated=output_lost)
+    assert told.kinds() == expected
+
+
 def test_a_late_record_where_late_ones_pass_is_misrouted() -> None:
     told = Told(rules=Rules(routes_duplicates=True))
     (old,) = told.send(b"a", timestamp_ms=5)

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dedupe_ids.batch import Mask
 from dedupe_ids.extract import ID_BYTES
 from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.store.api import IdStore
@@ -125,7 +126,11 @@ class Window:
         return repeats
 
     def learn(
-        self, packed: bytes, values: Values, replaced: dict[bytes, bytes] | None = None
+        self,
+        packed: bytes,
+        values: Values,
+        replaced: dict[bytes, bytes] | None = None,
+        own_rows: Mask | None = None,
     ) -> None:
         """Add ids of the output, in its order, each with the value of its newest record.
 
@@ -133,9 +138,14 @@ class Window:
         original, as in a store that forgot it. A record that is read again with its owner unknown changes nothing.
 
         `replaced` is for records that the store may have: it keeps, from call to call, the values that others' records
-        replace, so that a record behind them gets its owner back.
+        replace, so that a record behind them gets its owner back. `own_rows` are those that this window had already:
+        an id that it has forgotten since stays forgotten.
         """
-        ids = np.frombuffer(packed, _ID)
+        ids: NDArray[np.void] = np.frombuffer(packed, _ID)
+        if own_rows is not None and own_rows.any():
+            kept = np.flatnonzero(~self._forgotten(ids, own_rows))
+            ids, values = ids[kept], values[kept]
+            packed = ids.tobytes()
         repeats = self.admit(packed, values)
         changed: dict[bytes, bytes] = {}
         for row, value in () if self._observes else repeats.items():
@@ -211,6 +221,17 @@ class Window:
         """
         self._open.clear()
         self._replaced = False
+
+    def _forgotten(self, ids: NDArray[np.void], own: Mask) -> Mask:
+        """Return which of the `own` rows have an id that is not remembered.
+
+        Not those whose id another row brings back.
+        """
+        hashes = hash_ids(ids.tobytes())
+        forgotten = own & ~np.isin(hashes, hashes[~own])
+        rows = np.flatnonzero(forgotten)
+        forgotten[rows[list(self.find(ids[rows].tobytes()))]] = False
+        return forgotten
 
     def _repeats(
         self, ids: NDArray[np.void], values: Values, rows: NDArray[np.intp], hashes: Hashes

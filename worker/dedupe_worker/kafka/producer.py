@@ -66,6 +66,7 @@ class PartitionOutput(ABC):
         self._known_up_to = 0
         self._markers = 0
         self._unread_from: int | None = None
+        self._own: list[OffsetRange] = []
 
     @property
     def position(self) -> int:
@@ -83,6 +84,11 @@ class PartitionOutput(ABC):
         return None if low is None else OffsetRange(low, self._position)
 
     @property
+    def own(self) -> Sequence[OffsetRange]:
+        """Return parts of `unread`, ascending, in which every record is this worker's."""
+        return self._own
+
+    @property
     def complete_up_to(self) -> int:
         """Return the offset before which every record was sent from here, or read."""
         return self._position if self._unread_from is None else self._unread_from
@@ -90,6 +96,7 @@ class PartitionOutput(ABC):
     def mark_read(self) -> None:
         """Record that `unread` was read."""
         self._unread_from = None
+        self._own.clear()
 
     @abstractmethod
     def fence(self, stop: Event) -> None:
@@ -204,9 +211,14 @@ class PartitionOutput(ABC):
         if self._first is None:
             return
         alone = self._position - self._first == self._produced
-        if self._first != self._known_up_to + self._markers or not alone:
-            low = min(self._known_up_to, self._first)
-            self._unread_from = low if self._unread_from is None else self._unread_from
+        adjoins = self._first == self._known_up_to + self._markers
+        if not (adjoins and alone) and self._unread_from is None:
+            self._unread_from = min(self._known_up_to, self._first)
+        if alone and self._unread_from is not None:
+            low = self._first
+            if adjoins and self._own and self._own[-1].end == self._known_up_to:
+                low = self._own.pop().low
+            self._own.append(OffsetRange(low, self._position))
         self._known_up_to, self._markers = self._position, markers
 
     def _seconds_left(self) -> float:

@@ -54,6 +54,7 @@ def read_foreign(  # noqa: PLR0917 (the session's components, each once)
             stop=stop,
             clock=factory.clock,
             on_progress=lambda _: factory.worker_state.heartbeat(),
+            own=output.own,
         )
     if stop.is_set():
         return False

@@ -6,7 +6,7 @@ topic of their offset: the store (metadata.py), the group's committed offset (of
 topic in identity.json, which is recorded only after the others name the present topic.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -111,3 +111,15 @@ def find_start(
         log.error("input records expired before they were read", offsets=start.expired)
     unlabelled = found is not None and of != topic.id
     return InputStart(start.offset, committed, available.end, unlabelled)
+
+
+def begin_output(start: InputStart, partition: TakenOver) -> InputStart:
+    """Return the start for an output topic that is not the volume's.
+
+    An output position of another topic does not count. The committed offset may be newer than the volume, and of this
+    topic; without topic ids nothing shows that.
+    """
+    committed, recorded, topic = start.committed, partition.recorded, partition.output_topic.id
+    same = committed is not None and decode_metadata(committed.metadata).output_topic == topic
+    told_apart = recorded is not None and recorded.output_topic_id != topic
+    return start if same and told_apart else replace(start, committed=None)

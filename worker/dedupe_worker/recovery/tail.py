@@ -5,12 +5,16 @@ flush. A store that cannot be trusted is rebuilt from the records that the outpu
 `plan_start` decide, without I/O.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from threading import Event
 from typing import Final
 
+import numpy as np
+from confluent_kafka import Message
+
+from dedupe_ids.batch import Mask, Rows
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
@@ -182,11 +186,13 @@ def catch_up(
     stop: Event,
     on_progress: Callable[[Progress], None],
     clock: Clock = SYSTEM_CLOCK,
+    own: Sequence[OffsetRange] = (),
 ) -> None:
     """Add the ids of the output in [start, end) that the window does not have yet.
 
     `reader` is at `start`. `begin` is called once before the first id, with the timestamp of the first record, or the
-    present time if there is none. Returns early when `stop` is set. `on_progress` is called after each batch.
+    present time if there is none. Returns early when `stop` is set. `on_progress` is called after each batch. In `own`
+    are records that the window had when they were written: it gets none of them back that it has forgotten.
     """
     began = clock.monotonic()
     records, unwritten, position = 0, 0, start
@@ -203,7 +209,9 @@ def catch_up(
             times = timestamps(batch.records)
             if begin and not records:
                 begin(int(times[0]))
-            window.learn(ids.packed, values.values(batch.records, ids.rows, times), replaced)
+            found = values.values(batch.records, ids.rows, times)
+            own_rows = _within(own, batch.records, ids.rows) if own else None
+            window.learn(ids.packed, found, replaced, own_rows)
             newest_ms = max(newest_ms, int(times.max()))
             records += len(batch.records)
             unwritten += len(batch.records)
@@ -222,3 +230,15 @@ def catch_up(
         on_progress(Progress(records, max(0, end - position), clock.monotonic() - began))
     if begin and not records and not stop.is_set():  # transaction markers only
         begin(clock.time_ms())
+
+
+def _within(ranges: Sequence[OffsetRange], records: Sequence[Message], rows: Rows) -> Mask:
+    """Return which `rows` (n,) of a batch are in the ranges: shape (n,).
+
+    The ranges ascend.
+    """
+    offsets = np.fromiter(map(Message.offset, records), np.int64, len(records))[rows]
+    bounds = np.array([(each.low, each.end) for each in ranges], np.int64).ravel()
+    # An odd number of bounds before an offset: the last one is where a range begins.
+    within: Mask = np.searchsorted(bounds, offsets, "right") % 2 == 1
+    return within

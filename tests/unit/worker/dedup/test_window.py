@@ -179,6 +179,37 @@ def test_a_record_behind_one_of_others_gets_its_owner_back(tmp_path: Path, toget
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("output", "own", "known"),
+    [
+        ([b"x"], [True], None),
+        ([b"x", b"y"], [True, True], None),
+        ([b"o"], [False], b"o"),
+        ([b"o", b"x"], [False, True], b"x"),
+        ([b"x", b"o"], [True, False], b"o"),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_a_record_that_is_read_again_brings_no_forgotten_id_back(
+    tmp_path: Path, output: list[bytes], own: list[bool], known: bytes | None, together: bool
+) -> None:
+    """Others' records do: this window never had them."""
+    store = open_store(tmp_path)
+    window, replaced = Window(store, np.dtype("V9")), dict[bytes, bytes]()
+    window.admit(A + B, np.array([FIRST + b"x", SECOND + b"b"], "V9"))
+    window.commit(output_position=1, input_offset=1, seen_ms=1)
+    store.forget([A])
+    rows = range(len(output))
+    for batch in [[*rows]] if together else [[row] for row in rows]:
+        values = np.array([NO_OWNER + b"b", *(NO_OWNER + output[row] for row in batch)], "V9")
+        mask = np.array([True, *(own[row] for row in batch)])
+        window.learn(B + A * len(batch), values, replaced, mask)
+        window.commit(output_position=2, input_offset=1, seen_ms=1)
+    expected = {} if known is None else {0: NO_OWNER + known}
+    assert window.find(A + B) == expected | {1: SECOND + b"b"}
+    store.close()
+
+
 def test_a_newer_value_is_found_ahead_of_one_in_an_older_generation(tmp_path: Path) -> None:
     store = open_store(tmp_path, generations=2)
     window = Window(store)

@@ -232,11 +232,15 @@ def test_what_others_write_between_two_transactions_is_unread(
     passed_on(output, 2)
     assert output.unread == OffsetRange(before, output.position), "its own after them, too"
     assert output.complete_up_to == before
+    own = OffsetRange(before + 6, output.position)
+    assert output.own == [own]
     broker.end += 1
     passed_on(output, 2)
     assert output.unread == OffsetRange(before, output.position)
+    assert output.own == [own, OffsetRange(own.end + 2, output.position)]
     output.mark_read()
     assert output.complete_up_to == output.position
+    assert not output.own
     passed_on(output, 2)
     assert output.unread is None
 
@@ -262,3 +266,4 @@ def test_what_others_write_within_a_transaction_is_unread(
     output.produce([Record()] * 2)  # type: ignore[list-item] # a stand-in
     output.commit(9, Source())  # type: ignore[arg-type] # a stand-in
     assert output.unread == OffsetRange(0, 5)
+    assert not output.own, "which of them are its own is not known"

@@ -10,7 +10,7 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.consumer import Committed, PartitionReader
 from dedupe_worker.kafka.offset_metadata import encode_metadata
-from dedupe_worker.recovery.input_offset import InputStart, begin_input, find_start
+from dedupe_worker.recovery.input_offset import InputStart, begin_input, begin_output, find_start
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.metadata import StoreMetadata
@@ -107,6 +107,32 @@ def test_input_that_expired_unread_is_a_degraded_reason(
     found = [(each.reason, each.count) for each in state.degradations.current()]
     assert found == reasons
     assert state.tally.expired_offsets == 20 - committed
+
+
+@pytest.mark.parametrize(
+    ("recorded", "metadata", "kept"),
+    [
+        ("before", encode_metadata("out", "now", 7), True),  # an older volume
+        ("before", encode_metadata("before", "now", 7), False),
+        ("before", None, False),
+        ("out", encode_metadata("out", "now", 7), False),  # no topic ids: it may be of any
+        (None, encode_metadata("out", "now", 7), False),
+    ],
+)
+def test_an_output_position_counts_for_the_topic_that_it_names(
+    recorded: str | None, metadata: str | None, kept: bool
+) -> None:
+    committed = Committed(60, metadata)
+    of = IDENTITY.model_copy(update={"output_topic_id": recorded}) if recorded else None
+    partition = TakenOver(
+        topics=cast("Topics", None),
+        input_topic=Topic("orders", "now", 1),
+        output_topic=Topic("clean", "out", 1),
+        identity=IDENTITY,
+        recorded=of,
+    )
+    start = begin_output(InputStart(60, committed, 90), partition)
+    assert start == InputStart(60, committed if kept else None, 90)
 
 
 def begin(state: WorkerState, stored: str | None, *, same_input: bool) -> None:

@@ -314,3 +314,26 @@ def test_a_rebuild_that_finds_transaction_markers_only_has_forgotten_what_was_be
     )
     assert [now_ms <= each <= now_ms + 60_000 for each in began] == [True]
     store.close()
+
+
+def test_what_the_worker_has_written_itself_and_forgotten_stays_forgotten(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    window = Window(store)
+    window.commit(output_position=0, input_offset=0, seen_ms=1)
+    records = [message(offset, b"%d" % offset) for offset in range(7)]
+    catch_up(
+        OutputReader(records),
+        window,
+        extractor_for(IdSource.model_validate({"from": "Key"})),
+        OutputValues(ValueLayout(), partition=0, owner_log=None),
+        start=0,
+        end=len(records),
+        begin=None,
+        input_offset=0,
+        stop=Event(),
+        on_progress=lambda _: None,
+        own=[OffsetRange(1, 3), OffsetRange(5, 6)],
+    )
+    ids = b"".join(pack_id(b"%d" % offset) for offset in range(7))
+    assert sorted(window.find(ids)) == [0, 3, 4, 6]
+    store.close()

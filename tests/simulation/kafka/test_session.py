@@ -13,6 +13,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.status import WorkerState
 from dedupe_worker.supervisor import Supervisor
+from tests.simulation.kafka.calls import Call, Killed
 from tests.simulation.kafka.cluster import SimKafka, no_faults, record
 from tests.simulation.kafka.simple_clock import SimpleClock
 from tests.simulation.kafka.stream_world import StreamWorld, values
@@ -104,6 +105,34 @@ def test_without_transactions_a_start_needs_no_output_that_retention_has_deleted
     status = world.run(delivery="AtLeastOnce")
     assert status.ready, status.reason
     assert world.clean() == ["f", "f", "b"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "counts", "output"),
+    [("Enforce", (5, 1), ["a20"]), ("Observe", (0, 6), [*values("a", 20)[15:], "a20", "a12"])],
+)
+def test_without_transactions_retention_hides_no_output_that_is_not_committed(
+    tmp_path: Path, mode: str, counts: tuple[int, int], output: list[str]
+) -> None:
+    """It deletes input beyond the committed offset, of which some has passed and some is read again."""
+    world = StreamWorld(tmp_path, topic_ids=True)
+    sent = values("a", 20)
+    world.write(*sent[:10])
+    world.run(delivery="AtLeastOnce", mode=mode)
+    world.write(*sent[10:])
+
+    def kill(_: Call) -> None:
+        if len(world.clean()) == len(sent):
+            raise Killed
+
+    factory = world.factory(None, kill, delivery="AtLeastOnce", mode=mode)
+    with pytest.raises(Killed):
+        Supervisor(factory, CommandQueue(), Event()).run()
+    world.cluster.delete_records("raw", 0, 15)
+    world.write("a20", "a12")
+    found = world.run(delivery="AtLeastOnce", mode=mode).counts
+    assert (found.redelivered, found.duplicates) == counts
+    assert world.clean() == [*sent, *output]
 
 
 def test_an_open_transaction_in_the_owner_log_costs_no_original(tmp_path: Path) -> None:

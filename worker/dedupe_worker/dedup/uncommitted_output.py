@@ -3,8 +3,8 @@
 Without transactions, a crash or an error can leave records in the output topic whose input offset is not committed.
 Their input is read again, and they must not be produced twice. Each committed input offset has metadata: an output
 position. All output before it is of input before that offset; all output after it is of records that will be read
-again. `Session` reads the ids there, and `Classifier` drops each such record once and counts it as redelivered: it is
-neither new nor a duplicate. With transactions there is no uncommitted output.
+again, unless retention deletes them first. `Session` reads the ids there, and `Classifier` drops each such record once
+and counts it as redelivered: it is neither new nor a duplicate. With transactions there is no uncommitted output.
 """
 
 from collections import Counter
@@ -46,24 +46,32 @@ def recorded_position(
 class UncommittedIds:
     """The ids of uncommitted output, each as often as the output has it.
 
-    Input from `end` on was never read before.
+    Input from `end` on was never read before. `expired`: retention has deleted input that some of them may be of. It is
+    not known which, but the output is in the order of the input: after a record that it lacks they are all of that.
     """
 
-    def __init__(self, ids: Iterable[bytes] = (), *, end: int = 0) -> None:
+    def __init__(self, ids: Iterable[bytes] = (), *, end: int = 0, expired: bool = False) -> None:
         self._ids = Counter(ids)
         self._end = end
+        self._expired = expired
 
     def take(self, ids: bytes, at: Sequence[int], first_offset: int) -> list[int]:
         """Return which of the positions `at` in packed `ids` are in the output already.
 
-        Each id counts as often as the output has it. `first_offset` is the input offset at which the batch begins.
+        Each id counts as often as the output has it. The ids at the other positions are new. `first_offset` is the
+        input offset at which the batch begins.
         """
         if not self._ids:
             return []
         if first_offset >= self._end:
             self._ids.clear()
             return []
-        return [row for row in at if self._take(ids[ID_BYTES * row : ID_BYTES * (row + 1)])]
+        if self._expired:
+            at = [row for number, row in enumerate(sorted(at)) if number == row]
+        taken = [row for row in at if self._take(ids[ID_BYTES * row : ID_BYTES * (row + 1)])]
+        if self._expired and len(at) < len(ids) // ID_BYTES:
+            self._ids.clear()
+        return taken
 
     def _take(self, packed_id: bytes) -> bool:
         if not self._ids[packed_id]:

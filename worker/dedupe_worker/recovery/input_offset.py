@@ -27,13 +27,15 @@ class InputStart:
     """The input offset at which to continue.
 
     `committed` is the group's committed offset if it is of this input topic, `end` the partition's end at this start.
-    `unlabelled`: the group has a committed offset that does not name this input topic.
+    `unlabelled`: the group has a committed offset that does not name this input topic. The topic's retention deleted
+    `expired` offsets before `offset` before they were committed.
     """
 
     offset: int
     committed: Committed | None
     end: int
     unlabelled: bool = False
+    expired: int = 0
 
 
 def begin_input(
@@ -110,7 +112,7 @@ def find_start(
         )
         log.error("input records expired before they were read", offsets=start.expired)
     unlabelled = found is not None and of != topic.id
-    return InputStart(start.offset, committed, available.end, unlabelled)
+    return InputStart(start.offset, committed, available.end, unlabelled, start.expired)
 
 
 def begin_output(start: InputStart, partition: TakenOver) -> InputStart:

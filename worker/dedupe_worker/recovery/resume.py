@@ -7,7 +7,7 @@ before its loop.
 from functools import partial
 from threading import Event
 
-from dedupe_crds.spec.topics import Delivery
+from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_ids.extract import Extractor
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds, read_ids, recorded_position
@@ -57,7 +57,9 @@ def resume(
     """
     topics = partition.output_topic.id, partition.input_topic.id
     output.resume(position, partial(encode_metadata, *topics))
-    recorded = recorded_position(start.committed, start.offset, *topics)
+    # Repeats of what retention has deleted unread may be dropped with it: not in a stream where they pass.
+    expired = start.expired if factory.policy.mode is Mode.ENFORCE else 0
+    recorded = recorded_position(start.committed, start.offset - expired, *topics)
     if recorded is None and factory.policy.delivery is Delivery.AT_LEAST_ONCE:
         output.record_start(start.offset, reader, encode_metadata(*topics, position))
     if recorded is not None and recorded < position:
@@ -72,4 +74,4 @@ def resume(
         stop=stop,
         on_read=factory.worker_state.heartbeat,
     )
-    return UncommittedIds(ids, end=start.end)
+    return UncommittedIds(ids, end=start.end, expired=bool(expired))

@@ -1,11 +1,13 @@
-"""Reading the ids of uncommitted output gets on visibly."""
+"""The ids of uncommitted output: how they are read, and which records they are taken for."""
 
 from threading import Event
 from typing import Any, cast
 
+import pytest
+
 from dedupe_crds.spec.topics import IdSource
-from dedupe_ids.extract import extractor_for
-from dedupe_worker.dedup.uncommitted_output import read_ids
+from dedupe_ids.extract import extractor_for, pack_id
+from dedupe_worker.dedup.uncommitted_output import UncommittedIds, read_ids
 from dedupe_worker.kafka.consumer import Batch, PartitionReader
 from tests.unit.worker.strategies import message
 
@@ -41,3 +43,28 @@ def test_each_batch_is_reported() -> None:
     )
     assert len(list(found)) == 10
     assert len(reports) == 10
+
+
+@pytest.mark.parametrize(
+    ("expired", "taken"), [(False, [[0, 1], [1, 2], [0]]), (True, [[0, 1], [], []])]
+)
+def test_with_expired_input_they_end_at_the_first_record_that_the_output_lacks(
+    expired: bool, taken: list[list[int]]
+) -> None:
+    """Which of them are of expired input is not known, and a later copy of such a record is its repeat."""
+    uncommitted = UncommittedIds([pack_id(b"%d" % n) for n in range(5)], end=90, expired=expired)
+    batches = [([3, 4], [0, 1]), ([7, 2, 1], [2, 1]), ([0], [0])]
+    found = [
+        sorted(uncommitted.take(b"".join(pack_id(b"%d" % n) for n in ids), repeats, 10))
+        for ids, repeats in batches
+    ]
+    assert found == taken
+
+
+def test_with_expired_input_repeats_before_the_first_record_that_the_output_lacks_are_taken() -> (
+    None
+):
+    uncommitted = UncommittedIds([pack_id(b"1"), pack_id(b"2")], end=90, expired=True)
+    ids = pack_id(b"2") + pack_id(b"7") + pack_id(b"1")
+    assert uncommitted.take(ids, [2, 0], 10) == [0]
+    assert not uncommitted.take(pack_id(b"1"), [0], 13)

@@ -235,8 +235,8 @@ class SideTopics:
     ) -> bool:
         """Return whether a record that passed may be routed too: it was read again, or passed when it was.
 
-        Without transactions, that is also one whose offset was not committed when the output lost records, or when the
-        store was lost and with it what is late.
+        Without transactions, that is also one whose offset was not committed when the output lost records, when the
+        store was lost and with it what is late, or when a table at random forgot its id.
         """
         first, *_, last = sorted(
             [passed, *(written for _, written in found)], key=lambda each: each.time_ms
@@ -252,7 +252,11 @@ class SideTopics:
             self.history.rules.delivery is Delivery.AT_LEAST_ONCE
             and first.writer != last.writer
             and record.record.offset >= self.timeline.committed(record.topic, start)
-            and (self.timeline.output_lost(since, last.time_ms) or (late and bool(volumes)))
+            and (
+                self.timeline.output_lost(since, last.time_ms)
+                or (late and bool(volumes))
+                or (self.history.rules.forgets_at_random and last is passed)
+            )
         )
 
     def _may_come_again(

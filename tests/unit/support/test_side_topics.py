@@ -394,6 +394,26 @@ def test_a_routed_record_passes_if_its_offset_was_not_committed_and_the_output_l
     assert told.kinds() == expected
 
 
+@pytest.mark.parametrize(
+    ("delivery", "at_random", "offset", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, True, 1, set()),
+        (Delivery.AT_LEAST_ONCE, True, 2, {"misrouted"}),
+        (Delivery.AT_LEAST_ONCE, False, 1, {"duplicated", "misrouted"}),
+        (Delivery.EXACTLY_ONCE, True, 1, {"misrouted"}),
+    ],
+)
+def test_a_routed_record_passes_if_its_offset_was_not_committed_and_a_table_forgot_its_id(
+    delivery: Delivery, at_random: bool, offset: int, expected: set[str]
+) -> None:
+    told = Told(rules=replace(ROUTES, delivery=delivery, forgets_at_random=at_random))
+    first, second = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
+    told.commit([first], offset, routed=[(DUPLICATES, headed(second, original="0:0", age_ms=0))])
+    told.start("w2")
+    told.commit([second], 2)
+    assert told.kinds() == expected
+
+
 @pytest.mark.parametrize(("original", "expected"), [("0:0", set()), ("0:1", {"misrouted"})])
 def test_without_transactions_the_original_may_arrive_after_its_repeat(
     original: str, expected: set[str]

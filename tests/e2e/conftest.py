@@ -12,6 +12,7 @@ from tests.e2e.support.copied import bucket_server
 from tests.e2e.support.dump import directory_of, dump
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.namespaces import SMALL, make_namespace
+from tests.e2e.support.operators import chart_at_rest
 from tests.e2e.support.s3_server import S3Server
 from tests.e2e.support.scene import Scene, scene
 from tests.e2e.support.stream import ClusterStream
@@ -111,6 +112,13 @@ def streams(
         )
 
     return create
+
+
+@pytest.fixture
+def alone(kubectl: Kubectl) -> Iterator[None]:
+    """Have the chart's operator rest during a test."""
+    with chart_at_rest(kubectl):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.cluster.environment import Environment
 from tests.e2e.support.faults import Before, pod_of
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.nodes import nodes_of
-from tests.e2e.support.operators import LocalOperator, chart_at_rest
+from tests.e2e.support.operators import LocalOperator
 from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
@@ -56,12 +56,6 @@ class Life:
         self.operator.assert_runs()
         [partition] = self.stream.status().partitions
         return partition.ready and partition.node_name not in {node, None}
-
-
-@pytest.fixture
-def alone(kubectl: Kubectl) -> Iterator[None]:
-    with chart_at_rest(kubectl):
-        yield
 
 
 @pytest.fixture(params=[SOME, matrix(EACH)], ids=["some", "each"])

@@ -3,7 +3,7 @@
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from dedupe_crds.status.stream import PartitionStatus, StreamStatus
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
-from tests.e2e.support.operators import LocalOperator, chart_at_rest
+from tests.e2e.support.operators import LocalOperator
 from tests.e2e.support.stopping_operator import STOPPED
 from tests.e2e.support.stream import ClusterStream
 from tests.support.layers import matrix
@@ -25,12 +25,6 @@ AT_ONCE = 6
 MOST_WRITES = 60
 KINDS = "serviceaccounts,configmaps,secrets,poddisruptionbudgets,persistentvolumeclaims,services,statefulsets"
 CHANGE = {"storage": {"size": "160Mi"}, "worker": {"tuning": {"commitInterval": "50ms"}}}
-
-
-@pytest.fixture
-def alone(kubectl: Kubectl) -> Iterator[None]:
-    with chart_at_rest(kubectl):
-        yield
 
 
 class Life:

@@ -176,7 +176,6 @@ class Absence:
 @pytest.fixture(scope="module")
 def absence(
     release: Environment,
-    lanes: list[Lane],  # noqa: ARG001 # made by the operator that goes then
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
 ) -> Iterator[Absence]:
@@ -196,7 +195,7 @@ def absence(
 
 @pytest.mark.alone
 @pytest.mark.timeout(1500)
-@pytest.mark.usefixtures("absence")
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("step", [EVERY_EIGHTH, matrix(EACH)])
 def test_an_operator_killed_after_any_act_of_a_snapshot_and_a_restore_ends_where_another_does(
     lanes: list[Lane], step: int

@@ -147,7 +147,7 @@ class Lives:
         ]
         if forgotten:
             return Finding(self._find_forgotten(forgotten, begin, until), life=life)
-        return self._find_lost(life, until)
+        return self._find_lost(life, record, until)
 
     def _find_forgotten(
         self, forgotten: Sequence[OutsideEvent], begin: float, until: float
@@ -165,7 +165,7 @@ class Lives:
         )
         return Known.GONE if certain and not again else Known.UNSURE
 
-    def _find_lost(self, life: Life, until: float) -> Finding:
+    def _find_lost(self, life: Life, record: InputRecord, until: float) -> Finding:
         """Return whether a life may be lost: a store that is rebuilt lacks what the output lacks."""
         timeline = self.timeline
         gone_ms = timeline.retained_away(
@@ -173,15 +173,17 @@ class Lives:
         )
         if not timeline.catches_up(gone_ms, until):
             return Finding(Known.KNOWN, life=life)
-        if any(each.truncated for each in timeline.seen(gone_ms)) or self._is_old_by_wall(
-            life, until
+        if (
+            any(each.truncated for each in timeline.seen(gone_ms))
+            or self._is_old_after_a_step(life, until)
+            or self._is_old_for_a_rebuild(life, record, gone_ms, until)
         ):
             return Finding(Known.UNSURE, life=life)
         return Finding(
             Known.KNOWN, "the output lost its record, and no status says truncated", life
         )
 
-    def _is_old_by_wall(self, life: Life, until: float) -> bool:
+    def _is_old_after_a_step(self, life: Life, until: float) -> bool:
         """Return whether a record is older than the window because the wall clock has stepped.
 
         A rebuild knows timestamps only, and takes a window that begins with it for whole.
@@ -190,6 +192,27 @@ class Lives:
         steps = self.timeline.between(begin, until, EventKind.CLOCK_STEPPED)
         forward = sum(max(0, each.step_ms) for each in steps)
         return bounds is not None and bool(forward) and until - begin + forward >= bounds.keep_ms
+
+    def _is_old_for_a_rebuild(
+        self, life: Life, record: InputRecord, gone_ms: float, until: float
+    ) -> bool:
+        """Return whether a record came longer before all unread input than the window is.
+
+        Ids do not age while a worker is down, but a rebuild knows timestamps only.
+        """
+        bounds, first = self.timeline.rules.bounds, life.input
+        if bounds is None or first is None:
+            return False
+        for start in self.timeline.between(gone_ms, until, EventKind.SESSION_STARTED):
+            offset = self.timeline.resumed(record.topic, start.time_ms)
+            unread = [
+                each.time_ms
+                for each in record.topic.records
+                if each.record.partition == self.timeline.partition and each.record.offset >= offset
+            ]
+            if min([start.time_ms, *unread]) - first.written.time_ms >= bounds.keep_ms:
+                return True
+        return False
 
     def _may_be_out(self, begin: float, until: float) -> bool:
         """Return whether the window may be too small for an id, by age or by number of ids."""

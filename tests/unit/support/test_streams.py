@@ -545,6 +545,27 @@ def test_a_rebuilt_window_may_be_called_whole_after_a_step_of_the_clock(
     assert told.kinds() == expected
 
 
+@pytest.mark.parametrize(
+    ("unread", "passed", "expected"),
+    [(None, HOUR, set()), (None, HOUR // 2, {"silent"}), (b"c", HOUR, {"silent"})],
+)
+def test_a_rebuilt_window_is_whole_if_the_output_lacks_only_what_is_older_than_it_before_all_unread_input(
+    unread: bytes | None, passed: int, expected: set[str]
+) -> None:
+    """The worker is down for `passed`, in which no id ages. `unread` is sent before that."""
+    told = Told(rules=WINDOW)
+    told.commit(told.send(b"a", b"b"))
+    told.retain(OUT, 1)
+    told.happen(EventKind.WORKER_ENDED, process="w1")
+    waits = told.send(unread) if unread else []
+    told.wait(passed)
+    told.happen(EventKind.VOLUME_LOST)
+    repeats = told.send(b"a")
+    told.start("w2")
+    told.commit([*waits, *repeats], catch_up="NewStore")
+    assert told.kinds() == expected
+
+
 def test_retention_alone_shortens_no_window() -> None:
     told = Told()
     told.commit(told.send(b"a", b"b"))

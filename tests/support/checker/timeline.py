@@ -109,8 +109,10 @@ class Timeline:
         """Find the input range of each transaction, and when each offset was reached.
 
         An offset that goes back by itself shows that those before it were of a deleted input topic: the group's offsets
-        know a topic by its name only.
+        know a topic by its name only. But a start that has seen the topic before its deletion may commit what its store
+        knows afterwards.
         """
+        deleted = {each.topic_id: each.deleted_ms or inf for each in self.inputs}
         last: dict[str, int] = {}
         last_ms = -inf
         of_topic: dict[str, list[int]] = {}
@@ -119,7 +121,8 @@ class Timeline:
             last[each.topic_id] = each.offset
             set_back = self.between(last_ms, each.time_ms, EventKind.OFFSETS_LOST)
             last_ms = each.time_ms
-            if each.offset < before and not set_back:
+            gone = deleted.get(each.topic_id, inf) <= each.time_ms
+            if each.offset < before and not (set_back or gone):
                 self._reached.pop(each.topic_id, None)
                 self._relabel(of_topic.pop(each.topic_id, []), each.topic_id, last)
             if each.transaction is not None:

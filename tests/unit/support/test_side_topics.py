@@ -450,6 +450,23 @@ def test_without_transactions_the_original_may_go_unsent_with_its_input_topic(
     assert told.kinds() == expected
 
 
+@pytest.mark.parametrize(("original", "expected"), [("0:0", set()), ("0:1", {"misrouted"})])
+def test_what_a_start_commits_for_a_deleted_input_topic_takes_nothing_back(
+    original: str, expected: set[str]
+) -> None:
+    """It has found the topic before its deletion, and its store is older than the group's offset was."""
+    told = Told(rules=ROUTES)
+    first, second = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
+    told.commit([first], routed=[(DUPLICATES, headed(second, original=original, age_ms=0))])
+    told.start("w2")
+    told.create(TopicRole.INPUT)
+    told.commit([], 1, input_topic=0)
+    told.create(OUT)
+    told.start("w2")
+    told.commit([], 0, catch_up="OutputTopicReplaced", truncated=True)
+    assert told.kinds() == expected
+
+
 def test_without_transactions_a_routed_record_may_come_again_if_its_offset_was_not_committed() -> (
     None
 ):

@@ -92,10 +92,20 @@ class Lives:
             if (
                 life.begin_ms < decided_ms
                 if life.input is None
-                else life.input.place < record.place
+                else life.input.place < record.place or self._came_first(life, record, decided_ms)
             )
         ]
         return sorted(found, key=lambda life: life.begin_ms)
+
+    def _came_first(self, life: Life, record: InputRecord, decided_ms: float) -> bool:
+        """Return whether a life that a later record began was known when a record was read again.
+
+        Without transactions, a killed worker may have sent the later one only.
+        """
+        return self.timeline.rules.delivery is Delivery.AT_LEAST_ONCE and any(
+            record.record.offset >= self.timeline.committed(record.topic, start.time_ms)
+            for start in self.timeline.between(life.begin_ms, decided_ms, EventKind.SESSION_STARTED)
+        )
 
     def find(self, record: InputRecord, decided: Written | None = None) -> Finding:
         """Return what is known of a record's id when it is decided on.

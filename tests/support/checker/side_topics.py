@@ -236,7 +236,7 @@ class SideTopics:
         """Return whether a record that passed may be routed too: it was read again, or passed when it was.
 
         Without transactions, that is also one whose offset was not committed when the output lost records, when the
-        store was lost and with it what is late, or when a table at random forgot its id.
+        store was lost and with it what is late, or when its id may have been forgotten since.
         """
         first, *_, last = sorted(
             [passed, *(written for _, written in found)], key=lambda each: each.time_ms
@@ -248,6 +248,7 @@ class SideTopics:
             since, last.time_ms, EventKind.VOLUME_LOST, EventKind.STORE_RESTORED
         )
         late = any(role is TopicRole.LATE for role, _ in found)
+        forgotten = self.lives.find(record, last).known is not Known.KNOWN
         return (
             self.history.rules.delivery is Delivery.AT_LEAST_ONCE
             and first.writer != last.writer
@@ -255,7 +256,7 @@ class SideTopics:
             and (
                 self.timeline.output_lost(since, last.time_ms)
                 or (late and bool(volumes))
-                or (self.history.rules.forgets_at_random and last is passed)
+                or (last is passed and forgotten and not late)
             )
         )
 

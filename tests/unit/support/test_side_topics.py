@@ -1,6 +1,7 @@
 """The judge of side topics finds each wrong record there, and none in the right history beside it."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -394,23 +395,54 @@ def test_a_routed_record_passes_if_its_offset_was_not_committed_and_the_output_l
     assert told.kinds() == expected
 
 
+AT_RANDOM: dict[str, object] = {"forgets_at_random": True}
+OF_ONE_ID: dict[str, object] = {
+    "bounds": WindowBounds(keep_ms=10**9, backlog_grace_ms=0, keep_ids=1)
+}
+
+
 @pytest.mark.parametrize(
-    ("delivery", "at_random", "offset", "expected"),
+    ("delivery", "window", "offset", "expected"),
     [
-        (Delivery.AT_LEAST_ONCE, True, 1, set()),
-        (Delivery.AT_LEAST_ONCE, True, 2, {"misrouted"}),
-        (Delivery.AT_LEAST_ONCE, False, 1, {"duplicated", "misrouted"}),
-        (Delivery.EXACTLY_ONCE, True, 1, {"misrouted"}),
+        (Delivery.AT_LEAST_ONCE, AT_RANDOM, 2, set()),
+        (Delivery.AT_LEAST_ONCE, OF_ONE_ID, 2, set()),
+        (Delivery.AT_LEAST_ONCE, OF_ONE_ID, 3, {"misrouted"}),
+        (Delivery.AT_LEAST_ONCE, {}, 2, {"duplicated", "misrouted"}),
+        (Delivery.EXACTLY_ONCE, OF_ONE_ID, 2, {"misrouted"}),
     ],
 )
-def test_a_routed_record_passes_if_its_offset_was_not_committed_and_a_table_forgot_its_id(
-    delivery: Delivery, at_random: bool, offset: int, expected: set[str]
+def test_a_routed_record_passes_if_its_offset_was_not_committed_and_its_id_may_be_forgotten(
+    delivery: Delivery, window: dict[str, Any], offset: int, expected: set[str]
 ) -> None:
-    told = Told(rules=replace(ROUTES, delivery=delivery, forgets_at_random=at_random))
-    first, second = told.send(b"a", b"a", value=b"x", timestamp_ms=1)
-    told.commit([first], offset, routed=[(DUPLICATES, headed(second, original="0:0", age_ms=0))])
+    told = Told(rules=replace(ROUTES, delivery=delivery, **window))
+    first, other, second = told.send(b"a", b"b", b"a", value=b"x", timestamp_ms=1)
+    routed = [(DUPLICATES, headed(second, original="0:0", age_ms=0))]
+    told.commit([first, other], offset, routed=routed)
     told.start("w2")
-    told.commit([second], 2)
+    told.commit([second], 3)
+    assert told.kinds() == expected
+
+
+@pytest.mark.parametrize(
+    ("delivery", "restarts", "offset", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, True, 0, set()),
+        (Delivery.AT_LEAST_ONCE, True, 1, {"lost", "misrouted"}),
+        (Delivery.AT_LEAST_ONCE, False, 0, {"lost", "misrouted"}),
+        (Delivery.EXACTLY_ONCE, True, 0, {"lost", "misrouted"}),
+    ],
+)
+def test_without_transactions_a_killed_worker_may_have_sent_the_later_record_only(
+    delivery: Delivery, restarts: bool, offset: int, expected: set[str]
+) -> None:
+    """The first one was late, say, and what was routed did not arrive."""
+    told = Told(rules=replace(ROUTES, delivery=delivery))
+    (first,) = told.send(b"a", value=b"x", timestamp_ms=1)
+    (second,) = told.send(b"a", value=b"x", timestamp_ms=61)
+    told.commit([second], offset)
+    if restarts:
+        told.start("w2")
+    told.commit([], 2, routed=[(DUPLICATES, headed(first, original="unknown", age_ms=-60))])
     assert told.kinds() == expected
 
 

@@ -21,7 +21,7 @@ class SimClock(Clock):
 
     def __init__(self, start: float = START) -> None:
         self._elapsed = 0.0
-        self._wall = start
+        self._wall = self._start = start
         self._due: list[tuple[float, int, Action]] = []
         self._planned = 0
         self.waiter: Callable[[float], None] = self.elapse
@@ -62,6 +62,11 @@ class SimClock(Clock):
             self._elapsed = max(self._elapsed, when)
             action()
         self._elapsed = max(self._elapsed, end)
+
+    @property
+    def stepped_seconds(self) -> float:
+        """Return by how much the wall clock was set forward so far; below 0: back."""
+        return self._wall - self._start
 
     def step_wall(self, seconds: float) -> None:
         """Set the wall clock forward, or back."""

@@ -22,6 +22,8 @@ from tests.support.checker.outside import EventKind, TopicRole
 _DRAIN_SECONDS: Final = 300.0
 _CHECK_SECONDS: Final = 1.0
 _LONG_SECONDS: Final = 30.0
+_FUTURE_SECONDS: Final = 3600.0
+"""A broker refuses records that are later than its clock by more (message.timestamp.after.max.ms)."""
 _MOST_CALLS: Final = 200_000
 _SWITCH_SHARE: Final = 0.3
 
@@ -221,6 +223,10 @@ class World(Outside):
     def _begin_drain(self) -> None:
         if self._drain_until is not None:
             return
+        if self.clock.stepped_seconds < -_FUTURE_SECONDS:
+            self.step_clock(
+                -self.clock.stepped_seconds
+            )  # till then the worker waits: RecordRefused
         frozen = [each.frozen_until for each in self._processes]
         latest = max([self.clock.last_due, *frozen])
         self._drain_until = latest + _DRAIN_SECONDS

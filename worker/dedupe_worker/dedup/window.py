@@ -135,7 +135,8 @@ class Window:
         """Add ids of the output, in its order, each with the value of its newest record.
 
         If the output has several records of an id, the id was forgotten before each but the first: the newest is the
-        original, as in a store that forgot it. A record that is read again with its owner unknown changes nothing.
+        original, and it is remembered from then on, as in a store that forgot it. A record that is read again with its
+        owner unknown gets no other value.
 
         `replaced` is for records that the store may have: it keeps, from call to call, the values that others' records
         replace, so that a record behind them gets its owner back. `own_rows` are those that this window had already:
@@ -144,7 +145,7 @@ class Window:
         ids: NDArray[np.void] = np.frombuffer(packed, _ID)
         if own_rows is not None and own_rows.any():
             kept = np.flatnonzero(~self._forgotten(ids, own_rows))
-            ids, values = ids[kept], values[kept]
+            ids, values, own_rows = ids[kept], values[kept], own_rows[kept]
             packed = ids.tobytes()
         repeats = self.admit(packed, values)
         changed: dict[bytes, bytes] = {}
@@ -152,8 +153,10 @@ class Window:
             one, own = ids[row].tobytes(), values[row].tobytes()
             known = changed.get(one, value)
             if own in {known, without_owner(known)}:
-                continue
-            if replaced is not None:
+                if own_rows is not None and own_rows[row]:
+                    continue  # it is as new as its record
+                own = known
+            elif replaced is not None:
                 before = replaced.setdefault(one, known)
                 own = before if own == without_owner(before) else own
             changed[one] = own

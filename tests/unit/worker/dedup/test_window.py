@@ -222,6 +222,23 @@ def test_a_newer_value_is_found_ahead_of_one_in_an_older_generation(tmp_path: Pa
     store.close()
 
 
+@pytest.mark.parametrize("first", [FIRST, NO_OWNER])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_newer_record_of_an_id_is_remembered_from_then_on_though_its_owner_is_unknown(
+    tmp_path: Path, first: bytes, own: bool
+) -> None:
+    """`own`: it is the record itself, and read again; then its id is as old as it was."""
+    store = open_store(tmp_path, generations=2)
+    window = Window(store)
+    for owner, seen_ms in ((first, 1), (NO_OWNER, 1 + HALF_OF_THE_WINDOW_MS)):
+        store.age(seen_ms)
+        window.learn(A, np.array([owner], OWNERS), {}, np.array([own and seen_ms > 1]))
+        window.commit(output_position=1, input_offset=1, seen_ms=seen_ms)
+    assert [each.keys for each in store.generations()] == [1, 0 if own else 1]
+    assert window.find(A) == {0: first}
+    store.close()
+
+
 def test_the_first_record_of_an_observed_stream_stays_the_original(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     window = Window(store, observes=True)

@@ -38,6 +38,7 @@ class SideTopics:
     _routed: defaultdict[int, list[tuple[TopicRole, Written]]] = field(
         default_factory=lambda: defaultdict(list)
     )
+    _withdrawn: Collection[int] = ()
 
     def judge(
         self, passed: Mapping[int, Written], withdrawn: Collection[int], verdict: Verdict
@@ -47,6 +48,7 @@ class SideTopics:
         `passed` has the output record of each place that passed, `withdrawn` the places of records that may have gone
         with an output topic.
         """
+        self._withdrawn = withdrawn
         self._sort(verdict)
         for place, found in self._routed.items():
             record = self.inputs[place]
@@ -100,7 +102,7 @@ class SideTopics:
         headers = _added(written.record)
         if "dedupe-late" in headers:
             return self._late_problem(record, role, headers, written)
-        life = self._original(record, written)
+        life = self._withdrawn_original(record, headers) or self._original(record, written)
         if life is None:
             unsent = self._may_be_unsent(record)
             return "" if unsent else "it repeats nothing that is remembered"
@@ -113,6 +115,18 @@ class SideTopics:
         if headers.get("dedupe-age-ms") != str(age):
             return f"age is {headers.get('dedupe-age-ms')}, not {age}"
         return ""
+
+    def _withdrawn_original(self, record: InputRecord, headers: dict[str, str]) -> Life | None:
+        """Return the life of the record that is named as the original, if it may have gone with its output topic."""
+        for each in self.inputs[: record.place]:
+            if (
+                each.place in self._withdrawn
+                and each.id == record.id
+                and _position(each.record) == headers.get("dedupe-original")
+            ):
+                written = Written(record=each.record, time_ms=int(each.processed_ms))
+                return Life(output=written, output_topic=self.timeline.outputs[-1], input=each)
+        return None
 
     def _may_be_unsent(self, record: InputRecord) -> bool:
         """Return whether what a record repeats may never have been sent, without transactions.

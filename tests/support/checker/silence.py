@@ -181,12 +181,20 @@ def _has_cause(timeline: Timeline, status: StatusSnapshot, reason: str) -> bool:
 
 
 def _has_rival(timeline: Timeline, status: StatusSnapshot) -> bool:
-    """Return whether another process began a session after this one's first."""
+    """Return whether another process began a session after this one's first, or took over after that."""
     starts: list[OutsideEvent] = timeline.between(-inf, status.time_ms, EventKind.SESSION_STARTED)
-    own = [each.time_ms for each in starts if each.process == status.process]
-    return any(
-        each.process != status.process and each.time_ms >= min(own, default=0) for each in starts
-    )
+    own = min((each.time_ms for each in starts if each.process == status.process), default=0)
+    for start in starts:
+        if start.process != status.process:
+            running = (
+                each.time_ms
+                for each in timeline.seen(start.time_ms, status.time_ms)
+                if each.process == start.process and each.phase == RUNNING
+            )
+            # A session may stand still before it takes over.
+            if max(start.time_ms, next(running, -1)) >= own:
+                return True
+    return False
 
 
 def _last_of_each_process(statuses: Iterable[StatusSnapshot]) -> list[StatusSnapshot]:

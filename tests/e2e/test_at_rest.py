@@ -137,6 +137,7 @@ def test_streams_at_rest_cause_no_write_and_less_than_a_read_a_second_each(
     assert 0 < quiet.reads < STREAMS * quiet.seconds
 
 
+@pytest.mark.matrix
 def test_streams_at_work_cause_at_most_a_write_of_figures_a_minute_each(
     loads: tuple[Load, Load],
 ) -> None:

@@ -9,21 +9,21 @@ from tests.cluster.chart import NAMESPACE
 from tests.e2e.support.kubectl import Kubectl
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
-from tests.support.layers import matrix
 from tests.support.traffic.traffic import PacedProducer, retries
 
 CreateStream = Callable[..., ClusterStream]
 
 PARTITIONS = 3
 PER_SECOND = 150.0
+ROUNDS = 5
 ENOUGH = 1_000_000  # for the rounds to be over first
 OPERATOR = ("pod", "--selector", "app.kubernetes.io/component=operator")
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("rounds", [2, matrix(5)])
+@pytest.mark.matrix
 def test_nothing_is_lost_twice_altered_or_out_of_order_while_pods_are_killed_at_random(
-    streams: CreateStream, kubectl: Kubectl, rounds: int
+    streams: CreateStream, kubectl: Kubectl
 ) -> None:
     rng = random.Random(SEED)
     stream = streams(partitions=PARTITIONS)
@@ -34,7 +34,7 @@ def test_nothing_is_lost_twice_altered_or_out_of_order_while_pods_are_killed_at_
     with PacedProducer(
         stream.bootstrap_servers, stream.input_topic, messages, messages_per_second=PER_SECOND
     ) as producer:
-        for number in range(rounds):
+        for number in range(ROUNDS):
             victims = rng.sample(range(PARTITIONS), rng.choice((1, 2)))
             before = stream.uids("pods")
             for partition in victims:

@@ -40,7 +40,7 @@ def positions(stream: TestStream) -> set[str]:
     return {added(record)["dedupe-position"] for record in routes_of(stream).duplicates}
 
 
-@pytest.mark.parametrize("idempotence", ["true", "false"])
+@pytest.mark.parametrize("idempotence", ["true", matrix("false")])
 def test_a_worker_that_is_not_killed_passes_each_message_on_once(
     streams: CreateStream, workers: FaultWorkers, tmp_path: Path, idempotence: str
 ) -> None:
@@ -59,7 +59,7 @@ def test_a_worker_that_is_not_killed_passes_each_message_on_once(
     [
         matrix(Step.BEFORE_PRODUCE),
         Step.BEFORE_COMMIT,
-        Step.BEFORE_STORE_WRITE,
+        matrix(Step.BEFORE_STORE_WRITE),
         matrix(Step.AFTER_STORE_WRITE),
     ],
 )

@@ -20,6 +20,7 @@ from tests.support.crashes.aftermath import (
     wait_until_passed,
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.layers import matrix
 from tests.support.processes.forked import STOP_SECONDS
 from tests.support.processes.processes import WorkerProcess, wait_for
 from tests.support.traffic.streams import TestStream
@@ -133,6 +134,7 @@ def test_a_worker_waits_for_a_broker_that_is_away(
     assert worker.sigterm() == ExitCode.OK
 
 
+@pytest.mark.matrix
 def test_a_worker_started_without_a_broker_begins_when_it_comes(
     streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
 ) -> None:
@@ -150,6 +152,7 @@ def test_a_worker_started_without_a_broker_begins_when_it_comes(
     judged(stream)
 
 
+@pytest.mark.matrix
 def test_a_coordinator_that_hangs_during_a_commit(
     streams: CreateStream, workers: FaultWorkers, broker: EmbeddedBroker
 ) -> None:
@@ -214,7 +217,7 @@ def test_a_worker_whose_loop_hangs_is_ended_as_stuck(
     judged(stream)
 
 
-@pytest.mark.parametrize("how", ["killed while the worker is idle", "hanging in a commit"])
+@pytest.mark.parametrize("how", [matrix("killed while the worker is idle"), "hanging in a commit"])
 def test_a_worker_told_to_stop_does_not_wait_for_a_broker_that_is_away(
     streams: CreateStream,
     workers: FaultWorkers,

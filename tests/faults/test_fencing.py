@@ -17,6 +17,7 @@ from tests.support.crashes.aftermath import (
     wait_until_passed,
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.layers import matrix
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import PacedProducer, retries
@@ -54,7 +55,7 @@ def test_the_older_of_two_workers_ends_fenced(
 
 @pytest.mark.parametrize(
     ("point", "leaves_open"),
-    [(Point.RECORDS_SENT, True), (Point.OFFSETS_SENT, True), (Point.COMMITTED, False)],
+    [matrix(Point.RECORDS_SENT, True), (Point.OFFSETS_SENT, True), (Point.COMMITTED, False)],
 )
 def test_a_worker_that_hung_while_another_took_over_ends_fenced(
     streams: CreateStream,

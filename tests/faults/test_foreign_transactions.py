@@ -33,7 +33,7 @@ CreateStream = Callable[..., TestStream]
 
 RECORDS = 3_000
 SMALL_TRANSACTIONS = {"tuning": {"maxBatchRecords": 500, "maxTransactionRecords": 1_000}}
-ABORTED_BATCHES = 20_000
+ABORTED_BATCHES = 30_000
 
 
 def traffic(start: int = 0) -> Sequence[Message]:
@@ -190,7 +190,7 @@ def read_to_the_end(servers: str, topic: str, *, end: int) -> list[object]:
         "fetch.max.bytes": 1_000,
         "message.max.bytes": 1_000,
     }
-    reader = PartitionReader(Consumer(config), topic, 0, SYSTEM_CLOCK, fetched, starved_seconds=1.5)
+    reader = PartitionReader(Consumer(config), topic, 0, SYSTEM_CLOCK, fetched, starved_seconds=1.0)
     reader.seek(0)
     keys: list[object] = []
     empty = 0

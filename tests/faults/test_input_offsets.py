@@ -18,6 +18,7 @@ from tests.support.crashes.aftermath import (
     wait_until_passed,
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
+from tests.support.layers import matrix
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.topic_changes import (
@@ -60,7 +61,7 @@ def expired_offsets(worker: WorkerProcess) -> float:
     return float(value)
 
 
-@pytest.mark.parametrize("name", MEDDLING)
+@pytest.mark.parametrize("name", ["group deleted", matrix("set back")])
 def test_it_goes_on_from_the_store_s_offset_when_the_group_s_is_behind(
     streams: CreateStream, workers: FaultWorkers, name: str
 ) -> None:
@@ -76,7 +77,7 @@ def test_it_goes_on_from_the_store_s_offset_when_the_group_s_is_behind(
     assert counts.redelivered == 0
 
 
-@pytest.mark.parametrize("name", MEDDLING)
+@pytest.mark.parametrize("name", ["group deleted", matrix("set back")])
 def test_without_a_store_as_well_it_reads_again_and_passes_nothing_twice(
     streams: CreateStream, workers: FaultWorkers, name: str
 ) -> None:

@@ -91,7 +91,7 @@ def finished(stream: TestStream, tables: TableWorkers) -> WorkerProcess:
         matrix(Step.BEFORE_COMMIT),
         Step.BEFORE_STORE_WRITE,
         matrix(Step.AFTER_STORE_WRITE),
-        Step.DURING_RECONCILE,
+        matrix(Step.DURING_RECONCILE),
     ],
 )
 def test_killed_between_two_steps_of_the_loop(
@@ -127,6 +127,7 @@ def test_killed_while_the_table_gets_to_disk(
     assert len(files_of(worker.state_dir / "db", "*.seg")) <= 4 + 4 + 1, "others were deleted"
 
 
+@pytest.mark.matrix
 def test_killed_while_it_stops(stream: TestStream, tables: TableWorkers) -> None:
     worker = tables.start_table(stream, TableCrash(Act.SEGMENT_WRITTEN, 3, lazy=True))
     wait_until_passed(stream, worker)
@@ -240,6 +241,7 @@ def test_a_damaged_table_is_rebuilt_from_the_output(
         worker.sigkill()
 
 
+@pytest.mark.matrix
 def test_a_damaged_table_is_replaced_by_its_checkpoint(
     stream: TestStream, tables: TableWorkers, tmp_path: Path
 ) -> None:

@@ -160,7 +160,7 @@ def test_killed_during_a_flush(streams: CreateStream, workers: FaultWorkers, tim
         matrix(Point.SEALING),
         Point.SEALED,
         matrix(Point.SUCCESSOR_BEGUN),
-        Point.DROPPING,
+        matrix(Point.DROPPING),
         matrix(Point.DROPPED),
     ],
 )
@@ -274,7 +274,7 @@ def lose_identity(state: Path) -> None:
     [
         (damage_manifest, [(Point.DISCARDING, 1), (Step.DURING_RECONCILE, 1)]),
         matrix(damage_manifest, [(Step.DURING_RECONCILE, 2), (Step.DURING_RECONCILE, 1)]),
-        (lose_identity, [(Point.DISCARDED, 1), (Point.IDENTITY_RECORDED, 1)]),
+        matrix(lose_identity, [(Point.DISCARDED, 1), (Point.IDENTITY_RECORDED, 1)]),
         matrix(lose_identity, [(Point.DISCARDING, 1), (Step.DURING_RECONCILE, 2)]),
     ],
 )

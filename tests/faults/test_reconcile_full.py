@@ -20,6 +20,7 @@ from tests.support.crashes.aftermath import (
 )
 from tests.support.crashes.inner_crashes import FaultWorkers, InnerCrash, Point
 from tests.support.crashes.steps import Crash, Step
+from tests.support.layers import matrix
 from tests.support.processes.admin_calls import admin_arguments, post
 from tests.support.processes.full_reconciles import ask, opened_store, reconcile
 from tests.support.processes.processes import WorkerProcess
@@ -184,16 +185,13 @@ def test_ids_that_the_window_has_given_up_stay_given_up(
     ("crash", "left"),
     [
         # The first that reads the output is the comparison.
-        pytest.param(Crash(Step.DURING_RECONCILE, 1), (LOST, INVENTED), id="reading"),
-        pytest.param(InnerCrash(point=Point.AMENDING), (LOST, INVENTED), id="nothing changed"),
-        pytest.param(InnerCrash(point=Point.AMENDING, time=2), (LOST, INVENTED), id="added"),
-        pytest.param(
-            InnerCrash(point=Point.AMENDING, time=2, flushed=True),
-            (0, INVENTED),
-            id="added and on disk",
-        ),
-        pytest.param(InnerCrash(point=Point.SETTLED), (0, 0), id="all on disk"),
+        matrix(Crash(Step.DURING_RECONCILE, 1), (LOST, INVENTED)),
+        matrix(InnerCrash(point=Point.AMENDING), (LOST, INVENTED)),
+        (InnerCrash(point=Point.AMENDING, time=2), (LOST, INVENTED)),
+        matrix(InnerCrash(point=Point.AMENDING, time=2, flushed=True), (0, INVENTED)),
+        matrix(InnerCrash(point=Point.SETTLED), (0, 0)),
     ],
+    ids=["reading", "nothing changed", "added", "added and on disk", "all on disk"],
 )
 def test_killed_in_the_midst_of_it(
     streams: CreateStream,

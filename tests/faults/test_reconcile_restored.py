@@ -189,6 +189,7 @@ BAD_CHECKPOINT: dict[str, Damage] = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)  # the machine is busy with other tests
 def test_one_whose_checkpoint_is_no_better_is_rebuilt(
     stream: TestStream, workers: FaultWorkers, halves: Halves

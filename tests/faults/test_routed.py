@@ -36,7 +36,7 @@ Routing = Callable[..., TestStream]
             InnerCrash(point=Point.RECORDS_SENT, time=2),
             InnerCrash(point=Point.OFFSETS_SENT, time=4),
         ],
-        [InnerCrash(point=Point.COMMITTED, time=3), Crash(Step.BEFORE_STORE_WRITE, 3)],
+        matrix([InnerCrash(point=Point.COMMITTED, time=3), Crash(Step.BEFORE_STORE_WRITE, 3)]),
         matrix([Crash(Step.AFTER_STORE_WRITE, 6), Crash(Step.DURING_RECONCILE, 1)]),
     ],
     ids=["before the commit", "in the commit", "after the commit", "after the store"],

@@ -121,7 +121,7 @@ class Moment(NamedTuple):
     [
         matrix(Moment(is_upload)),
         Moment(is_upload, 4, after_the_act=True),
-        Moment(is_manifest),
+        matrix(Moment(is_manifest)),
         matrix(Moment(is_manifest, after_the_act=True)),
     ],
 )

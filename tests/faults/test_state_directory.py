@@ -13,6 +13,7 @@ from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import finish, judged, logged, reconciled, wait_until_passed
 from tests.support.crashes.inner_crashes import FaultWorkers
+from tests.support.layers import matrix
 from tests.support.processes.processes import WorkerProcess
 from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import retries
@@ -39,9 +40,9 @@ def contents(directory: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("end", "gone"),
     [
-        (WorkerProcess.sigterm, "."),
+        matrix(WorkerProcess.sigterm, "."),
         (WorkerProcess.sigkill, "."),
-        (WorkerProcess.sigkill, "db"),
+        matrix(WorkerProcess.sigkill, "db"),
         (WorkerProcess.sigterm, "identity.json"),
     ],
 )

@@ -509,6 +509,29 @@ def test_without_transactions_the_original_may_go_unsent_with_its_input_topic(
     assert told.kinds() == expected
 
 
+@pytest.mark.parametrize(
+    ("delivery", "restarts", "offset", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, True, 0, set()),
+        (Delivery.AT_LEAST_ONCE, True, 1, {"lost", "misrouted"}),
+        (Delivery.AT_LEAST_ONCE, False, 0, {"lost", "misrouted"}),
+        (Delivery.EXACTLY_ONCE, True, 0, {"lost", "misrouted"}),
+    ],
+)
+def test_without_transactions_an_earlier_record_may_be_taken_for_the_one_that_was_sent(
+    delivery: Delivery, restarts: bool, offset: int, expected: set[str]
+) -> None:
+    """The output has an id once, of the later record: the first record is dropped, and that one is its repeat."""
+    told = Told(rules=replace(ROUTES, delivery=delivery))
+    told.send(b"a", value=b"x", timestamp_ms=1)
+    (second,) = told.send(b"a", value=b"x", timestamp_ms=61)
+    told.commit([second], offset)
+    if restarts:
+        told.start("w2")
+    told.commit([], 2, routed=[(DUPLICATES, headed(second, original="unknown", age_ms=0))])
+    assert told.kinds() == expected
+
+
 @pytest.mark.parametrize(("original", "expected"), [("0:0", set()), ("0:1", {"misrouted"})])
 def test_what_a_start_commits_for_a_deleted_input_topic_takes_nothing_back(
     original: str, expected: set[str]

@@ -245,10 +245,10 @@ class Machines(ABC):
         self._start(seat)
 
     def take_snapshot(self, partition: int) -> None:
-        """Keep a copy of a volume."""
+        """Keep a copy of a volume, unless it is another partition's."""
         seat = self._seats[partition]
         volume = seat.process.volume if seat.process else seat.volume
-        if volume:
+        if volume and not seat.swapped:
             if seat.snapshot:
                 seat.snapshot.delete()
             seat.snapshot, seat.snapshot_ms = volume.after_kill(), self.recorder.now_ms

@@ -233,12 +233,12 @@ class SideTopics:
             end_ms - _SLOW_MS, end_ms, EventKind.BROKER_AWAY, EventKind.FROZEN
         )
         here = self.timeline.partition
-        # By offset: what others wrote without a transaction was visible before.
-        records = sorted(
-            (each for each in life.output_topic.records if each.record.partition == here),
-            key=lambda each: each.record.offset,
-        )
-        own = [at for at, each in enumerate(records) if each.transaction == number]
+        # By offset: what others wrote without a transaction was visible before, what they aborted never was.
+        own = [
+            each.record.offset
+            for each in life.output_topic.records
+            if each.record.partition == here and each.transaction == number
+        ]
         return bool(slow) or own != list(range(own[0], own[0] + len(own)))
 
     def _was_read_again(

@@ -242,7 +242,15 @@ def test_an_original_may_be_unknown_after_a_start_without_transactions_only() ->
 
 @pytest.mark.parametrize("entry", [True, False])
 @pytest.mark.parametrize(
-    "reason", ["broker away", "frozen", "foreign records", "foreign records, visible first", "none"]
+    "reason",
+    [
+        "broker away",
+        "frozen",
+        "foreign records",
+        "foreign records, visible first",
+        "foreign records, aborted",
+        "none",
+    ],
 )
 def test_an_original_may_be_unknown_after_a_start_if_its_transaction_has_no_entry(
     entry: bool, reason: str
@@ -259,6 +267,8 @@ def test_an_original_may_be_unknown_after_a_start_if_its_transaction_has_no_entr
     if reason.endswith("visible first"):
         seen = told.topic(OUT).records
         seen.insert(0, seen.pop(1))
+    if reason.endswith("aborted"):
+        told.topic(OUT).records.pop(1)
     if entry:
         told.write(TopicRole.OWNERS, replace(a, key=b"output"))
     told.wait(1000)

@@ -66,7 +66,7 @@ class SideTopics:
                     self._report(verdict, record, written, f"{role.value}: {problem}")
         for record in self.inputs:
             if not any(record.place in places for places in (passed, withdrawn, self._routed)):
-                self._judge_unrouted(record, verdict)
+                self._judge_unrouted(record, passed, verdict)
 
     def _sort(self, verdict: Verdict) -> None:
         """Find the input record of each routed record."""
@@ -323,7 +323,9 @@ class SideTopics:
 
     # -- a record that is not ------------------------------------------------------------------------
 
-    def _judge_unrouted(self, record: InputRecord, verdict: Verdict) -> None:
+    def _judge_unrouted(
+        self, record: InputRecord, passed: Mapping[int, Written], verdict: Verdict
+    ) -> None:
         rules = self.history.rules
         if rules.observe or record.id is None or not self._was_dropped(record):
             return
@@ -333,14 +335,45 @@ class SideTopics:
         first = lives[-1].input
         if record in self._inputs_of(lives[-1]) or (first and first.place > record.place):
             return  # it is the first one, or was taken for it, see `_another_stood_in`
+        if self._is_taken_for(record, lives[-1], passed):
+            return
         role = self._role_of(record, lives[-1])
         if role is not None:
             self._report(verdict, record, None, f"not in {role.value}")
 
+    def _is_taken_for(self, record: InputRecord, life: Life, passed: Mapping[int, Written]) -> bool:
+        """Return whether a repeat may be taken for its original, which was sent without transactions.
+
+        The original expired before its offset was committed, and the session passed none that stands before the repeat.
+        """
+        first = life.input
+        if (
+            self.history.rules.delivery is Delivery.EXACTLY_ONCE
+            or first is None
+            or first.topic is not record.topic
+        ):
+            return False
+        starts = self.timeline.between(-inf, record.processed_ms, EventKind.SESSION_STARTED)
+        start_ms = starts[-1].time_ms if starts else -inf
+        left = [each for each in self.inputs[first.place : record.place] if not self._expired(each)]
+        return (
+            life.begin_ms <= start_ms
+            and first.record.offset >= self.timeline.committed(first.topic, start_ms)
+            and self._expired(first)
+            and not any(
+                start_ms < passed[each.place].time_ms for each in left if each.place in passed
+            )
+            and all(each.id != record.id for each in left)  # it is taken for it once
+        )
+
+    def _expired(self, record: InputRecord) -> bool:
+        """Return whether retention deleted a record before its offset was committed."""
+        gone = self.timeline.retained_away(TopicRole.INPUT, record.topic, record.record.offset)
+        return gone <= record.processed_ms and gone < inf
+
     def _was_dropped(self, record: InputRecord) -> bool:
         """Return whether a record that did not pass was certainly read."""
-        gone = self.timeline.retained_away(TopicRole.INPUT, record.topic, record.record.offset)
-        if gone <= record.processed_ms and gone < inf:
+        if self._expired(record):
             return False
         if record.topic.deleted_ms is not None:
             return record.processed_ms <= record.topic.deleted_ms

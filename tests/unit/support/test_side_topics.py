@@ -566,3 +566,33 @@ def test_without_transactions_a_routed_record_may_come_again_if_its_offset_was_n
     told.wait(1000)
     told.write(DUPLICATES, routed, told.session)
     assert told.kinds() == {"misrouted"}
+
+
+@pytest.mark.parametrize(
+    ("delivery", "offset", "retained", "behind", "expected"),
+    [
+        (Delivery.AT_LEAST_ONCE, 0, 1, b"", set()),
+        (Delivery.AT_LEAST_ONCE, 1, 1, b"", {"misrouted"}),  # its offset was committed
+        (Delivery.AT_LEAST_ONCE, 0, 0, b"", {"misrouted"}),  # it did not expire
+        (Delivery.AT_LEAST_ONCE, 0, 1, b"n", {"misrouted"}),  # a new message
+        (
+            Delivery.AT_LEAST_ONCE,
+            0,
+            1,
+            b"a",
+            {"misrouted"},
+        ),  # another repeat, which was taken for it
+        (Delivery.EXACTLY_ONCE, 0, 1, b"", {"misrouted"}),
+    ],
+)
+def test_without_transactions_a_repeat_may_be_taken_for_what_was_sent_and_expired(
+    delivery: Delivery, offset: int, retained: int, behind: bytes, expected: set[str]
+) -> None:
+    told = Told(rules=replace(ROUTES, delivery=delivery))
+    told.commit(told.send(b"a"), offset)
+    before = told.send(behind) if behind else []
+    told.send(b"a")
+    told.retain(TopicRole.INPUT, retained)
+    told.start("w2")
+    told.commit([each for each in before if behind == b"n"])
+    assert told.kinds() == expected

@@ -1,6 +1,7 @@
 """What a start leaves on the volume when it is killed between any two of its steps."""
 
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -208,51 +209,55 @@ def test_a_rebuild_that_is_killed_while_it_begins_keeps_its_marks(
         assert (after.plan.rebuild, after.plan.truncated) == (True, True)
 
 
-class OneRecord:
-    """A part of a topic: a record with a timestamp, or none, behind transaction markers."""
+class FewRecords:
+    """A part of a topic: records with timestamps, behind transaction markers."""
 
-    def __init__(self, time_ms: int | None) -> None:
-        self._time_ms = time_ms
+    def __init__(self, times_ms: Sequence[int]) -> None:
+        self._times_ms = list(times_ms)
 
     def seek(self, offset: int) -> None: ...
     def check(self, end: int) -> None: ...
     def close(self) -> None: ...
 
     def read(self, _max_records: int, _wait_seconds: float) -> Batch:
-        if self._time_ms is None:
+        if not self._times_ms:
             return Batch([], 90, 0)
-        return Batch([message(60, b"a", b"", time_ms=self._time_ms)], 61, 0)
+        at = 90 - len(self._times_ms)
+        return Batch([message(at, b"a", b"", time_ms=self._times_ms.pop(0))], at + 1, 0)
 
 
 DAY_MS = 24 * 3600 * 1000
 
 
 @pytest.mark.parametrize(
-    ("first_output_days", "unread_days", "input_offset", "truncated"),
+    ("output_days", "unread_days", "input_offset", "truncated"),
     [
-        (30, None, 90, False),  # at rest, and maxAge is 28 days
-        (27, None, 90, True),
-        (30, 1, 60, False),  # it has stood for a day
-        (30, 3, 60, True),  # for three days
-        (30, -9, 60, False),  # its producer's clock is ahead
-        (27, -9, 60, True),
-        (30, None, 60, False),  # only markers
-        (30, 20_000, 60, True),  # nonsense, so nothing is known
-        (None, None, 90, True),  # the output has only markers
+        ([30], [], 90, False),  # at rest, and maxAge is 28 days
+        ([27], [], 90, True),
+        ([30], [1], 60, False),  # it has stood for a day
+        ([30], [3], 60, True),  # for three days
+        ([30], [-9], 60, False),  # its producer's clock is ahead
+        ([27], [-9], 60, True),
+        ([30], [], 60, False),  # only markers
+        ([30], [20_000], 60, True),  # nonsense, so nothing is known
+        ([], [], 90, True),  # the output has only markers
+        ([30, 27], [], 90, True),  # the first one was late
+        ([30, 29, 30], [], 90, False),
+        ([30] * 10 + [27], [], 90, False),
     ],
 )
 def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noqa: PLR0917 (a table)
     starts: Starts,
     monkeypatch: pytest.MonkeyPatch,
-    first_output_days: int | None,
-    unread_days: int | None,
+    output_days: Sequence[int],
+    unread_days: Sequence[int],
     input_offset: int,
     truncated: bool,
 ) -> None:
     now_ms = starts.factory.clock.time_ms()
-    days = {"clean": first_output_days, "orders": unread_days}
-    first_ms = {name: None if ago is None else now_ms - ago * DAY_MS for name, ago in days.items()}
-    monkeypatch.setattr(starts.factory, "make_reader", lambda name: OneRecord(first_ms[name]))
+    days = {"clean": output_days, "orders": unread_days}
+    times_ms = {name: [now_ms - ago * DAY_MS for ago in each] for name, each in days.items()}
+    monkeypatch.setattr(starts.factory, "make_reader", lambda name: FewRecords(times_ms[name]))
     monkeypatch.setattr(starts.startup, "_read_tail", lambda *given: given[-1](5))
     opened = starts.startup.open_store(starts.partition())
     window = Window(opened.store)
@@ -263,7 +268,7 @@ def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noq
     assert stamp.truncated is truncated
 
 
-class OneEntry(OneRecord):
+class OneEntry(FewRecords):
     """An owner log of an earlier release: one entry, about output offset 60."""
 
     def read(self, _max_records: int, _wait_seconds: float) -> Batch:
@@ -286,7 +291,7 @@ def test_an_owner_that_names_no_topic_is_known_only_behind_a_store_of_the_same_i
     """After an upgrade a rebuild reads entries of any input; what comes after the store is of its input."""
     starts = Starts(tmp_path, duplicates={"policy": "Topic", "topic": "again"})
     write_store(starts, 50)
-    monkeypatch.setattr(starts.factory, "make_reader", lambda _: OneEntry(None))
+    monkeypatch.setattr(starts.factory, "make_reader", lambda _: OneEntry([]))
     partition = replace(starts.partition(), input_topic=Topic("orders", input_topic, 1))
     plan = CatchUpPlan(start=50, rebuild=rebuild, truncated=False, reason="Tail")
     with ExitStack() as readers:

@@ -450,7 +450,7 @@ def test_the_original_of_a_routed_record_may_have_gone_with_the_output_topic(
     assert told.kinds() == expected
 
 
-@pytest.mark.parametrize(
+KILLED_BEFORE_ITS_COMMIT = pytest.mark.parametrize(
     ("delivery", "restarts", "offset", "expected"),
     [
         (Delivery.AT_LEAST_ONCE, True, 0, set()),
@@ -459,6 +459,9 @@ def test_the_original_of_a_routed_record_may_have_gone_with_the_output_topic(
         (Delivery.EXACTLY_ONCE, True, 0, {"lost", "misrouted"}),
     ],
 )
+
+
+@KILLED_BEFORE_ITS_COMMIT
 def test_without_transactions_a_killed_worker_may_have_sent_the_later_record_only(
     delivery: Delivery, restarts: bool, offset: int, expected: set[str]
 ) -> None:
@@ -509,15 +512,7 @@ def test_without_transactions_the_original_may_go_unsent_with_its_input_topic(
     assert told.kinds() == expected
 
 
-@pytest.mark.parametrize(
-    ("delivery", "restarts", "offset", "expected"),
-    [
-        (Delivery.AT_LEAST_ONCE, True, 0, set()),
-        (Delivery.AT_LEAST_ONCE, True, 1, {"lost", "misrouted"}),
-        (Delivery.AT_LEAST_ONCE, False, 0, {"lost", "misrouted"}),
-        (Delivery.EXACTLY_ONCE, True, 0, {"lost", "misrouted"}),
-    ],
-)
+@KILLED_BEFORE_ITS_COMMIT
 def test_without_transactions_an_earlier_record_may_be_taken_for_the_one_that_was_sent(
     delivery: Delivery, restarts: bool, offset: int, expected: set[str]
 ) -> None:

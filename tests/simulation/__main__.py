@@ -3,9 +3,10 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count, islice
-from multiprocessing import get_context
+from multiprocessing import TimeoutError, get_context  # noqa: A004 (it is not the built-in one)
+from multiprocessing.pool import Pool
 from typing import Final
 
 import click
@@ -13,13 +14,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.simulation.figures import Figures
-from tests.simulation.outcome import Outcome, run, run_seed, silence_logs
+from tests.simulation.outcome import Outcome, run, run_seeds, silence_logs
 from tests.simulation.schedule.generate import schedule_of
 from tests.simulation.schedule.shrink import shrink
 from tests.simulation.schedule.steps import Schedule
 
 _AT_ONCE: Final = 4
 _MOST_SHOWN: Final = 3
+_LONGEST_SECONDS: Final = 300.0
+"""The longest wait for an outcome; a schedule takes some ten milliseconds."""
 
 
 @click.command()
@@ -58,11 +61,11 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     )
     with (
         Progress(*columns, console=console, transient=True) as progress,
-        get_context("forkserver").Pool(jobs, silence_logs, maxtasksperchild=500) as pool,
+        get_context("forkserver").Pool(jobs, silence_logs, maxtasksperchild=125) as pool,
     ):
         task = progress.add_task("", total=None if end else seeds, failed="")
         while chunk := list(islice(numbers, jobs * _AT_ONCE * 8)):
-            for outcome in pool.imap_unordered(run_seed, chunk, _AT_ONCE):
+            for outcome in _outcomes(pool, chunk):
                 figures.add(outcome)
                 if outcome.defects:
                     console.print(_summary(outcome))
@@ -74,6 +77,27 @@ def main(  # noqa: PLR0917 (click passes each option by name)
             _run_one(console, schedule_of(outcome.seed), verbose=False, replay=True)
     figures.show(console, time.monotonic() - began)
     sys.exit(1 if figures.failed else 0)
+
+
+def _outcomes(pool: Pool, seeds: Sequence[int]) -> Iterator[Outcome]:
+    """Run schedules, and yield how each went.
+
+    A pool waits for ever for a process that crashed, in a library say. Then this raises ClickException.
+    """
+    running = set(seeds)
+    together = [seeds[at : at + _AT_ONCE] for at in range(0, len(seeds), _AT_ONCE)]
+    found = pool.imap_unordered(run_seeds, together)
+    while running:
+        try:
+            outcomes: list[Outcome] = found.next(_LONGEST_SECONDS)
+        except TimeoutError:
+            left = ", ".join(map(str, sorted(running)))
+            raise click.ClickException(
+                f"a process crashed or hangs in one of the seeds {left}; the kernel's log may say more. "
+                "Run each alone with --seed"
+            ) from None
+        running.difference_update(each.seed for each in outcomes)
+        yield from outcomes
 
 
 def _summary(outcome: Outcome) -> str:

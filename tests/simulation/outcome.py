@@ -3,7 +3,7 @@
 import logging
 import shutil
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -84,5 +84,10 @@ def _drop_but_exceptions(_: object, __: str, event: EventDict) -> str:
 
 
 def run_seed(seed: int) -> Outcome:
-    """Run the schedule of a seed, in a process of the runner."""
+    """Run the schedule of a seed."""
     return run(schedule_of(seed))
+
+
+def run_seeds(seeds: Sequence[int]) -> list[Outcome]:
+    """Run the schedules of some seeds, in a process of the runner."""
+    return [run_seed(each) for each in seeds]

@@ -224,9 +224,8 @@ class World(Outside):
         if self._drain_until is not None:
             return
         if self.clock.stepped_seconds < -_FUTURE_SECONDS:
-            self.step_clock(
-                -self.clock.stepped_seconds
-            )  # till then the worker waits: RecordRefused
+            # Up to then the worker would wait: RecordRefused.
+            self.step_clock(-self.clock.stepped_seconds)
         frozen = [each.frozen_until for each in self._processes]
         latest = max([self.clock.last_due, *frozen])
         self._drain_until = latest + _DRAIN_SECONDS

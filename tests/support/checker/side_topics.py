@@ -66,7 +66,7 @@ class SideTopics:
                     self._report(verdict, record, written, f"{role.value}: {problem}")
         for record in self.inputs:
             if not any(record.place in places for places in (passed, withdrawn, self._routed)):
-                self._judge_unrouted(record, passed, verdict)
+                self._judge_unrouted(record, verdict)
 
     def _sort(self, verdict: Verdict) -> None:
         """Find the input record of each routed record."""
@@ -323,9 +323,7 @@ class SideTopics:
 
     # -- a record that is not ------------------------------------------------------------------------
 
-    def _judge_unrouted(
-        self, record: InputRecord, passed: Mapping[int, Written], verdict: Verdict
-    ) -> None:
+    def _judge_unrouted(self, record: InputRecord, verdict: Verdict) -> None:
         rules = self.history.rules
         if rules.observe or record.id is None or not self._was_dropped(record):
             return
@@ -335,13 +333,13 @@ class SideTopics:
         first = lives[-1].input
         if record in self._inputs_of(lives[-1]) or (first and first.place > record.place):
             return  # it is the first one, or was taken for it, see `_another_stood_in`
-        if self._is_taken_for(record, lives[-1], passed):
+        if self._is_taken_for(record, lives[-1]):
             return
         role = self._role_of(record, lives[-1])
         if role is not None:
             self._report(verdict, record, None, f"not in {role.value}")
 
-    def _is_taken_for(self, record: InputRecord, life: Life, passed: Mapping[int, Written]) -> bool:
+    def _is_taken_for(self, record: InputRecord, life: Life) -> bool:
         """Return whether a repeat may be taken for its original, which was sent without transactions.
 
         The original expired before its offset was committed, and the session passed none that stands before the repeat.
@@ -361,7 +359,9 @@ class SideTopics:
             and first.record.offset >= self.timeline.committed(first.topic, start_ms)
             and self._expired(first)
             and not any(
-                start_ms < passed[each.place].time_ms for each in left if each.place in passed
+                start_ms < self._passed[each.place].time_ms
+                for each in left
+                if each.place in self._passed
             )
             and all(each.id != record.id for each in left)  # it is taken for it once
         )

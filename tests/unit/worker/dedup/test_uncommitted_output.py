@@ -51,7 +51,7 @@ def test_each_batch_is_reported() -> None:
 def test_with_expired_input_they_end_at_the_first_record_that_the_output_lacks(
     expired: bool, taken: list[list[int]]
 ) -> None:
-    """Which of them are of expired input is not known, and a later copy of such a record is its repeat."""
+    """Some are of expired input, it is not known which, and a later copy of such a record is its repeat."""
     uncommitted = UncommittedIds([pack_id(b"%d" % n) for n in range(5)], end=90, expired=expired)
     batches = [([3, 4], [0, 1]), ([7, 2, 1], [2, 1]), ([0], [0])]
     found = [

@@ -6,18 +6,15 @@ from typing import Any, cast
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_kafka.offsets import OffsetRange
-from dedupe_worker.kafka.admin import Topic, Topics
+from dedupe_worker.kafka.admin import Topic
 from dedupe_worker.kafka.consumer import Committed, PartitionReader
 from dedupe_worker.kafka.offset_metadata import encode_metadata
 from dedupe_worker.recovery.input_offset import InputStart, begin_input, begin_output, find_start
-from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.metadata import StoreMetadata
-from dedupe_worker.store.state_dir import Identity
 from tests.unit.crds.manifests import changed
+from tests.unit.worker.recovery.partitions import IDENTITY, taken_over
 
-IDENTITY = Identity(stream="shop/orders", partition=0, input_topic_id="now", output_topic_id="out")
 OURS = encode_metadata("out", "now", None)
 OTHERS = encode_metadata("out", "before", 7)
 EARLIER = "out:7"
@@ -46,15 +43,8 @@ def find(
     state: WorkerState | None = None,
 ) -> InputStart:
     """Find the start with an offset committed, and an input of [20, 90)."""
-    partition = TakenOver(
-        topics=cast(
-            "Topics",
-            SimpleNamespace(offsets=lambda *_: OffsetRange(20, 90), high_watermark=lambda *_: 90),
-        ),
-        input_topic=Topic("orders", "now", 1),
-        output_topic=Topic("clean", "out", 1),
-        identity=IDENTITY,
-        recorded=IDENTITY.model_copy(update={"input_topic_id": recorded}) if recorded else None,
+    partition = taken_over(
+        IDENTITY.model_copy(update={"input_topic_id": recorded}) if recorded else None
     )
     stamp = StoreMetadata(
         output_position=1,
@@ -124,14 +114,7 @@ def test_an_output_position_counts_for_the_topic_that_it_names(
 ) -> None:
     committed = Committed(60, metadata)
     of = IDENTITY.model_copy(update={"output_topic_id": recorded}) if recorded else None
-    partition = TakenOver(
-        topics=cast("Topics", None),
-        input_topic=Topic("orders", "now", 1),
-        output_topic=Topic("clean", "out", 1),
-        identity=IDENTITY,
-        recorded=of,
-    )
-    start = begin_output(InputStart(60, committed, 90), partition)
+    start = begin_output(InputStart(60, committed, 90), taken_over(of))
     assert start == InputStart(60, committed if kept else None, 90)
 
 

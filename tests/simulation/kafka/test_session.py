@@ -135,6 +135,27 @@ def test_without_transactions_retention_hides_no_output_that_is_not_committed(
     assert world.clean() == [*sent, *output]
 
 
+def test_what_is_read_again_because_of_an_open_transaction_takes_no_room_twice(
+    tmp_path: Path,
+) -> None:
+    """The position stays before the transaction, so a start reads the worker's own records behind it."""
+    world = StreamWorld(tmp_path, topic_ids=True)
+    world.write(*values("a", 10))
+
+    def act(_: WorkerState) -> None:
+        other = world.cluster.begin_foreign("other", 70.0)
+        other.write("clean", 0, [record(b"never committed", b"")])
+        world.write(*values("b", 50))
+
+    assert world.run({1: act}).window.keys == 60
+    world.write(*values("b", 50), "c")
+    status = world.run()
+    assert status.reconcile is not None
+    assert status.reconcile.records == 50, "it read them again"
+    assert status.window.keys == 61
+    assert world.clean() == [*values("a", 10), *values("b", 50), "c"]
+
+
 def test_an_open_transaction_in_the_owner_log_costs_no_original(tmp_path: Path) -> None:
     """The worker's own entries are behind it, and a start waits for its end."""
     clock = SimpleClock()

@@ -48,6 +48,8 @@ class Output(Protocol):
     def position(self) -> int: ...  # noqa: D102 (see PartitionOutput)
     @property
     def complete_up_to(self) -> int: ...  # noqa: D102
+    @property
+    def own(self) -> Sequence[OffsetRange]: ...  # noqa: D102
     def begin(self) -> None: ...  # noqa: D102
     def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
     def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
@@ -61,9 +63,9 @@ class Output(Protocol):
 class LoopConfig:
     """The loop's settings.
 
-    Records that arrive within `commit_interval_seconds` are read as one batch, unless it is full before. A batch begins
-    `longest_commit_interval_seconds` after the last one with records, or later: all partitions of a stream commit to
-    one group, so to one broker. With `fingerprints` the store keeps those of the last records read and written.
+    Records that arrive within `commit_interval_seconds` are read as one batch, unless it is full before. Between two
+    batches are at least `longest_commit_interval_seconds`: all partitions of a stream commit to one broker, that of
+    their group. With `fingerprints` the store keeps those of the last records read and written.
     """
 
     input_topic: str
@@ -163,9 +165,8 @@ class Loop:
         self._open = None
         self._committed = transaction.next_offset
         self._worker_state.clear_failure()
-        tally = self._worker_state.tally
-        tally.transactions += 1
-        tally.produced += transaction.passed
+        self._worker_state.tally.transactions += 1
+        self._worker_state.tally.produced += transaction.passed
         now_ms = self._time_ms()
         with self._stage("store"):
             self._window.commit(
@@ -174,6 +175,7 @@ class Loop:
                 seen_ms=now_ms,
                 newest_ms=transaction.newest_ms,
                 last=self._last_records(transaction),
+                own=self._output.own,
             )
             self._window.age(now_ms)
 
@@ -189,9 +191,8 @@ class Loop:
     def _is_due(self, transaction: _Transaction, batch: Batch) -> bool:
         """Return whether to commit the transaction.
 
-        A transaction is as large as the rest to read, within bounds. So it is small where little waits, for latency,
-        and large under a backlog, for throughput. A worker that is faster than its input gets from large to small by
-        halves, rather than never.
+        A transaction is as large as the rest to read, within bounds: small where little waits, for latency, and large
+        under a backlog, for throughput. A worker that is faster than its input gets to small ones by halves.
         """
         return (
             transaction.records >= batch.behind

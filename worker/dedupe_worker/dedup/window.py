@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from dedupe_ids.batch import Mask
 from dedupe_ids.extract import ID_BYTES
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.bloom_filter import Hashes, hash_ids
-from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
+from dedupe_worker.store.metadata import NO_RECORDS, LastRecords, encode_ranges
 from dedupe_worker.values import OWNER, Values, without_owner
 
 _ID: Final = np.dtype(f"V{ID_BYTES}")
@@ -187,8 +188,12 @@ class Window:
         seen_ms: int,
         newest_ms: int | None = None,
         last: LastRecords = NO_RECORDS,
+        own: Sequence[OffsetRange] = (),
     ) -> None:
-        """Write the ids that were added to the store, sorted, which costs half."""
+        """Write the ids that were added to the store, sorted, which costs half.
+
+        `own` are ranges of the output whose ids the window has, as in `learn`.
+        """
         ids = np.concatenate([np.empty(0, _ID), *(batch.ids for batch in self._open)])
         values = np.concatenate(
             [np.empty(0, self._value_dtype), *(batch.values for batch in self._open)]
@@ -204,6 +209,7 @@ class Window:
             newest_ms=newest_ms,
             aged_ms=self.ageing.latest_ms if self.ageing else None,
             last=last,
+            own_output=encode_ranges(own, output_position),
         )
         self.abort()
 

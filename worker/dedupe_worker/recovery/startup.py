@@ -52,7 +52,7 @@ from dedupe_worker.store.checkpoint import (
     remove_unfinished,
     restore_from_checkpoint,
 )
-from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.metadata import StoreMetadata, decode_ranges
 from dedupe_worker.store.state_dir import Identity
 
 log = structlog.get_logger()
@@ -245,6 +245,7 @@ class Startup:
         end: int,
         begin: Callable[[int], None] | None,
     ) -> None:
+        metadata = window.store.metadata
         with ExitStack() as readers:
             reader = readers.enter_context(
                 closing(self._factory.make_reader(partition.output_topic.name))
@@ -254,7 +255,7 @@ class Startup:
                 reader,
                 window,
                 self._extract,
-                self._output_values(partition, plan, window.store.metadata, readers),
+                self._output_values(partition, plan, metadata, readers),
                 start=plan.start,
                 end=end,
                 begin=begin,
@@ -262,6 +263,7 @@ class Startup:
                 stop=self._stop,
                 clock=self._clock,
                 on_progress=partial(show_progress, self._worker_state, plan.reason),
+                own=decode_ranges(metadata.own_output) if metadata and not begin else (),
             )
 
     def _output_values(

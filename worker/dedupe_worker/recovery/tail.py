@@ -224,6 +224,7 @@ def catch_up(
                 input_offset=input_offset,
                 seen_ms=now_ms,
                 newest_ms=newest_ms,
+                own=own,
             )
             window.age(now_ms)
             unwritten = 0

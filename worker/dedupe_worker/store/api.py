@@ -127,12 +127,13 @@ class IdStore(Protocol):
         newest_ms: int | None = None,
         aged_ms: int | None = None,
         last: LastRecords = NO_RECORDS,
+        own_output: str = "",
     ) -> None:
         """Write sorted ids with their values and the store's new position, all or nothing.
 
         The ids must have been given to `prepare`. `newest_ms` is the newest timestamp of their records; a timestamp
         after `seen_ms`, or an unknown one, counts as `seen_ms`. `aged_ms` is the time by which the ids will age, see
-        dedup/ageing_clock.py; without it that is `seen_ms`.
+        dedup/ageing_clock.py; without it that is `seen_ms`. `own_output` is as in metadata.py.
         """
 
     def mark_truncated(self) -> None:

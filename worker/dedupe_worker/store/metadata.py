@@ -27,15 +27,19 @@ Further fields stand under the key `more`, written in the same batch. The releas
     agedFromMs     the same when the first ids were written to this generation
     agedToMs       the same when the last ids were written to it
     changes        how often ids were added to this generation, or removed from it, at a position that stayed
+    ownOutput      ranges of the output after the position whose ids are in the store (`encode_ranges`): an open
+                   transaction of another producer keeps the position before them
 
 A stamp that the release before wrote differs from the one above, so the further fields are unknown then, not stale.
 """
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import StoreCorrupt
 
 METADATA_KEY: Final = b"stamp"
@@ -52,6 +56,8 @@ _LAYOUT: Final = struct.Struct(">BBqqqqqqq")
 METADATA_BYTES: Final = _LAYOUT.size
 _LAYOUTS: Final = {1: struct.Struct(">BBqqqqq"), _FORMAT: _LAYOUT}
 
+_MOST_RANGES: Final = 32
+
 _FURTHER: Final = {
     "inputTopic": "input_topic",
     "lastRead": "last_read",
@@ -60,6 +66,7 @@ _FURTHER: Final = {
     "agedFromMs": "aged_from_ms",
     "agedToMs": "aged_to_ms",
     "changes": "changes",
+    "ownOutput": "own_output",
 }
 """The further fields: their names in JSON, and in `StoreMetadata`."""
 
@@ -86,6 +93,7 @@ class StoreMetadata:
     aged_from_ms: int = 0
     aged_to_ms: int = 0
     changes: int = 0
+    own_output: str = ""
 
     def of_next_generation(self) -> "StoreMetadata":
         """Return the metadata of a generation without ids, whose predecessor has this."""
@@ -119,6 +127,26 @@ def ages(metadata: StoreMetadata) -> tuple[int, int]:
     return first_ms, metadata.aged_to_ms or metadata.last_seen_ms
 
 
+def encode_ranges(ranges: Sequence[OffsetRange], position: int) -> str:
+    """Encode the ranges that reach beyond a position; of many the newest.
+
+    >>> encode_ranges([OffsetRange(3, 5), OffsetRange(7, 9), OffsetRange(12, 20)], 5)
+    '7-9,12-20'
+    """
+    beyond = [f"{each.low}-{each.end}" for each in ranges[-_MOST_RANGES:] if each.end > position]
+    return ",".join(beyond)
+
+
+def decode_ranges(text: str) -> list[OffsetRange]:
+    """Decode what `encode_ranges` has returned.
+
+    >>> decode_ranges("7-9,12-20")
+    [OffsetRange(low=7, end=9), OffsetRange(low=12, end=20)]
+    """
+    pairs = (each.split("-") for each in text.split(",") if each)
+    return [OffsetRange(int(low), int(end)) for low, end in pairs]
+
+
 class LastRecords(NamedTuple):
     """Fingerprints of the last records read and written; empty if unknown."""
 
@@ -141,6 +169,7 @@ def next_metadata(
     input_topic: str,
     last: "LastRecords",
     aged_ms: int,
+    own_output: str = "",
 ) -> StoreMetadata:
     """Return the metadata of a generation after ids were written to it.
 
@@ -166,6 +195,7 @@ def next_metadata(
         aged_from_ms=first_ms,
         aged_to_ms=max(aged_ms, last_ms),
         changes=before.changes if before else 0,
+        own_output=own_output,
     )
 
 

@@ -160,6 +160,7 @@ class Store(DescribedStore):
         newest_ms: int | None = None,
         aged_ms: int | None = None,
         last: LastRecords = NO_RECORDS,
+        own_output: str = "",
     ) -> None:
         """Write sorted ids and the new position, all or nothing. See `IdStore.write`."""
         newest = self._generations[-1]
@@ -174,6 +175,7 @@ class Store(DescribedStore):
             aged_ms=seen_ms if aged_ms is None else aged_ms,
             input_topic=self._input_topic,
             last=last,
+            own_output=own_output,
         )
         self._families.write(self._db, newest, metadata, ids, owners)
 

@@ -22,6 +22,7 @@ class Arriving:
     """A reader, an output and a window, whose records arrive at given times."""
 
     position = complete_up_to = 0
+    own = ()
 
     def __init__(self, clock: StillClock, arrivals: list[float]) -> None:
         self.next_offset = 0

@@ -20,6 +20,7 @@ class Skipping:
 
     topic = "raw"
     position = complete_up_to = 7
+    own = ()
 
     def __init__(self) -> None:
         self.next_offset = 500

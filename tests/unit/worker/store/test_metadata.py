@@ -4,12 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import StoreCorrupt
 from dedupe_worker.store.metadata import (
     NO_RECORDS,
     StoreMetadata,
     decode_metadata,
+    decode_ranges,
     encode_metadata,
+    encode_ranges,
     next_metadata,
 )
 
@@ -86,3 +89,11 @@ def test_a_timestamp_of_a_producer_ahead_counts_as_the_time_it_was_seen(
         aged_ms=3,
     )
     assert (metadata.newest_ms, metadata.aged_to_ms, metadata.aged_ms) == (expected, 3, 3)
+
+
+def test_of_many_ranges_the_newest_are_recorded_and_none_before_the_position() -> None:
+    """What is not recorded is read again as if others had written it."""
+    ranges = [OffsetRange(place * 10, place * 10 + 5) for place in range(100)]
+    assert decode_ranges(encode_ranges(ranges, 0)) == ranges[-32:]
+    assert decode_ranges(encode_ranges(ranges, 965)) == ranges[97:]
+    assert decode_ranges(encode_ranges((), 0)) == []

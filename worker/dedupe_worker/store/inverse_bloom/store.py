@@ -163,6 +163,7 @@ class InverseBloomStore(DescribedStore):
         newest_ms: int | None = None,
         aged_ms: int | None = None,
         last: LastRecords = NO_RECORDS,
+        own_output: str = "",
     ) -> None:
         """Put ids with their values, and the store's new position. See `IdStore.write`."""
         newest = self._tables[-1]
@@ -187,6 +188,7 @@ class InverseBloomStore(DescribedStore):
             aged_ms=aged_ms,
             input_topic=self._input_topic,
             last=last,
+            own_output=own_output,
         )
         newest_ms = max(written.newest_ms, latest.newest_ms if latest else 0)
         newest.metadata = replace(written, keys=newest.puts, newest_ms=newest_ms)

@@ -9,8 +9,8 @@ MIN_JAVA := 17
 ARGS ?=
 # Narrows the tests: make pytest TESTS=tests/unit
 TESTS ?=
-# Parallel test processes, each with its own broker
-JOBS ?= $(shell cores=$$(nproc); echo $$((cores > 2 ? 3 : 2)))
+# Parallel test processes, each with its own broker. More than two cores need, because these tests mostly wait.
+JOBS ?= 3
 E2E = $(or $(TESTS),tests/e2e)
 # The tests of a file share a process, for its fixtures. In the order of their names, components come before units: no
 # process waits for another's last file, as a file of units takes a second.
@@ -82,7 +82,7 @@ lint: setup ## Check style, types, import layers, generated files
 
 # Without the mutants, which `make test` runs: half a minute that tells nothing of the worker.
 unit: setup
-	$(BIN)/pytest -q -n $(JOBS) --ignore tests/simulation/test_mutants.py $(UNIT)
+	$(BIN)/pytest -q -n auto --ignore tests/simulation/test_mutants.py $(UNIT)
 
 pytest: setup check-java ## Run the tests without lint: unit, component, faults
 	$(BIN)/pytest -n $(JOBS) $(BY_FILE) --ignore tests/e2e $(TESTS)

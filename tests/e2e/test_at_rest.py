@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import ceil
+from pathlib import Path
 
 import pytest
 
@@ -79,33 +80,20 @@ class Watched:
         }
 
 
-@pytest.fixture(scope="module")
-def loads(
-    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[tuple[Load, Load]]:
-    """The loads of two operators at the same time: one with quiet streams, one with streams that work."""
-    directory = tmp_path_factory.mktemp("at_rest")
-    with ExitStack() as stack:
-        places = [
-            stack.enter_context(scene(release, title, directory, request))
-            for title in ("quiet", "busy")
-        ]
-        stack.enter_context(chart_at_rest(Kubectl(release)))
-        quiet, busy = watched = [Watched(place) for place in places]
-        for one in watched:
-            stack.enter_context(one.operator)
-            one.start()
-        for stream in quiet.streams:
+@contextmanager
+def watched(
+    release: Environment, title: str, directory: Path, request: pytest.FixtureRequest
+) -> Iterator[Watched]:
+    """Have an operator with streams, and the chart's operator at rest."""
+    with (
+        scene(release, title, directory, request) as place,
+        chart_at_rest(Kubectl(release)),
+        (one := Watched(place)).operator,
+    ):
+        one.start()
+        for stream in one.streams:
             settle(stream)
-        for stream in busy.streams:
-            settle(stream)
-            stack.enter_context(light_traffic(stream))
-        for one in watched:
-            one.begin()
-        time.sleep(SECONDS)  # the time that is measured
-        for stream in busy.streams:
-            assert stream.worker_status(0).counts.duplicates > 0, "its figures did not move"
-        yield quiet.end(), busy.end()
+        yield one
 
 
 def settle(stream: ClusterStream) -> None:
@@ -129,19 +117,29 @@ def light_traffic(stream: ClusterStream) -> PacedProducer:
 
 
 def test_streams_at_rest_cause_no_write_and_less_than_a_read_a_second_each(
-    loads: tuple[Load, Load],
+    release: Environment, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    quiet, _ = loads
-    assert quiet.writes == 0
-    assert quiet.changed == set()
-    assert 0 < quiet.reads < STREAMS * quiet.seconds
+    with watched(release, "quiet", tmp_path, request) as quiet:
+        quiet.begin()
+        time.sleep(SECONDS)  # the time that is measured
+        load = quiet.end()
+    assert load.writes == 0
+    assert load.changed == set()
+    assert 0 < load.reads < STREAMS * load.seconds
 
 
 @pytest.mark.matrix
 def test_streams_at_work_cause_at_most_a_write_of_figures_a_minute_each(
-    loads: tuple[Load, Load],
+    release: Environment, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    _, busy = loads
-    assert busy.writes <= STREAMS * ceil(busy.seconds / 60)
-    assert all(name.startswith("DedupeStream ") for name in busy.changed)
-    assert 0 < busy.reads < STREAMS * busy.seconds
+    with watched(release, "busy", tmp_path, request) as busy, ExitStack() as traffic:
+        for stream in busy.streams:
+            traffic.enter_context(light_traffic(stream))
+        busy.begin()
+        time.sleep(SECONDS)  # the time that is measured
+        for stream in busy.streams:
+            assert stream.worker_status(0).counts.duplicates > 0, "its figures did not move"
+        load = busy.end()
+    assert load.writes <= STREAMS * ceil(load.seconds / 60)
+    assert all(name.startswith("DedupeStream ") for name in load.changed)
+    assert 0 < load.reads < STREAMS * load.seconds

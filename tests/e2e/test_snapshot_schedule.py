@@ -1,14 +1,12 @@
 """Snapshots that a schedule makes: as many are kept, and as long, as the spec says, and the newest always."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.cluster.environment import Environment
 from tests.e2e.support.copied import copied_stream
 from tests.e2e.support.live_load import LiveLoad
-from tests.e2e.support.scene import scene
+from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import Snapshots, foreign_copy, uid_of
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
@@ -19,32 +17,21 @@ EVERY_MINUTE = "* * * * *"
 SCHEDULED_SECONDS = 200.0  # two times of the schedule
 
 
-@pytest.fixture(scope="module")
-def streams(
-    release: Environment, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[dict[str, ClusterStream]]:
-    """Streams by what is kept of their snapshots, which go on side by side."""
-    directory = tmp_path_factory.mktemp("schedule")
-    with scene(release, "schedule", directory, request) as place:
-        every_minute = {"schedule": EVERY_MINUTE}
-        made = {
-            "by count": copied_stream(place, "counted", snapshots={**every_minute, "keep": 1}),
-            "by age": copied_stream(place, "aged", snapshots={**every_minute, "keepFor": "1m"}),
-        }
-        for stream in made.values():
-            stream.apply()
-        for stream in made.values():
-            stream.wait_until_ready()
-            stream.send(retries(SEED, COUNT))
-            stream.wait_until_passed()
-        yield made
+def filled(place: Scene, title: str, **kept: object) -> ClusterStream:
+    """Return a stream with records and a snapshot every minute, of which `kept` are kept."""
+    stream = copied_stream(place, title, snapshots={"schedule": EVERY_MINUTE, **kept})
+    stream.apply()
+    stream.wait_until_ready()
+    stream.send(retries(SEED, COUNT))
+    stream.wait_until_passed()
+    return stream
 
 
 @pytest.mark.timeout(600)
 def test_keep_leaves_the_newest_of_the_schedule_and_none_that_is_not_ours_goes(
-    streams: dict[str, ClusterStream],
+    place: Scene,
 ) -> None:
-    stream = streams["by count"]
+    stream = filled(place, "counted", keep=1)
     snapshots = Snapshots(stream)
     snapshots.make(f"{stream.name}-by-hand")
     theirs = foreign_copy(stream, f"{stream.name}-theirs")
@@ -68,11 +55,12 @@ def test_keep_leaves_the_newest_of_the_schedule_and_none_that_is_not_ours_goes(
     load.judged()
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(600)
 def test_keep_for_removes_by_age_but_never_the_newest_that_is_usable(
-    streams: dict[str, ClusterStream],
+    place: Scene,
 ) -> None:
-    stream = streams["by age"]
+    stream = filled(place, "aged", keepFor="1m")
     snapshots = Snapshots(stream)
     stream.wait_for_events("SnapshotPruned", deadline_seconds=SCHEDULED_SECONDS)
     stream.patch(snapshots={"schedule": None})

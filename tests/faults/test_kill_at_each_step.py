@@ -107,7 +107,7 @@ def test_killed_between_two_steps_of_the_loop(
         if leaves_open is not None:
             wait_until_open(stream, is_open=leaves_open)
     wait_for(
-        lambda: not judge(stream.raw(), stream.clean(), key_id, up_to=stream.committed()).lost,
+        lambda: not judge(stream.raw(), stream.clean(), key_id, up_to=stream.progress()).lost,
         "readers see all that is committed",
     )
     remembered = len(stream.clean())

@@ -27,6 +27,7 @@ from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topics, has_id
 from dedupe_worker.kafka.consumer import PartitionReader, open_reader
+from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.take_over import TakeOver
@@ -59,6 +60,7 @@ class ComponentFactory:
         self.policy = policy_of(config.stream.spec)
         self.take_over = TakeOver(clock)
         self.worker_state = WorkerState(config.stream, config.partition, clock)
+        self.keys = KeyCounter(config.partition, clock)
         self._step: tuple[Step | None, float] = (None, 0.0)
         self.requests = ReconcileRequests(self.worker_state, config.state.reconcile_answer)
         self.upload_manager = self._make_upload_manager()
@@ -212,6 +214,7 @@ class ComponentFactory:
                 window=window,
                 extract=extract,
                 uncommitted=uncommitted,
+                on_read=self.keys.offer,
             ),
             logs=side_topic_writers(spec, output_topic_id, input_topic),
             worker_state=self.worker_state,

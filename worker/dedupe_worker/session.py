@@ -36,6 +36,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
 from dedupe_worker.dedup.window import Window
+from dedupe_worker.kafka.added_partitions import AddedPartitions
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.topic_watch import TopicWatch
@@ -216,13 +217,15 @@ class Session:
             self._factory.clock,
         )
         reader.check_topic = watch.check_input
+        added = AddedPartitions(partition.topics, partition.input_topic, partition.output_topic)
+        self._factory.keys.begin(partition.input_topic.partitions)
         housekeeping = Housekeeping(
             window,
             self._worker_state,
             self._factory.clock,
             alert_below=self._config.stream.spec.store.window.alert_below,
             run_commands=partial(self._commands.run_waiting, admin_commands),
-            check_topics=partial(self._check_topics, watch, reader),
+            check_topics=partial(self._check_topics, watch, added, reader),
             read_foreign=read_unread,
         )
         self._worker_state.set_phase(Phase.RUNNING)
@@ -251,7 +254,9 @@ class Session:
             )
         return cause
 
-    def _check_topics(self, watch: TopicWatch, reader: PartitionReader) -> None:
+    def _check_topics(
+        self, watch: TopicWatch, added: AddedPartitions, reader: PartitionReader
+    ) -> None:
         """Raise an error if the topics need a new session.
 
         That is InputTopicReplaced, OutputTopicReplaced or BrokerUnavailable.
@@ -263,6 +268,9 @@ class Session:
         state.clear_client_error()
         state.known_input_end = max(state.known_input_end, watch.input_end)
         reader.check(end)
+        partitions, keys = watch.input_partitions, self._factory.keys
+        keys.begin(partitions)
+        state.show_partitions(partitions, keys.sample, added.problem(reader, partitions))
 
 
 def _close(

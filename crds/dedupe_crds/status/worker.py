@@ -10,6 +10,8 @@ from enum import IntEnum, StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from dedupe_crds.status.key_sample import KeySample
+
 
 class Phase(StrEnum):
     """Phase of a worker."""
@@ -61,6 +63,12 @@ class InputStatus(_Report):
     """Position of the worker in its input partition."""
 
     topic: str = Field(description="The input topic.")
+    partitions: int | None = Field(
+        default=None, description="Partition count of the topic, as last described."
+    )
+    keys: KeySample | None = Field(
+        default=None, description="How the newest records came to this partition."
+    )
     next_offset: int = Field(description="The next offset to read.")
     end_offset: int | None = Field(
         default=None, description="The last stable offset of the partition, if it is known."

@@ -14,7 +14,8 @@ from dedupe_filters.bloom import may_contain
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin, decode, encode
 from dedupe_worker.dedup.uncommitted_output import recorded_position
-from dedupe_worker.kafka.consumer import Batch, Committed
+from dedupe_worker.kafka.committed import Committed
+from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.side_topics.owner_log import OwnerLogReader, decode_entry
 from tests.golden import FILES, documents
 from tests.golden.documents import NOTED_OFFSETS, OUTPUT_FIRST

@@ -9,7 +9,7 @@ Invariants:
     output.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -148,7 +148,7 @@ def make_verdict(
 class Classifier:
     """Classify the batches of one partition.
 
-    Ids that `classify` finds new are in the window's open transaction from then on.
+    Ids that `classify` finds new are in the window's open transaction from then on. `on_read` gets each batch.
     """
 
     def __init__(
@@ -159,6 +159,7 @@ class Classifier:
         window: Window,
         extract: Extractor,
         uncommitted: UncommittedIds | None = None,
+        on_read: Callable[[Sequence[Message]], None] = lambda _: None,
     ) -> None:
         self._policy = policy
         self._partition = partition
@@ -166,9 +167,11 @@ class Classifier:
         self._extract = extract
         self._layout = policy.layout
         self._uncommitted = uncommitted or UncommittedIds()
+        self._on_read = on_read
 
     def identify(self, records: list[Message]) -> Identified:
         """Take the ids of a batch."""
+        self._on_read(records)
         ids = self._extract(records)
         offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
         owners = encode_owners(self._partition, offsets[ids.rows])

@@ -151,6 +151,10 @@ class Topics:
         """Return the last stable offset, at which a `read_committed` consumer ends."""
         return self._requests.offsets(name, [partition], LATEST)[partition]
 
+    def ends(self, name: str, partitions: Collection[int]) -> dict[int, int]:
+        """Return the last stable offset of each of the partitions."""
+        return self._requests.offsets(name, partitions, LATEST)
+
     def offset_at(self, name: str, partition: int, when: datetime) -> int | None:
         """Return the first offset with a timestamp at or after `when`; None if none."""
         spec = OffsetSpec.for_timestamp(int(when.timestamp() * 1000))

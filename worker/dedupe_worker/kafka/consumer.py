@@ -2,7 +2,7 @@
 
 The loop, the catch-up and the bootstrap use it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Event
 from typing import Any, Final, Protocol
@@ -12,12 +12,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_worker.clock import Clock
+from dedupe_worker.kafka.committed import Committed, read_committed
 from dedupe_worker.kafka.fetch_progress import LOOK_SECONDS, FetchFailures, FetchProgress
-from dedupe_worker.kafka.take_over import split_token
 
 _IDLE_POLL_SECONDS: Final = 0.5
-_TIMEOUT_SECONDS: Final = 15.0
-_RETRY_SECONDS: Final = 0.1
 # The longest time in which nothing is fetched while there is something to read: several times as long as from one
 # statistics to the next.
 _STARVED_SECONDS: Final = 20.0
@@ -26,14 +24,6 @@ _STATISTICS_MS: Final = 5_000
 # Of `read_output`, where latency does not matter.
 _OUTPUT_BATCH_RECORDS: Final = 10_000
 _OUTPUT_WAIT_SECONDS: Final = 0.2
-# The errors of a broker that has just started.
-_COORDINATOR_ON_ITS_WAY: Final = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
 
 
 class OffsetOutOfRange(StreamError):
@@ -53,18 +43,6 @@ class Batch:
     records: list[Message]
     next_offset: int
     behind: int
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A committed input offset with its metadata, if any.
-
-    `take_over` is the token of the worker that committed it, see take_over.py.
-    """
-
-    offset: int
-    metadata: str | None
-    take_over: str | None = None
 
 
 class PartitionReader:
@@ -113,22 +91,11 @@ class PartitionReader:
 
     def committed(self) -> Committed | None:
         """Return the offset that the group has committed; None if there is none."""
-        action = f"reading the committed offset of {self.topic}/{self._partition}"
-        where = TopicPartition(self.topic, self._partition)
-        deadline = self._clock.deadline(_TIMEOUT_SECONDS)
-        while True:
-            try:
-                found = self._consumer.committed([where], timeout=_TIMEOUT_SECONDS)[0]
-            except KafkaException as error:
-                if error.args[0].code() not in _COORDINATOR_ON_ITS_WAY or deadline.expired:
-                    raise kafka_error(error, action) from error
-                self._consumer.poll(_RETRY_SECONDS)
-                continue
-            if found.error is not None:
-                raise kafka_error(found.error, action)
-            if found.offset < 0:
-                return None
-            return Committed(found.offset, *split_token(found.metadata))
+        return self.committed_of([self._partition]).get(self._partition)
+
+    def committed_of(self, partitions: Iterable[int]) -> dict[int, Committed]:
+        """Return what the group has committed of partitions of the topic."""
+        return read_committed(self._consumer, self._clock, self.topic, partitions)
 
     def end_offset(self) -> int | None:
         """Return the end of the partition as of the last fetch."""

@@ -18,7 +18,8 @@ from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.clock import Clock
-from dedupe_worker.kafka.consumer import Committed, Source
+from dedupe_worker.kafka.committed import Committed
+from dedupe_worker.kafka.consumer import Source
 
 # For a queue without room, where no transaction bounds the time.
 _CALL_SECONDS: Final = 60.0

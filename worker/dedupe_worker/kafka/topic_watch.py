@@ -29,6 +29,7 @@ class TopicWatch:
     """Watches one partition of the input and the output topic.
 
     `input_end` is the last end of the input partition that is known to be of the watched topic, -1 before.
+    `input_partitions` is the partition count of the input as last described.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class TopicWatch:
         self._due = self._monotonic() + self._interval * (partition * _GOLDEN % 1.0)
         self._furthest_output = 0
         self.input_end = -1
+        self.input_partitions = input_topic.partitions
 
     def check(self, *, input_offset: int, output_position: int) -> int:
         """Return the end of the input partition.
@@ -68,11 +70,13 @@ class TopicWatch:
     def check_input(self, input_offset: int = 0) -> None:
         """Raise InputTopicReplaced if the input is another topic than the watched one."""
         name, watched = self._input.name, self._input.id
-        found = self._topics.describe(name, self._partition).id
+        described = self._topics.describe(name, self._partition)
+        found = described.id
         if found != watched or self._is_shorter(found, name, input_offset):
             raise InputTopicReplaced(
                 f"input topic {name} was deleted and created again; the new one is read from its start"
             )
+        self.input_partitions = described.partitions
 
     def _check_output(self, *, went_back: bool) -> None:
         name, watched = self._output.name, self._output.id

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.key_sample import KeySample
 from dedupe_crds.status.worker import (
     CheckpointStatus,
     ComparisonStatus,
@@ -129,6 +130,14 @@ class WorkerState:
     def heartbeat_age_seconds(self) -> float:
         """Return the seconds since the last heartbeat."""
         return self._monotonic() - self._heartbeat
+
+    def show_partitions(self, partitions: int, keys: KeySample | None, problem: str) -> None:
+        """Show the input's partition count and key sample, and a problem of partitions."""
+        self.input = self.input.model_copy(update={"partitions": partitions, "keys": keys})
+        if problem:
+            self.degradations.hold(Degraded.INPUT_PARTITIONS_ADDED, problem)
+        else:
+            self.degradations.clear(Degraded.INPUT_PARTITIONS_ADDED)
 
     def forget_input_end(self) -> None:
         """Forget the end of the input, which an earlier session has found."""

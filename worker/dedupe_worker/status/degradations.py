@@ -26,6 +26,7 @@ class Degraded(StrEnum):
     INPUT_TOPIC_REPLACED = "InputTopicReplaced"
     GENERATIONS_DROPPED = "GenerationsDropped"
     MISSING_IDS = "MissingIds"
+    INPUT_PARTITIONS_ADDED = "InputPartitionsAdded"
 
 
 @dataclass(slots=True)

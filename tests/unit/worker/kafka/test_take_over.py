@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from dedupe_kafka.errors import Fenced, TransactionExpired
-from dedupe_worker.kafka.consumer import Committed
+from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.take_over import TakeOver, split_token
 from tests.unit.worker.still_clock import StillClock
 

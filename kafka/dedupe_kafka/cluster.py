@@ -4,23 +4,20 @@ The operator, the local runner, the pipeline and the readers of chunk filters us
 in time, and whatever Kafka answers is checked or reported, never assumed.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
-from functools import partial
 
 from confluent_kafka import (
-    OFFSET_INVALID,
     Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined] # public names
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined] # public names
 
 from dedupe_crds.deadline import Deadline
-from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
@@ -31,37 +28,14 @@ from dedupe_kafka.errors import (
 )
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
-from dedupe_kafka.side_topics import (
-    check_metadata,
-    check_routed,
-    metadata_config,
-    metadata_topics,
-    routed_config,
-    routed_topics,
-)
-from dedupe_kafka.topic import Topic, TopicProblem, check, config_for
+from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
+from dedupe_kafka.topic import Topic
 
 _INPUT_PARTITIONS = 4
 _POLL_SECONDS = 0.1
 # Longer than a worker's transaction may last (transaction.timeout.ms, 60 s by default): by then every transaction that
 # was open when the wait began is committed or aborted, by the broker if necessary.
 _OPEN_TRANSACTIONS_END_AFTER = timedelta(seconds=90)
-
-_Check = Callable[[Topic, Topic], Iterator[TopicProblem]]
-"""Checks a side topic; its arguments are the output and the side topic."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StreamTopics:
-    """The state of a stream's topics.
-
-    `partitions` is the input's partition count; `problems` are those of the output and the side topics; `created`: the
-    output topic did not exist and was created.
-    """
-
-    partitions: int
-    problems: tuple[TopicProblem, ...]
-    created: bool
 
 
 class Cluster:
@@ -93,8 +67,11 @@ class Cluster:
             complaints=complaints,
         )
 
-    def ensure_output(self, stream: DedupeStream) -> StreamTopics:
+    def ensure_output(self, stream: DedupeStream, known: int = 0) -> StreamTopics:
         """Create the output and side topics that are missing, and check the existing ones.
+
+        `known` is the number of partitions that have had workers, 0 if that is not known. Partitions that were added to
+        the input since wait; if the stream accepts them, the other topics get as many.
 
         Raises:
             TopicMissing: the input topic is absent.
@@ -106,17 +83,8 @@ class Cluster:
                 f"Input topic {stream.spec.input.topic} does not exist on {self._servers}: create "
                 "it, or correct spec.input.topic."
             )
-        max_age = stream.spec.store.window.max_age
-        name = stream.spec.output.topic
-        created = False
-        if (output := self.topic(name)) is None:
-            config = config_for(source, max_age)
-            created = self.create(name, source.partitions, source.replication_factor, config)
-            output = self.wait_for(name)
-        problems = [] if created else check(source, output, max_age)
-        problems += self._ensure_side_topics(stream.spec, source, output)
-        problems.sort(key=lambda problem: not problem.fatal)
-        return StreamTopics(partitions=source.partitions, problems=tuple(problems), created=created)
+        known = known or self._partitions_read(stream.consumer_group, source)
+        return ensure_topics(self, stream.spec, source, known)
 
     def ensure_input(self, name: str, partitions: int | None) -> None:
         """Create an absent input topic, with 4 partitions if `partitions` is None.
@@ -135,27 +103,6 @@ class Cluster:
                 f"Input topic {name} has {found.partitions} partitions, but --partitions asks for {partitions}: "
                 "omit the option, or remove the state directory to begin with no data."
             )
-
-    def _ensure_side_topics(
-        self, spec: Spec, source: Topic, output: Topic
-    ) -> Iterator[TopicProblem]:
-        for name in routed_topics(spec):
-            config = routed_config(source)
-            yield from self._ensure(name, output, config, partial(check_routed, source))
-        for name in metadata_topics(spec):
-            yield from self._ensure(name, output, metadata_config(output), check_metadata)
-
-    def _ensure(
-        self,
-        name: str,
-        output: Topic,
-        config: Mapping[str, str],
-        problems: _Check,
-    ) -> Iterator[TopicProblem]:
-        if (found := self.topic(name)) is not None:
-            yield from problems(output, found)
-        elif self.create(name, output.partitions, output.replication_factor, config):
-            self.wait_for(name)
 
     def topic(self, name: str) -> Topic | None:
         """Describe a topic. Returns None if it does not exist."""
@@ -179,6 +126,11 @@ class Cluster:
         """Return the number of partitions. Raises TopicMissing if the topic is absent."""
         return len(self._requests.describe(name).partitions)
 
+    def partition_counts(self, names: Collection[str]) -> dict[str, int]:
+        """Return the number of partitions of each topic that exists, by one request."""
+        found = self._requests.describe_all(names)
+        return {name: len(topic.partitions) for name, topic in found.items()}
+
     def create(
         self, name: str, partitions: int, replication_factor: int, config: Mapping[str, str]
     ) -> bool:
@@ -197,6 +149,16 @@ class Cluster:
                 return False
             raise
         return True
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Raise the partition count of a topic, and wait until the brokers know it."""
+        futures = self._requests.admin.create_partitions(
+            [NewPartitions(name, partitions)], request_timeout=self._timeout_seconds
+        )
+        self._requests.answer(futures[name], f"adding partitions to topic {name}")
+        Deadline(self._timeout_seconds).wait_for(
+            lambda: self.partition_count(name) >= partitions, poll_seconds=_POLL_SECONDS
+        )
 
     def wait_for(self, name: str) -> Topic:
         """Wait until the brokers know a new topic, and describe it."""
@@ -219,6 +181,12 @@ class Cluster:
             self._requests.offsets(name, partitions, spec, isolation) for spec in (EARLIEST, LATEST)
         )
         return TopicOffsets(topic=name, id=str(found.topic_id), lows=lows, ends=ends)
+
+    def unread(self, name: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the number of offsets in each of the partitions."""
+        wanted = list(partitions)
+        lows, ends = (self._requests.offsets(name, wanted, spec) for spec in (EARLIEST, LATEST))
+        return {partition: ends[partition] - lows[partition] for partition in wanted}
 
     def settled_offsets(
         self, name: str, within: timedelta = _OPEN_TRANSACTIONS_END_AFTER
@@ -247,19 +215,30 @@ class Cluster:
 
     def committed(self, group: str, name: str) -> dict[int, int]:
         """Return a group's committed offset of each partition, 0 where it has none."""
-        partitions = [TopicPartition(name, p) for p in range(self.partition_count(name))]
+        found = self._committed(group, name, range(self.partition_count(name)))
+        return {partition: max(0, offset) for partition, offset in found.items()}
+
+    def _partitions_read(self, group: str, topic: Topic) -> int:
+        """Return the number of partitions up to the last one that a group has read; or 0."""
+        # Also of a worker that was just killed, whose transaction is open.
+        uncommitted = "read_uncommitted"
+        found = self._committed(group, topic.name, range(topic.partitions), uncommitted)
+        return max((partition + 1 for partition, offset in found.items() if offset >= 0), default=0)
+
+    def _committed(
+        self, group: str, name: str, partitions: Iterable[int], isolation: str = "read_committed"
+    ) -> dict[int, int]:
+        """Return a group's committed offset of each partition, negative where it has none.
+
+        With read_committed an offset in an open transaction is waited for.
+        """
+        wanted = [TopicPartition(name, partition) for partition in partitions]
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).
-        consumer = Consumer(
-            {
-                **self._config,
-                "group.id": group,
-                "isolation.level": "read_committed",  # an offset in an open transaction is not final
-            }
-        )
+        consumer = Consumer({**self._config, "group.id": group, "isolation.level": isolation})
         action = f"asking for the committed offsets of group {group} on {self._servers}"
         try:
-            found = consumer.committed(partitions, timeout=self._timeout_seconds)
+            found = consumer.committed(wanted, timeout=self._timeout_seconds)
         except KafkaException as error:
             raise kafka_error(error, action) from error
         finally:
@@ -267,7 +246,7 @@ class Cluster:
         for at in found:
             if at.error is not None:
                 raise kafka_error(at.error, f"{action}, {name}/{at.partition}")
-        return {at.partition: 0 if at.offset == OFFSET_INVALID else at.offset for at in found}
+        return {at.partition: at.offset for at in found}
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
         """Return the state of one partition of a stream's topics, which must exist."""

@@ -5,8 +5,9 @@ that is cut short because its caller stops is no error: it raises `Stopped`.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Event
 from typing import Any, Final, TypeVar
 
@@ -26,7 +27,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 
 from dedupe_crds.deadline import Deadline
 from dedupe_kafka.client import kafka_error
-from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, Stopped, StreamError
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    NotAuthorized,
+    Stopped,
+    StreamError,
+    TopicMissing,
+)
 from dedupe_kafka.offsets import OffsetRange
 
 EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call] # confluent-kafka's, untyped
@@ -109,6 +116,17 @@ class AdminRequests:
             request_timeout=self.timeout_seconds,
         )
         return self.answer(futures[name], f"describing topic {name}")
+
+    def describe_all(self, names: Collection[str]) -> dict[str, Any]:
+        """Describe those of the topics that exist, by one request."""
+        futures = self.admin.describe_topics(
+            TopicCollection(sorted(names)), request_timeout=self.timeout_seconds
+        )
+        found = {}
+        for name, future in futures.items():
+            with suppress(TopicMissing):
+                found[name] = self.answer(future, f"describing topic {name}")
+        return found
 
     def config(self, name: str) -> dict[str, str]:
         """Return the configuration of a topic, without entries that have no value."""

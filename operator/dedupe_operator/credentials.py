@@ -9,6 +9,7 @@ import tempfile
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -76,6 +77,14 @@ def secret_data(stream: DedupeStream, secret: Object | None) -> dict[str, bytes]
         message = f"{where} has no key {PROPERTIES_KEY}: put the librdkafka properties there"
         raise CredentialsUnusable(Problem(reason="SecretIncomplete", message=message))
     return data
+
+
+def secret_hash(data: Mapping[str, bytes], prefix: bytes = b"") -> str:
+    """Return a hash of a prefix and the Secret's content; it reveals neither."""
+    digest = sha256(prefix)
+    for key in sorted(data):
+        digest.update(key.encode() + b"\0" + sha256(data[key]).digest())
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -27,6 +27,11 @@ STREAM_READY: Final = Gauge(
     "1 if all partitions of a stream are ready, else 0.",
     ["namespace", "stream"],
 )
+INPUT_PARTITIONS_ADDED: Final = Gauge(
+    "dedupe_operator_input_partitions_added",
+    "Partitions that were added to the input of a stream, and wait.",
+    ["namespace", "stream"],
+)
 SNAPSHOTS: Final = Counter(
     "dedupe_operator_snapshots",
     "Snapshots that ended, by result: completed or failed.",
@@ -55,6 +60,8 @@ def forget_stream(namespace: str, stream: str) -> None:
     """Remove the gauges of a deleted stream; its counters stay."""
     with suppress(KeyError):
         STREAM_READY.remove(namespace, stream)
+    with suppress(KeyError):
+        INPUT_PARTITIONS_ADDED.remove(namespace, stream)
     forget_snapshots(namespace, stream)
 
 

@@ -20,6 +20,7 @@ from dedupe_operator.controller.controller import Controller
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.errors import KubernetesError
+from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.api import KubernetesApi, load_client
 from dedupe_operator.kubernetes.leader_election import Leadership
 from dedupe_operator.kubernetes.resources import STREAMS
@@ -49,7 +50,10 @@ def run_operator(config: OperatorConfig) -> None:
     _check_installed(api)
     workers = WorkerClient()
     output_conflicts = OutputConflicts()
-    reconciler = Reconciler(api, config.release, workers, output_conflicts, time.monotonic)
+    input_watch = InputWatch()
+    reconciler = Reconciler(
+        api, config.release, workers, output_conflicts, input_watch, clock=time.monotonic
+    )
     controller = Controller(reconciler.reconcile, threads=_THREADS, lost=_end)
     health.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)
     leadership.start()
@@ -60,12 +64,14 @@ def run_operator(config: OperatorConfig) -> None:
     log.info("%s is the leader", config.identity)
     _record_outputs(api, output_conflicts, config)
     controller.start()
+    input_watch.start(controller.due)
     kopf.run(
         registry=make_registry(controller.due, output_conflicts),
         standalone=True,  # the Lease decides who acts, not kopf's peering
         clusterwide=not config.namespaces,
         namespaces=config.namespaces,
     )
+    input_watch.stop()
     controller.stop()
     workers.close()
     leadership.release()

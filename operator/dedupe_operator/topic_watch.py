@@ -5,14 +5,13 @@ The reconciler keeps one `TopicWatch` for each stream. Answers are cached, so Ka
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import PartitionState
-from dedupe_operator.credentials import client_properties
+from dedupe_operator.credentials import client_properties, secret_hash
 from dedupe_operator.decide.diagnosis import Problem
 
 _TIMEOUT_SECONDS: Final = 10.0
@@ -25,11 +24,13 @@ _LONGEST_RETRY_SECONDS: Final = 60.0
 class TopicsView:
     """A stream's topics as last observed.
 
-    `partitions` is None while Kafka has not answered. `created`: the output topic was created by this request.
-    `usable`: a worker that starts now loses and alters no message.
+    `partitions` is the input's partition count, None while Kafka has not answered. `added` are those that were added
+    to the input and wait, each with its lag. `created`: the output topic was created by this request. `usable`: a
+    worker that starts now loses and alters no message.
     """
 
     partitions: int | None = None
+    added: Mapping[int, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
     created: bool = False
     usable: bool = False
@@ -50,13 +51,25 @@ class TopicWatch:
     clock: Callable[[], float]
     _cached: _Cached | None = field(default=None, init=False)
 
-    def get(self, stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
-        """Return the topics, cached if fresh. Creates an absent output topic."""
-        fingerprint = _fingerprint(stream, secret)
+    def get(
+        self,
+        stream: DedupeStream,
+        secret: Mapping[str, bytes],
+        *,
+        known: int = 0,
+        counted: int | None = None,
+    ) -> TopicsView:
+        """Return the topics, cached if fresh. Creates an absent output topic.
+
+        `known` is the number of partitions that have had workers. `counted` is the input's partition count as last
+        counted: another one than the cached is a reason to ask.
+        """
+        fingerprint = secret_hash(secret, stream.spec.model_dump_json().encode())
         cached = self._cached
-        if cached and cached.fingerprint == fingerprint and self.clock() < cached.again_at:
+        fresh = cached and cached.fingerprint == fingerprint and self.clock() < cached.again_at
+        if cached and fresh and counted in {None, cached.view.partitions}:
             return cached.view
-        view = _ask(stream, secret)
+        view = _ask(stream, secret, known)
         failures = 0 if view.partitions is not None else (cached.failures if cached else 0) + 1
         wait = _REFRESH_SECONDS
         if view.problems:
@@ -66,16 +79,19 @@ class TopicWatch:
         return view
 
 
-def _ask(stream: DedupeStream, secret: Mapping[str, bytes]) -> TopicsView:
+def _ask(stream: DedupeStream, secret: Mapping[str, bytes], known: int) -> TopicsView:
     try:
         with client_properties(secret) as properties:
             servers = stream.spec.kafka.bootstrap_servers
             cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
-            found = cluster.ensure_output(stream)
+            found = cluster.ensure_output(stream, known)
+            added = range(found.served, found.partitions)
+            lags = cluster.unread(stream.spec.input.topic, added) if added else {}
     except StreamError as error:
         return TopicsView(problems=(Problem(reason=error.reason, message=str(error)),))
     return TopicsView(
         partitions=found.partitions,
+        added=lags,
         problems=tuple(
             Problem(reason=problem.reason, message=problem.message) for problem in found.problems
         ),
@@ -95,11 +111,3 @@ def partition_state(
         servers = stream.spec.kafka.bootstrap_servers
         cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
         return cluster.partition_state(stream, partition)
-
-
-def _fingerprint(stream: DedupeStream, secret: Mapping[str, bytes]) -> str:
-    """Return a hash that changes with the spec and the Secret, and reveals neither."""
-    digest = sha256(stream.spec.model_dump_json().encode())
-    for key in sorted(secret):
-        digest.update(key.encode() + b"\0" + sha256(secret[key]).digest())
-    return digest.hexdigest()

@@ -42,7 +42,7 @@ class WorkerConfig:
     @property
     def group(self) -> str:
         """Return the consumer group whose offsets record how far the input is read."""
-        return f"{self.stream.metadata.namespace}.{self.stream.metadata.name}"
+        return self.stream.consumer_group
 
     @property
     def transactional_id(self) -> str:

@@ -282,6 +282,11 @@ class DedupeStream(Model):
     metadata: Metadata = Field(description="Name and namespace.")
     spec: Spec = Field(description="The desired state of the stream.")
 
+    @property
+    def consumer_group(self) -> str:
+        """Return the consumer group whose offsets record how far the input is read."""
+        return f"{self.metadata.namespace}.{self.metadata.name}"
+
     @model_validator(mode="before")
     @classmethod
     def _without_status(cls, given: object) -> object:

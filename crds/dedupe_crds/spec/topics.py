@@ -65,6 +65,13 @@ class Mode(StrEnum):
     OBSERVE = "Observe"
 
 
+class AddedPartitions(StrEnum):
+    """Handling of partitions that are added to the input of a stream that runs."""
+
+    WAIT = "Wait"
+    ACCEPT = "Accept"
+
+
 class SecretRef(Model):
     """A Secret in the stream's namespace."""
 
@@ -95,6 +102,12 @@ class Input(Model):
 
     topic: Annotated[TopicName, never_changes("the input topic")] = Field(
         description="Topic with duplicates. A worker runs for each of its partitions."
+    )
+    added_partitions: AddedPartitions = Field(
+        default=AddedPartitions.WAIT,
+        description="Partitions that are added to the topic later, which sends keys to other partitions than before. "
+        "Wait: their records stay in Kafka, and the stream reports them. Accept: they get workers, and a message "
+        "passes although a copy of it has passed in another partition.",
     )
 
 

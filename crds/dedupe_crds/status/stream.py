@@ -32,8 +32,8 @@ class Condition(Model):
     """An aspect of the stream's health, a condition as in other Kubernetes objects."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)] = Field(
-        description="Ready, Progressing, Degraded, WindowHealthy, GuaranteesMet, SnapshotsHealthy or "
-        "ReconciliationPaused."
+        description="Ready, Progressing, Degraded, WindowHealthy, GuaranteesMet, InputPartitionsAdded, "
+        "InputPartitioning, SnapshotsHealthy or ReconciliationPaused."
     )
     status: ConditionStatus = Field(description="True, False or Unknown.")
     observed_generation: Count | None = Field(
@@ -188,6 +188,15 @@ class PartitionStatus(Model):
     )
 
 
+class AddedPartition(Model):
+    """A partition that was added to the input, and has no worker."""
+
+    partition: Count = Field(description="Partition number, in the input topic.")
+    lag_messages: Count | None = Field(
+        default=None, description="Lag: messages that wait in it, an upper bound."
+    )
+
+
 class StreamStatus(Model):
     """The observed state of the stream."""
 
@@ -205,6 +214,12 @@ class StreamStatus(Model):
     )
     partitions: Annotated[list[PartitionStatus], Field(json_schema_extra=keyed_by("partition"))] = (
         Field(default=[], description="Status of each partition and its worker.")
+    )
+    added_partitions: Annotated[
+        list[AddedPartition], Field(json_schema_extra=keyed_by("partition"))
+    ] = Field(
+        default=[],
+        description="Partitions that were added to the input, and wait for spec.input.addedPartitions: Accept.",
     )
     window: Duration | None = Field(
         default=None,

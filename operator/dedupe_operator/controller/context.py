@@ -18,6 +18,15 @@ from dedupe_operator.decide.volume_claims import ClaimChoice
 from dedupe_operator.topic_watch import TopicsView
 
 
+def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
+    """Return the number of partitions that have had workers.
+
+    A stream's status or its objects tell.
+    """
+    numbers = [*observed.stateful_sets, *observed.claims]
+    return max(len(recorded.partitions), max(numbers, default=-1) + 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileContext:
     """A stream and its surroundings, as observed at the start of the pass.
@@ -47,12 +56,15 @@ class ReconcileContext:
         """Return the partitions to manage.
 
         Existing ones stay, whatever the partition count of the input topic is now; new ones start only if the topics
-        are usable.
+        are usable, and if the stream accepts those that were added to its input.
         """
-        known = len(self.recorded.partitions)
-        running = max(self.observed.stateful_sets, default=-1) + 1
         wanted = (self.topics.partitions or 0) if self.topics.usable else 0
-        return range(max(known, running, wanted))
+        return range(max(known_partitions(self.recorded, self.observed), wanted - self.added_count))
+
+    @property
+    def added_count(self) -> int:
+        """Return the number of partitions that were added to the input and wait."""
+        return len(self.topics.added)
 
 
 @dataclass(slots=True)

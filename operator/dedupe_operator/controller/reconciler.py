@@ -7,7 +7,6 @@ event or timer caused it.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Final
 
 from dedupe_crds.annotations import PAUSE
@@ -15,21 +14,24 @@ from dedupe_crds.manifest import ManifestError, parse_manifest
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import StreamStatus
-from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.apply import Applier
-from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.controller.build_status import build_status
+from dedupe_operator.controller.context import (
+    ReconcileContext,
+    ReconcileResult,
+    known_partitions,
+)
 from dedupe_operator.controller.observe import observe
 from dedupe_operator.controller.partition_views import partition_views
 from dedupe_operator.controller.status_writer import StatusWriter, read_status
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.credentials import CredentialsUnusable, secret_data
+from dedupe_operator.credentials import CredentialsUnusable, secret_data, secret_hash
 from dedupe_operator.decide import conditions
-from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.diagnosis import Problem, by_cause
-from dedupe_operator.decide.partition_status import PartitionView, status_of
-from dedupe_operator.decide.stream_status import assemble, condition_events
+from dedupe_operator.decide.stream_status import condition_events
 from dedupe_operator.failover import Failover
+from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
@@ -39,7 +41,7 @@ from dedupe_operator.resources import admin_secret
 from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.csi import CsiProvider
 from dedupe_operator.snapshots.ebs.provider import EbsProvider
-from dedupe_operator.snapshots.manager import SnapshotManager, SnapshotsView
+from dedupe_operator.snapshots.manager import SnapshotManager
 from dedupe_operator.snapshots.provider import Provider
 from dedupe_operator.snapshots.runner import SnapshotRunner
 from dedupe_operator.snapshots.s3 import S3Provider
@@ -77,8 +79,9 @@ class Reconciler:
         release: WorkerRelease,
         workers: WorkerClient,
         output_conflicts: OutputConflicts,
-        clock: Callable[[], float],
+        input_watch: InputWatch,
         *,
+        clock: Callable[[], float],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._api = api
@@ -94,6 +97,7 @@ class Reconciler:
         self._reconcile_requests = ReconcileRequests(workers)
         self._workers = workers
         self._output_conflicts = output_conflicts
+        self._input_watch = input_watch
         self._clock = clock
         self._now = now
         self._memories: dict[Key, _Memory] = {}
@@ -141,11 +145,12 @@ class Reconciler:
         views = partition_views(self._api, context, result)
         by_partition = {view.partition: view.problem for view in views if view.problem}
         problems = [*result.stream_problems, *problems, *by_cause(by_partition)]
-        status = _status(context, result, views, snapshots, problems)
+        status = build_status(context, result, views, snapshots, problems)
         self._write_status(raw, recorded, status, memory, result)
         ready = bool(views) and all(view.ready for view in views)
         key = Key(stream.metadata.namespace, stream.metadata.name)
         metrics.STREAM_READY.labels(*key).set(ready)
+        metrics.INPUT_PARTITIONS_ADDED.labels(*key).set(len(status.added_partitions))
         return min(
             _wait(result, ready=ready or stream.spec.suspend, problems=bool(problems)),
             max(ROLLOUT_POLL_SECONDS, result.requeue_seconds or RESYNC_SECONDS),
@@ -165,13 +170,18 @@ class Reconciler:
         admin_token = admin_secret.token(observed.admin_secret)
         secrets_hash: str | None = None
         data: Mapping[str, bytes] = {}
+        key = Key(stream.metadata.namespace, stream.metadata.name)
         try:
             data = secret_data(stream, observed.kafka_secret)
-            secrets_hash = _hash(admin_token, data)
-            topics = memory.topics.get(stream, data)
+            secrets_hash = secret_hash(data, admin_token.encode())[:16]
+            topics = memory.topics.get(
+                stream,
+                data,
+                known=known_partitions(recorded, observed),
+                counted=self._input_watch.partitions(key, stream, data),
+            )
         except CredentialsUnusable as error:
             topics = TopicsView(problems=(error.problem,))
-        key = Key(stream.metadata.namespace, stream.metadata.name)
         if conflict := self._output_conflicts.problem(key, raw):
             topics = replace(topics, usable=False, problems=(conflict, *topics.problems))
         context = ReconcileContext(
@@ -238,6 +248,7 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._output_conflicts.forget(key)
+        self._input_watch.forget(key)
         if self._memories.pop(key, None):
             metrics.forget_stream(*key)
 
@@ -247,52 +258,3 @@ def _wait(result: ReconcileResult, *, ready: bool, problems: bool) -> float:
     if (result.waiting or result.starting) and not problems:
         return ROLLOUT_POLL_SECONDS
     return RESYNC_SECONDS if ready and not problems else PROBLEM_RETRY_SECONDS
-
-
-def _status(
-    context: ReconcileContext,
-    result: ReconcileResult,
-    views: list[PartitionView],
-    snapshots: SnapshotsView,
-    problems: list[Problem],
-) -> StreamStatus:
-    """Return the status of the stream after this pass."""
-    partitions = [
-        status_of(
-            view, context.recorded_partition(view.partition), snapshots.last.get(view.partition)
-        )
-        for view in views
-    ]
-    workers = {view.partition: view.worker for view in views if view.worker}
-    health = Health(
-        partitions=partitions,
-        problems=problems,
-        waiting=result.waiting,
-        starting=result.starting,
-        unhealthy_windows=_unhealthy_windows(workers),
-        workers=workers,
-        suspended=context.stream.spec.suspend,
-        snapshots=snapshots.verdict,
-    )
-    judged = conditions.judge(
-        health, generation=context.generation, earlier=context.recorded.conditions, now=context.now
-    )
-    status = assemble(generation=context.generation, conditions=judged, partitions=partitions)
-    return status.model_copy(update={"last_schedule_time": snapshots.last_schedule_time})
-
-
-def _unhealthy_windows(workers: Mapping[int, WorkerStatus]) -> list[int] | None:
-    if not workers:
-        return None
-    return [partition for partition, worker in workers.items() if not worker.window.healthy]
-
-
-def _hash(admin_token: str, data: Mapping[str, bytes]) -> str:
-    """Return a hash of the secrets that workers read at their start.
-
-    It reveals none of them.
-    """
-    digest = sha256(admin_token.encode())
-    for key in sorted(data):
-        digest.update(key.encode() + b"\0" + sha256(data[key]).digest())
-    return digest.hexdigest()[:16]

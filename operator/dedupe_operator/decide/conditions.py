@@ -11,11 +11,14 @@ from typing import Final
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionStatus
 from dedupe_crds.status.worker import WorkerStatus
+from dedupe_kafka.partitioning import Partitioning
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.snapshot_policy import Verdict
 
 _SHOWN_PROBLEMS: Final = 5
 _LONGEST_MESSAGE: Final = 4096
+# Of what workers report, what another condition says: WindowHealthy, InputPartitionsAdded.
+_OWN_CONDITIONS: Final = {"WindowShortened", "InputPartitionsAdded"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class Health:
 
     `problems` has the gravest first. `waiting` are partitions whose rollout has not begun, `starting` those whose
     workers are not ready yet. `unhealthy_windows` is None while no worker answers, and `workers` are those that do.
-    `snapshots` is None if the spec wants none.
+    `added` are partitions that were added to the input, and wait. `snapshots` is None if the spec wants none.
     """
 
     partitions: Sequence[PartitionStatus]
@@ -34,6 +37,8 @@ class Health:
     unhealthy_windows: Sequence[int] | None = None
     workers: Mapping[int, WorkerStatus] = field(default_factory=dict)
     suspended: bool = False
+    added: Sequence[int] = ()
+    partitioning: Partitioning | None = None
     snapshots: Verdict | None = None
 
 
@@ -55,6 +60,8 @@ def judge(
         _degraded(health),
         _window_healthy(health),
         _guarantees_met(health),
+        _input_partitions_added(health),
+        _input_partitioning(health, earlier),
         _Verdict("ReconciliationPaused", False, "Active", "The operator reconciles the stream."),
     ]
     if snapshots := health.snapshots:
@@ -150,7 +157,7 @@ def _guarantees_met(health: Health) -> _Verdict:
     found: dict[tuple[str, str], list[int]] = {}
     for partition, worker in sorted(health.workers.items()):
         for each in worker.degraded:
-            if each.reason != "WindowShortened":  # that is WindowHealthy
+            if each.reason not in _OWN_CONDITIONS:
                 found.setdefault((each.reason, each.message), []).append(partition)
     if not found:
         return _Verdict("GuaranteesMet", True, "AsExpected", "Every guarantee is kept.")
@@ -159,6 +166,38 @@ def _guarantees_met(health: Health) -> _Verdict:
         for (reason, message), partitions in sorted(found.items())
     ]
     return _Verdict("GuaranteesMet", False, min(found)[0], _first_of(sentences))
+
+
+def _input_partitions_added(health: Health) -> _Verdict:
+    if not health.added:
+        message = "No partition of the input waits for a worker."
+        return _Verdict("InputPartitionsAdded", False, "AllPartitionsServed", message)
+    which = _which(health.added)
+    verb = "were" if len(health.added) > 1 else "was"
+    message = (
+        f"{which[:1].upper()}{which[1:]} {verb} added to the input, and its messages wait. Producers now send keys to "
+        "other partitions than before, so a message may pass again whose first copy is in another partition. To have "
+        "workers for what was added, and accept that, set spec.input.addedPartitions to Accept. To accept no such "
+        "message, let producers write to a new topic, with the partitions that it will need, and give that a stream."
+    )
+    return _Verdict("InputPartitionsAdded", True, "InputPartitionsAdded", message)
+
+
+def _input_partitioning(health: Health, earlier: Sequence[Condition]) -> _Verdict:
+    """Judge how records come to their partitions.
+
+    A worker that has just started has no sample; and a share in a message would change and cause writes. So the earlier
+    verdict stays until there is another one.
+    """
+    type_, found = "InputPartitioning", health.partitioning
+    before = next((each for each in earlier if each.type == type_), None)
+    is_same = found is None or found.meet is None or (before and found.reason == before.reason)
+    if before and is_same and before.status is not ConditionStatus.UNKNOWN:
+        holds = before.status is ConditionStatus.TRUE
+        return _Verdict(type_, holds, before.reason, before.message)
+    if found is None or not health.workers:
+        return _Verdict(type_, None, "NoWorkerAnswers", "No worker answers.")
+    return _Verdict(type_, found.meet, found.reason, _sentence(found.message))
 
 
 def _first_of(sentences: Sequence[str]) -> str:

@@ -15,10 +15,18 @@ _GOOD = {
     "Degraded": "False",
     "WindowHealthy": "True",
     "GuaranteesMet": "True",
+    "InputPartitionsAdded": "False",
+    "InputPartitioning": "True",
     "SnapshotsHealthy": "True",
     "ReconciliationPaused": "False",
 }
-_UNREMARKABLE = {"PartitionsNotReady", "NoWorkerAnswers", "NoSnapshotYet", "Suspended"}
+_UNREMARKABLE = {
+    "PartitionsNotReady",
+    "NoWorkerAnswers",
+    "NoSnapshotYet",
+    "NotSampled",
+    "Suspended",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +70,9 @@ def differs_only_in_numbers(old: StreamStatus, new: StreamStatus) -> bool:
 def _without_numbers(status: StreamStatus) -> StreamStatus:
     moving = dict.fromkeys(_NUMBERS)
     partitions = [each.model_copy(update=moving) for each in status.partitions]
-    return status.model_copy(update={**moving, "partitions": partitions})
+    added = [each.model_copy(update={"lag_messages": None}) for each in status.added_partitions]
+    update = {**moving, "partitions": partitions, "added_partitions": added}
+    return status.model_copy(update=update)
 
 
 def _known(status: StreamStatus) -> list[bool]:

@@ -1,13 +1,14 @@
 """The Kafka cluster of a stream, without Kafka."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.cluster import StreamTopics
+from dedupe_crds.spec.topics import AddedPartitions
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import PartitionState
+from dedupe_kafka.stream_topics import StreamTopics
 from dedupe_kafka.topic import TopicProblem
 from dedupe_operator.topic_watch import TopicWatch
 
@@ -19,6 +20,7 @@ class FakeKafka:
     """Stands in for `dedupe_kafka.cluster.Cluster`, and remembers each question and what it came with."""
 
     partitions: int = 2
+    lag: int = 1234
     problems: tuple[TopicProblem, ...] = ()
     created: bool = True
     fails: StreamError | None = None
@@ -46,12 +48,22 @@ class FakeKafka:
             raise self.fails
         return self.state
 
-    def ensure_output(self, stream: DedupeStream) -> StreamTopics:
+    def ensure_output(self, stream: DedupeStream, known: int = 0) -> StreamTopics:
         assert stream.spec.output.topic
         if self.fails:
             raise self.fails
         created, self.created = self.created, False
-        return StreamTopics(partitions=self.partitions, problems=self.problems, created=created)
+        accepts = stream.spec.input.added_partitions is AddedPartitions.ACCEPT
+        return StreamTopics(
+            partitions=self.partitions,
+            served=self.partitions if accepts else min(self.partitions, known or self.partitions),
+            problems=self.problems,
+            created=created,
+        )
+
+    def unread(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        assert topic
+        return dict.fromkeys(partitions, self.lag)
 
 
 @dataclass

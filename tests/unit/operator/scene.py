@@ -7,6 +7,7 @@ from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.names import Object, partition_of
 from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.worker_client import WorkerClient, WorkerRefused
@@ -70,7 +71,7 @@ class Scene:
     def restart_operator(self) -> None:
         self.conflicts = OutputConflicts()
         self.reconciler = Reconciler(
-            self.cluster, RELEASE, self.workers, self.conflicts, self.clock
+            *(self.cluster, RELEASE, self.workers, self.conflicts, InputWatch()), clock=self.clock
         )
 
     def look(self) -> float | None:

@@ -247,7 +247,7 @@ class _Connection:
         config = consumer_config(
             self._stream.spec.kafka.bootstrap_servers,
             self._properties,
-            group=f"{self._stream.metadata.namespace}.{self._stream.metadata.name}",
+            group=self._stream.consumer_group,
             queue_bytes=self._stream.spec.worker.tuning.queue_bytes,
         )
         return open_reader(CLIENTS.consumer, config, topic, partition, self._clock)

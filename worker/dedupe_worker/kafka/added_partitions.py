@@ -48,7 +48,7 @@ class AddedPartitions:
         return f"no worker has ever read {which} of input topic {self._input}: {_REMEDY}"
 
     def find(self, group: Group, partitions: int) -> list[int]:
-        """Return the partitions that no worker has read, of so many that there are.
+        """Return those of the partitions that no worker has read.
 
         A session first looks when it has run for a while: workers that start with it commit their first offsets. After
         that it asks Kafka only if the number has changed, or while there are such partitions. Raises StreamError.

@@ -1,0 +1,75 @@
+"""Build a stream's status from what a pass has found.
+
+The reconciler calls it at the end.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from dedupe_crds.status.stream import AddedPartition, StreamStatus
+from dedupe_crds.status.worker import WorkerStatus
+from dedupe_kafka.partitioning import judge_partitioning
+from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.decide import conditions
+from dedupe_operator.decide.conditions import Health
+from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.partition_status import PartitionView, status_of
+from dedupe_operator.decide.rounding import coarse_count
+from dedupe_operator.decide.stream_status import assemble
+from dedupe_operator.snapshots.manager import SnapshotsView
+
+
+def build_status(
+    context: ReconcileContext,
+    result: ReconcileResult,
+    views: Sequence[PartitionView],
+    snapshots: SnapshotsView,
+    problems: Sequence[Problem],
+) -> StreamStatus:
+    """Return the status of a stream after this pass."""
+    partitions = [
+        status_of(
+            view, context.recorded_partition(view.partition), snapshots.last.get(view.partition)
+        )
+        for view in views
+    ]
+    workers = {view.partition: view.worker for view in views if view.worker}
+    samples = [worker.input.keys for worker in workers.values() if worker.input.keys]
+    topics = context.topics
+    added = topics.added if topics.partitions else _recorded_added(context.recorded)
+    health = Health(
+        partitions=partitions,
+        added=list(added),
+        partitioning=judge_partitioning(samples, context.stream.spec.id),
+        problems=problems,
+        waiting=result.waiting,
+        starting=result.starting,
+        unhealthy_windows=_unhealthy_windows(workers),
+        workers=workers,
+        suspended=context.stream.spec.suspend,
+        snapshots=snapshots.verdict,
+    )
+    judged = conditions.judge(
+        health, generation=context.generation, earlier=context.recorded.conditions, now=context.now
+    )
+    status = assemble(generation=context.generation, conditions=judged, partitions=partitions)
+    waiting = [
+        AddedPartition(partition=partition, lag_messages=coarse_count(lag))
+        for partition, lag in added.items()
+    ]
+    return status.model_copy(
+        update={
+            "last_schedule_time": snapshots.last_schedule_time,
+            "added_partitions": waiting,
+        }
+    )
+
+
+def _recorded_added(recorded: StreamStatus) -> dict[int, int]:
+    """Return the added partitions of a pass in which Kafka did not answer."""
+    return {each.partition: each.lag_messages or 0 for each in recorded.added_partitions}
+
+
+def _unhealthy_windows(workers: Mapping[int, WorkerStatus]) -> list[int] | None:
+    if not workers:
+        return None
+    return [partition for partition, worker in workers.items() if not worker.window.healthy]

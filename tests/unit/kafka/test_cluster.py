@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
@@ -93,8 +93,28 @@ def _failed(code: int) -> Future[Any]:
     return future
 
 
+class FakeConsumer:
+    """A consumer whose group has read the first partitions."""
+
+    read = 0
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        assert config["isolation.level"] == "read_uncommitted", "a killed worker's is waited for"
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        assert timeout > 0
+        return [
+            TopicPartition(each.topic, each.partition, 7 if each.partition < self.read else -1001)
+            for each in partitions
+        ]
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeAdmin]:
+    monkeypatch.setattr("dedupe_kafka.cluster.Consumer", FakeConsumer)
     admins: list[FakeAdmin] = []
 
     def make(config: dict[str, Any]) -> FakeAdmin:
@@ -115,6 +135,16 @@ def cluster(made: list[FakeAdmin]) -> Cluster:
 def admin(cluster: Cluster, made: list[FakeAdmin]) -> FakeAdmin:
     assert cluster
     return made[0]
+
+
+def test_partitions_beyond_those_that_the_group_has_read_wait(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What says how many had workers may be lost; the group's offsets remain."""
+    assert cluster.ensure_output(STREAM).served == 4, "a new stream has all"
+    monkeypatch.setattr(FakeConsumer, "read", 3)
+    assert cluster.ensure_output(STREAM).served == 3
+    assert cluster.ensure_output(STREAM, known=2).served == 2
 
 
 def test_an_output_that_is_absent_is_created_like_its_input(

@@ -44,11 +44,55 @@ def test_an_output_topic_that_is_merely_unwise_is_told_beside_the_workers(scene:
     assert scene.cluster.condition("Degraded")["reason"] == "OutputRetentionTooShort"
 
 
-def test_partitions_added_to_the_input_get_workers(scene: Scene) -> None:
+def test_partitions_added_to_the_input_wait_until_they_are_accepted(scene: Scene) -> None:
+    scene.rest()
+    assert scene.cluster.condition("InputPartitionsAdded")["status"] == "False"
+    scene.kafka.partitions = 4
+    scene.rest()
+    assert scene.cluster.names("StatefulSet") == ["orders-0", "orders-1"]
+    condition = scene.cluster.condition("InputPartitionsAdded")
+    assert (condition["status"], condition["reason"]) == ("True", "InputPartitionsAdded")
+    assert "Partitions 2-3 were added" in condition["message"]
+    assert "addedPartitions" in condition["message"]
+    assert scene.cluster.condition("Ready")["status"] == "True", "the others go on"
+    assert scene.cluster.condition("Progressing")["reason"] == "UpToDate"
+    assert scene.cluster.status["addedPartitions"] == [
+        {"partition": 2, "lagMessages": 1200},
+        {"partition": 3, "lagMessages": 1200},
+    ]
+    assert "InputPartitionsAdded" in scene.cluster.told
+
+    config = scene.cluster.one("ConfigMap", "orders-worker")["data"]
+    before = scene.stateful_sets()
+    scene.cluster.add_stream({"spec.input.addedPartitions": "Accept"})
+    scene.rest()
+    assert scene.cluster.names("StatefulSet") == [f"orders-{number}" for number in range(4)]
+    assert scene.stateful_sets()[:2] == before, "no worker is restarted"
+    assert scene.cluster.one("ConfigMap", "orders-worker")["data"] == config
+    assert scene.cluster.condition("InputPartitionsAdded")["status"] == "False"
+    assert scene.cluster.status["addedPartitions"] == []
+    scene.kafka.partitions = 5
+    scene.rest()
+    assert "orders-4" in scene.cluster.names("StatefulSet")
+
+
+def test_what_was_added_stays_named_while_kafka_does_not_answer(scene: Scene) -> None:
     scene.rest()
     scene.kafka.partitions = 3
     scene.rest()
-    assert scene.cluster.names("StatefulSet") == ["orders-0", "orders-1", "orders-2"]
+    scene.kafka.fails = BrokerUnavailable("no broker answers")
+    scene.rest()
+    assert scene.cluster.condition("InputPartitionsAdded")["status"] == "True"
+    assert scene.cluster.status["addedPartitions"] == [{"partition": 2, "lagMessages": 1200}]
+
+
+def test_a_stream_that_lost_its_status_gives_what_was_added_no_workers(scene: Scene) -> None:
+    """Its volumes say which partitions it had."""
+    scene.rest()
+    scene.kafka.partitions = 3
+    del scene.cluster.one("DedupeStream", STREAM)["status"]
+    scene.rest()
+    assert scene.cluster.names("StatefulSet") == ["orders-0", "orders-1"]
 
 
 def test_partitions_that_were_there_stay_whatever_the_topic_says(scene: Scene) -> None:

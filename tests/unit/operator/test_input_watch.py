@@ -1,0 +1,131 @@
+"""Inputs whose partitions are counted between two passes."""
+
+from collections.abc import Collection, Iterator, Mapping
+from queue import Empty, Queue
+
+import pytest
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.input_watch import InputWatch
+from tests.unit.crds.manifests import changed
+
+ORDERS, PAYMENTS = Key("shop", "orders"), Key("shop", "payments")
+SECONDS = 20.0
+
+
+class FakeBrokers:
+    """The partition counts of topics, and what was asked."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.connections = 0
+        self.asked: Queue[set[str]] = Queue()
+        self.away = False
+
+    def __call__(
+        self, servers: str, properties: Mapping[str, str], *, timeout_seconds: float
+    ) -> "FakeBrokers":
+        """Connect."""
+        assert servers and properties == {} and timeout_seconds > 0
+        self.connections += 1
+        return self
+
+    def partition_counts(self, names: Collection[str]) -> dict[str, int]:
+        self.asked.put(set(names))
+        if self.away:
+            raise BrokerUnavailable("no broker answers")
+        return {name: self.counts[name] for name in names if name in self.counts}
+
+    def wait_until_asked(self, times: int = 2) -> set[str]:
+        """Wait until as many requests that begin from now on are answered but the last."""
+        with pytest.raises(Empty):
+            while True:
+                self.asked.get_nowait()
+        return [self.asked.get(timeout=SECONDS) for _ in range(times)][-1]
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
+    made = FakeBrokers()
+    monkeypatch.setattr("dedupe_operator.input_watch.Cluster", made)
+    monkeypatch.setattr("dedupe_operator.input_watch._EVERY_SECONDS", 0.01)
+    return made
+
+
+@pytest.fixture
+def watch() -> Iterator[InputWatch]:
+    made = InputWatch()
+    yield made
+    made.stop()
+
+
+def stream(topic: str) -> DedupeStream:
+    return DedupeStream.model_validate(changed({"spec.input.topic": topic}))
+
+
+def test_streams_of_a_cluster_share_a_request_and_a_change_is_told_once(
+    watch: InputWatch, brokers: FakeBrokers
+) -> None:
+    brokers.counts = {"raw": 2, "paid": 3}
+    assert watch.partitions(ORDERS, stream("raw"), {}) is None
+    assert watch.partitions(PAYMENTS, stream("paid"), {}) is None
+    due: Queue[Key] = Queue()
+    watch.start(due.put)
+    assert brokers.wait_until_asked() == {"raw", "paid"}
+    assert brokers.connections == 1
+    assert watch.partitions(ORDERS, stream("raw"), {}) == 2
+    brokers.counts["raw"] = 4
+    assert due.get(timeout=SECONDS) == ORDERS
+    assert watch.partitions(ORDERS, stream("raw"), {}) == 4
+    brokers.wait_until_asked()
+    assert due.empty()
+
+
+def test_a_topic_that_is_gone_and_brokers_that_are_away_change_nothing(
+    watch: InputWatch, brokers: FakeBrokers
+) -> None:
+    brokers.counts = {"raw": 2}
+    watch.partitions(ORDERS, stream("raw"), {})
+    due: Queue[Key] = Queue()
+    watch.start(due.put)
+    brokers.wait_until_asked()
+    brokers.away = True
+    brokers.wait_until_asked()
+    brokers.away, brokers.counts = False, {}
+    brokers.wait_until_asked()
+    assert watch.partitions(ORDERS, stream("raw"), {}) == 2
+    brokers.counts = {"raw": 3}
+    assert due.get(timeout=SECONDS) == ORDERS
+
+
+def test_a_stream_that_is_gone_is_asked_for_no_longer(
+    watch: InputWatch, brokers: FakeBrokers
+) -> None:
+    brokers.counts = {"raw": 2, "paid": 3}
+    watch.partitions(ORDERS, stream("raw"), {})
+    watch.partitions(PAYMENTS, stream("paid"), {})
+    watch.start(lambda _: None)
+    brokers.wait_until_asked()
+    watch.forget(ORDERS)
+    assert brokers.wait_until_asked(3) == {"paid"}
+    assert watch.partitions(ORDERS, stream("raw"), {}) is None, "what was counted is forgotten"
+
+
+def test_the_count_of_another_topic_does_not_count(watch: InputWatch, brokers: FakeBrokers) -> None:
+    brokers.counts = {"raw": 2, "other": 5}
+    watch.partitions(ORDERS, stream("raw"), {})
+    watch.start(lambda _: None)
+    brokers.wait_until_asked()
+    assert watch.partitions(ORDERS, stream("other"), {}) is None
+
+
+def test_another_secret_is_another_connection(watch: InputWatch, brokers: FakeBrokers) -> None:
+    brokers.counts = {"raw": 2}
+    watch.partitions(ORDERS, stream("raw"), {})
+    watch.start(lambda _: None)
+    brokers.wait_until_asked()
+    watch.partitions(ORDERS, stream("raw"), {"other": b"key"})
+    brokers.wait_until_asked()
+    assert brokers.connections == 2

@@ -26,6 +26,7 @@ class StreamWorld:
 
     def __init__(self, directory: Path, *, topic_ids: bool) -> None:
         directory.mkdir(exist_ok=True)
+        self.seconds = 60.0
         self.directory = directory
         self.clock = SimpleClock()
         self.cluster = SimKafka(self.clock, topic_ids=topic_ids)
@@ -61,8 +62,19 @@ class StreamWorld:
         restore_from: str | None = None,
         **spec: object,
     ) -> WorkerStatus:
-        """Run a worker for 60 s, and act at these seconds; return its last status."""
-        factory = self.factory(restore_from, **spec)
+        """Run a worker for `seconds`, and act at some of them; return its last status."""
+        return self.run_with(no_faults, acts, restore_from=restore_from, **spec)
+
+    def run_with(
+        self,
+        hook: Hook,
+        acts: dict[float, Act] | None = None,
+        *,
+        restore_from: str | None = None,
+        **spec: object,
+    ) -> WorkerStatus:
+        """Run a worker as `run` does; `hook` is called around each call to Kafka."""
+        factory = self.factory(restore_from, hook, **spec)
         stop, began = Event(), self.clock.monotonic()
         waiting = sorted((acts or {}).items())
         last: list[WorkerStatus] = []
@@ -71,13 +83,13 @@ class StreamWorld:
             seconds = self.clock.monotonic() - began
             while waiting and seconds >= waiting[0][0]:
                 waiting.pop(0)[1](factory.worker_state)
-            if seconds >= 60 and not last:
+            if seconds >= self.seconds and not last:
                 last.append(factory.worker_state.status())
                 stop.set()
 
-        self.clock.at_each_wait = act
+        before, self.clock.at_each_wait = self.clock.at_each_wait, act
         Supervisor(factory, CommandQueue(), stop).run()
-        self.clock.at_each_wait = lambda: None
+        self.clock.at_each_wait = before
         return last[0]
 
     def run_killed(self, moment: int, **spec: object) -> None:

@@ -7,6 +7,7 @@ import pytest
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import StateDirectory
+from tests.simulation.kafka.calls import Call
 from tests.simulation.kafka.stream_world import StreamWorld, values, with_value
 
 
@@ -42,6 +43,55 @@ def test_an_input_that_grew_past_the_worker_is_read_from_its_start_in_order(
     status = world.run({after: make_anew}, delivery=delivery)
     assert world.clean() == [*values("old", 50), *values("new", 200)]
     assert "InputTopicReplaced" in reasons(status)
+
+
+def test_an_input_that_is_created_again_while_a_start_stands_still_is_read_once(
+    world: StreamWorld, tmp_path: Path
+) -> None:
+    """It described the topic before, and the older worker has read the new one."""
+    world.write(*values("old", 5))
+    world.run()
+    older = StreamWorld(tmp_path / "older", topic_ids=True)
+    older.cluster, older.clock, older.seconds = world.cluster, world.clock, 20.0
+    stood_still = False
+
+    def stand_still(call: Call) -> None:
+        nonlocal stood_still
+        if call.name == "init_transactions" and not stood_still:
+            stood_still = True
+            world.cluster.recreate_topic("raw")
+            world.write(*values("new", 30), key=False)
+            older.run()
+
+    status = world.run_with(stand_still)
+    assert stood_still
+    assert world.clean() == [*values("old", 5), *values("new", 30)]
+    assert status.ready
+
+
+def test_an_output_that_is_created_again_while_a_start_stands_still_is_read_whole(
+    world: StreamWorld, tmp_path: Path
+) -> None:
+    """The store is of the topic before, whose position says nothing of the new one."""
+    world.write(*values("old", 5))
+    world.run()
+    older = StreamWorld(tmp_path / "older", topic_ids=True)
+    older.cluster, older.clock, older.seconds = world.cluster, world.clock, 20.0
+    stood_still = False
+
+    def stand_still(call: Call) -> None:
+        nonlocal stood_still
+        if call.name == "init_transactions" and not stood_still:
+            stood_still = True
+            world.cluster.recreate_topic("clean")
+            world.write(*values("new", 30))
+            older.run()
+            world.write(*values("new", 30))
+
+    status = world.run_with(stand_still)
+    assert stood_still
+    assert world.clean() == values("new", 30)
+    assert status.ready
 
 
 MOMENTS = 75

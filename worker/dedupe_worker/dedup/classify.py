@@ -194,9 +194,15 @@ class Classifier:
             repeats = self._window.admit(batch.packed, batch.values)
         if any_late:
             late[list(repeats)] = False  # a record whose id is remembered can be decided on
-        redelivered = self._uncommitted.take(batch.packed, [*repeats], int(batch.offsets[0]))
-        for at in redelivered:
-            del repeats[at]
+        redelivered = []
+        if self._uncommitted:
+            # A late record that is routed away has no output.
+            rows = np.flatnonzero(~late) if self._policy.routes_late else np.arange(len(late))
+            first_offset = int(batch.offsets[0])
+            redelivered = self._uncommitted.take(batch.packed, rows.tolist(), repeats, first_offset)
+            for at in redelivered:
+                repeats.pop(at, None)
+                late[at] = False
         return make_verdict(
             self._policy,
             records,

@@ -8,7 +8,7 @@ and counts it as redelivered: it is neither new nor a duplicate. With transactio
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
 from threading import Event
 from typing import Final
@@ -56,22 +56,28 @@ class UncommittedIds:
         self._end = end
         self._expired = expired
 
-    def take(self, ids: bytes, at: Sequence[int], first_offset: int) -> list[int]:
-        """Return which of the positions `at` in packed `ids` are in the output already.
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._ids)
 
-        Each id counts as often as the output has it. The ids at the other positions are new. `first_offset` is the
-        input offset at which the batch begins.
+    def take(
+        self, ids: bytes, rows: Iterable[int], repeats: Container[int], first_offset: int
+    ) -> list[int]:
+        """Return which of the `rows` of packed `ids`, in order, are in the output already.
+
+        Each id counts as often as the output has it. `repeats` are the rows whose id is known. Others may be in the
+        output, too: a store may have forgotten their ids since they were read there. `first_offset` is the input offset
+        at which the batch begins.
         """
-        if not self._ids:
-            return []
         if first_offset >= self._end:
             self._ids.clear()
-            return []
-        if self._expired:
-            at = [row for number, row in enumerate(sorted(at)) if number == row]
-        taken = [row for row in at if self._take(ids[ID_BYTES * row : ID_BYTES * (row + 1)])]
-        if self._expired and len(at) < len(ids) // ID_BYTES:
-            self._ids.clear()
+        taken = []
+        for row in rows if self._ids else ():
+            if self._take(ids[ID_BYTES * row : ID_BYTES * (row + 1)]):
+                taken.append(row)
+            elif self._expired and row not in repeats:
+                self._ids.clear()
+                break
         return taken
 
     def _take(self, packed_id: bytes) -> bool:

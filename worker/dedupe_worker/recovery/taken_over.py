@@ -9,9 +9,11 @@ from threading import Event
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, TakeOverContested
 from dedupe_kafka.side_topics import routed_topics
 from dedupe_worker.component_factory import ComponentFactory
-from dedupe_worker.kafka.admin import Topic, Topics, needed_rights
+from dedupe_worker.errors import InputTopicReplaced, OutputTopicReplaced
+from dedupe_worker.kafka.admin import Topic, Topics, has_id, needed_rights
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader
+from dedupe_worker.kafka.offset_metadata import decode_metadata
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.store.state_dir import Identity, id_source_text
 
@@ -75,12 +77,33 @@ def take_over(
         output.fence(stop)
         committed = committed_offset(partition, reader, config.group)
         if committed:
+            _check_topics(partition, committed)
             output.take_over(committed, reader)
     except Fenced as error:
         raise TakeOverContested(
             f"{error}; another producer took over at the same time, taking over again"
         ) from error
     return partition, output
+
+
+def _check_topics(partition: TakenOver, committed: Committed) -> None:
+    """Raise an error if a topic was created again before the take-over.
+
+    The worker may have stood still since it described the topics, and the older one has read or written the new ones:
+    what it committed counts. The error is InputTopicReplaced or OutputTopicReplaced.
+    """
+    of = decode_metadata(committed.metadata)
+    for described, named, error in (
+        (partition.output_topic, of.output_topic, OutputTopicReplaced),
+        (partition.input_topic, of.input_topic, InputTopicReplaced),
+    ):
+        if named in {"", described.id} or not has_id(described.id):
+            continue
+        found = partition.topics.describe(described.name, partition.identity.partition)
+        if found.id != described.id:
+            raise error(
+                f"topic {described.name} was deleted and created again during the start; starting again"
+            )
 
 
 def committed_offset(partition: TakenOver, reader: PartitionReader, group: str) -> Committed | None:

@@ -134,6 +134,22 @@ def test_what_had_come_out_before_a_crash_is_dropped_as_often_and_is_no_duplicat
     assert (verdict.redelivered, verdict.duplicates) == (0, 1)
 
 
+@pytest.mark.parametrize("late", ["PASS", "TOPIC"])
+def test_what_had_come_out_before_a_crash_is_dropped_though_its_id_was_forgotten_since(
+    store: Store, late: str
+) -> None:
+    """By a table that has its slot overwritten, or a small window."""
+    topic = "late" if late == "TOPIC" else None
+    policy = Policy(delivery=Delivery.AT_LEAST_ONCE, late_topic=topic)
+    again = UncommittedIds([pack_id(b"a"), pack_id(b"b")], end=9)
+    partition = Partition(store, policy, again, offset=3)
+    verdict = partition.take((b"a", 0), (b"new", 0), (b"a", 1), (b"b", 0), day=0)
+    assert (verdict.redelivered, verdict.duplicates, verdict.late) == (2, 1, 0)
+    assert verdict.passed.tolist() == [False, True, False, False]
+    verdict = partition.take((b"a", 0), (b"b", 0), day=0)
+    assert (verdict.redelivered, verdict.duplicates) == (0, 2), "they are remembered again"
+
+
 def test_what_is_late_is_passed_on_and_counted_where_it_is_not_routed(store: Store) -> None:
     verdict = forgetful(store, Policy()).take((b"old", -2), (b"day 20", -2), day=29)
     assert (verdict.late, verdict.duplicates) == (1, 1)

@@ -55,7 +55,7 @@ def test_with_expired_input_they_end_at_the_first_record_that_the_output_lacks(
     uncommitted = UncommittedIds([pack_id(b"%d" % n) for n in range(5)], end=90, expired=expired)
     batches = [([3, 4], [0, 1]), ([7, 2, 1], [2, 1]), ([0], [0])]
     found = [
-        sorted(uncommitted.take(b"".join(pack_id(b"%d" % n) for n in ids), repeats, 10))
+        uncommitted.take(b"".join(pack_id(b"%d" % n) for n in ids), range(len(ids)), repeats, 10)
         for ids, repeats in batches
     ]
     assert found == taken
@@ -66,5 +66,5 @@ def test_with_expired_input_repeats_before_the_first_record_that_the_output_lack
 ):
     uncommitted = UncommittedIds([pack_id(b"1"), pack_id(b"2")], end=90, expired=True)
     ids = pack_id(b"2") + pack_id(b"7") + pack_id(b"1")
-    assert uncommitted.take(ids, [2, 0], 10) == [0]
-    assert not uncommitted.take(pack_id(b"1"), [0], 13)
+    assert uncommitted.take(ids, range(3), [2, 0], 10) == [0]
+    assert not uncommitted.take(pack_id(b"1"), [0], [0], 13)

@@ -5,11 +5,12 @@ a stream together. Values in, values out.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from dedupe_crds.formatting import ranges
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_crds.status.key_sample import KeySample
 
@@ -42,6 +43,18 @@ class Partitioning:
     reason: PartitioningReason
     meet: bool | None
     message: str
+
+
+def describe_added(partitions: Sequence[int]) -> str:
+    """Return what it means that partitions were added to an input, and what to do."""
+    several = len(partitions) > 1
+    return (
+        f"Partition{'s' * several} {ranges(partitions)} {'were' if several else 'was'} added to the input, and "
+        f"{'their' if several else 'its'} messages wait. Producers now send keys to other partitions than before, so a "
+        "message may pass again whose first copy is in another partition. To have workers for what was added, and "
+        "accept that, set spec.input.addedPartitions to Accept. To accept no such message, let producers write to a "
+        "new topic, with the partitions that it will need, and give that a stream."
+    )
 
 
 def join_samples(samples: Iterable[KeySample]) -> KeySample:

@@ -109,6 +109,7 @@ def run(
         drain_stall_seconds=drain_timeout.total_seconds() if drain else None,
         kafka_properties=kafka_properties,
         partitions=partitions,
+        manifest=manifest,
     )
     with _errors_as_messages():
         run_stream(load_manifest(manifest), options, Console())

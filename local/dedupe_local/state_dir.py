@@ -57,6 +57,11 @@ class StateDir:
         """Return a worker's state directory."""
         return self.root / f"partition-{number}"
 
+    def partitions(self) -> int:
+        """Return the number of partitions up to the last one that had a worker here."""
+        numbers = (path.name.removeprefix("partition-") for path in self.root.glob("partition-*"))
+        return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
+
     def write_manifest(self, stream: DedupeStream) -> None:
         """Write the manifest for the workers."""
         document = stream.model_dump(mode="json", by_alias=True, exclude_none=True)

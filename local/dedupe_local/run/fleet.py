@@ -6,8 +6,9 @@ with StateDir(path) as state, Fleet(stream, state) as fleet:
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -15,10 +16,12 @@ import httpx
 
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.topics import AddedPartitions
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import TopicUnusable
+from dedupe_kafka.errors import StreamError, TopicUnusable
+from dedupe_kafka.partitioning import describe_added, judge_partitioning
 from dedupe_local.errors import NotDrained
 from dedupe_local.run import child_process
 from dedupe_local.run.drain import Drain
@@ -29,6 +32,8 @@ STOP_SECONDS = 10.0
 
 _TICK_SECONDS = 0.1
 _ASK_TIMEOUT_SECONDS = 1.0
+_LOOK_SECONDS = 5.0
+_LOOK_TIMEOUT_SECONDS = 3.0
 
 
 class Fleet:
@@ -52,15 +57,21 @@ class Fleet:
         self._state = state
         self._clock = clock
         self._kafka_properties = kafka_properties.absolute() if kafka_properties else None
-        self._cluster = Cluster(
-            stream.spec.kafka.bootstrap_servers, read_properties(kafka_properties)
-        )
+        self._cluster = self._connect()
         self._http = httpx.Client(timeout=_ASK_TIMEOUT_SECONDS, trust_env=False)
         self._workers: list[WorkerProcess] = []
+        self._partitions = 0
+        self._look_at = 0.0
+        self.added_lags: Mapping[int, int] = {}
         self._stop = threading.Event()
         self._supervisor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fleet")
         self._supervision: Future[None] | None = None
         self._graceful = True
+
+    def _connect(self, timeout_seconds: float = 15.0) -> Cluster:
+        servers = self.stream.spec.kafka.bootstrap_servers
+        properties = read_properties(self._kafka_properties)
+        return Cluster(servers, properties, timeout_seconds=timeout_seconds)
 
     def start(self) -> None:
         """Create or check the output topic and start the workers; do not wait for them.
@@ -71,24 +82,48 @@ class Fleet:
             TopicUnusable: the output topic would lose or alter messages.
             StreamError: Kafka does not answer, or refuses.
         """
-        topics = self._cluster.ensure_output(self.stream)
+        topics = self._cluster.ensure_output(self.stream, self._state.partitions())
         if fatal := [problem.message for problem in topics.problems if problem.fatal]:
             raise TopicUnusable("\n".join(fatal))
         self.warnings = [problem.message for problem in topics.problems]
         self._state.write_manifest(self.stream)
         self._state.ensure_admin_token()
-        self._workers = [
+        self._partitions = topics.partitions
+        self._add_workers(topics.served)
+        self._supervision = self._supervisor.submit(self._supervise)
+
+    def _add_workers(self, until: int) -> None:
+        self._workers += [
             WorkerProcess(
                 number,
                 self._state,
                 self._http,
                 self._kafka_properties,
-                workers=topics.partitions,
+                workers=until,
                 clock=self._clock,
             )
-            for number in range(topics.partitions)
+            for number in range(len(self._workers), until)
         ]
-        self._supervision = self._supervisor.submit(self._supervise)
+
+    @property
+    def added(self) -> range:
+        """Return the partitions that were added to the input, and have no worker."""
+        return range(len(self._workers), self._partitions)
+
+    def notes(self) -> list[str]:
+        """Return what a user should know of the topics while the fleet runs."""
+        samples = [status.input.keys for status in self.statuses() if status and status.input.keys]
+        found = judge_partitioning(samples, self.stream.spec.id)
+        by_keys = [f"{found.reason}: {found.message}"] if found.meet is False else []
+        added = [describe_added(self.added)] if self.added else []
+        return [*self.warnings, *added, *by_keys]
+
+    def accept_added(self) -> None:
+        """Have workers for added partitions from now on, as if the manifest said so."""
+        accepts = {"added_partitions": AddedPartitions.ACCEPT}
+        wanted = self.stream.spec.input.model_copy(update=accepts)
+        spec = self.stream.spec.model_copy(update={"input": wanted})
+        self.stream = self.stream.model_copy(update={"spec": spec})
 
     def stop(self) -> bool:
         """Stop all workers within 10 s in total; return whether all exited with code 0."""
@@ -137,7 +172,8 @@ class Fleet:
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain up to the current end offsets of the input."""
         ends = self._cluster.offsets(self.stream.spec.input.topic).ends
-        targets = {partition: ends[partition] for partition in range(len(self._workers))}
+        served = range(len(self._workers))  # what was added waits
+        targets = {partition: ends[partition] for partition in served}
         return Drain(targets, stall_seconds, self._clock())
 
     def advance(self, drain: Drain) -> bool:
@@ -178,6 +214,7 @@ class Fleet:
             while not self._stop.is_set():
                 for worker in self._workers:
                     worker.tick()
+                self._look_for_partitions()
                 self._stop.wait(_TICK_SECONDS)
         finally:
             running = [worker.process for worker in self._workers if worker.process]
@@ -185,6 +222,25 @@ class Fleet:
             self._graceful = all(process.returncode == 0 for process in running)
             for worker in self._workers:
                 worker.retire()
+
+    def _look_for_partitions(self) -> None:
+        """Learn from the workers how many partitions there are; serve them if wanted."""
+        counted = [view.status.input.partitions or 0 for view in self.views() if view.status]
+        self._partitions = max([self._partitions, *counted])
+        if not self.added:
+            self.added_lags = {}
+            return
+        if self._clock() < self._look_at:
+            return
+        self._look_at = self._clock() + _LOOK_SECONDS
+        cluster = self._connect(_LOOK_TIMEOUT_SECONDS)  # the other one is for the caller's thread
+        with suppress(StreamError):  # the workers name it as well
+            if self.stream.spec.input.added_partitions is AddedPartitions.ACCEPT:
+                topics = cluster.ensure_output(self.stream, len(self._workers))
+                self.warnings = [problem.message for problem in topics.problems]
+                if not any(problem.fatal for problem in topics.problems):
+                    self._add_workers(topics.served)
+            self.added_lags = cluster.unread(self.stream.spec.input.topic, self.added)
 
 
 def with_bootstrap_servers(stream: DedupeStream, bootstrap_servers: str) -> DedupeStream:

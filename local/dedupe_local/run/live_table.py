@@ -4,11 +4,11 @@ A terminal gets the live table, any other output plain lines. The rows come from
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -20,6 +20,7 @@ from dedupe_crds.status.worker import Phase
 from dedupe_local.run.table_rows import (
     Rates,
     Row,
+    added_row,
     changes,
     row,
     summary,
@@ -36,9 +37,14 @@ _COLOURS = {Phase.RUNNING: "green", Phase.FAILED: "red", "Waiting": "red"}
 
 
 class Screen(Protocol):
-    """Shows the current state of the partitions; called a few times a second."""
+    """Shows the current state of the partitions; called a few times a second.
 
-    def show(self, views: Sequence[WorkerView]) -> None: ...  # noqa: D102 # the class says it
+    `added` are partitions without a worker, each with its lag; `notes` are sentences about the topics.
+    """
+
+    def show(  # noqa: D102 # the class says it
+        self, views: Sequence[WorkerView], added: Mapping[int, int], notes: Sequence[str]
+    ) -> None: ...
 
 
 @contextmanager
@@ -62,26 +68,34 @@ class LiveTable:
         self._clock = clock
         self._rates = Rates()
 
-    def show(self, views: Sequence[WorkerView]) -> None:
+    def show(
+        self, views: Sequence[WorkerView], added: Mapping[int, int], notes: Sequence[str]
+    ) -> None:
         """Redraw the table."""
-        rows = _rows(self._rates, views, self._clock())
-        self._live.update(table(self._title, rows), refresh=True)
+        rows = _rows(self._rates, views, added, self._clock())
+        lines = [f"[yellow]{escape(note)}[/]" for note in notes]
+        self._live.update(Group(table(self._title, rows), *lines), refresh=True)
 
 
 class PlainLines:
-    """A line per change of state, and a summary every 5 s."""
+    """A line per change of state and per note, and a summary every 5 s."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
         self._clock = clock
         self._rates = Rates()
         self._rows: Sequence[Row] = ()
+        self._notes: Sequence[str] = ()
         self._summary_at = clock() + _SUMMARY_SECONDS
 
-    def show(self, views: Sequence[WorkerView]) -> None:
-        """Print changes of state, and the summary if it is due."""
-        rows = _rows(self._rates, views, self._clock())
+    def show(
+        self, views: Sequence[WorkerView], added: Mapping[int, int], notes: Sequence[str]
+    ) -> None:
+        """Print changes of state, new notes, and the summary if it is due."""
+        rows = _rows(self._rates, views, added, self._clock())
         lines = changes(self._rows, rows)
+        lines += [f"Warning: {note}" for note in notes if note not in self._notes]
+        self._notes = notes
         if (now := self._clock()) >= self._summary_at:
             self._summary_at = now + _SUMMARY_SECONDS
             lines.append(summary(rows))
@@ -143,9 +157,12 @@ def _details(each: Row) -> str:
     return "; ".join(filter(None, (progress, each.details)))
 
 
-def _rows(rates: Rates, views: Sequence[WorkerView], now: float) -> list[Row]:
+def _rows(
+    rates: Rates, views: Sequence[WorkerView], added: Mapping[int, int], now: float
+) -> list[Row]:
     speeds = rates.observe(views, now)
-    return [row(view, speed) for view, speed in zip(views, speeds, strict=True)]
+    served = [row(view, speed) for view, speed in zip(views, speeds, strict=True)]
+    return [*served, *(added_row(partition, lag) for partition, lag in sorted(added.items()))]
 
 
 def _title(stream: DedupeStream) -> str:

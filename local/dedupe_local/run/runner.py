@@ -15,9 +15,11 @@ from rich.console import Console
 from dedupe_crds.formatting import share
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.partitioning import describe_added
 from dedupe_local.errors import NotDrained, Refused
 from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
 from dedupe_local.run.live_table import print_line, screen
+from dedupe_local.run.manifest_changes import ManifestChanges
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported, unused_fields
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
@@ -31,7 +33,7 @@ class RunOptions:
 
     Without `bootstrap_servers` an embedded broker is started; if its input topic is absent, it is created with
     `partitions`. With `drain_stall_seconds` the run ends once every message that is in the input now is processed, and
-    fails if a partition makes no progress for this long.
+    fails if a partition makes no progress for this long. `manifest` is the stream's file, which may change meanwhile.
     """
 
     bootstrap_servers: str | None = None
@@ -39,6 +41,7 @@ class RunOptions:
     drain_stall_seconds: float | None = None
     kafka_properties: Path | None = None
     partitions: int | None = None
+    manifest: Path | None = None
 
 
 def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> None:
@@ -79,10 +82,9 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
         stream = with_bootstrap_servers(stream, servers)
         fleet = Fleet(stream, state, kafka_properties=options.kafka_properties)
         running.enter_context(fleet)
-        for warning in fleet.warnings:
-            print_line(console, f"Warning: {warning}")
         stop.let_finish()
-        _watch(fleet, broker, options.drain_stall_seconds, stop, console)
+        changes = ManifestChanges(options.manifest, fleet.stream)
+        _watch(fleet, broker, options.drain_stall_seconds, stop, console, changes=changes)
 
 
 def _watch(
@@ -91,6 +93,8 @@ def _watch(
     stall_seconds: float | None,
     stop: "_StopSignals",
     console: Console,
+    *,
+    changes: ManifestChanges,
 ) -> None:
     """Show the fleet until it is drained or a signal requests the end."""
     drain = None if stall_seconds is None else fleet.drain(stall_seconds)
@@ -105,11 +109,15 @@ def _watch(
                 broker.start()
             fleet.wait(_SHOW_SECONDS)
             drained = drain is not None and fleet.advance(drain)
-            shown.show(fleet.views())
+            for line in changes.apply(fleet):
+                print_line(console, line)
+            shown.show(fleet.views(), fleet.added_lags, fleet.notes())
     stopped_well = fleet.stop()
     print_line(console, _totals(fleet))
     if drain and not drained:
         raise NotDrained(f"Stopped before the input was drained: {'; '.join(drain.missing())}.")
+    if drain and fleet.added:
+        raise NotDrained(f"What has workers is drained, but not all. {describe_added(fleet.added)}")
     if drain and not stopped_well:
         raise NotDrained(
             "A worker failed while it stopped, so its last transaction may be open: run the command again."

@@ -75,6 +75,22 @@ def row(view: WorkerView, records_per_second: float) -> Row:
     )
 
 
+def added_row(partition: int, lag_messages: int | None) -> Row:
+    """Build the row of a partition that was added to the input, and has no worker."""
+    return Row(
+        partition=partition,
+        phase="Added",
+        records_per_second=0.0,
+        consumed=0,
+        duplicates=0,
+        lag_messages=lag_messages,
+        window_seconds=None,
+        to_reconcile=0,
+        restarts=0,
+        details="it waits, as spec.input.addedPartitions says",
+    )
+
+
 def changes(before: Sequence[Row], after: Sequence[Row]) -> list[str]:
     """Return a line for each partition whose state has changed."""
     known = {row.partition: row.state for row in before}

@@ -11,7 +11,7 @@ from typing import Final
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionStatus
 from dedupe_crds.status.worker import WorkerStatus
-from dedupe_kafka.partitioning import Partitioning
+from dedupe_kafka.partitioning import Partitioning, describe_added
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.snapshot_policy import Verdict
 
@@ -172,14 +172,7 @@ def _input_partitions_added(health: Health) -> _Verdict:
     if not health.added:
         message = "No partition of the input waits for a worker."
         return _Verdict("InputPartitionsAdded", False, "AllPartitionsServed", message)
-    which = _which(health.added)
-    verb = "were" if len(health.added) > 1 else "was"
-    message = (
-        f"{which[:1].upper()}{which[1:]} {verb} added to the input, and its messages wait. Producers now send keys to "
-        "other partitions than before, so a message may pass again whose first copy is in another partition. To have "
-        "workers for what was added, and accept that, set spec.input.addedPartitions to Accept. To accept no such "
-        "message, let producers write to a new topic, with the partitions that it will need, and give that a stream."
-    )
+    message = describe_added(health.added)
     return _Verdict("InputPartitionsAdded", True, "InputPartitionsAdded", message)
 
 

@@ -63,7 +63,7 @@ class AddedPartitions:
         return self._unread
 
     def _ask(self, group: Group) -> list[int]:
-        """Ask for ends first: most partitions have output, so their offsets are not needed.
+        """Ask for ends first: with output, a partition's offset is not needed.
 
         An offset in an open transaction is waited for, and in a busy stream one of many partitions always has one.
         """

@@ -1,0 +1,57 @@
+"""Notice that the manifest of a run has changed, and do what needs no restart."""
+
+from pathlib import Path
+from typing import Final
+
+from dedupe_crds.manifest import ManifestError, load_manifest
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.topics import AddedPartitions
+from dedupe_local.run.fleet import Fleet
+
+_NO_RESTART: Final = {"input": {"added_partitions"}, "kafka": {"bootstrap_servers"}}
+"""Fields of the spec that are applied at once, or that a command-line option may set."""
+
+
+class ManifestChanges:
+    """Compares the file of a stream with what runs."""
+
+    def __init__(self, path: Path | None, stream: DedupeStream) -> None:
+        self._path = path
+        self._stream = stream
+        self._seen = self._version()
+
+    def apply(self, fleet: Fleet) -> list[str]:
+        """Apply a change since the last call; return lines for the user."""
+        version = self._version()
+        if self._path is None or version is None or version == self._seen:
+            return []
+        self._seen = version
+        try:
+            wanted = load_manifest(self._path)
+        except ManifestError as error:
+            return [f"The manifest has changed, and is not used: {error}"]
+        lines = []
+        before = fleet.stream.spec.input.added_partitions
+        if wanted.spec.input.added_partitions is not before:
+            if before is AddedPartitions.WAIT:
+                fleet.accept_added()
+                lines.append("Partitions that are added to the input get workers from now on.")
+            else:
+                lines.append("A restart makes partitions that are added to the input wait again.")
+        if _rest(wanted) != _rest(self._stream):
+            lines.append("The manifest has changed: stop and start the run to apply it.")
+        return lines
+
+    def _version(self) -> tuple[int, int] | None:
+        """Return what changes with the file; None while it is replaced."""
+        try:
+            found = self._path.stat() if self._path else None
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size) if found else None
+
+
+def _rest(stream: DedupeStream) -> dict[str, object]:
+    """Return the spec without what needs no restart."""
+    rest: dict[str, object] = stream.spec.model_dump(exclude=_NO_RESTART)
+    return rest

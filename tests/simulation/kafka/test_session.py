@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.status import WorkerState
 from dedupe_worker.supervisor import Supervisor
-from tests.simulation.kafka.calls import Call, Killed
+from tests.simulation.kafka.calls import Call, Killed, Moment
 from tests.simulation.kafka.cluster import SimKafka, no_faults, record
 from tests.simulation.kafka.simple_clock import SimpleClock
 from tests.simulation.kafka.stream_world import StreamWorld, values
@@ -133,6 +134,42 @@ def test_without_transactions_retention_hides_no_output_that_is_not_committed(
     found = world.run(delivery="AtLeastOnce", mode=mode).counts
     assert (found.redelivered, found.duplicates) == counts
     assert world.clean() == [*sent, *output]
+
+
+def test_without_transactions_a_kill_while_output_is_read_again_routes_nothing(
+    tmp_path: Path,
+) -> None:
+    """The commit before the second kill must not cover output whose input is still to be read again."""
+    world = StreamWorld(tmp_path, topic_ids=True)
+    for topic in ("twice", owners_topic("clean")):
+        world.cluster.create_topic(topic)
+    spec: dict[str, Any] = {
+        "delivery": "AtLeastOnce",
+        "duplicates": {"policy": "Topic", "topic": "twice"},
+        "worker": {"tuning": {"maxBatchRecords": 10, "maxTransactionRecords": 10}},
+    }
+    world.run(**spec)
+    sent = values("a", 40)
+    world.write(*sent)
+
+    def kill_before_a_commit(call: Call) -> None:
+        if call.name == "commit" and call.moment is Moment.BEFORE and len(world.clean()) >= 10:
+            raise Killed
+
+    def kill_after_a_commit(call: Call) -> None:
+        if call.name == "commit" and call.moment is Moment.AFTER:
+            raise Killed
+
+    larger = {**spec, "worker": {"tuning": {"maxBatchRecords": 10, "maxTransactionRecords": 40}}}
+    for kill, wanted in ((kill_before_a_commit, larger), (kill_after_a_commit, spec)):
+        with pytest.raises(Killed):
+            Supervisor(world.factory(None, kill, **wanted), CommandQueue(), Event()).run()
+    committed = world.cluster.groups.committed("default.raw", "raw", 0)
+    assert committed is not None
+    assert 0 < committed.offset < len(sent)
+    world.run(**spec)
+    assert world.clean() == sent
+    assert world.cluster.visible("twice", 0) == []
 
 
 def test_what_is_read_again_because_of_an_open_transaction_takes_no_room_twice(

@@ -5,9 +5,9 @@ Their input is read again, and they must not be produced twice. Each committed i
 position. All output before it is of input before that offset; all output after it is of records that will be read
 again, unless retention deletes them first. `Session` reads the ids there, and `Classifier` drops each such record once
 and counts it as redelivered: it is neither new nor a duplicate. With transactions there is no uncommitted output.
+Until all of it was taken, the position stays before the rest: the session may end meanwhile.
 """
 
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
 from threading import Event
@@ -45,20 +45,27 @@ def recorded_position(
 
 
 class UncommittedIds:
-    """The ids of uncommitted output, each as often as the output has it.
+    """The ids of uncommitted output with their offsets, each as often as it is there.
 
     Input from `end` on was never read before. `expired`: retention has deleted input that some of them may be of. It is
     not known which, but the output is in the order of the input: after a record that it lacks they are all of that.
     """
 
-    def __init__(self, ids: Iterable[bytes] = (), *, end: int = 0, expired: bool = False) -> None:
-        self._ids = Counter(ids)
+    def __init__(
+        self, ids: Iterable[tuple[int, bytes]] = (), *, end: int = 0, expired: bool = False
+    ) -> None:
+        self._offsets: dict[bytes, list[int]] = {}
+        self._position: int | None = None
+        for offset, packed_id in ids:
+            if self._position is None:
+                self._position = offset
+            self._offsets.setdefault(packed_id, []).append(offset)
         self._end = end
         self._expired = expired
 
     def __bool__(self) -> bool:
         """Return whether there are any."""
-        return bool(self._ids)
+        return bool(self._offsets)
 
     def take(
         self, ids: bytes, rows: Iterable[int], repeats: Container[int], first_offset: int
@@ -70,21 +77,37 @@ class UncommittedIds:
         at which the batch begins.
         """
         if first_offset >= self._end:
-            self._ids.clear()
+            self._offsets.clear()
         taken = []
-        for row in rows if self._ids else ():
-            if self._take(ids[ID_BYTES * row : ID_BYTES * (row + 1)]):
+        for row in rows if self._offsets else ():
+            offset = self._take(ids[ID_BYTES * row : ID_BYTES * (row + 1)])
+            if offset is not None:
                 taken.append(row)
-            elif self._expired and row not in repeats:
-                self._ids.clear()
-                break
+                self._position = offset + 1
+            elif row not in repeats:
+                self._position = None
+                if self._expired:
+                    self._offsets.clear()
+                    break
         return taken
 
-    def _take(self, packed_id: bytes) -> bool:
-        if not self._ids[packed_id]:
-            return False
-        self._ids[packed_id] -= 1
-        return True
+    def position(self, end: int | None) -> int | None:
+        """Return the output position for a commit: after what was taken, or `end`.
+
+        The output is in the order of the input. So what is left before the last one that was taken is of another
+        producer, and so is all that is left once the output lacked a record.
+        """
+        return end if self._position is None or not self._offsets else self._position
+
+    def _take(self, packed_id: bytes) -> int | None:
+        """Take an id once; return its output offset, None if it is not there."""
+        offsets = self._offsets.get(packed_id)
+        if offsets is None:
+            return None
+        offset = offsets.pop(0)
+        if not offsets:
+            del self._offsets[packed_id]
+        return offset
 
 
 def read_ids(
@@ -95,8 +118,8 @@ def read_ids(
     end: int,
     stop: Event,
     on_read: Callable[[], None] = lambda: None,
-) -> Iterator[bytes]:
-    """Yield the ids in the output's [start, end).
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the ids in the output's [start, end), each with its offset.
 
     `on_read` is called after each batch. It yields nothing if no start is known, or if the range is longer than
     MAX_OFFSETS.
@@ -110,5 +133,7 @@ def read_ids(
         reader.seek(start)
         for batch in read_output(reader, start=start, end=end, stop=stop):
             on_read()
-            packed = extract(batch.records).packed
-            yield from (packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES))
+            ids = extract(batch.records)
+            for at, row in enumerate(ids.rows.tolist()):
+                packed_id = ids.packed[at * ID_BYTES : (at + 1) * ID_BYTES]
+                yield batch.records[row].offset() or 0, packed_id

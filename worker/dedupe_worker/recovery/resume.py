@@ -56,7 +56,6 @@ def resume(
     `position` is the output offset up to which the store has caught up. Raises StreamError.
     """
     topics = partition.output_topic.id, partition.input_topic.id
-    output.resume(position, partial(encode_metadata, *topics))
     # Repeats of what retention has deleted unread may be dropped with it: not in a stream where they pass.
     expired = start.expired if factory.policy.mode is Mode.ENFORCE else 0
     recorded = recorded_position(start.committed, start.offset - expired, *topics)
@@ -74,4 +73,10 @@ def resume(
         stop=stop,
         on_read=factory.worker_state.heartbeat,
     )
-    return UncommittedIds(ids, end=start.end, expired=bool(expired))
+    uncommitted = UncommittedIds(ids, end=start.end, expired=bool(expired))
+
+    def metadata(end: int | None) -> str:
+        return encode_metadata(*topics, uncommitted.position(end))
+
+    output.resume(position, metadata)
+    return uncommitted

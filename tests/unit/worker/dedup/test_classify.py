@@ -125,7 +125,7 @@ def test_what_had_come_out_before_a_crash_is_dropped_as_often_and_is_no_duplicat
 ) -> None:
     policy = Policy(delivery=Delivery.AT_LEAST_ONCE, duplicates_topic="again")
     Partition(store, policy).take((b"a", 0), (b"b", 0), (b"c", 0), day=0)
-    again = UncommittedIds([pack_id(b"a"), pack_id(b"b")], end=5)
+    again = UncommittedIds([(0, pack_id(b"a")), (1, pack_id(b"b"))], end=5)
     partition = Partition(store, policy, again, offset=3)
     verdict = partition.take((b"a", 0), (b"a", 1), day=0)
     assert (verdict.redelivered, verdict.duplicates) == (1, 1)
@@ -141,7 +141,7 @@ def test_what_had_come_out_before_a_crash_is_dropped_though_its_id_was_forgotten
     """By a table that has its slot overwritten, or a small window."""
     topic = "late" if late == "TOPIC" else None
     policy = Policy(delivery=Delivery.AT_LEAST_ONCE, late_topic=topic)
-    again = UncommittedIds([pack_id(b"a"), pack_id(b"b")], end=9)
+    again = UncommittedIds([(0, pack_id(b"a")), (1, pack_id(b"b"))], end=9)
     partition = Partition(store, policy, again, offset=3)
     verdict = partition.take((b"a", 0), (b"new", 0), (b"a", 1), (b"b", 0), day=0)
     assert (verdict.redelivered, verdict.duplicates, verdict.late) == (2, 1, 0)

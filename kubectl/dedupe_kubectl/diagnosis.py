@@ -192,6 +192,8 @@ def _of_conditions(stream: Stream, findings: Sequence[_Finding]) -> list[Problem
         ("Degraded", "True", "The stream is degraded"),
         ("WindowHealthy", "False", "Ids are forgotten too soon"),
         ("GuaranteesMet", "False", "Workers run, but not everything is as guaranteed"),
+        ("InputPartitionsAdded", "True", "Partitions were added to the input"),
+        ("InputPartitioning", "False", "Copies of a message may be in different partitions"),
         ("SnapshotsHealthy", "False", "Snapshots are not healthy"),
     ):
         condition = stream.condition(type_, bad)

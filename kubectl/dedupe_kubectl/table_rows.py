@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dedupe_crds.formatting import duration, size
-from dedupe_crds.status.stream import ConditionStatus, PartitionStatus
+from dedupe_crds.status.stream import AddedPartition, ConditionStatus, PartitionStatus
 from dedupe_crds.status.worker import DownloadStatus, Phase, WorkerStatus
 from dedupe_kubectl.objects import Object, Stream
 from dedupe_kubectl.stream_view import StreamView
@@ -20,6 +20,8 @@ _UNWELL: Final = (
     ("Degraded", "True"),
     ("WindowHealthy", "False"),
     ("GuaranteesMet", "False"),
+    ("InputPartitionsAdded", "True"),
+    ("InputPartitioning", "False"),
     ("SnapshotsHealthy", "False"),
     ("Ready", "False"),
 )
@@ -119,8 +121,8 @@ def seconds(time: timedelta | None) -> float | None:
 
 
 def partition_rows(view: StreamView, rates: Mapping[int, float]) -> list[PartitionRow]:
-    """Return the row of each partition."""
-    return [
+    """Return the row of each partition, then those that were added and wait."""
+    served = [
         _partition_row(
             partition,
             view.stream.partition(partition)
@@ -131,6 +133,28 @@ def partition_rows(view: StreamView, rates: Mapping[int, float]) -> list[Partiti
         )
         for partition in view.partitions
     ]
+    return [*served, *map(_added_row, view.stream.status.added_partitions)]
+
+
+def _added_row(added: AddedPartition) -> PartitionRow:
+    """Return the row of a partition that was added to the input, and has no worker."""
+    return PartitionRow(
+        partition=added.partition,
+        phase="Added",
+        ready=False,
+        pod=None,
+        node=None,
+        volume=None,
+        restored_from=None,
+        records_per_second=0.0,
+        consumed=0,
+        duplicates=0,
+        lag_messages=added.lag_messages,
+        window_seconds=None,
+        last_snapshot=None,
+        live=False,
+        note="it waits, as spec.input.addedPartitions says",
+    )
 
 
 def _partition_row(

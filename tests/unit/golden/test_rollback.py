@@ -28,7 +28,7 @@ from pathlib import Path
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.uncommitted_output import recorded_position
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.committed import Committed
+from dedupe_worker.kafka.consumer import Committed
 from dedupe_worker.side_topics.owner_log import decode_entry
 from dedupe_worker.snapshots.manifest import Manifest
 from dedupe_worker.store.checkpoint import restore_from_checkpoint

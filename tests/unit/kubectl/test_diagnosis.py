@@ -116,6 +116,8 @@ def test_a_deletion_that_does_not_end_names_the_finalizers_that_hold_it() -> Non
         ("Degraded", "True", "TopicMissing", "create the input topic"),
         ("WindowHealthy", "False", "TooShort", ""),
         ("GuaranteesMet", "False", "MissingIds", ""),
+        ("InputPartitionsAdded", "True", "InputPartitionsAdded", ""),
+        ("InputPartitioning", "False", "NoKeys", ""),
         ("SnapshotsHealthy", "False", "Unheard", ""),
         ("SnapshotsHealthy", "False", "InvalidSchedule", "correct spec.snapshots.schedule"),
         ("SnapshotsHealthy", "False", "LastSnapshotFailed", "fix what the message names"),

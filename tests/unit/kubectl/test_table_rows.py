@@ -88,6 +88,14 @@ def test_the_state_of_a_stream_is_one_word(changes: dict[str, Any], state: str) 
     assert stream_state(read_stream(stream(**changes))) == state
 
 
+def test_partitions_that_were_added_are_rows_with_their_lag() -> None:
+    document = stream(partitions=[partition(0)])
+    document["status"]["addedPartitions"] = [{"partition": 1, "lagMessages": 70}]
+    rows = partition_rows(view(document, [pod()], [worker()]), {})
+    assert [(row.partition, row.phase, row.lag_messages) for row in rows[1:]] == [(1, "Added", 70)]
+    assert "addedPartitions" in rows[1].note
+
+
 def test_a_partition_says_how_far_its_restore_is() -> None:
     transfer = {"name": "s", "bytes": "1Gi", "totalBytes": "4Gi", "remaining": "90s"}
     told = partition(phase="Restoring", restoring=transfer)

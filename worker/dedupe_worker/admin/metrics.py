@@ -123,6 +123,12 @@ class _BoardCollector(Collector):
             self._worker_state.heartbeat_age_seconds,
         )
         yield self._gauge("dedupe_input_offset", "Next offset to read.", status.input.next_offset)
+        if status.input.partitions is not None:
+            yield self._gauge(
+                "dedupe_input_partitions",
+                "Partition count of the input topic, as last described.",
+                status.input.partitions,
+            )
         if status.input.lag_messages is not None:
             yield self._gauge(
                 "dedupe_lag_messages", "Offsets not read yet.", status.input.lag_messages
@@ -133,6 +139,17 @@ class _BoardCollector(Collector):
                 "Output offset the store is complete up to.",
                 status.output.position,
             )
+        yield from self._catch_up(status)
+        if status.checkpoint is not None:
+            created = status.checkpoint.created.timestamp()
+            yield self._gauge(
+                "dedupe_checkpoint_timestamp_seconds",
+                "When the newest checkpoint was made.",
+                created,
+            )
+        yield from self._snapshots(status)
+
+    def _catch_up(self, status: WorkerStatus) -> Iterator[Metric]:
         if status.reconcile is not None:
             yield self._gauge(
                 "dedupe_catch_up_records",
@@ -149,14 +166,6 @@ class _BoardCollector(Collector):
                 "Duration of the last catch-up or full reconcile.",
                 status.reconcile.seconds,
             )
-        if status.checkpoint is not None:
-            created = status.checkpoint.created.timestamp()
-            yield self._gauge(
-                "dedupe_checkpoint_timestamp_seconds",
-                "When the newest checkpoint was made.",
-                created,
-            )
-        yield from self._snapshots(status)
 
     def _snapshots(self, status: WorkerStatus) -> Iterator[Metric]:
         upload, download = status.upload, status.download

@@ -261,6 +261,8 @@ def send_keys(servers: str, topic: str, partitioner: str, messages: Iterable[Mes
         (Partitioner.MURMUR2, "murmur2_random"),
         (Partitioner.CRC32, "consistent"),
         (Partitioner.CRC32, "consistent_random"),
+        (Partitioner.FNV1A, "fnv1a"),
+        (Partitioner.FNV1A, "fnv1a_random"),
     ],
 )
 def test_partitions_are_those_that_a_producer_chooses(

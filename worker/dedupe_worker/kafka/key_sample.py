@@ -15,6 +15,7 @@ from dedupe_worker.clock import Clock
 
 _EACH_SECONDS: Final = 0.5
 _RECORDS: Final = 64
+_FIRST_RECORDS: Final = 256
 # From here on old records weigh less, so that a change of the producers shows within some hundred records.
 _MOST_RECORDS: Final = 2_000
 
@@ -22,7 +23,7 @@ _MOST_RECORDS: Final = 2_000
 class KeyCounter:
     """Counts a sample of the records of one partition.
 
-    The first records count, then some of each half second: a sample costs less than a thousandth of a core.
+    The first records count, then some of each half second: that costs less than a thousandth of a core.
     """
 
     def __init__(self, partition: int, clock: Clock) -> None:
@@ -43,11 +44,14 @@ class KeyCounter:
 
     def offer(self, records: Sequence[Message]) -> None:
         """Add some of the records if it is time to."""
-        now = self._monotonic()
-        if now < self._due or not self._sample.partitions:
+        if not self._sample.partitions:
             return
-        self._due = now + _EACH_SECONDS
-        self._add([record.key() for record in records[-_RECORDS:]])
+        few = self._sample.records < _FIRST_RECORDS
+        now = self._monotonic()
+        if few or now >= self._due:
+            self._due = now + _EACH_SECONDS
+            newest = records[-(_FIRST_RECORDS if few else _RECORDS) :]
+            self._add([record.key() for record in newest])
 
     def _add(self, keys: Sequence[bytes | None]) -> None:
         before, partitions = self._sample, self._sample.partitions

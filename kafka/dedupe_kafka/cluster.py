@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.client import client_config, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
     OpenTransaction,
@@ -26,6 +26,7 @@ from dedupe_kafka.errors import (
     TopicMissing,
     TopicUnusable,
 )
+from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
@@ -236,16 +237,16 @@ class Cluster:
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).
         consumer = Consumer({**self._config, "group.id": group, "isolation.level": isolation})
-        action = f"asking for the committed offsets of group {group} on {self._servers}"
         try:
-            found = consumer.committed(wanted, timeout=self._timeout_seconds)
-        except KafkaException as error:
-            raise kafka_error(error, action) from error
+            found = read_group_offsets(
+                consumer,
+                wanted,
+                timeout_seconds=self._timeout_seconds,
+                deadline=Deadline(self._timeout_seconds),
+                where=f" of group {group} on {self._servers}",
+            )
         finally:
             consumer.close()
-        for at in found:
-            if at.error is not None:
-                raise kafka_error(at.error, f"{action}, {name}/{at.partition}")
         return {at.partition: at.offset for at in found}
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:

@@ -1,25 +1,16 @@
-"""Read the offsets that the stream's consumer group has committed."""
+"""The offsets that the stream's consumer group has committed, with their metadata."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from dedupe_kafka.client import kafka_error
+from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.take_over import split_token
 
 _TIMEOUT_SECONDS: Final = 15.0
-_RETRY_SECONDS: Final = 0.1
-# The errors of a broker that has just started.
-_COORDINATOR_ON_ITS_WAY: Final = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +30,16 @@ def read_committed(
 ) -> dict[int, Committed]:
     """Return what the consumer's group has committed, by partition.
 
-    Raises the named error of `kafka_error`.
+    Raises StreamError.
     """
-    where = [TopicPartition(topic, each) for each in partitions]
-    deadline = clock.deadline(_TIMEOUT_SECONDS)
-    while True:
-        try:
-            found = consumer.committed(where, timeout=_TIMEOUT_SECONDS)
-        except KafkaException as error:
-            if error.args[0].code() not in _COORDINATOR_ON_ITS_WAY or deadline.expired:
-                raise kafka_error(error, _action(where[0])) from error
-            consumer.poll(_RETRY_SECONDS)
-            continue
-        for each in found:
-            if each.error is not None:
-                raise kafka_error(each.error, _action(each))
-        return {
-            each.partition: Committed(each.offset, *split_token(each.metadata))
-            for each in found
-            if each.offset >= 0
-        }
-
-
-def _action(where: TopicPartition) -> str:
-    return f"reading the committed offset of {where.topic}/{where.partition}"
+    found = read_group_offsets(
+        consumer,
+        [TopicPartition(topic, each) for each in partitions],
+        timeout_seconds=_TIMEOUT_SECONDS,
+        deadline=clock.deadline(_TIMEOUT_SECONDS),
+    )
+    return {
+        each.partition: Committed(each.offset, *split_token(each.metadata))
+        for each in found
+        if each.offset >= 0
+    }

@@ -68,10 +68,11 @@ class Cluster:
             complaints=complaints,
         )
 
-    def ensure_output(self, stream: DedupeStream, known: int = 0) -> StreamTopics:
+    def ensure_output(self, stream: DedupeStream, known: int = 0, *, seen: int = 0) -> StreamTopics:
         """Create the output and side topics that are missing, and check the existing ones.
 
-        `known` is the number of partitions that have had workers, 0 if that is not known. Partitions that were added to
+        `known` is the number of partitions that have had workers. If it is 0, that is not known: then the partitions
+        count that the consumer group has read, and the first `seen`, which have volumes. Partitions that were added to
         the input since wait; if the stream accepts them, the other topics get as many.
 
         Raises:
@@ -84,7 +85,7 @@ class Cluster:
                 f"Input topic {stream.spec.input.topic} does not exist on {self._servers}: create "
                 "it, or correct spec.input.topic."
             )
-        known = known or self._partitions_read(stream.consumer_group, source)
+        known = known or max(seen, self._partitions_read(stream.consumer_group, source))
         return ensure_topics(self, stream.spec, source, known)
 
     def ensure_input(self, name: str, partitions: int | None) -> None:

@@ -58,8 +58,12 @@ class StateDir:
         return self.root / f"partition-{number}"
 
     def partitions(self) -> int:
-        """Return the number of partitions up to the last one that had a worker here."""
-        numbers = (path.name.removeprefix("partition-") for path in self.root.glob("partition-*"))
+        """Return the number of partitions up to the last one that had a worker here.
+
+        A bootstrap may have made directories of some partitions only.
+        """
+        logs = self.root.glob("partition-*/worker.log")
+        numbers = (path.parent.name.removeprefix("partition-") for path in logs)
         return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
 
     def write_manifest(self, stream: DedupeStream) -> None:

@@ -57,19 +57,20 @@ class TopicWatch:
         secret: Mapping[str, bytes],
         *,
         known: int = 0,
+        seen: int = 0,
         counted: int | None = None,
     ) -> TopicsView:
         """Return the topics, cached if fresh. Creates an absent output topic.
 
-        `known` is the number of partitions that have had workers. `counted` is the input's partition count as last
-        counted: another one than the cached is a reason to ask.
+        `known` and `seen` are numbers of partitions, as in `Cluster.ensure_output`. `counted` is the input's partition
+        count as last counted: another one than the cached is a reason to ask.
         """
         fingerprint = secret_hash(secret, stream.spec.model_dump_json().encode())
         cached = self._cached
         fresh = cached and cached.fingerprint == fingerprint and self.clock() < cached.again_at
         if cached and fresh and counted in {None, cached.view.partitions}:
             return cached.view
-        view = _ask(stream, secret, known)
+        view = _ask(stream, secret, known, seen)
         failures = 0 if view.partitions is not None else (cached.failures if cached else 0) + 1
         wait = _REFRESH_SECONDS
         if view.problems:
@@ -79,12 +80,12 @@ class TopicWatch:
         return view
 
 
-def _ask(stream: DedupeStream, secret: Mapping[str, bytes], known: int) -> TopicsView:
+def _ask(stream: DedupeStream, secret: Mapping[str, bytes], known: int, seen: int) -> TopicsView:
     try:
         with client_properties(secret) as properties:
             servers = stream.spec.kafka.bootstrap_servers
             cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
-            found = cluster.ensure_output(stream, known)
+            found = cluster.ensure_output(stream, known, seen=seen)
             added = range(found.served, found.partitions)
             lags = cluster.unread(stream.spec.input.topic, added) if added else {}
     except StreamError as error:

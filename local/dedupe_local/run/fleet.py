@@ -82,7 +82,7 @@ class Fleet:
             TopicUnusable: the output topic would lose or alter messages.
             StreamError: Kafka does not answer, or refuses.
         """
-        topics = self._cluster.ensure_output(self.stream, self._state.partitions())
+        topics = self._cluster.ensure_output(self.stream, seen=self._state.partitions())
         if fatal := [problem.message for problem in topics.problems if problem.fatal]:
             raise TopicUnusable("\n".join(fatal))
         self.warnings = [problem.message for problem in topics.problems]

@@ -19,12 +19,8 @@ from dedupe_operator.topic_watch import TopicsView
 
 
 def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
-    """Return the number of partitions that have had workers.
-
-    A stream's status or its objects tell.
-    """
-    numbers = [*observed.stateful_sets, *observed.claims]
-    return max(len(recorded.partitions), max(numbers, default=-1) + 1)
+    """Return the number of partitions that have workers; 0 if that is not known."""
+    return max(len(recorded.partitions), max(observed.stateful_sets, default=-1) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

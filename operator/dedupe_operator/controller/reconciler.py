@@ -178,6 +178,7 @@ class Reconciler:
                 stream,
                 data,
                 known=known_partitions(recorded, observed),
+                seen=max(observed.claims, default=-1) + 1,
                 counted=self._input_watch.partitions(key, stream, data),
             )
         except CredentialsUnusable as error:

@@ -144,6 +144,8 @@ def test_partitions_beyond_those_that_the_group_has_read_wait(
     assert cluster.ensure_output(STREAM).served == 4, "a new stream has all"
     monkeypatch.setattr(FakeConsumer, "read", 3)
     assert cluster.ensure_output(STREAM).served == 3
+    assert cluster.ensure_output(STREAM, seen=2).served == 3, "some volumes may be gone"
+    assert cluster.ensure_output(STREAM, seen=4).served == 4, "the offsets may have expired"
     assert cluster.ensure_output(STREAM, known=2).served == 2
 
 

@@ -48,7 +48,7 @@ class FakeKafka:
             raise self.fails
         return self.state
 
-    def ensure_output(self, stream: DedupeStream, known: int = 0) -> StreamTopics:
+    def ensure_output(self, stream: DedupeStream, known: int = 0, *, seen: int = 0) -> StreamTopics:
         assert stream.spec.output.topic
         if self.fails:
             raise self.fails
@@ -56,7 +56,9 @@ class FakeKafka:
         accepts = stream.spec.input.added_partitions is AddedPartitions.ACCEPT
         return StreamTopics(
             partitions=self.partitions,
-            served=self.partitions if accepts else min(self.partitions, known or self.partitions),
+            served=self.partitions
+            if accepts
+            else min(self.partitions, known or seen or self.partitions),
             problems=self.problems,
             created=created,
         )

@@ -133,7 +133,7 @@ def partition_rows(view: StreamView, rates: Mapping[int, float]) -> list[Partiti
         )
         for partition in view.partitions
     ]
-    return [*served, *map(_added_row, view.stream.status.added_partitions)]
+    return [*served, *map(_added_row, view.stream.status.added_partitions or ())]
 
 
 def _added_row(added: AddedPartition) -> PartitionRow:

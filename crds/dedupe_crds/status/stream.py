@@ -215,10 +215,11 @@ class StreamStatus(Model):
     partitions: Annotated[list[PartitionStatus], Field(json_schema_extra=keyed_by("partition"))] = (
         Field(default=[], description="Status of each partition and its worker.")
     )
+    # None, not an empty list: an operator of the release before reads a status without it.
     added_partitions: Annotated[
-        list[AddedPartition], Field(json_schema_extra=keyed_by("partition"))
+        list[AddedPartition] | None, Field(json_schema_extra=keyed_by("partition"))
     ] = Field(
-        default=[],
+        default=None,
         description="Partitions that were added to the input, and wait for spec.input.addedPartitions: Accept.",
     )
     window: Duration | None = Field(

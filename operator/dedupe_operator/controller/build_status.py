@@ -59,14 +59,14 @@ def build_status(
     return status.model_copy(
         update={
             "last_schedule_time": snapshots.last_schedule_time,
-            "added_partitions": waiting,
+            "added_partitions": waiting or None,
         }
     )
 
 
 def _recorded_added(recorded: StreamStatus) -> dict[int, int]:
     """Return the added partitions of a pass in which Kafka did not answer."""
-    return {each.partition: each.lag_messages or 0 for each in recorded.added_partitions}
+    return {each.partition: each.lag_messages or 0 for each in recorded.added_partitions or ()}
 
 
 def _unhealthy_windows(workers: Mapping[int, WorkerStatus]) -> list[int] | None:

@@ -150,7 +150,7 @@ class Reconciler:
         ready = bool(views) and all(view.ready for view in views)
         key = Key(stream.metadata.namespace, stream.metadata.name)
         metrics.STREAM_READY.labels(*key).set(ready)
-        metrics.INPUT_PARTITIONS_ADDED.labels(*key).set(len(status.added_partitions))
+        metrics.INPUT_PARTITIONS_ADDED.labels(*key).set(len(status.added_partitions or ()))
         return min(
             _wait(result, ready=ready or stream.spec.suspend, problems=bool(problems)),
             max(ROLLOUT_POLL_SECONDS, result.requeue_seconds or RESYNC_SECONDS),

@@ -70,7 +70,8 @@ def differs_only_in_numbers(old: StreamStatus, new: StreamStatus) -> bool:
 def _without_numbers(status: StreamStatus) -> StreamStatus:
     moving = dict.fromkeys(_NUMBERS)
     partitions = [each.model_copy(update=moving) for each in status.partitions]
-    added = [each.model_copy(update={"lag_messages": None}) for each in status.added_partitions]
+    lagless = {"lag_messages": None}
+    added = [each.model_copy(update=lagless) for each in status.added_partitions or ()]
     update = {**moving, "partitions": partitions, "added_partitions": added}
     return status.model_copy(update=update)
 

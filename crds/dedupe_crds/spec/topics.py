@@ -103,11 +103,12 @@ class Input(Model):
     topic: Annotated[TopicName, never_changes("the input topic")] = Field(
         description="Topic with duplicates. A worker runs for each of its partitions."
     )
-    added_partitions: AddedPartitions = Field(
-        default=AddedPartitions.WAIT,
+    # None, not Wait: a stream without it is one that an operator of the release before can read.
+    added_partitions: AddedPartitions | None = Field(
+        default=None,
         description="Partitions that are added to the topic later, which sends keys to other partitions than before. "
-        "Wait: their records stay in Kafka, and the stream reports them. Accept: they get workers, and a message "
-        "passes although a copy of it has passed in another partition.",
+        "Wait, the default: their records stay in Kafka, and the stream reports them. Accept: they get workers, and a "
+        "message passes although a copy of it has passed in another partition.",
     )
 
 

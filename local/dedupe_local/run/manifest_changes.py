@@ -31,13 +31,14 @@ class ManifestChanges:
         except ManifestError as error:
             return [f"The manifest has changed, and is not used: {error}"]
         lines = []
-        before = fleet.stream.spec.input.added_partitions
-        if wanted.spec.input.added_partitions is not before:
-            if before is AddedPartitions.WAIT:
-                fleet.accept_added()
-                lines.append("Partitions that are added to the input get workers from now on.")
-            else:
-                lines.append("A restart makes partitions that are added to the input wait again.")
+        accepts, accepted = _accepts(wanted), _accepts(fleet.stream)
+        if accepts and not accepted:
+            fleet.accept_added()
+            lines.append("Partitions that are added to the input get workers from now on.")
+        elif accepted and not accepts:
+            lines.append(
+                "Stop and start the run to have partitions wait that are added to the input."
+            )
         if _rest(wanted) != _rest(self._stream):
             lines.append("The manifest has changed: stop and start the run to apply it.")
         return lines
@@ -49,6 +50,10 @@ class ManifestChanges:
         except OSError:
             return None
         return (found.st_mtime_ns, found.st_size) if found else None
+
+
+def _accepts(stream: DedupeStream) -> bool:
+    return stream.spec.input.added_partitions is AddedPartitions.ACCEPT
 
 
 def _rest(stream: DedupeStream) -> dict[str, object]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from threading import Event, Thread
 from typing import Any, Self, cast
 from uuid import UUID, uuid4
+from zlib import crc32
 
 from confluent_kafka import KafkaError, Producer
 
@@ -65,14 +66,17 @@ def retries(
 def order(
     seed: int, number: int, *, attempt: int = 0, partitions: int = 1, value_bytes: int = 200
 ) -> Message:
-    """Return a message of `retries`: an order always has the same id and partition."""
+    """Return a message of `retries`: an order always has the same id and partition.
+
+    The partition is that which librdkafka chooses for the key.
+    """
     rng = random.Random(f"{seed}/{number}")
     identity = str(UUID(int=rng.getrandbits(128), version=4))
     content = {"order": {"id": identity, "number": number}, "attempt": attempt, "fill": ""}
     fill = max(0, value_bytes - len(json.dumps(content)))
     content["fill"] = rng.randbytes(fill // 2 + 1).hex()[:fill]
     return Message(
-        partition=number % partitions,
+        partition=crc32(identity.encode()) % partitions,
         key=identity.encode(),
         value=json.dumps(content).encode(),
         headers=((ID_HEADER, identity.encode()), ("source", b"web")),

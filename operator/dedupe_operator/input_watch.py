@@ -60,9 +60,12 @@ class InputWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, without waiting for what is being asked."""
+        """Stop, without waiting for what is being asked; remove credentials from disk."""
         self._stop.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for connection in self._connections.values():
+                connection.closing.close()
 
     def partitions(self, key: Key, stream: DedupeStream, secret: Mapping[str, bytes]) -> int | None:
         """Watch the input of a stream from now on; return its last count, if there is one."""
@@ -93,10 +96,10 @@ class InputWatch:
     def _run(self) -> None:
         while not self._stop.wait(_EVERY_SECONDS):
             with self._lock:
-                connections = list(self._connections.items())
-            for (servers, _), connection in connections:
-                if connection.asked is None or connection.asked.done():
-                    connection.asked = self._pool.submit(self._ask, servers, connection)
+                for (servers, _), connection in self._connections.items():
+                    is_idle = connection.asked is None or connection.asked.done()
+                    if is_idle and not self._stop.is_set():
+                        connection.asked = self._pool.submit(self._ask, servers, connection)
 
     def _ask(self, servers: str, connection: _Connection) -> None:
         """Count the partitions of all inputs of one connection."""

@@ -42,12 +42,16 @@ class FakeAdmin:
         self.create_fails: int | None = None
         self.someone_creates: dict[str, str] | None = None
         self.answers = True
+        self.refused: dict[str, int] = {}
         self.complaints: list[KafkaError] = []
         self._error_cb = config["error_cb"]
 
     def describe_topics(self, topics: Any, **_: object) -> dict[str, Future[Any]]:  # noqa: ANN401 # the library's
-        (name,) = topics.topic_names
-        return {name: self._about(name, SimpleNamespace(partitions=[_partition()] * 4))}
+        found = SimpleNamespace(partitions=[_partition()] * 4)
+        return {
+            name: _failed(self.refused[name]) if name in self.refused else self._about(name, found)
+            for name in topics.topic_names
+        }
 
     def describe_configs(self, resources: list[Any], **_: object) -> dict[Any, Future[Any]]:
         (resource,) = resources
@@ -135,6 +139,17 @@ def cluster(made: list[FakeAdmin]) -> Cluster:
 def admin(cluster: Cluster, made: list[FakeAdmin]) -> FakeAdmin:
     assert cluster
     return made[0]
+
+
+def test_partitions_are_counted_of_the_topics_that_are_there_and_may_be_seen(
+    cluster: Cluster, admin: FakeAdmin
+) -> None:
+    admin.topics["secret"] = CONFIG
+    admin.refused["secret"] = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert cluster.partition_counts({INPUT, "gone", "secret"}) == {INPUT: 4}
+    admin.answers = False
+    with pytest.raises(BrokerUnavailable):
+        cluster.partition_counts({INPUT})
 
 
 def test_partitions_beyond_those_that_the_group_has_read_wait(

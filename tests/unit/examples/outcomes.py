@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit.result import AuditResult, Distribution, PartitionAudit
 from examples.flights.outcome import (
     Answer,
@@ -27,10 +28,12 @@ PARTITION = PartitionAudit(
     pending=0,
     unique_ids=100,
     repeats=5,
+    repeats_in_another_partition=0,
     without_id=0,
     removed=5,
     lost=0,
     duplicated=0,
+    duplicated_in_another_partition=0,
     altered=0,
     reordered=0,
     foreign=0,
@@ -95,6 +98,7 @@ def outcome(
         stream="demo/flights",
         raw_topic="flights",
         clean_topic="flights-clean",
+        mode=Mode.ENFORCE,
         judged_at=datetime(2026, 1, 1, tzinfo=UTC),
         seconds=1,
         partitions=(replace(PARTITION, **found),),

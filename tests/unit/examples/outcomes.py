@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit.result import AuditResult, Distribution, PartitionAudit
@@ -133,3 +134,21 @@ def outcome(
         step_seconds={},
         seconds=1,
     )
+
+
+def scattered(**changed: int) -> Outcome:
+    """Return a scattered run as it is meant to be, in which 2 duplicates pass, except for `changed`."""
+    found: dict[str, Any] = {
+        "clean_records": 102,
+        "removed": 3,
+        "duplicated": 2,
+        "duplicated_in_another_partition": 2,
+        "repeats_in_another_partition": 2,
+    }
+    run = outcome(
+        landed_records=102,
+        explained=EXPLAINED.model_copy(update={"records": 3, "ages_ms": {0: 2, 1500: 1}}),
+        **(found | changed),
+    )
+    sent = run.sent.model_copy(update={"repeats_in_another_partition": 2})
+    return run.model_copy(update={"scattered": True, "sent": sent})

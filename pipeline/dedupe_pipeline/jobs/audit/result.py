@@ -137,7 +137,7 @@ class AuditResult:
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Return what is wrong outside of the stream's workers, and what to do, in sentences."""
+        """Return in sentences what is wrong outside of the workers, and what to do."""
         return tuple(self._advice())
 
     def _advice(self) -> Iterator[str]:

@@ -34,6 +34,7 @@ def scattered(outcome: Outcome) -> Sheet:
     """Return what became of duplicates with and without an earlier copy in their partition."""
     found, sent = outcome.audit.total, outcome.sent
     passed = found.duplicated_in_another_partition
+    removed = sent.repeats_in_another_partition - passed
     return Sheet(
         title="Duplicates without a key",
         columns=("an earlier copy is", "sent", "removed", "passed on"),
@@ -41,13 +42,13 @@ def scattered(outcome: Outcome) -> Sheet:
             (
                 "in the same partition",
                 f"{sent.repeats - sent.repeats_in_another_partition:,}",
-                f"{found.removed:,}",
+                f"{found.removed - removed:,}",
                 f"{found.duplicated - passed:,}",
             ),
             (
                 "only in another partition",
                 f"{sent.repeats_in_another_partition:,}",
-                f"{sent.repeats_in_another_partition - passed:,}",
+                f"{removed:,}",
                 f"{passed:,}",
             ),
         ),

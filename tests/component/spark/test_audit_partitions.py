@@ -104,6 +104,12 @@ CASES = {
         expected=[(0, "pending"), (1, "kept")],
         pending=frozenset({0}),
     ),
+    "without an id, sent twice to one partition": Case(
+        raw=[(0, "a"), (0, "a")],
+        clean=[(0, "a"), (0, "a")],
+        expected=[(0, "kept"), (0, "kept")],
+        has_id=False,
+    ),
     "without an id, equal in two partitions": Case(
         raw=[(0, "a"), (1, "a")],
         clean=[(0, "a"), (1, "a")],
@@ -212,7 +218,15 @@ def test_a_repeat_in_another_partition_counts_once_and_has_a_delay_but_no_distan
     for row in bins:
         measured[row["measure"]] += row["records"]
     assert measured == {"delay_ms": 3, "distance": 2}
-    assert statistics.extent(judged).collect()[0]["delay_ms"][-1] == 3
+    assert statistics.extent(judged).collect()[0]["delay_ms"] == [2, 3, 3, 3]
+
+
+def test_equal_records_without_an_id_repeat_nothing(spark: SparkSession) -> None:
+    case = CASES["without an id, equal in two partitions"]
+    judged = judge(history(spark, {"one": case}), END)
+
+    for row in verdicts.summarise(judged).collect():
+        assert (row["without_id"], row["repeats"], row["repeats_in_another_partition"]) == (1, 0, 0)
 
 
 def test_examples_have_defects_across_partitions_however_many_there_are_within(

@@ -1,6 +1,8 @@
 """The command line of the demo: `make demo` runs `python -m examples.flights`.
 
-Exit codes: 0 each message was delivered exactly once, 1 it was not, 2 the demo could not run, 130 interrupted.
+Exit codes: 0 the demo showed what it is meant to show, 1 it did not, 2 it could not run, 130 interrupted. It is meant
+to show that each message is delivered exactly once; with `--scattered`, that as many duplicates pass as were sent to
+other partitions, and nothing else is wrong.
 """
 
 import shutil
@@ -60,6 +62,11 @@ _NOT_AS_PROMISED, _COULD_NOT_RUN, _INTERRUPTED = 1, 2, 130
     help="Seed of the ids and of the duplicates.",
 )
 @click.option(
+    "--scattered",
+    is_flag=True,
+    help="Send without keys, so that duplicates are in different partitions and pass; not with --filter, --postgres.",
+)
+@click.option(
     "--filter",
     "carrier",
     metavar="CARRIER",
@@ -85,6 +92,7 @@ def main(
     partitions: int,
     repeats: float,
     seed: int,
+    scattered: bool,
     carrier: str | None,
     postgres: str | None,
     keep: bool,
@@ -92,11 +100,14 @@ def main(
 ) -> None:
     """Deduplicate real flights, kill a worker, and read the result with Spark."""
     console = Console()
+    if scattered:
+        _check_scattered(partitions, repeats, alone=carrier is None and postgres is None)
     options = Options(
         rows=rows,
         partitions=partitions,
         repeats=repeats,
         seed=seed,
+        scattered=scattered,
         carrier=carrier,
         counts=postgres is not None,
         postgres_url=None if postgres == _OWN_POSTGRES else postgres,
@@ -111,6 +122,19 @@ def main(
                 outcome = run(options, directory, screen)
             show(outcome, _write_results(outcome, output), console)
     sys.exit(_NOT_AS_PROMISED if outcome.problems() else 0)
+
+
+def _check_scattered(partitions: int, repeats: float, *, alone: bool) -> None:
+    if not alone:
+        raise click.UsageError(
+            "--scattered shows duplicates in the clean topic, with which --filter and --postgres would show wrong "
+            "results: choose one of these options"
+        )
+    if partitions == 1 or not repeats:
+        raise click.UsageError(
+            "--scattered needs duplicates and partitions to send them to: set --duplicates above 0 and --partitions "
+            "above 1"
+        )
 
 
 def _write_results(outcome: Outcome, output: Path) -> Path:

@@ -9,7 +9,12 @@ from dedupe_local.run.fleet import Fleet
 from dedupe_local.state_dir import StateDir
 from examples.flights.data import Message
 from examples.flights.outcome import Deduplicated, Recovery, Sent, Timeline
-from examples.flights.producer import FlakyProducer, Kind, Send
+from examples.flights.producer import (
+    FlakyProducer,
+    Kind,
+    Send,
+    repeats_in_another_partition,
+)
 from examples.flights.recovery import kill_and_follow
 from examples.flights.screen import Screen, Step
 from examples.flights.timeline import Sampler
@@ -103,5 +108,6 @@ def _counted(sends: Sequence[Send], seconds: float) -> Sent:
         first=kinds[Kind.FIRST],
         retries=kinds[Kind.RETRY],
         replays=kinds[Kind.REPLAY],
+        repeats_in_another_partition=repeats_in_another_partition(sends),
         seconds=seconds,
     )

@@ -24,12 +24,13 @@ from examples.flights.data import Message, messages
 from examples.flights.deduplication import Deduplicator
 from examples.flights.outcome import Answer, Counting, Explained, Outcome, Skipping
 from examples.flights.owners import explained
-from examples.flights.producer import Send, plan
+from examples.flights.producer import Send, plan, scatter
 from examples.flights.question import SCHEMA, answer_from_parquet, answer_from_raw
 from examples.flights.screen import Screen
 from examples.flights.skipping import Comparison
 
 MANIFEST = Path(__file__).with_name("stream.yaml")
+SCATTERED_MANIFEST = Path(__file__).with_name("scattered.yaml")
 
 _READY_SECONDS = 120.0
 
@@ -38,18 +39,26 @@ _READY_SECONDS = 120.0
 class Options:
     """The user's options.
 
-    `repeats` is the expected number of duplicates of each message. With a `carrier`, its flights are also read
-    with chunk filters. With `counts`, the job aggregate is run on the PostgreSQL at `postgres_url`, or on one
-    that the demo starts.
+    `repeats` is the expected number of duplicates of each message. With `scattered` they are sent without keys, to
+    any partition. With a `carrier`, its flights are also read with chunk filters. With `counts`, the job aggregate is
+    run on the PostgreSQL at `postgres_url`, or on one that the demo starts.
     """
 
     rows: int
     partitions: int
     repeats: float
     seed: int
+    scattered: bool = False
     carrier: str | None = None
     counts: bool = False
     postgres_url: str | None = None
+
+    @property
+    def manifest(self) -> Path:
+        """The manifest of the stream."""
+        if self.scattered:
+            return SCATTERED_MANIFEST
+        return skipping.MANIFEST if self.carrier else MANIFEST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +89,7 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
         broker = EmbeddedBroker(state.broker)
         with screen.step("Start Kafka"):
             running.enter_context(broker)
-        manifest = skipping.MANIFEST if options.carrier else MANIFEST
-        stream = with_bootstrap_servers(load_manifest(manifest), broker.bootstrap_servers)
+        stream = with_bootstrap_servers(load_manifest(options.manifest), broker.bootstrap_servers)
         Cluster(broker.bootstrap_servers).ensure_input(stream.spec.input.topic, options.partitions)
         with Fleet(stream, state) as fleet:
             with screen.step(f"Start {options.partitions} workers"):
@@ -102,6 +110,7 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
         found = helper.submit(analyst.run, directory, reader, counter).result()
         return Outcome(
             partitions=options.partitions,
+            scattered=options.scattered,
             seed=options.seed,
             sent=done.sent,
             deduplicated=done.deduplicated,
@@ -125,7 +134,10 @@ def _read_flights(options: Options, screen: Screen) -> tuple[list[Message], list
         step.show(f"{len(flights):,}")
         if options.carrier:
             flights = skipping.by_month_and_carrier(flights, options.carrier)
-        return flights, plan(len(flights), options.repeats, options.seed)
+        sends = plan(len(flights), options.repeats, options.seed)
+        if options.scattered:
+            sends = scatter(sends, options.partitions, options.seed)
+        return flights, sends
 
 
 class _Analyst:

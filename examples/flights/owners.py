@@ -13,28 +13,30 @@ from examples.flights.outcome import Explained
 def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
     """Check each duplicate of a stream that routes duplicates to a topic."""
     connection = KafkaConnection.of(stream)
-    cluster = connection.cluster()
+    cluster, spec = connection.cluster(), stream.spec
 
     def read(topic: str | None) -> DataFrame:
         return read_range(spark, connection, cluster.offsets(topic or ""))
 
-    spec = stream.spec
-    return explain(read(spec.input.topic), read(spec.duplicates.topic))
+    return explain(read(spec.input.topic), read(spec.duplicates.topic), spec.id.name)
 
 
-def explain(raw: DataFrame, duplicates: DataFrame) -> Explained:
-    """Compare duplicates with raw records, in the columns of `dedupe_pipeline.source`."""
-    firsts = raw.groupBy("key").agg(
-        F.min(F.struct("partition", "offset")).alias("first"),
-    )
-    first = F.format_string("%d:%d", "first.partition", "first.offset")
+def explain(raw: DataFrame, duplicates: DataFrame, id_header: str | None = None) -> Explained:
+    """Compare duplicates with raw records, in the columns of `dedupe_pipeline.source`.
+
+    The original is the first record with the id in the same partition. The id is the key, or in `id_header`.
+    """
+    id_ = (_header(id_header) if id_header else F.col("key")).alias("id")
+    firsts = raw.groupBy(id_, "partition").agg(F.min("offset").alias("first"))
+    first = F.format_string("%d:%d", "partition", "first")
     by_age = (
         duplicates.select(
-            "key",
+            id_,
+            "partition",
             _header(ORIGINAL_HEADER).alias("original"),
             _header(AGE_HEADER).cast("long").alias("age_ms"),
         )
-        .join(firsts, "key", "left")
+        .join(firsts, ["id", "partition"], "left")
         .groupBy("age_ms")
         .agg(
             F.count(F.lit(1)).alias("records"),

@@ -3,11 +3,13 @@
 Half of the duplicates are retries: the acknowledgement was lost, so the same record follows immediately,
 byte for byte. The other half are replays: a batch is sent again much later, as after a crash before
 the progress was saved. A replayed record has a new timestamp.
+
+A flight's id is the key of its records. Scattered records have it in a header instead, and no key.
 """
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from random import Random
 from typing import NamedTuple
@@ -16,9 +18,13 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from examples.flights import data
 
+ID_HEADER = "flight-id"
+"""The header with the id of a scattered record, as scattered.yaml names it."""
+
 _LARGEST_BATCH = 1000
 _REPORT_EVERY = 1000
 _FLUSH_SECONDS = 60.0
+_BY_KEY = -1
 _CONFIG = {
     "acks": "all",
     "compression.type": "lz4",
@@ -44,10 +50,14 @@ class Kind(StrEnum):
 
 
 class Send(NamedTuple):
-    """One record to send: the index of its message in the data, and the reason."""
+    """One record to send: the index of its message in the data, and the reason.
+
+    A scattered record has a `partition`; the partition of the others follows from their key.
+    """
 
     row: int
     kind: Kind
+    partition: int | None = None
 
 
 def plan(count: int, repeats: float, seed: int) -> list[Send]:
@@ -66,6 +76,22 @@ def plan(count: int, repeats: float, seed: int) -> list[Send]:
         for batch in replays[row]:
             sends += [Send(each, Kind.REPLAY) for each in batch]
     return sends
+
+
+def scatter(sends: Iterable[Send], partitions: int, seed: int) -> list[Send]:
+    """Choose a random partition for each record, as clients do for a record without a key.
+
+    It is chosen here, not by the client, so that a seed always gives the same partitions, and the demo knows how many
+    duplicates the workers cannot recognise.
+    """
+    random = Random(seed)
+    return [send._replace(partition=random.randrange(partitions)) for send in sends]
+
+
+def repeats_in_another_partition(sends: Iterable[Send]) -> int:
+    """Count the scattered duplicates that are the first copy of their message in their partition."""
+    sent = list(sends)
+    return len({(send.row, send.partition) for send in sent}) - len({send.row for send in sent})
 
 
 def _replays(count: int, share: float, random: Random) -> defaultdict[int, list[range]]:
@@ -100,7 +126,7 @@ class FlakyProducer:
             NotSent: Kafka did not accept a record.
         """
         for send in sends:
-            self._produce(messages[send.row], send.kind)
+            self._produce(messages[send.row], send)
             self.sent += 1
             if self.sent % _REPORT_EVERY == 0:
                 self._producer.poll(0)
@@ -111,17 +137,22 @@ class FlakyProducer:
             why = self._refused or f"{waiting:,} records not acknowledged in {_FLUSH_SECONDS:.0f} s"
             raise NotSent(f"Sending to topic {self._topic} failed: {why}. Run the demo again.")
 
-    def _produce(self, message: data.Message, kind: Kind) -> None:
-        if kind is not Kind.RETRY:
+    def _produce(self, message: data.Message, send: Send) -> None:
+        if send.kind is not Kind.RETRY:
             self._timestamp_ms = time.time_ns() // 1_000_000
+        keyed = send.partition is None
+        headers: list[tuple[str, str | bytes | None]] = [("carrier", message.carrier)]
+        if not keyed:
+            headers.append((ID_HEADER, message.key))
         while True:
             try:
                 self._producer.produce(
                     self._topic,
-                    key=message.key,
+                    key=message.key if keyed else None,
                     value=message.value,
+                    partition=_BY_KEY if send.partition is None else send.partition,
                     timestamp=self._timestamp_ms,
-                    headers=[("carrier", message.carrier)],
+                    headers=headers,
                     on_delivery=self._delivered,
                 )
             except BufferError:  # its queue is full

@@ -30,6 +30,33 @@ def question(outcome: Outcome) -> Sheet:
     )
 
 
+def scattered(outcome: Outcome) -> Sheet:
+    """Return what became of duplicates with and without an earlier copy in their partition."""
+    found, sent = outcome.audit.total, outcome.sent
+    passed = found.duplicated_in_another_partition
+    removed = sent.repeats_in_another_partition - passed
+    return Sheet(
+        title="Duplicates without a key",
+        columns=("an earlier copy is", "sent", "removed", "passed on"),
+        rows=(
+            (
+                "in the same partition",
+                f"{sent.repeats - sent.repeats_in_another_partition:,}",
+                f"{found.removed - removed:,}",
+                f"{found.duplicated - passed:,}",
+            ),
+            (
+                "only in another partition",
+                f"{sent.repeats_in_another_partition:,}",
+                f"{removed:,}",
+                f"{passed:,}",
+            ),
+        ),
+        notes=outcome.audit.advice,
+        colours=("", "", "green", "red"),
+    )
+
+
 def reads(skipping: Skipping) -> Sheet:
     """Return the reads of a carrier's flights, with and without skipping."""
     everything, chosen = skipping.reads[:2]

@@ -8,22 +8,40 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dedupe_pipeline.jobs.audit.result import PartitionAudit
 from examples.flights.outcome import Outcome
-from examples.flights.sheets import Sheet, counted, question, reads
+from examples.flights.sheets import Sheet, counted, question, reads, scattered
 
 
 def show(outcome: Outcome, page: Path, console: Console) -> None:
     """Print the answers and the summary; `page` is the path of the HTML page."""
-    sheets = [question(outcome)]
-    if outcome.skipping:
-        sheets.append(reads(outcome.skipping))
-    if outcome.counting:
-        sheets.append(counted(outcome.counting))
-    for sheet in sheets:
+    for sheet in tables(outcome):
         console.print()
         console.print(_shown(sheet))
     console.print()
     console.print(Group(_verdict(outcome), _grid([*figures(outcome), ("plots", str(page))])))
+
+
+def tables(outcome: Outcome) -> list[Sheet]:
+    """Return the tables of the run."""
+    sheets = [question(outcome)]
+    if outcome.scattered:
+        sheets.append(scattered(outcome))
+    if outcome.skipping:
+        sheets.append(reads(outcome.skipping))
+    if outcome.counting:
+        sheets.append(counted(outcome.counting))
+    return sheets
+
+
+def verdict(outcome: Outcome) -> str:
+    """Return the verdict on a run without problems."""
+    if outcome.scattered:
+        return (
+            f"Not exactly once, as this run is meant to show: {outcome.audit.total.duplicated:,} duplicates passed, "
+            "because their producer sent no keys, so that they are in other partitions than their originals"
+        )
+    return "Each message exactly once, byte for byte, in order"
 
 
 def figures(outcome: Outcome) -> list[tuple[str, str]]:
@@ -39,7 +57,7 @@ def figures(outcome: Outcome) -> list[tuple[str, str]]:
         ("out", f"{found.clean_records:,} records"),
         ("removed", f"{found.removed:,} duplicates, each kept with a reference to its original"),
         ("lost", f"{found.lost:,}"),
-        ("duplicated", f"{found.duplicated:,}"),
+        ("duplicated", _duplicated(found)),
         ("altered", f"{found.altered:,}"),
         ("out of order", f"{found.reordered:,}"),
         (
@@ -54,6 +72,13 @@ def figures(outcome: Outcome) -> list[tuple[str, str]]:
         ),
     ]
     return [*rows, ("took", f"{outcome.seconds:.0f} s")]
+
+
+def _duplicated(found: PartitionAudit) -> str:
+    across = found.duplicated_in_another_partition
+    if not across:
+        return f"{found.duplicated:,}"
+    return f"{found.duplicated:,}, of which {across:,} have their other copy in another partition"
 
 
 def _shown(sheet: Sheet) -> RenderableType:
@@ -71,7 +96,7 @@ def _shown(sheet: Sheet) -> RenderableType:
 def _verdict(outcome: Outcome) -> Text:
     if problems := outcome.problems():
         return Text("\n".join(["Not exactly once:", *problems]), style="bold red")
-    return Text("Each message exactly once, byte for byte, in order", style="bold green")
+    return Text(verdict(outcome), style="bold yellow" if outcome.scattered else "bold green")
 
 
 def _grid(rows: Iterable[tuple[str, str]]) -> Table:

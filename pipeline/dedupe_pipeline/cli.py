@@ -166,7 +166,10 @@ def aggregate_command(
 def audit_command(
     *, html: Path | None, json_file: Path | None, up_to_committed: bool, **common: Unpack[Common]
 ) -> None:
-    """Compare the output with the input topic; exit with code 1 for any defect."""
+    """Compare the output with the input topic; exit with code 1 for any defect.
+
+    Each id is expected once in all partitions together.
+    """
     with errors_reported():
         target = resolve_target(**common)
         spec = target.stream.spec

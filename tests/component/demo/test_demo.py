@@ -71,6 +71,12 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         yield done
 
 
+@pytest.fixture(scope="module")
+def scattered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    with demo(tmp_path_factory.mktemp("output"), "--scattered", rows=ROWS) as done:
+        yield done
+
+
 @contextmanager
 def demo(output: Path, *options: str, rows: int) -> Iterator[Run]:
     """Run the demo, with a directory for its temporary files that any user can read."""
@@ -212,9 +218,29 @@ def test_a_job_that_was_killed_has_counted_each_flight_once(counted: Run) -> Non
     assert f"killed at {found['killedAt']:,} of {ROWS:,} records" in counted.stdout
 
 
+def test_scattered_duplicates_pass_and_are_counted_and_nothing_else_is_wrong(
+    scattered: Run,
+) -> None:
+    sent, found = scattered.figures["sent"], scattered.figures["audit"]["total"]
+    passed = sent["repeatsInAnotherPartition"]
+
+    assert passed > 0
+    assert found["duplicated"] == found["duplicatedInAnotherPartition"] == passed
+    assert found["cleanRecords"] == scattered.figures["landedRecords"] == ROWS + passed
+    assert found["removed"] == sent["retries"] + sent["replays"] - passed
+    assert (found["lost"], found["altered"], found["reordered"], found["foreign"]) == (0, 0, 0, 0)
+    assert scattered.figures["problems"] == []
+    audit = (scattered.output / "audit.html").read_text()
+    for shown in (" ".join(scattered.stdout.split()), audit):
+        assert "Producers must send equal ids to the same partition" in shown
+    assert f"meant to show: {passed:,} duplicates passed" in scattered.stdout
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (("--scattered", "--filter", "AA"), "choose one of these options"),
+        (("--scattered", "--partitions", "1"), "set --duplicates above 0 and --partitions above 1"),
         (("--filter", "ZZ"), "carrier ZZ: choose one of 9E, AA, "),
         (("--postgres", "postgresql://127.0.0.1:1/none"), "Correct the URL, or leave it out"),
         (("--postgres", "postgresql://me:secret@127.0.0.1/none"), "PGPASSFILE"),
@@ -248,7 +274,7 @@ def test_a_table_of_the_users_own_is_left_alone(database: TestDatabase) -> None:
         pass
 
 
-@pytest.mark.parametrize("which", ["run", "filtered", "counted"])
+@pytest.mark.parametrize("which", ["run", "filtered", "counted", "scattered"])
 def test_nothing_stays_but_the_pages_and_the_figures(
     which: str, request: pytest.FixtureRequest
 ) -> None:

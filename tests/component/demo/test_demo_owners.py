@@ -17,7 +17,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Headers = list[tuple[str, bytes]]
 
 
-def records(spark: SparkSession, *rows: tuple[int, int, bytes, Headers]) -> DataFrame:
+def records(spark: SparkSession, *rows: tuple[int, int, bytes | None, Headers]) -> DataFrame:
     """Return rows of partition, offset, key and headers, in a reader's columns."""
     return spark.createDataFrame(
         [(partition, offset, NOW, key, b"{}", headers) for partition, offset, key, headers in rows],
@@ -76,3 +76,27 @@ def test_any_other_owner_is_counted_as_wrong(
     found = explain(raw, records(spark, (0, 0, key, headers)))
 
     assert (found.records, found.misattributed) == (1, 1)
+
+
+def test_ids_in_a_header_are_compared_within_their_partition(spark: SparkSession) -> None:
+    """Scattered copies have no key, and each partition has its own original."""
+
+    def sent(identity: bytes) -> Headers:
+        return [("flight-id", identity)]
+
+    raw = records(
+        spark,
+        *((0, offset, None, sent(b"a")) for offset in (3, 7)),
+        *((1, offset, None, sent(b"a")) for offset in (1, 2)),
+        (1, 0, None, sent(b"b")),
+    )
+    duplicates = records(
+        spark,
+        (0, 0, None, [*sent(b"a"), *names("0:3")]),
+        (1, 0, None, [*sent(b"a"), *names("1:1")]),
+        (1, 1, None, [*sent(b"a"), *names("0:3")]),
+    )
+
+    found = explain(raw, duplicates, "flight-id")
+
+    assert (found.records, found.misattributed) == (3, 1)

@@ -158,10 +158,17 @@ SPOILED: Sequence[tuple[Callable[[list[Message]], list[Message]], dict[str, int]
 def test_a_seeded_defect_is_told_and_nothing_else(
     spark: SparkSession, streams: CreateStream
 ) -> None:
-    """Run one audit for all cases; each case has its own pair of partitions."""
+    """Run one audit for all cases; each case has its own pair of partitions, and its own ids."""
 
     def moved(messages: Sequence[Message], case: int) -> list[Message]:
-        return [replace(m, partition=m.partition + PARTITIONS * case) for m in messages]
+        return [
+            replace(
+                m,
+                partition=m.partition + PARTITIONS * case,
+                key=m.key and b"%d/%b" % (case, m.key),
+            )
+            for m in messages
+        ]
 
     cases = range(len(SPOILED))
     stream = filled(
@@ -217,13 +224,49 @@ def test_delay_and_distance_of_a_repeat_are_those_to_its_first_copy(
     assert [(part.low <= 2_000 < part.high) for part in result.delay.bins] == [False, False, True]
 
 
-def test_a_message_of_another_partition_is_another_message(
+def test_copies_in_several_partitions_are_duplicated(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    """No worker recognises them, so the clean topic has each of these orders once in each partition."""
+    scattered = [replace(m, partition=number % 3) for number, m in enumerate(RAW[:20])]
+    raw = [*scattered, *(replace(m, partition=(m.partition + 1) % 3) for m in scattered[:5])]
+    stream = filled(streams(partitions=3), raw, without_repeats(raw))
+
+    result = judged(spark, stream)
+
+    partitions = partitions_of_ids(raw)
+    across = sum(len(found) - 1 for found in partitions.values())
+    assert across >= 5
+    assert defects(result.total) == {"duplicated": across}
+    assert result.total.duplicated_in_another_partition == across
+    assert result.total.repeats_in_another_partition == across
+    assert result.total.unique_ids == len(partitions)
+    assert result.total.repeats == len(raw) - len(partitions)
+    assert result.total.removed == result.total.repeats - across
+    assert len(result.examples) == across
+    assert all(found.other_partition not in {None, found.partition} for found in result.examples)
+
+
+def partitions_of_ids(messages: Sequence[Message]) -> dict[bytes, set[int]]:
+    """Return the partitions to which each key was sent."""
+    found: dict[bytes, set[int]] = {}
+    for message in messages:
+        if message.key:
+            found.setdefault(message.key, set()).add(message.partition)
+    return found
+
+
+def test_copies_in_several_partitions_of_an_observed_stream_are_counted_and_no_defect(
     spark: SparkSession, streams: CreateStream
 ) -> None:
     raw = [order(SEED, 0), replace(order(SEED, 0), partition=1)]
-    stream = filled(streams(partitions=2), raw, raw)
+    stream = filled(streams(partitions=2, mode="Observe"), raw, raw)
 
-    assert judged(spark, stream).is_clean
+    result = judged(spark, stream)
+
+    assert result.is_clean
+    assert result.total.repeats_in_another_partition == 1
+    assert len(result.advice) == 1
 
 
 def test_an_open_transaction_in_the_clean_topic_is_waited_for(
@@ -328,11 +371,14 @@ def test_hostile_records_are_told_apart_as_the_manifest_says(
             clean.append(message)
         seen.add(identity)
     without_id = sum(id_of(message) is None for message in HOSTILE)
+    places = {identity for identity in seen if identity[1] is not None}
+    across = len(places) - len({identity for _, identity in places})
     stream = filled(streams(partitions=PARTITIONS, id=id_source), HOSTILE, clean)
 
     result = judged(spark, stream)
 
-    assert defects(result.total) == {}
+    assert defects(result.total) == ({"duplicated": across} if across else {})
+    assert result.total.duplicated_in_another_partition == across
     assert result.total.without_id == without_id
     assert result.total.removed == len(HOSTILE) - len(clean)
 

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
+from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit.result import AuditResult, Distribution, PartitionAudit
 from examples.flights.outcome import (
     Answer,
@@ -27,10 +29,12 @@ PARTITION = PartitionAudit(
     pending=0,
     unique_ids=100,
     repeats=5,
+    repeats_in_another_partition=0,
     without_id=0,
     removed=5,
     lost=0,
     duplicated=0,
+    duplicated_in_another_partition=0,
     altered=0,
     reordered=0,
     foreign=0,
@@ -95,6 +99,7 @@ def outcome(
         stream="demo/flights",
         raw_topic="flights",
         clean_topic="flights-clean",
+        mode=Mode.ENFORCE,
         judged_at=datetime(2026, 1, 1, tzinfo=UTC),
         seconds=1,
         partitions=(replace(PARTITION, **found),),
@@ -129,3 +134,21 @@ def outcome(
         step_seconds={},
         seconds=1,
     )
+
+
+def scattered(**changed: int) -> Outcome:
+    """Return a scattered run as it is meant to be, in which 2 duplicates pass, except for `changed`."""
+    found: dict[str, Any] = {
+        "clean_records": 102,
+        "removed": 3,
+        "duplicated": 2,
+        "duplicated_in_another_partition": 2,
+        "repeats_in_another_partition": 2,
+    }
+    run = outcome(
+        landed_records=102,
+        explained=EXPLAINED.model_copy(update={"records": 3, "ages_ms": {0: 2, 1500: 1}}),
+        **(found | changed),
+    )
+    sent = run.sent.model_copy(update={"repeats_in_another_partition": 2})
+    return run.model_copy(update={"scattered": True, "sent": sent})

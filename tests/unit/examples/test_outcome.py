@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.examples.outcomes import COUNTING, EXPLAINED, SKIPPING, outcome
+from tests.unit.examples.outcomes import COUNTING, EXPLAINED, SKIPPING, outcome, scattered
 
 
 def test_a_run_without_defects_has_no_problems() -> None:
@@ -77,3 +77,41 @@ def test_the_figures_have_what_the_variants_found_and_null_without_them() -> Non
     assert (plain["skipping"], plain["counting"]) == (None, None)
     assert both["skipping"]["reads"][1]["chunksSkipped"] == 9
     assert both["counting"]["killedAt"] == 40
+
+
+def test_a_scattered_run_is_meant_to_pass_what_was_sent_to_other_partitions() -> None:
+    assert scattered().problems() == []
+
+
+def test_duplicates_in_another_partition_are_a_problem_of_a_run_with_keys() -> None:
+    across: dict[str, Any] = {"duplicated": 2, "duplicated_in_another_partition": 2}
+
+    assert outcome(**across).problems() == [
+        "2 duplicates in another partition are in the clean topic; expected: 0."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (
+            {"duplicated": 1, "duplicated_in_another_partition": 1},
+            "1 duplicates in another partition are in the clean topic; expected: 2.",
+        ),
+        ({"duplicated": 3}, "1 records are duplicated."),
+        ({"lost": 1}, "1 records are lost."),
+    ],
+)
+def test_a_scattered_run_that_shows_anything_else_has_a_problem(
+    changed: dict[str, int], said: str
+) -> None:
+    assert scattered(**changed).problems() == [said]
+
+
+def test_a_scattered_run_without_duplicates_in_other_partitions_shows_nothing() -> None:
+    without = outcome().model_copy(update={"scattered": True})
+
+    assert without.problems() == [
+        "No duplicate was sent to another partition, so nothing could be shown. "
+        "Set more --rows or --duplicates."
+    ]

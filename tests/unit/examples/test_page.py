@@ -9,7 +9,7 @@ from rich.console import Console
 from examples.flights.outcome import Outcome
 from examples.flights.page import html_page
 from examples.flights.summary import show
-from tests.unit.examples.outcomes import COUNTING, SKIPPING, outcome
+from tests.unit.examples.outcomes import COUNTING, SKIPPING, outcome, scattered
 
 
 class Page(HTMLParser):
@@ -70,6 +70,30 @@ def test_page_and_terminal_show_the_variants_only_if_they_ran() -> None:
         assert "fetched 80% less" in shown
         assert "killed at 40 of 100 records" in shown
         assert "all 7 rows are equal to the totals of the flights themselves" in shown
+
+
+def test_page_and_terminal_of_a_scattered_run_say_what_passed_and_what_to_do() -> None:
+    spoiled = scattered(lost=3)
+    for shown, wrong in (
+        (Page(scattered()).words, Page(spoiled).words),
+        (printed(scattered()), printed(spoiled)),
+    ):
+        assert "Not exactly once, as this run is meant to show: 2 duplicates passed" in shown
+        assert "2, of which 2 have their other copy in another partition" in shown
+        assert "Producers must send equal ids to the same partition" in shown
+        assert "Each message exactly once" not in shown
+        assert "3 records are lost." in wrong
+        assert "as this run is meant to show" not in wrong
+
+
+def test_the_page_of_a_scattered_run_claims_nothing_of_the_duplicates_that_passed() -> None:
+    page = Page(scattered())
+
+    assert "duplicates pass" in page.text[: page.text.index("</h1>")]
+    assert "it has the 3 that the workers recognised" in page.words
+    assert "No duplicate in the partition of its original of a record from before" in page.words
+    assert 'class="verdict good"' not in page.text
+    assert 'class="verdict good"' in Page(outcome()).text
 
 
 def printed(shown: Outcome) -> str:

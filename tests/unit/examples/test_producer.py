@@ -5,8 +5,17 @@ from itertools import pairwise
 
 import pytest
 
+from dedupe_crds.manifest import load_manifest
 from examples.flights.data import messages
-from examples.flights.producer import Kind, Send, plan
+from examples.flights.demo import SCATTERED_MANIFEST
+from examples.flights.producer import (
+    ID_HEADER,
+    Kind,
+    Send,
+    plan,
+    repeats_in_another_partition,
+    scatter,
+)
 
 COUNT, REPEATS = 20_000, 0.1
 
@@ -58,3 +67,26 @@ def test_the_same_seed_gives_the_same_ids_and_another_seed_others() -> None:
     assert once == again
     assert len({message.key for message in [*once, *other]}) == 100
     assert [message.value for message in once] == [message.value for message in other]
+
+
+def test_scattered_records_are_the_same_in_random_partitions(sends: list[Send]) -> None:
+    scattered = scatter(sends, 4, 1)
+    partitions = Counter(send.partition for send in scattered)
+
+    assert [send._replace(partition=None) for send in scattered] == sends
+    assert scattered == scatter(sends, 4, 1) != scatter(sends, 4, 2)
+    assert [partitions[number] for number in range(4)] == pytest.approx(
+        [len(sends) / 4] * 4, rel=0.1
+    )
+
+
+def test_duplicates_without_an_earlier_copy_in_their_partition_are_counted() -> None:
+    places = [(0, 1), (0, 1), (0, 2), (0, 1), (0, 0), (1, 3), (1, 3), (2, 0)]
+    scattered = [Send(row, Kind.FIRST, partition) for row, partition in places]
+
+    assert repeats_in_another_partition(scattered) == 2
+    assert repeats_in_another_partition(plan(1_000, REPEATS, 1)) == 0
+
+
+def test_the_manifest_of_scattered_records_names_the_header_of_the_producer() -> None:
+    assert load_manifest(SCATTERED_MANIFEST).spec.id.name == ID_HEADER

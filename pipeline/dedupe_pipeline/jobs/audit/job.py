@@ -63,11 +63,7 @@ def audit(
         with_identity(read_range(spark, connection, raw), stream.spec.id),
         with_identity(read_range(spark, connection, clean), stream.spec.id),
     )
-    removes = stream.spec.mode is Mode.ENFORCE
-    pairs = verdicts.pair_copies(verdicts.number_copies(history))
-    with _persisted(
-        verdicts.find_reordered(verdicts.add_verdicts(pairs, judged_before, removes=removes))
-    ) as judged:
+    with _persisted(_judge(history, judged_before, stream.spec.mode)) as judged:
         counts = {row["partition"]: row.asDict() for row in verdicts.summarise(judged).collect()}
         partitions = tuple(
             _partition(number, counts.get(number, {}))
@@ -78,6 +74,7 @@ def audit(
             stream=f"{stream.metadata.namespace}/{stream.metadata.name}",
             raw_topic=raw.topic,
             clean_topic=clean.topic,
+            mode=stream.spec.mode,
             judged_at=datetime.now(UTC),
             partitions=partitions,
             **_distributions(judged, extent),
@@ -86,6 +83,13 @@ def audit(
             warnings=tuple(_warnings(raw, clean)),
             seconds=time.monotonic() - began,
         )
+
+
+def _judge(history: DataFrame, judged_before: Mapping[int, int], mode: Mode) -> DataFrame:
+    pairs = verdicts.pair_copies(verdicts.number_copies(history))
+    compared = verdicts.compare_partitions(verdicts.mark_pending(pairs, judged_before))
+    removes = mode is Mode.ENFORCE
+    return verdicts.find_reordered(verdicts.add_verdicts(compared, removes=removes))
 
 
 def _offsets_to_read(

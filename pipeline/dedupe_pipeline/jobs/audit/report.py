@@ -11,17 +11,24 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit import plots
-from dedupe_pipeline.jobs.audit.result import AuditResult, Distribution, PartitionAudit
+from dedupe_pipeline.jobs.audit.result import AuditResult, Defect, Distribution, PartitionAudit
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from dedupe_pipeline.pages.plots import templates
 
 _COLUMNS = [field.name for field in fields(PartitionAudit)]
+_WITHOUT_DEFECTS = {
+    Mode.ENFORCE: "each message exactly once",
+    Mode.OBSERVE: "every copy of each message",
+}
 
 
 def print_result(result: AuditResult, console: Console) -> None:
     """Print the verdict, the counts of each partition, and the places of defects."""
-    console.print(Group(_verdict(result), _partition_table(result)))
+    colour = "green" if result.is_clean else "red"
+    verdict = Text(f"{result.stream}: {_verdict(result, 'in order')}", style=f"bold {colour}")
+    console.print(Group(verdict, _partition_table(result)))
     total = result.total
     console.print(
         f"{total.judged_records:,} records in, {total.repeats:,} of them repeats "
@@ -32,13 +39,14 @@ def print_result(result: AuditResult, console: Console) -> None:
     for name, spread in (("delay", result.delay), ("distance", result.distance)):
         if spread.p50 is not None:
             console.print(f"{name} of repeats: {quantiles(spread)}")
+    if total.duplicated_in_another_partition:
+        console.print(Text(in_another_partition(result), style="bold red"))
+    for advice in result.advice:
+        console.print(Text(advice, style="yellow"))
     for warning in result.warnings:
         console.print(Text(f"warning: {warning}", style="yellow"))
     for defect in result.examples:
-        console.print(
-            f"  {defect.verdict}: partition {defect.partition}, raw offset {_or_none(defect.raw_offset)}, "
-            f"clean offset {_or_none(defect.clean_offset)}"
-        )
+        console.print(f"  {_place(defect)}")
 
 
 def html_page(result: AuditResult) -> str:
@@ -49,6 +57,8 @@ def html_page(result: AuditResult) -> str:
         result=result,
         defects=DEFECTS,
         columns=_COLUMNS,
+        verdict=_verdict(result, "byte for byte, in order"),
+        across=in_another_partition(result) if total.duplicated_in_another_partition else None,
         rows=(*result.partitions, total),
         headline=(
             ("raw records", f"{total.raw_records:,}"),
@@ -86,10 +96,19 @@ def _pictures(result: AuditResult) -> list[tuple[str, str, str]]:
     return pictures
 
 
-def _verdict(result: AuditResult) -> Text:
-    if result.is_clean:
-        return Text(f"{result.stream}: each message exactly once, in order", style="bold green")
-    return Text(f"{result.stream}: {result.total.defects:,} defects", style="bold red")
+def in_another_partition(result: AuditResult) -> str:
+    """Return how many defects are duplicates across partitions."""
+    total = result.total
+    return (
+        f"{total.duplicated_in_another_partition:,} of {total.duplicated:,} duplicated records have their other copy "
+        f"in another partition of {result.clean_topic}"
+    )
+
+
+def _verdict(result: AuditResult, praise: str) -> str:
+    if not result.is_clean:
+        return f"{result.total.defects:,} defects"
+    return f"{_WITHOUT_DEFECTS[result.mode]}, {praise}"
 
 
 def _partition_table(result: AuditResult) -> Table:
@@ -118,6 +137,17 @@ def _amount(value: float | None, unit: str) -> str:
         if abs(value) >= factor:
             return f"{value / factor:.3g} {name}"
     return f"{value:.0f} ms"
+
+
+def _place(defect: Defect) -> str:
+    place = (
+        f"partition {defect.partition}, raw offset {_or_none(defect.raw_offset)}, "
+        f"clean offset {_or_none(defect.clean_offset)}"
+    )
+    if defect.other_partition is None:
+        return f"{defect.verdict}: {place}"
+    other = f"partition {defect.other_partition}, clean offset {_or_none(defect.other_offset)}"
+    return f"{defect.verdict} in another partition: {place}; other copy in {other}"
 
 
 def _or_none(offset: int | None) -> str:

@@ -9,22 +9,16 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
-def is_repeat() -> Column:
-    """Return whether a pair's raw copy repeats an earlier copy."""
-    return F.col("has_id") & (F.col("copy") > 1) & F.col("raw_offset").isNotNull()
-
-
 def extent(judged: DataFrame) -> DataFrame:
     """Return one row: QUANTILES of the repeats' `delay_ms`, `distance`; `time_ms`.
 
-    Delay and distance, in records of the partition, are those to the first copy. `time_ms` is the period of the
+    The delay is that to the first copy in any partition. The distance is that to the first copy in the same partition,
+    in its records, as records of two partitions have no distance. `time_ms` is the period of the
     records; its ends are quantiles too, so that a single record from 1970 does not extend it.
     """
-    delay = F.when(is_repeat(), F.col("raw_time_ms") - F.col("first_time_ms"))
-    distance = F.when(is_repeat(), F.col("raw_position") - F.col("first_position"))
     return judged.select(
-        F.percentile_approx(delay, list(QUANTILES)).alias("delay_ms"),
-        F.percentile_approx(distance, list(QUANTILES)).alias("distance"),
+        F.percentile_approx(_delay_ms(), list(QUANTILES)).alias("delay_ms"),
+        F.percentile_approx(_distance(), list(QUANTILES)).alias("distance"),
         F.percentile_approx(_time_ms(), [0.001, 0.999], 10_000).alias("time_ms"),
     )
 
@@ -34,11 +28,11 @@ def count_in_bins(judged: DataFrame, bins_per_decade: int) -> DataFrame:
 
     Bin b contains values from 10^(b/n) to below 10^((b+1)/n), bin null those below 1.
     """
-    repeats = judged.where(is_repeat()).select(
-        (F.col("raw_time_ms") - F.col("first_time_ms")).alias("delay_ms"),
-        (F.col("raw_position") - F.col("first_position")).alias("distance"),
+    repeats = judged.where("is_repeat").select(
+        _delay_ms().alias("delay_ms"), _distance().alias("distance")
     )
-    values = repeats.unpivot([], ["delay_ms", "distance"], "measure", "value")
+    measured = repeats.unpivot([], ["delay_ms", "distance"], "measure", "value")
+    values = measured.where(F.col("value").isNotNull())
     # The addition puts 1000 into its bin: its logarithm times n may be computed as 14.999….
     number = F.floor(F.log10("value") * bins_per_decade + F.lit(1e-9)).cast("int")
     bins = F.when(F.col("value") >= 1, number).alias("bin")
@@ -54,8 +48,17 @@ def count_over_time(judged: DataFrame, start_ms: int, width_ms: int) -> DataFram
     return judged.groupBy(bucket.alias("bucket")).agg(
         F.count("raw_offset").alias("raw"),
         F.count("clean_offset").alias("clean"),
-        F.count_if(is_repeat()).alias("repeats"),
+        F.count_if("is_repeat").alias("repeats"),
     )
+
+
+def _delay_ms() -> Column:
+    return F.when(F.col("is_repeat"), F.col("raw_time_ms") - F.col("first_time_ms"))
+
+
+def _distance() -> Column:
+    in_partition = F.col("is_repeat") & (F.col("copy") > 1)
+    return F.when(in_partition, F.col("raw_position") - F.col("first_position"))
 
 
 def _time_ms() -> Column:

@@ -2,7 +2,8 @@
 
 The job `audit` calls them; they read no topic and write nothing. Both topics form one history. Within a partition the
 copies of a message are numbered in each topic, and copy n of the input topic is compared with copy n of the output
-topic. A message with an id is expected once, as its first copy; a message without an id as often as in the input topic.
+topic. A message with an id is expected once in all partitions together, in a partition to which it was sent; a message
+without an id as often as in the input topic, in the same partition.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,10 @@ def number_copies(history: DataFrame) -> DataFrame:
     in_partition = Window.partitionBy("is_raw", "partition").orderBy("offset")
     # The ident comes first: a sort compares the first 8 bytes of the first column without access to the row.
     of_message = Window.partitionBy("ident", "partition", "is_raw").orderBy("offset")
-    return history.withColumn("position", F.row_number().over(in_partition)).withColumns(
+    positioned = history.withColumn("position", F.row_number().over(in_partition))
+    # One shuffle by ident serves all that follows up to `compare_partitions`. Spark would choose one by all columns
+    # of the window here, and further ones there.
+    return positioned.repartition("ident").withColumns(
         {
             "copy": F.row_number().over(of_message),
             "first_position": F.first("position").over(of_message),
@@ -60,30 +64,76 @@ def pair_copies(copies: DataFrame) -> DataFrame:
     )
 
 
-def add_verdicts(
-    pairs: DataFrame, judged_before: Mapping[int, int], *, removes: bool = True
-) -> DataFrame:
-    """Add `pending` and `verdict`: kept, removed, pending, or a defect but reordered.
+def mark_pending(pairs: DataFrame, judged_before: Mapping[int, int]) -> DataFrame:
+    """Add `pending`: the raw copy may not have been processed yet.
 
-    `judged_before` is for each partition the raw offset from which records may not have been processed yet. `removes`
-    is false for a stream that only observes: then every copy is expected.
+    `judged_before` is for each partition the raw offset from which that is so.
     """
-    in_raw, in_clean = F.col("raw_offset").isNotNull(), F.col("clean_offset").isNotNull()
     bounds = F.create_map(*(F.lit(n) for n in chain.from_iterable(judged_before.items())))
     bound = F.coalesce(F.try_element_at(bounds, F.col("partition")), F.lit(0))
-    is_repeat = F.col("has_id") & (F.col("copy") > 1) & F.lit(removes)
+    return pairs.withColumn("pending", _in_raw() & (F.col("raw_offset") >= bound))
+
+
+def compare_partitions(pairs: DataFrame) -> DataFrame:
+    """Add `first` and `passed`: the partitions that have an id first in each topic.
+
+    Both are null without an id and in a topic that lacks it. `first` is a struct of `time_ms` and `partition`. `passed`
+    is one of `is_foreign`, `partition` and `offset`: the copy that is the message; foreign if only the output topic
+    has it in its partition. Offsets of partitions have no common order, so the earliest timestamp decides.
+    """
+    of_id = Window.partitionBy("ident")
+    raw_copy = F.struct("pending", F.col("first_time_ms").alias("time_ms"), "partition")
+    clean_copy = F.struct(
+        (~_in_raw()).alias("is_foreign"),
+        "pending",
+        F.coalesce("raw_time_ms", "clean_time_ms").alias("time_ms"),
+        "partition",
+        F.col("clean_offset").alias("offset"),
+    )
+    is_passed = F.col("has_id") & _in_clean() & (F.col("copy") == 1)
+    return pairs.withColumns(
+        {
+            "first": F.min(F.when(F.col("has_id") & _in_raw(), raw_copy)).over(of_id),
+            "passed": F.min(F.when(is_passed, clean_copy)).over(of_id),
+        }
+    )
+
+
+def add_verdicts(pairs: DataFrame, *, removes: bool = True) -> DataFrame:
+    """Add `verdict`: kept, removed, pending, or a defect but reordered.
+
+    For raw copies also `is_repeat`, and `repeats_another_partition` if only another partition has an earlier copy. For
+    clean copies `other_partition` and `other_offset`, if they are duplicated because that place has their id. `removes`
+    is false for a stream that only observes: then every copy is expected.
+    """
+    is_copy, is_expected_once = F.col("copy") > 1, F.col("has_id") & F.lit(removes)
+    sent_elsewhere = _in_raw() & F.coalesce(F.col("partition") != F.col("first.partition"), _no())
+    is_elsewhere = is_expected_once & ~is_copy
+    is_elsewhere &= F.coalesce(F.col("partition") != F.col("passed.partition"), _no())
+    is_extra = _in_clean() & is_elsewhere
     # A copy that only the output topic has is foreign if it is the first copy there.
     verdict = (
-        F.when(in_raw & in_clean & is_repeat, "duplicated")
-        .when(in_raw & in_clean, F.when(F.col("unaltered"), "kept").otherwise("altered"))
-        .when(in_clean, F.when(F.col("copy") == 1, "foreign").otherwise("duplicated"))
+        F.when(is_extra, "duplicated")
+        .when(_in_raw() & _in_clean() & is_expected_once & is_copy, "duplicated")
+        .when(_in_raw() & _in_clean(), F.when(F.col("unaltered"), "kept").otherwise("altered"))
+        .when(_in_clean(), F.when(is_copy, "duplicated").otherwise("foreign"))
         .when(F.col("pending"), "pending")
-        .when(is_repeat, "removed")
+        .when(is_expected_once & is_copy, "removed")
+        .when(is_elsewhere & ~F.col("passed.is_foreign"), "removed")
         .otherwise("lost")
     )
-    pending = in_raw & (F.col("raw_offset") >= bound)
-    judged = pairs.withColumn("pending", pending).withColumn("verdict", verdict)
-    return judged.drop("ident", "unaltered")  # no longer needed, and most of the bytes
+    judged = pairs.withColumns(
+        {
+            "verdict": verdict,
+            "is_repeat": F.col("has_id") & _in_raw() & (is_copy | sent_elsewhere),
+            "repeats_another_partition": sent_elsewhere & ~is_copy,
+            "other_partition": F.when(is_extra, F.col("passed.partition")),
+            "other_offset": F.when(is_extra, F.col("passed.offset")),
+            "first_time_ms": F.coalesce("first.time_ms", "first_time_ms"),
+        }
+    )
+    # No longer needed, and most of the bytes.
+    return judged.drop("ident", "unaltered", "first", "passed")
 
 
 def find_reordered(judged: DataFrame) -> DataFrame:
@@ -102,8 +152,8 @@ def find_reordered(judged: DataFrame) -> DataFrame:
 
 def summarise(judged: DataFrame) -> DataFrame:
     """Return the counts of records, one row per partition."""
-    is_judged_raw = F.col("raw_offset").isNotNull() & ~F.col("pending")
-    has_id, is_first = F.col("has_id"), F.col("copy") == 1
+    is_judged_raw = _in_raw() & ~F.col("pending")
+    has_id, is_repeat = F.col("has_id"), F.col("is_repeat")
     verdicts = [F.count_if(F.col("verdict") == name).alias(name) for name in ("removed", *DEFECTS)]
     return (
         judged.groupBy("partition")
@@ -111,9 +161,11 @@ def summarise(judged: DataFrame) -> DataFrame:
             F.count("raw_offset").alias("raw_records"),
             F.count("clean_offset").alias("clean_records"),
             F.count_if("pending").alias("pending"),
-            F.count_if(is_judged_raw & has_id & is_first).alias("unique_ids"),
-            F.count_if(is_judged_raw & has_id & ~is_first).alias("repeats"),
+            F.count_if(is_judged_raw & has_id & ~is_repeat).alias("unique_ids"),
+            F.count_if(is_judged_raw & is_repeat).alias("repeats"),
+            F.count_if("repeats_another_partition").alias("repeats_in_another_partition"),
             F.count_if(is_judged_raw & ~has_id).alias("without_id"),
+            F.count("other_partition").alias("duplicated_in_another_partition"),
             *verdicts,
         )
         .orderBy("partition")
@@ -121,10 +173,27 @@ def summarise(judged: DataFrame) -> DataFrame:
 
 
 def examples(judged: DataFrame, limit: int) -> DataFrame:
-    """Return the first `limit` defects: verdict, partition, raw and clean offset."""
-    return (
-        judged.where(F.col("verdict").isin(*DEFECTS))
-        .orderBy("partition", F.coalesce("raw_offset", "clean_offset"))
-        .limit(limit)
-        .select("verdict", "partition", "raw_offset", "clean_offset")
+    """Return the first `limit` defects within partitions, then as many across them.
+
+    Columns: verdict, partition, raw and clean offset, and the other place with the id.
+    """
+    in_order = judged.where(F.col("verdict").isin(*DEFECTS)).orderBy(
+        "partition", F.coalesce("raw_offset", "clean_offset")
     )
+    is_within = F.col("other_partition").isNull()
+    within, across = (in_order.where(kind).limit(limit) for kind in (is_within, ~is_within))
+    return within.unionByName(across).select(
+        *("verdict", "partition", "raw_offset", "clean_offset", "other_partition", "other_offset")
+    )
+
+
+def _in_raw() -> Column:
+    return F.col("raw_offset").isNotNull()
+
+
+def _in_clean() -> Column:
+    return F.col("clean_offset").isNotNull()
+
+
+def _no() -> Column:
+    return F.lit(False)

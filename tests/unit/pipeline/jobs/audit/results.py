@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit.result import (
     AuditResult,
     Bin,
@@ -21,9 +22,11 @@ def partition(number: int, **counts: int) -> PartitionAudit:
         "clean_records": 95,
         "unique_ids": 94,
         "repeats": 5,
+        "repeats_in_another_partition": 0,
         "without_id": 1,
         "removed": 5,
         "pending": 0,
+        "duplicated_in_another_partition": 0,
         **dict.fromkeys(("lost", "duplicated", "altered", "reordered", "foreign"), 0),
     }
     return PartitionAudit(partition=number, **(usual | counts))
@@ -36,7 +39,9 @@ def distribution(unit: str, *bins: Bin) -> Distribution:
     )
 
 
-def result(*partitions: PartitionAudit, empty: bool = False) -> AuditResult:
+def result(
+    *partitions: PartitionAudit, empty: bool = False, mode: Mode = Mode.ENFORCE
+) -> AuditResult:
     """An audit of these partitions with two slices of time, or of topics with nothing in them."""
     bins = () if empty else (Bin(low=0, high=1, records=3), Bin(low=1000, high=1585, records=2))
     slices = () if empty else (NOON, NOON + timedelta(minutes=1))
@@ -44,6 +49,7 @@ def result(*partitions: PartitionAudit, empty: bool = False) -> AuditResult:
         stream="shop/orders",
         raw_topic="orders",
         clean_topic="orders<clean>",
+        mode=mode,
         judged_at=NOON,
         seconds=1.5,
         partitions=partitions,
@@ -52,10 +58,19 @@ def result(*partitions: PartitionAudit, empty: bool = False) -> AuditResult:
         timeline=tuple(
             TimeSlice(start=start, seconds=60, raw=50, clean=47, repeats=3) for start in slices
         ),
-        examples=tuple(
-            Defect(verdict="lost", partition=one.partition, raw_offset=17, clean_offset=None)
-            for one in partitions
-            if one.lost
-        ),
+        examples=tuple(example for one in partitions for example in _examples(one)),
         warnings=(),
     )
+
+
+def _examples(one: PartitionAudit) -> list[Defect]:
+    lost = Defect(verdict="lost", partition=one.partition, raw_offset=17, clean_offset=None)
+    across = Defect(
+        verdict="duplicated",
+        partition=one.partition,
+        raw_offset=18,
+        clean_offset=5,
+        other_partition=one.partition + 1,
+        other_offset=7,
+    )
+    return [lost] * bool(one.lost) + [across] * bool(one.duplicated_in_another_partition)

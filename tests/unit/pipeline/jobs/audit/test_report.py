@@ -6,12 +6,17 @@ from io import StringIO
 
 from rich.console import Console
 
+from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.audit.result import AuditResult
 from tests.unit.pipeline.jobs.audit.results import partition, result
 
 CLEAN = result(partition(0), partition(1))
 SPOILED = result(partition(0), partition(1, lost=2))
+SCATTERED = result(
+    partition(0),
+    partition(1, duplicated=7, duplicated_in_another_partition=4, repeats_in_another_partition=4),
+)
 
 
 def printed(shown: AuditResult) -> str:
@@ -42,6 +47,34 @@ def test_the_terminal_shows_the_verdict_and_where_to_look() -> None:
     assert "each message exactly once" in printed(CLEAN)
     assert "2 defects" in printed(SPOILED)
     assert "lost: partition 1, raw offset 17, clean offset none" in printed(SPOILED)
+
+
+def test_duplicates_in_another_partition_are_told_apart_with_what_to_do() -> None:
+    page = " ".join(html_page(SCATTERED).split())
+    for shown in (" ".join(printed(SCATTERED).split()), page.replace("&lt;", "<")):
+        assert "7 defects" in shown
+        assert "4 of 7 duplicated records have their other copy in another partition" in shown
+        assert "Producers must send equal ids to the same partition: use the id as the key" in shown
+        assert "docs/concepts.md" in shown
+    assert (
+        "duplicated in another partition: partition 1, raw offset 18, clean offset 5; "
+        "other copy in partition 2, clean offset 7"
+    ) in " ".join(printed(SCATTERED).split())
+    assert "<td>duplicated in another partition</td>" in page
+    assert "<td>partition 2, offset 7</td>" in page
+    for shown in (printed(SPOILED), html_page(SPOILED)):
+        assert "have their other copy" not in shown
+        assert "Producers must" not in shown
+
+
+def test_a_stream_that_only_observes_is_not_called_exactly_once() -> None:
+    observed = result(partition(0, repeats_in_another_partition=3), mode=Mode.OBSERVE)
+    for shown in (printed(observed), html_page(observed)):
+        assert "very copy of each message" in shown
+        assert "exactly once" not in shown
+        assert "3 records of orders repeat an id that is in another partition too" in " ".join(
+            shown.split()
+        )
 
 
 def test_no_column_of_the_table_is_cut_off_in_80_columns() -> None:

@@ -29,6 +29,27 @@ def test_an_empty_topic_has_no_duplicates() -> None:
     assert result(partition(0, raw_records=0), empty=True).duplicate_rate == 0
 
 
+def test_copies_across_partitions_are_a_part_of_the_duplicated_and_not_more_defects() -> None:
+    found = result(partition(0), partition(1, duplicated=7, duplicated_in_another_partition=4))
+
+    assert found.total.defects == 7
+
+
+def test_the_advice_is_for_the_producers_if_they_sent_the_copies() -> None:
+    counts = {"duplicated": 4, "duplicated_in_another_partition": 4}
+    sent = result(partition(0, **counts, repeats_in_another_partition=4))
+    written = result(partition(0, **counts))
+    both = result(partition(0, **counts, repeats_in_another_partition=3))
+
+    assert result(partition(0, duplicated=4)).advice == ()
+    assert [text.split(".")[0] for text in sent.advice] == [
+        "4 records of orders repeat an id that is in another partition too"
+    ]
+    assert "another program writes to orders<clean>" in written.advice[0]
+    assert len(written.advice) == 1
+    assert both.advice[1].startswith("1 records of orders<clean>")
+
+
 def test_json_holds_the_verdict_the_totals_and_every_partition() -> None:
     document = json.loads(result(partition(0), partition(1, lost=2)).to_json())
 
@@ -38,5 +59,25 @@ def test_json_holds_the_verdict_the_totals_and_every_partition() -> None:
     assert [one["partition"] for one in document["partitions"]] == [0, 1]
     assert document["judgedAt"] == "2026-11-21T12:00:00+00:00"
     assert document["examples"] == [
-        {"verdict": "lost", "partition": 1, "rawOffset": 17, "cleanOffset": None}
+        {
+            "verdict": "lost",
+            "partition": 1,
+            "rawOffset": 17,
+            "cleanOffset": None,
+            "otherPartition": None,
+            "otherOffset": None,
+        }
     ]
+
+
+def test_json_holds_what_is_duplicated_across_partitions_and_the_advice() -> None:
+    counts = {"duplicated_in_another_partition": 4, "repeats_in_another_partition": 4}
+    document = json.loads(result(partition(0, duplicated=7, **counts)).to_json())
+
+    assert document["mode"] == "Enforce"
+    assert document["total"]["duplicated"] == 7
+    assert document["total"]["duplicatedInAnotherPartition"] == 4
+    assert document["total"]["repeatsInAnotherPartition"] == 4
+    assert document["partitions"][0]["duplicatedInAnotherPartition"] == 4
+    assert [one["otherPartition"] for one in document["examples"]] == [1]
+    assert "Producers must send equal ids to the same partition" in document["advice"][0]

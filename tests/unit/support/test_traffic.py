@@ -1,5 +1,8 @@
 """Traffic is a function of its seed, with the promised shares."""
 
+import pytest
+
+from dedupe_kafka.partitioners import Partitioner, partitions_of
 from tests.support.checker.id_sources import content_id, header_id, json_id, key_id
 from tests.support.traffic.hostile import hostile
 from tests.support.traffic.traffic import ID_HEADER, ID_STEPS, retries
@@ -33,6 +36,15 @@ def test_an_order_has_one_id_in_three_places_and_one_partition() -> None:
     assert texts == [json_id(*ID_STEPS)(each) for each in messages]
     assert len({(each.key, each.partition) for each in messages}) == len(set(keys))
     assert {each.partition for each in messages} == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 3, 4, 6])
+def test_partitions_are_those_that_librdkafka_chooses(partitions: int) -> None:
+    """Else a stream says that no known partitioner explains them."""
+    messages = list(retries(4, 200, partitions=partitions))
+    keys = [message.key or b"" for message in messages]
+    wanted = partitions_of(keys, partitions, Partitioner.CRC32).tolist()
+    assert [message.partition for message in messages] == wanted
 
 
 def test_traffic_goes_on_where_another_left_off_without_an_id_in_common() -> None:

@@ -149,6 +149,7 @@ def test_a_run_whose_pod_is_killed_goes_on_in_another(
     check(database, JOB, truth(stream.clean(), JOB))
 
 
+@pytest.mark.matrix
 def test_the_next_run_adds_what_came_since(
     place: Scene, stream: ClusterStream, database: TestDatabase
 ) -> None:

@@ -380,9 +380,13 @@ def test_alerts_and_dashboard_ask_only_for_metrics_that_exist() -> None:
 
 def test_every_degraded_reason_of_a_worker_has_an_alert() -> None:
     alerts, _ = monitoring()
-    (left_out,) = re.findall(r'dedupe_degraded\{reason!="(\w+)"\} == 1', " ".join(alerts))
-    assert left_out == Degraded.WINDOW_SHORTENED
+    (left_out,) = re.findall(r'dedupe_degraded\{reason!~"([\w|]+)"\} == 1', " ".join(alerts))
+    assert set(left_out.split("|")) == {
+        Degraded.WINDOW_SHORTENED,
+        Degraded.INPUT_PARTITIONS_ADDED,
+    }
     assert "dedupe_window_healthy == 0" in alerts
+    assert any("dedupe_operator_input_partitions_added" in alert for alert in alerts)
 
 
 def test_every_alert_says_what_happened_to_what_and_how_bad_it_is() -> None:

@@ -21,7 +21,7 @@ from tests.conftest import is_led
 from tests.simulation.conformance.scripts import SCRIPTS, Script
 from tests.simulation.conformance.world import World
 
-_SETTLE_SECONDS = 30
+_SETTLE_SECONDS = 90
 
 
 class BrokerWorld(World):

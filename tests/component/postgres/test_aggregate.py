@@ -29,6 +29,7 @@ from dedupe_pipeline.runtime.jars import spark_kafka
 from dedupe_pipeline.runtime.java import find_java
 from tests.support.checker.record import Message
 from tests.support.fixtures import HOLDS_ANYTHING, CreateStream
+from tests.support.layers import matrix
 from tests.support.postgres.aggregate_truth import job, messages, truth
 from tests.support.postgres.aggregated import check, read_table
 from tests.support.postgres.server import TestDatabase, database, postgres_server
@@ -75,7 +76,9 @@ def stream(streams: CreateStream) -> TestStream:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"late": "Drop"}, {"watermark": None}, {"slide": "20m"}], ids=str
+    "changes",
+    [{}, matrix({"late": "Drop"}), {"watermark": None}, matrix({"slide": "20m"})],
+    ids=str,
 )
 def test_the_table_is_the_truth_about_what_is_committed(
     spark: SparkSession, stream: TestStream, database: TestDatabase, changes: dict[str, object]

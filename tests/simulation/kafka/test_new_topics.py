@@ -1,5 +1,6 @@
 """Topics that are deleted and created again under the real worker, on the simulated Kafka."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,53 +46,53 @@ def test_an_input_that_grew_past_the_worker_is_read_from_its_start_in_order(
     assert "InputTopicReplaced" in reasons(status)
 
 
+def run_after_standing_still(world: StreamWorld, meanwhile: Callable[[StreamWorld], None]) -> None:
+    """Run a worker that stands still before it takes over; the older worker runs `meanwhile`."""
+    older = StreamWorld(world.directory / "older", topic_ids=True)
+    older.cluster, older.clock, older.seconds = world.cluster, world.clock, 20.0
+    stood_still = False
+
+    def stand_still(call: Call) -> None:
+        nonlocal stood_still
+        if call.name == "init_transactions" and not stood_still:
+            stood_still = True
+            meanwhile(older)
+
+    assert world.run_with(stand_still).ready
+    assert stood_still
+
+
 def test_an_input_that_is_created_again_while_a_start_stands_still_is_read_once(
-    world: StreamWorld, tmp_path: Path
+    world: StreamWorld,
 ) -> None:
     """It described the topic before, and the older worker has read the new one."""
     world.write(*values("old", 5))
     world.run()
-    older = StreamWorld(tmp_path / "older", topic_ids=True)
-    older.cluster, older.clock, older.seconds = world.cluster, world.clock, 20.0
-    stood_still = False
 
-    def stand_still(call: Call) -> None:
-        nonlocal stood_still
-        if call.name == "init_transactions" and not stood_still:
-            stood_still = True
-            world.cluster.recreate_topic("raw")
-            world.write(*values("new", 30), key=False)
-            older.run()
+    def meanwhile(older: StreamWorld) -> None:
+        world.cluster.recreate_topic("raw")
+        world.write(*values("new", 30), key=False)
+        older.run()
 
-    status = world.run_with(stand_still)
-    assert stood_still
+    run_after_standing_still(world, meanwhile)
     assert world.clean() == [*values("old", 5), *values("new", 30)]
-    assert status.ready
 
 
 def test_an_output_that_is_created_again_while_a_start_stands_still_is_read_whole(
-    world: StreamWorld, tmp_path: Path
+    world: StreamWorld,
 ) -> None:
     """The store is of the topic before, whose position says nothing of the new one."""
     world.write(*values("old", 5))
     world.run()
-    older = StreamWorld(tmp_path / "older", topic_ids=True)
-    older.cluster, older.clock, older.seconds = world.cluster, world.clock, 20.0
-    stood_still = False
 
-    def stand_still(call: Call) -> None:
-        nonlocal stood_still
-        if call.name == "init_transactions" and not stood_still:
-            stood_still = True
-            world.cluster.recreate_topic("clean")
-            world.write(*values("new", 30))
-            older.run()
-            world.write(*values("new", 30))
+    def meanwhile(older: StreamWorld) -> None:
+        world.cluster.recreate_topic("clean")
+        world.write(*values("new", 30))
+        older.run()
+        world.write(*values("new", 30))
 
-    status = world.run_with(stand_still)
-    assert stood_still
+    run_after_standing_still(world, meanwhile)
     assert world.clean() == values("new", 30)
-    assert status.ready
 
 
 MOMENTS = 75

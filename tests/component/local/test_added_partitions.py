@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     AdminClient,
     NewPartitions,
 )
+from rich.console import Console
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.partitioners import Partitioner, partitions_of
+from dedupe_local.errors import NotDrained
 from dedupe_local.run.fleet import Fleet
+from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.state_dir import StateDir
 from tests.support.checker.record import Message
 from tests.support.processes.processes import wait_for
@@ -122,6 +126,26 @@ def test_what_was_added_while_nothing_ran_waits_too_even_if_the_directory_is_los
             with Fleet(load_manifest(stream.manifest), directory) as fleet:
                 assert list(fleet.added) == [2, 3]
                 fleet.wait_drained()
+    assert len(stream.clean()) == IDS
+
+
+def test_a_drain_that_leaves_added_partitions_fails_by_name(
+    streams: CreateStream, tmp_path: Path
+) -> None:
+    """It would report success for records that nothing has read."""
+    stream = streams(partitions=BEFORE)
+    stream.send(by_key(BEFORE))
+    options = RunOptions(
+        bootstrap_servers=stream.bootstrap_servers,
+        state_dir=tmp_path / "state",
+        drain_stall_seconds=120.0,
+    )
+    console = Console(file=StringIO())
+    run_stream(load_manifest(stream.manifest), options, console)
+    add_partitions(stream)
+    stream.send(by_key(AFTER))
+    with pytest.raises(NotDrained, match=r"Partitions 2-3 were added .*addedPartitions to Accept"):
+        run_stream(load_manifest(stream.manifest), options, console)
     assert len(stream.clean()) == IDS
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Protocol
 
 from dedupe_crds.spec.stream import Spec
-from dedupe_crds.spec.topics import AddedPartitions
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_kafka.side_topics import (
     check_metadata,
@@ -57,7 +56,7 @@ def ensure_topics(cluster: Topics, spec: Spec, source: Topic, known: int) -> Str
     `source` is the input, `known` the number of its partitions that have had workers, 0 for a new stream.
     """
     partitions = source.partitions
-    accepts = spec.input.added_partitions is AddedPartitions.ACCEPT
+    accepts = spec.input.accepts_added
     if known and not accepts:
         source = replace(source, partitions=min(known, partitions))
     stream = _Ensured(cluster, spec, source, grows=accepts and 0 < known < partitions)
@@ -70,7 +69,7 @@ def ensure_topics(cluster: Topics, spec: Spec, source: Topic, known: int) -> Str
     )
 
 
-@dataclass(frozen=True, kw_only=False, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Ensured:
     """The other topics of an input; `grows`: they get as many partitions."""
 

@@ -111,6 +111,11 @@ class Input(Model):
         "message passes although a copy of it has passed in another partition.",
     )
 
+    @property
+    def accepts_added(self) -> bool:
+        """Return whether added partitions get workers."""
+        return self.added_partitions is AddedPartitions.ACCEPT
+
 
 class OutputFilter(Model):
     """A small Bloom filter per output transaction; readers skip what cannot match."""

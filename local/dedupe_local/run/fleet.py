@@ -235,12 +235,13 @@ class Fleet:
         self._look_at = self._clock() + _LOOK_SECONDS
         cluster = self._connect(_LOOK_TIMEOUT_SECONDS)  # the other one is for the caller's thread
         with suppress(StreamError):  # the workers name it as well
-            if self.stream.spec.input.added_partitions is AddedPartitions.ACCEPT:
+            if self.stream.spec.input.accepts_added:
                 topics = cluster.ensure_output(self.stream, len(self._workers))
                 self.warnings = [problem.message for problem in topics.problems]
                 if not any(problem.fatal for problem in topics.problems):
                     self._add_workers(topics.served)
-            self.added_lags = cluster.unread(self.stream.spec.input.topic, self.added)
+            added = self.added
+            self.added_lags = cluster.unread(self.stream.spec.input.topic, added) if added else {}
 
 
 def with_bootstrap_servers(stream: DedupeStream, bootstrap_servers: str) -> DedupeStream:

@@ -5,7 +5,6 @@ from typing import Final
 
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_crds.spec.topics import AddedPartitions
 from dedupe_local.run.fleet import Fleet
 
 _NO_RESTART: Final = {"input": {"added_partitions"}, "kafka": {"bootstrap_servers"}}
@@ -31,7 +30,8 @@ class ManifestChanges:
         except ManifestError as error:
             return [f"The manifest has changed, and is not used: {error}"]
         lines = []
-        accepts, accepted = _accepts(wanted), _accepts(fleet.stream)
+        accepts = wanted.spec.input.accepts_added
+        accepted = fleet.stream.spec.input.accepts_added
         if accepts and not accepted:
             fleet.accept_added()
             lines.append("Partitions that are added to the input get workers from now on.")
@@ -50,10 +50,6 @@ class ManifestChanges:
         except OSError:
             return None
         return (found.st_mtime_ns, found.st_size) if found else None
-
-
-def _accepts(stream: DedupeStream) -> bool:
-    return stream.spec.input.added_partitions is AddedPartitions.ACCEPT
 
 
 def _rest(stream: DedupeStream) -> dict[str, object]:

@@ -55,12 +55,8 @@ class ReconcileContext:
         are usable, and if the stream accepts those that were added to its input.
         """
         wanted = (self.topics.partitions or 0) if self.topics.usable else 0
-        return range(max(known_partitions(self.recorded, self.observed), wanted - self.added_count))
-
-    @property
-    def added_count(self) -> int:
-        """Return the number of partitions that were added to the input and wait."""
-        return len(self.topics.added)
+        served = wanted - len(self.topics.added)
+        return range(max(known_partitions(self.recorded, self.observed), served))
 
 
 @dataclass(slots=True)

@@ -46,9 +46,8 @@ def config_hash(stream: DedupeStream) -> str:
 def _manifest(stream: DedupeStream) -> dict[str, Any]:
     spec = stream.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     written = {field: spec[field] for field in _READ_BY_WORKERS}
-    written["input"] = {
-        "topic": stream.spec.input.topic
-    }  # no worker reads the rest: its change restarts none
+    # No worker reads the rest of it: a change restarts none.
+    written["input"] = {"topic": stream.spec.input.topic}
     not_default = stream.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     written |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in not_default}
     written["worker"] = {"tuning": spec["worker"]["tuning"]}

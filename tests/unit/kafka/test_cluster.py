@@ -21,16 +21,10 @@ from dedupe_kafka.errors import (
 )
 from dedupe_kafka.offsets import TopicOffsets
 from tests.unit.crds.manifests import MINIMAL, changed
+from tests.unit.kafka.configs import CONFIG
 
 STREAM = DedupeStream.model_validate(MINIMAL)
 INPUT, OUTPUT = STREAM.spec.input.topic, STREAM.spec.output.topic
-CONFIG = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "max.message.bytes": "1048588",
-    "min.insync.replicas": "1",
-    "message.timestamp.type": "CreateTime",
-}
 
 
 class FakeAdmin:
@@ -155,7 +149,7 @@ def test_partitions_are_counted_of_the_topics_that_are_there_and_may_be_seen(
 def test_partitions_beyond_those_that_the_group_has_read_wait(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What says how many had workers may be lost; the group's offsets remain."""
+    """The record of how many had workers may be lost; the group's offsets remain."""
     assert cluster.ensure_output(STREAM).served == 4, "a new stream has all"
     monkeypatch.setattr(FakeConsumer, "read", 3)
     assert cluster.ensure_output(STREAM).served == 3

@@ -1,4 +1,4 @@
-"""What a sample of keys says about whether copies meet."""
+"""Samples of keys, and the judgement if copies meet."""
 
 import random
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What becomes of a stream's topics when partitions are added to its input."""
+"""The topics of a stream to whose input partitions are added."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,8 @@ from dedupe_kafka.errors import NotAuthorized
 from dedupe_kafka.stream_topics import ensure_topics
 from dedupe_kafka.topic import Topic, config_for
 from tests.unit.crds.manifests import changed
+from tests.unit.kafka.configs import CONFIG
 
-CONFIG = {
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "max.message.bytes": "1048588",
-    "min.insync.replicas": "1",
-    "message.timestamp.type": "CreateTime",
-}
 ROUTED = {"spec.duplicates": {"policy": "Topic", "topic": "twice"}}
 
 

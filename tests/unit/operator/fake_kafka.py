@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_crds.spec.topics import AddedPartitions
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import PartitionState
 from dedupe_kafka.stream_topics import StreamTopics
@@ -53,7 +52,7 @@ class FakeKafka:
         if self.fails:
             raise self.fails
         created, self.created = self.created, False
-        accepts = stream.spec.input.added_partitions is AddedPartitions.ACCEPT
+        accepts = stream.spec.input.accepts_added
         return StreamTopics(
             partitions=self.partitions,
             served=self.partitions

@@ -92,7 +92,7 @@ def test_a_timestamp_of_a_producer_ahead_counts_as_the_time_it_was_seen(
 
 
 def test_of_many_ranges_the_newest_are_recorded_and_none_before_the_position() -> None:
-    """What is not recorded is read again as if others had written it."""
+    """A range that is not recorded is read again as if others had written it."""
     ranges = [OffsetRange(place * 10, place * 10 + 5) for place in range(100)]
     assert decode_ranges(encode_ranges(ranges, 0)) == ranges[-32:]
     assert decode_ranges(encode_ranges(ranges, 965)) == ranges[97:]

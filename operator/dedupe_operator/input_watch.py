@@ -103,15 +103,14 @@ class InputWatch:
 
     def _ask(self, servers: str, connection: _Connection) -> None:
         """Count the partitions of all inputs of one connection."""
-        with self._lock:
-            topics = dict(connection.topics)
-        if not topics:
-            return
         try:
-            if connection.cluster is None:
-                properties = connection.closing.enter_context(client_properties(connection.secret))
-                connection.cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
-            found = connection.cluster.partition_counts(set(topics.values()))
+            # In the lock, so that no credentials are written once the connection is closed.
+            with self._lock:
+                topics = dict(connection.topics)
+                if not topics or self._stop.is_set():
+                    return
+                cluster = connection.cluster = connection.cluster or _connect(servers, connection)
+            found = cluster.partition_counts(set(topics.values()))
         except StreamError as error:  # the next pass over each stream names it
             log.debug("counting partitions on %s: %s", servers, error)
             return
@@ -125,3 +124,9 @@ class InputWatch:
             self._counts[key] = topic, count
         if before is not None and before != (topic, count):
             self._due(key)
+
+
+def _connect(servers: str, connection: _Connection) -> Cluster:
+    """Connect with credentials on disk, which `connection.closing` removes."""
+    properties = connection.closing.enter_context(client_properties(connection.secret))
+    return Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)

@@ -1,7 +1,9 @@
 """Inputs whose partitions are counted between two passes."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from queue import Queue
+from threading import Event, Thread
 
 import pytest
 
@@ -129,3 +131,25 @@ def test_another_secret_is_another_connection(watch: InputWatch, brokers: FakeBr
     watch.partitions(ORDERS, stream("raw"), {"other": b"key"})
     brokers.wait_until_asked()
     assert brokers.connections == 2
+
+
+def test_no_credentials_stay_of_a_stream_that_is_forgotten_while_they_are_written(
+    watch: InputWatch, brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgetting = Thread(target=watch.forget, args=(ORDERS,))
+    written, removed = Event(), Event()
+
+    @contextmanager
+    def properties(_: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
+        written.set()
+        forgetting.start()
+        forgetting.join(timeout=1)  # as long as it waits for the connection
+        yield {}
+        removed.set()
+
+    monkeypatch.setattr("dedupe_operator.input_watch.client_properties", properties)
+    brokers.counts = {"raw": 2}
+    watch.partitions(ORDERS, stream("raw"), {})
+    watch.start(lambda _: None)
+    assert written.wait(SECONDS)
+    assert removed.wait(SECONDS)

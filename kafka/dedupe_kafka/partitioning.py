@@ -88,7 +88,7 @@ def judge_partitioning(samples: Iterable[KeySample], source: IdSource) -> Partit
         return Partitioning(
             PartitioningReason.NOT_SAMPLED, None, "too few records have been read for a judgement"
         )
-    if sample.without_key > (sample.records - 1 if by_key else _EXCEPTIONS * sample.records):
+    if with_key == 0 if by_key else sample.without_key > _EXCEPTIONS * sample.records:
         return Partitioning(PartitioningReason.NO_KEYS, False, _no_keys(sample, by_key=by_key))
     if with_key < _FEWEST_RECORDS:
         text = "too few records with a key have been read for a judgement"

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -120,10 +121,7 @@ class Fleet:
 
     def accept_added(self) -> None:
         """Have workers for added partitions from now on, as if the manifest said so."""
-        accepts = {"added_partitions": AddedPartitions.ACCEPT}
-        wanted = self.stream.spec.input.model_copy(update=accepts)
-        spec = self.stream.spec.model_copy(update={"input": wanted})
-        self.stream = self.stream.model_copy(update={"spec": spec})
+        self.stream = _changed(self.stream, "input", added_partitions=AddedPartitions.ACCEPT)
 
     def stop(self) -> bool:
         """Stop all workers within 10 s in total; return whether all exited with code 0."""
@@ -223,6 +221,11 @@ class Fleet:
             for worker in self._workers:
                 worker.retire()
 
+    @cached_property
+    def _own_cluster(self) -> Cluster:
+        """Return the supervisor's connection: the other one is for the caller's thread."""
+        return self._connect(_LOOK_TIMEOUT_SECONDS)
+
     def _look_for_partitions(self) -> None:
         """Learn from the workers how many partitions there are; serve them if wanted."""
         counted = [view.status.input.partitions or 0 for view in self.views() if view.status]
@@ -233,7 +236,7 @@ class Fleet:
         if self._clock() < self._look_at:
             return
         self._look_at = self._clock() + _LOOK_SECONDS
-        cluster = self._connect(_LOOK_TIMEOUT_SECONDS)  # the other one is for the caller's thread
+        cluster = self._own_cluster
         with suppress(StreamError):  # the workers name it as well
             if self.stream.spec.input.accepts_added:
                 topics = cluster.ensure_output(self.stream, len(self._workers))
@@ -246,6 +249,11 @@ class Fleet:
 
 def with_bootstrap_servers(stream: DedupeStream, bootstrap_servers: str) -> DedupeStream:
     """Return the stream with other bootstrap servers."""
-    kafka = stream.spec.kafka.model_copy(update={"bootstrap_servers": bootstrap_servers})
-    spec = stream.spec.model_copy(update={"kafka": kafka})
+    return _changed(stream, "kafka", bootstrap_servers=bootstrap_servers)
+
+
+def _changed(stream: DedupeStream, part: str, **changes: object) -> DedupeStream:
+    """Return the stream with other values in a part of its spec."""
+    changed = getattr(stream.spec, part).model_copy(update=changes)
+    spec = stream.spec.model_copy(update={part: changed})
     return stream.model_copy(update={"spec": spec})

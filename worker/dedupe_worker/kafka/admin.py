@@ -149,7 +149,7 @@ class Topics:
 
     def end(self, name: str, partition: int) -> int:
         """Return the last stable offset, at which a `read_committed` consumer ends."""
-        return self._requests.offsets(name, [partition], LATEST)[partition]
+        return self.ends(name, [partition])[partition]
 
     def ends(self, name: str, partitions: Collection[int]) -> dict[int, int]:
         """Return the last stable offset of each of the partitions."""

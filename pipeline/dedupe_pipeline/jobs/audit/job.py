@@ -103,8 +103,7 @@ def _offsets_to_read(
     """
     raw_topic, clean_topic = stream.spec.input.topic, stream.spec.output.topic
     if up_to_committed:
-        group = f"{stream.metadata.namespace}.{stream.metadata.name}"
-        judged_before = cluster.committed(group, raw_topic)
+        judged_before = cluster.committed(stream.consumer_group, raw_topic)
     else:
         judged_before = cluster.offsets(raw_topic).ends
     clean = cluster.settled_offsets(clean_topic)

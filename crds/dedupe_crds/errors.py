@@ -155,6 +155,7 @@ SENTENCES: dict[str, Callable[[ErrorDetails, FieldInfo | None], str]] = {
     "less_than_equal": _out_of_bounds,
     "string_too_long": _too_long,
     "string_too_short": _too_short,
+    "too_short": _too_short,
     "too_long": lambda detail, _: f"has more than {detail['ctx']['max_length']} entries",
     "string_type": _not_text,
     "invalid_key": _is_not("a field name; put it in quotes if it is a name"),
@@ -162,6 +163,7 @@ SENTENCES: dict[str, Callable[[ErrorDetails, FieldInfo | None], str]] = {
     "float_type": _is_not("a number with a point, such as 0.9"),
     "bool_type": _is_not("true or false"),
     "dict_type": _is_not("a mapping of names to values"),
+    "list_type": _is_not("a list"),
     "model_type": _is_not("a mapping of fields"),
 }
 """The sentence for each type of error that these models can have."""

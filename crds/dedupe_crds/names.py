@@ -1,10 +1,11 @@
 """Types of the texts in a manifest, each with the pattern that it must match."""
 
+import re
 from typing import Annotated
 
 from pydantic import Field
 
-from dedupe_crds.rules import matching
+from dedupe_crds.rules import FieldRule, matching
 
 # A StatefulSet's name takes at most 52 characters, because its pods carry it with an 11 character
 # hash in a label of 63; "-" and a partition of up to 5 digits follow the stream's name.
@@ -24,6 +25,30 @@ TopicName = Annotated[
     matching(
         r"[a-zA-Z0-9._-]*[a-zA-Z0-9_-][a-zA-Z0-9._-]*|\.{3,}",
         "must be a Kafka topic name: 1 to 249 letters, digits, '.', '_' and '-', not '.' or '..'",
+    ),
+]
+
+
+def _is_expression(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True
+
+
+TopicPattern = Annotated[
+    str,
+    Field(min_length=1, max_length=249),
+    # Without backslashes and without groups that begin with (?, RE2 and Python read it alike.
+    matching(
+        r"[a-zA-Z0-9._,\[\]()|*+?{}^$-]+",
+        "must be a regular expression of letters, digits and . _ - , [ ] ( ) | * + ? { } ^ $",
+    ),
+    FieldRule(
+        cel="'x'.matches(self) in [true, false]",
+        message="must be a valid regular expression",
+        holds=_is_expression,
     ),
 ]
 ObjectName = Annotated[

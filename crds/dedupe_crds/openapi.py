@@ -30,6 +30,7 @@ _KEYWORDS = (
     "maxLength",
     "minimum",
     "maximum",
+    "minItems",
     "maxItems",
     "maxProperties",
     "default",

@@ -38,13 +38,15 @@ def shown(value: object) -> str:
 class FieldRule:
     """A rule about a field, part of its `Annotated` type.
 
-    Without `holds` it is about a change (CEL's `oldSelf`), which only the API server can check.
+    Without `holds` it is about a change (CEL's `oldSelf`), which only the API server can check. `path` leads, in YAML
+    names, to the field below to blame.
     """
 
     cel: str
     message: str
     holds: Callable[[Any], bool] | None = None
     write: Callable[[Any], str] = shown
+    path: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(
         self, source: type[Any], handler: GetCoreSchemaHandler
@@ -57,9 +59,10 @@ class FieldRule:
     ) -> JsonSchemaValue:
         """Add the CEL rule to the schema of the type."""
         field = handler(schema)
+        blamed = {"fieldPath": "." + ".".join(self.path)} if self.path else {}
         field[VALIDATIONS] = [
             *field.get(VALIDATIONS, []),
-            {"rule": self.cel, "message": self.message},
+            {"rule": self.cel, "message": self.message, **blamed},
         ]
         return field
 

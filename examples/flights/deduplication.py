@@ -45,7 +45,7 @@ class Deduplicator:
     def run(self, flights: Sequence[Message], sends: Sequence[Send]) -> Deduplication:
         """Send everything, kill a worker half way, and wait for all records."""
         spec = self._fleet.stream.spec
-        producer = FlakyProducer(spec.kafka.bootstrap_servers, spec.input.topic)
+        producer = FlakyProducer(spec.kafka.bootstrap_servers, spec.input.single)
         half = len(sends) // 2
         with (
             self._screen.step("Deduplicate", total=len(sends)) as processed,

@@ -90,7 +90,7 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
         with screen.step("Start Kafka"):
             running.enter_context(broker)
         stream = with_bootstrap_servers(load_manifest(options.manifest), broker.bootstrap_servers)
-        Cluster(broker.bootstrap_servers).ensure_input(stream.spec.input.topic, options.partitions)
+        Cluster(broker.bootstrap_servers).ensure_input(stream.spec.input.single, options.partitions)
         with Fleet(stream, state) as fleet:
             with screen.step(f"Start {options.partitions} workers"):
                 fleet.wait_ready(_READY_SECONDS)

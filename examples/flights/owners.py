@@ -18,7 +18,7 @@ def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
     def read(topic: str | None) -> DataFrame:
         return read_range(spark, connection, cluster.offsets(topic or ""))
 
-    return explain(read(spec.input.topic), read(spec.duplicates.topic), spec.id.name)
+    return explain(read(spec.input.single), read(spec.duplicates.topic), spec.id.name)
 
 
 def explain(raw: DataFrame, duplicates: DataFrame, id_header: str | None = None) -> Explained:

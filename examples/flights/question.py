@@ -25,7 +25,7 @@ def answer_from_parquet(spark: SparkSession, landed: Path) -> Answer:
 def answer_from_raw(spark: SparkSession, stream: DedupeStream) -> Answer:
     """Answer from the input topic, with its duplicates."""
     connection = KafkaConnection.of(stream)
-    offsets = connection.cluster().offsets(stream.spec.input.topic)
+    offsets = connection.cluster().offsets(stream.spec.input.single)
     value = F.col("value").cast("string")
     parsed = read_range(spark, connection, offsets).select(F.from_json(value, SCHEMA).alias("json"))
     return busiest_day(parsed.select("json.*"))

@@ -79,10 +79,10 @@ class Cluster:
             TopicMissing: the input topic is absent.
             NotAuthorized, TopicRefused: a topic is absent and cannot be created.
         """
-        source = self.topic(stream.spec.input.topic)
+        source = self.topic(stream.spec.worker_input)
         if source is None:
             raise TopicMissing(
-                f"Input topic {stream.spec.input.topic} does not exist on {self._servers}: create "
+                f"Input topic {stream.spec.worker_input} does not exist on {self._servers}: create "
                 "it, or correct spec.input.topic."
             )
         known = known or max(seen, self._partitions_read(stream.consumer_group, source))
@@ -252,7 +252,7 @@ class Cluster:
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
         """Return the state of one partition of a stream's topics, which must exist."""
-        names = (stream.spec.input.topic, stream.spec.output.topic)
+        names = (stream.spec.worker_input, stream.spec.output.topic)
         input_id, output_id = map(self.topic_id, names)
         # With the records of open transactions: below one the last stable offset stays behind a store's records.
         uncommitted = IsolationLevel.READ_UNCOMMITTED

@@ -70,7 +70,7 @@ class InputWatch:
     def partitions(self, key: Key, stream: DedupeStream, secret: Mapping[str, bytes]) -> int | None:
         """Watch the input of a stream from now on; return its last count, if there is one."""
         access = stream.spec.kafka.bootstrap_servers, secret_hash(secret)
-        topic = stream.spec.input.topic
+        topic = stream.spec.worker_input
         with self._lock:
             self._forget(key, but=access)
             connection = self._connections.setdefault(access, _Connection(dict(secret)))

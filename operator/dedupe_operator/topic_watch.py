@@ -18,6 +18,11 @@ _TIMEOUT_SECONDS: Final = 10.0
 _REFRESH_SECONDS: Final = 60.0
 _FIRST_RETRY_SECONDS: Final = 3.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
+_NO_ROUTERS: Final = Problem(
+    reason="Unsupported",
+    message="this operator runs no routers, so it runs no stream with spec.repartition: run it with `dedupe run`, or "
+    "create a stream without spec.repartition",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +86,15 @@ class TopicWatch:
 
 
 def _ask(stream: DedupeStream, secret: Mapping[str, bytes], known: int, seen: int) -> TopicsView:
+    if stream.spec.repartition is not None:
+        return TopicsView(problems=(_NO_ROUTERS,))
     try:
         with client_properties(secret) as properties:
             servers = stream.spec.kafka.bootstrap_servers
             cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
             found = cluster.ensure_output(stream, known, seen=seen)
             added = range(found.served, found.partitions)
-            lags = cluster.unread(stream.spec.input.topic, added) if added else {}
+            lags = cluster.unread(stream.spec.worker_input, added) if added else {}
     except StreamError as error:
         return TopicsView(problems=(Problem(reason=error.reason, message=str(error)),))
     return TopicsView(

@@ -173,7 +173,7 @@ def audit_command(
     with errors_reported():
         target = resolve_target(**common)
         spec = target.stream.spec
-        with target.spark("audit", [spec.input.topic, spec.output.topic]) as spark:
+        with target.spark("audit", [*spec.input.names, spec.output.topic]) as spark:
             result = audit(
                 spark,
                 target.stream,
@@ -240,7 +240,7 @@ def bootstrap_command(
     )
     with errors_reported():
         target = resolve_target(**common)
-        with target.spark("bootstrap", [target.stream.spec.input.topic]) as spark:
+        with target.spark("bootstrap", [target.stream.spec.worker_input]) as spark:
             done = bootstrap(
                 spark,
                 target.stream,

@@ -45,7 +45,7 @@ class Target:
         cluster = self.connection.cluster()
         for topic in topics:
             cluster.partition_count(topic)  # raises TopicMissing
-        name = f"{job} {self.stream.metadata.namespace}/{self.stream.metadata.name}"
+        name = f"{job} {self.stream.shown}"
         session = spark_session(name, master=self.master, properties=self.spark_properties)
         try:
             yield session

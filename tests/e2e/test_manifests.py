@@ -30,9 +30,10 @@ IN_THE_SERVERS_WORDS = (
     (r"is not allowed", r"{path}: Unsupported value: .* supported values: "),
     (r"is required", r"{path}: Required value"),
     (r"is too long", r"{path}: Too long: may not be more than [0-9]+ bytes"),
+    (r"is empty", r"{path}: Invalid value: .* should have at least 1 items"),
     (r"is out of bounds", r"{path}: .* should be (greater|less) than or equal to [0-9]+"),
     (r"is not (a size|a duration|a Kubernetes quantity)", r"{path}: .*(should match|must be of type)"),
-    (r"is not (text|a mapping|true or false|a whole number)", r"{path}: .* must be of type "),
+    (r"is not (text|a mapping|a list|true or false|a whole number)", r"{path}: .* must be of type "),
 )  # fmt: skip
 
 

@@ -197,7 +197,7 @@ class ComponentFactory:
         limit = min(record_limit, self.config.bounds.largest_write_records)
         return Loop(
             LoopConfig(
-                input_topic=spec.input.topic,
+                input_topic=spec.worker_input,
                 partition=self.config.partition,
                 commit_interval_seconds=self._tuning.commit_interval.total_seconds(),
                 longest_commit_interval_seconds=longest.total_seconds(),

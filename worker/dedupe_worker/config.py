@@ -37,7 +37,7 @@ class WorkerConfig:
     @property
     def stream_id(self) -> str:
         """Return namespace/name, as recorded on the volume."""
-        return f"{self.stream.metadata.namespace}/{self.stream.metadata.name}"
+        return self.stream.shown
 
     @property
     def group(self) -> str:

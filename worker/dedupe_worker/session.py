@@ -103,7 +103,7 @@ class Session:
         with ExitStack() as cleanup:
             # 2
             reader = cleanup.enter_context(
-                closing(self._factory.make_reader(self._config.stream.spec.input.topic))
+                closing(self._factory.make_reader(self._config.stream.spec.worker_input))
             )
             partition, output = take_over(self._factory, topics, recorded, reader, self._stop)
             with self._explained(reader, output):

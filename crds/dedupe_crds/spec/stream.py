@@ -4,36 +4,19 @@ The schema, the reference and the checks of a manifest are generated from these 
 what `kubectl explain` shows. Invariant: each rule means the same in CEL and in Python.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, StrictBool, model_validator
 
 from dedupe_crds.base import Model
 from dedupe_crds.quantity import MIB
-from dedupe_crds.rules import never_changes, rule
+from dedupe_crds.rules import FieldRule, rule
+from dedupe_crds.spec.flow import Flow
 from dedupe_crds.spec.inverse_bloom import TABLE_BYTES_CEL, table_bytes, table_fits_cel
 from dedupe_crds.spec.metadata import Metadata
 from dedupe_crds.spec.snapshots import Snapshots
 from dedupe_crds.spec.store import Storage, Store
-from dedupe_crds.spec.topic_names import (
-    OWN_TOPIC,
-    OWNERS_TOPIC,
-    has_owners_topic,
-    is_own_topic,
-    own_topic_cel,
-    owners_topic_cel,
-)
-from dedupe_crds.spec.topics import (
-    Conflicts,
-    Delivery,
-    Duplicates,
-    IdSource,
-    Input,
-    Kafka,
-    Late,
-    Mode,
-    Output,
-)
+from dedupe_crds.spec.topics import Conflicts, Duplicates
 from dedupe_crds.spec.worker import Failover, Worker
 
 GROUP = "dedupestream.io"
@@ -41,41 +24,11 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "DedupeStream"
 
-_OTHER_ID = (
-    "create another stream with its own output topic instead, and import past ids with "
-    "`dedupe bootstrap` (docs/bootstrap.md)"
-)
 
-
-class Spec(Model):
+class Spec(Flow):
     """The desired state of the stream."""
 
-    kafka: Kafka = Field(description="The Kafka cluster.")
-    input: Input = Field(description="The topic to read.")
-    output: Output = Field(description="The topic to write.")
-    id: Annotated[IdSource, never_changes("the id", instead=_OTHER_ID)] = Field(
-        description="The id of a message: messages with the same id are duplicates."
-    )
     store: Store = Field(default=Store(), description="The store of known ids, one per partition.")
-    duplicates: Duplicates = Field(default=Duplicates(), description="Handling of duplicates.")
-    conflicts: Conflicts = Field(
-        default=Conflicts(),
-        description="Handling of conflicts: messages with a known id but different content.",
-    )
-    late: Late = Field(
-        default=Late(),
-        description="Handling of late messages: older than the window, so duplicates cannot be detected.",
-    )
-    delivery: Delivery = Field(
-        default=Delivery.EXACTLY_ONCE,
-        description="ExactlyOnce: with Kafka transactions. AtLeastOnce: for brokers without transactions; after "
-        "a crash some messages may pass twice, but none is lost.",
-    )
-    mode: Mode = Field(
-        default=Mode.ENFORCE,
-        description="Enforce: duplicates are removed. Observe: duplicates are only counted, and all messages "
-        "pass.",
-    )
     storage: Storage = Field(default=Storage(), description="The volume of each partition.")
     snapshots: Snapshots | None = Field(
         default=None, description="Snapshots of the stores. Default: none."
@@ -87,96 +40,6 @@ class Spec(Model):
     suspend: StrictBool = Field(
         default=False, description="Stop all workers; their volumes are retained."
     )
-
-    @rule(
-        "input",
-        "output",
-        below="topic",
-        cel="self.output.topic != self.input.topic",
-        message="must differ from spec.input.topic: a worker would read its own output",
-    )
-    @staticmethod
-    def _output_is_not_the_input(source: Input, target: Output) -> bool:
-        return target.topic != source.topic
-
-    @rule(
-        "input",
-        "output",
-        below="topic",
-        cel="!has(self.output.filter) || self.output.topic + '-filters' != self.input.topic",
-        message="with -filters appended must differ from spec.input.topic: a worker would read its own filters",
-    )
-    @staticmethod
-    def _filters_are_not_the_input(source: Input, target: Output) -> bool:
-        return target.filter is None or f"{target.topic}-filters" != source.topic
-
-    @rule(
-        "input",
-        "output",
-        "duplicates",
-        below="topic",
-        cel=own_topic_cel("duplicates"),
-        message=OWN_TOPIC,
-    )
-    @staticmethod
-    def _duplicates_have_their_own_topic(
-        source: Input, target: Output, duplicates: Duplicates
-    ) -> bool:
-        return is_own_topic(duplicates.topic, source, target)
-
-    @rule(
-        "input",
-        "output",
-        "conflicts",
-        below="topic",
-        cel=own_topic_cel("conflicts"),
-        message=OWN_TOPIC,
-    )
-    @staticmethod
-    def _conflicts_have_their_own_topic(
-        source: Input, target: Output, conflicts: Conflicts
-    ) -> bool:
-        return is_own_topic(conflicts.topic, source, target)
-
-    @rule(
-        "input",
-        "output",
-        "duplicates",
-        below="policy",
-        cel=owners_topic_cel("duplicates"),
-        message=OWNERS_TOPIC,
-    )
-    @staticmethod
-    def _duplicates_have_an_owners_topic(
-        source: Input, target: Output, duplicates: Duplicates
-    ) -> bool:
-        return has_owners_topic(duplicates.topic, source, target)
-
-    @rule(
-        "input",
-        "output",
-        "conflicts",
-        below="policy",
-        cel=owners_topic_cel("conflicts"),
-        message=OWNERS_TOPIC,
-    )
-    @staticmethod
-    def _conflicts_have_an_owners_topic(
-        source: Input, target: Output, conflicts: Conflicts
-    ) -> bool:
-        return has_owners_topic(conflicts.topic, source, target)
-
-    @rule(
-        "input",
-        "output",
-        "late",
-        below="topic",
-        cel=own_topic_cel("late"),
-        message=OWN_TOPIC,
-    )
-    @staticmethod
-    def _late_messages_have_their_own_topic(source: Input, target: Output, late: Late) -> bool:
-        return is_own_topic(late.topic, source, target)
 
     @rule(
         "store",
@@ -274,18 +137,43 @@ class Spec(Model):
         return table_bytes(self.store.inverse_bloom, self.duplicates, self.conflicts)
 
 
+_SAME_INPUT: Final = FieldRule(
+    cel="has(self.repartition) || !has(self.input.topic) || !has(oldSelf.input.topic) || "
+    "self.input.topic == oldSelf.input.topic",
+    message="the input topic never changes; create another stream instead",
+    path=("input", "topic"),
+)
+_SAME_STAGE: Final = FieldRule(
+    cel="has(self.repartition) == has(oldSelf.repartition)",
+    message="is neither added nor removed later; create another stream instead",
+    path=("repartition",),
+)
+
+
 class DedupeStream(Model):
     """Deduplicates a Kafka topic: each message of the input passes exactly once."""
 
     api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="API version.")
     kind: Literal["DedupeStream"] = Field(description="Kind of the object.")
     metadata: Metadata = Field(description="Name and namespace.")
-    spec: Spec = Field(description="The desired state of the stream.")
+    spec: Annotated[Spec, _SAME_INPUT, _SAME_STAGE] = Field(
+        description="The desired state of the stream."
+    )
 
     @property
     def consumer_group(self) -> str:
-        """Return the consumer group whose offsets record how far the input is read."""
+        """Return the consumer group whose offsets record how far the workers have read."""
         return f"{self.metadata.namespace}.{self.metadata.name}"
+
+    @property
+    def router_group(self) -> str:
+        """Return the consumer group of the routers, whose offsets are of the input."""
+        return f"{self.consumer_group}.routers"
+
+    @property
+    def shown(self) -> str:
+        """Return namespace and name as a text for users."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
 
     @model_validator(mode="before")
     @classmethod

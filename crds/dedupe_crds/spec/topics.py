@@ -1,6 +1,6 @@
-"""Models of a stream's topics, ids and routing of messages.
+"""Models of a stream's output, ids and routing of messages.
 
-`dedupe_crds.spec.stream` puts them together.
+`dedupe_crds.spec.flow` puts them together.
 """
 
 from enum import StrEnum
@@ -65,13 +65,6 @@ class Mode(StrEnum):
     OBSERVE = "Observe"
 
 
-class AddedPartitions(StrEnum):
-    """Handling of partitions that are added to the input of a stream that runs."""
-
-    WAIT = "Wait"
-    ACCEPT = "Accept"
-
-
 class SecretRef(Model):
     """A Secret in the stream's namespace."""
 
@@ -95,26 +88,6 @@ class Kafka(Model):
         description="For brokers without topic ids only: continue although the last known record of a topic is "
         "gone, so that it can't be proved that the topic was not deleted and created again.",
     )
-
-
-class Input(Model):
-    """The topic to read."""
-
-    topic: Annotated[TopicName, never_changes("the input topic")] = Field(
-        description="Topic with duplicates. A worker runs for each of its partitions."
-    )
-    # None, not Wait: a stream without it is one that an operator of the release before can read.
-    added_partitions: AddedPartitions | None = Field(
-        default=None,
-        description="Partitions that are added to the topic later, which sends keys to other partitions than before. "
-        "Wait, the default: their records stay in Kafka, and the stream reports them. Accept: they get workers, and a "
-        "message passes although a copy of it has passed in another partition.",
-    )
-
-    @property
-    def accepts_added(self) -> bool:
-        """Return whether added partitions get workers."""
-        return self.added_partitions is AddedPartitions.ACCEPT
 
 
 class OutputFilter(Model):

@@ -7,10 +7,9 @@ from pydantic import Field, StrictInt
 
 from dedupe_crds.base import Model
 from dedupe_crds.names import ImageName
-from dedupe_crds.quantity import MIB, ByteSize, Duration, ResourceQuantity, parse_size
+from dedupe_crds.quantity import MIB, ByteSize, Duration
 from dedupe_crds.rules import duration_between, rule, size_between
-
-ResourceList = Annotated[dict[str, ResourceQuantity], Field(max_length=32)]
+from dedupe_crds.spec.resources import Resources
 
 
 class Failover(Model):
@@ -20,26 +19,6 @@ class Failover(Model):
         default=timedelta(seconds=60),
         description="Time that a node may be NotReady before its workers are moved away by force.",
     )
-
-
-class Resources(Model):
-    """Kubernetes resource requirements of a worker's container."""
-
-    requests: ResourceList = Field(
-        default={}, description="Resources that are reserved for a worker."
-    )
-    limits: ResourceList = Field(default={}, description="Resources that a worker may use at most.")
-
-    @property
-    def memory_limit(self) -> int | None:
-        """Return the bytes of memory that a worker may use.
-
-        It is None without a limit, and for a limit in thousandths of a byte.
-        """
-        try:
-            return parse_size(self.limits["memory"])
-        except (KeyError, ValueError):
-            return None
 
 
 # All partitions of a stream commit to one group: at this interval, at most 10,000 times a second.

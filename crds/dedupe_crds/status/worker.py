@@ -7,10 +7,10 @@ so workers and readers can be upgraded in any order.
 from datetime import datetime
 from enum import IntEnum, StrEnum
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from dedupe_crds.status.key_sample import KeySample
+from dedupe_crds.status.report import Report
 
 
 class Phase(StrEnum):
@@ -53,13 +53,7 @@ _FINAL = frozenset(
 )
 
 
-class _Report(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class InputStatus(_Report):
+class InputStatus(Report):
     """Position of the worker in its input partition."""
 
     topic: str = Field(description="The input topic.")
@@ -80,7 +74,7 @@ class InputStatus(_Report):
     )
 
 
-class OutputStatus(_Report):
+class OutputStatus(Report):
     """Position of the worker in its output partition."""
 
     topic: str = Field(description="The output topic.")
@@ -89,7 +83,7 @@ class OutputStatus(_Report):
     )
 
 
-class Counts(_Report):
+class Counts(Report):
     """Counters since the process started."""
 
     consumed: int = Field(default=0, description="Records read.")
@@ -111,7 +105,7 @@ class Counts(_Report):
     aborted_transactions: int = Field(default=0, description="Transactions aborted.")
 
 
-class WindowStatus(_Report):
+class WindowStatus(Report):
     """The window: the ids in the store."""
 
     seconds: float = Field(
@@ -127,14 +121,14 @@ class WindowStatus(_Report):
     healthy: bool = Field(description="The window is longer than alertBelow, or still filling.")
 
 
-class IdOwner(_Report):
+class IdOwner(Report):
     """The record that an id was first seen in."""
 
     partition: int = Field(description="Partition of the input.")
     offset: int = Field(description="Offset in that partition.")
 
 
-class IdStatus(_Report):
+class IdStatus(Report):
     """The entry of an id in the store."""
 
     id: str = Field(description="The id, as in the request.")
@@ -154,7 +148,7 @@ class IdStatus(_Report):
     )
 
 
-class ReconcileStatus(_Report):
+class ReconcileStatus(Report):
     """The catch-up of the store with the output topic at the current or last start."""
 
     reason: str = Field(description="Reason for the range that is read, a CamelCase word.")
@@ -163,7 +157,7 @@ class ReconcileStatus(_Report):
     seconds: float = Field(description="Time taken so far.")
 
 
-class CheckpointStatus(_Report):
+class CheckpointStatus(Report):
     """The newest checkpoint."""
 
     path: str = Field(description="Its directory.")
@@ -185,7 +179,7 @@ class UploadPhase(StrEnum):
     FAILED = "Failed"
 
 
-class UploadStatus(_Report):
+class UploadStatus(Report):
     """The current or last upload of a snapshot to a bucket."""
 
     name: str = Field(description="Name of the snapshot.")
@@ -208,7 +202,7 @@ class DownloadPhase(StrEnum):
     FAILED = "Failed"
 
 
-class DownloadStatus(_Report):
+class DownloadStatus(Report):
     """The restore of an empty volume from a bucket."""
 
     name: str = Field(description="Name of the snapshot.")
@@ -221,7 +215,7 @@ class DownloadStatus(_Report):
     )
 
 
-class ComparisonStatus(_Report):
+class ComparisonStatus(Report):
     """A reconcile that a user requested (POST /reconcile)."""
 
     request: str = Field(description="The request that this answers.")
@@ -243,7 +237,7 @@ class ComparisonStatus(_Report):
     error: str | None = Field(default=None, description="Reason of the failure.")
 
 
-class DegradedReason(_Report):
+class DegradedReason(Report):
     """Something that is not as promised, while the worker runs on."""
 
     reason: str = Field(description="Reason, a CamelCase word such as WindowShortened.")
@@ -256,7 +250,7 @@ class DegradedReason(_Report):
     last_seen: datetime = Field(description="Time of the last report.")
 
 
-class WorkerStatus(_Report):
+class WorkerStatus(Report):
     """The body of GET /status."""
 
     stream: str = Field(description="namespace/name of the stream.")

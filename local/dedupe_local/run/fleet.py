@@ -16,8 +16,8 @@ from typing import Self
 import httpx
 
 from dedupe_crds.deadline import Deadline
+from dedupe_crds.spec.input import AddedPartitions
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_crds.spec.topics import AddedPartitions
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
@@ -169,7 +169,7 @@ class Fleet:
 
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain up to the current end offsets of the input."""
-        ends = self._cluster.offsets(self.stream.spec.input.topic).ends
+        ends = self._cluster.offsets(self.stream.spec.worker_input).ends
         served = range(len(self._workers))  # what was added waits
         targets = {partition: ends[partition] for partition in served}
         return Drain(targets, stall_seconds, self._clock())
@@ -244,7 +244,7 @@ class Fleet:
                 if not any(problem.fatal for problem in topics.problems):
                     self._add_workers(topics.served)
             added = self.added
-            self.added_lags = cluster.unread(self.stream.spec.input.topic, added) if added else {}
+            self.added_lags = cluster.unread(self.stream.spec.worker_input, added) if added else {}
 
 
 def with_bootstrap_servers(stream: DedupeStream, bootstrap_servers: str) -> DedupeStream:

@@ -168,6 +168,6 @@ def _rows(
 def _title(stream: DedupeStream) -> str:
     spec = stream.spec
     return escape(
-        f"{stream.metadata.namespace}/{stream.metadata.name}: {spec.input.topic} → "
+        f"{stream.shown}: {spec.input.shown} → "
         f"{spec.output.topic} on {spec.kafka.bootstrap_servers}"
     )

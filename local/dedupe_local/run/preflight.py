@@ -31,6 +31,8 @@ def refuse_unsupported(stream: DedupeStream, *, has_properties: bool, embedded: 
             "spec.kafka.configSecretRef names a Kubernetes Secret, which a local run cannot read: "
             "write its properties to a file and pass that with --kafka-properties."
         )
+    if stream.spec.repartition is not None:
+        raise Refused("spec.repartition: this release has no routers yet; remove the field.")
     if has_properties and embedded:
         raise Refused(
             "--kafka-properties needs --bootstrap-servers: the embedded broker accepts any client of this "
@@ -48,7 +50,7 @@ def summary(stream: DedupeStream) -> str:
     spec = stream.spec
     where = spec.id.name or spec.id.path
     return (
-        f"{stream.metadata.namespace}/{stream.metadata.name}: {spec.input.topic} → "
+        f"{stream.shown}: {spec.input.shown} → "
         f"{spec.output.topic}, id from {spec.id.from_}{f' {where}' if where else ''}, "
         f"{_window_or_table(spec.store)}, mode {spec.mode}"
     )

@@ -75,9 +75,10 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
             broker = _embedded_broker(stream, state)
             running.enter_context(broker)
             servers = broker.bootstrap_servers
-            Cluster(servers).ensure_input(stream.spec.input.topic, options.partitions)
+            for name in stream.spec.input.names:
+                Cluster(servers).ensure_input(name, options.partitions)
             print_line(
-                console, f"Embedded broker: {servers}, with input topic {stream.spec.input.topic}"
+                console, f"Embedded broker: {servers}, with input topic {stream.spec.input.shown}"
             )
         stream = with_bootstrap_servers(stream, servers)
         fleet = Fleet(stream, state, kafka_properties=options.kafka_properties)

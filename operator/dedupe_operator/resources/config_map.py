@@ -1,4 +1,4 @@
-"""Build the ConfigMap with the manifest that the workers read."""
+"""Build the ConfigMap with the manifest that workers and routers read."""
 
 from hashlib import sha256
 from typing import Any, Final
@@ -16,7 +16,7 @@ MANIFEST_KEY: Final = "stream.yaml"
 _READ_BY_WORKERS: Final = ("kafka", "input", "output", "id", "store", "duplicates", "mode")
 # Likewise, but left out while they have their defaults: a manifest written before these fields existed stays unchanged,
 # so a new operator version restarts no worker.
-_READ_BY_LATER_WORKERS: Final = ("conflicts", "late", "delivery")
+_READ_BY_LATER_WORKERS: Final = ("conflicts", "late", "repartition", "delivery")
 
 
 def name(stream: str) -> str:
@@ -40,14 +40,18 @@ def config_hash(stream: DedupeStream) -> str:
     spec = _manifest(stream)["spec"]
     read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker", "snapshots")}
     read |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in spec}
+    if stream.spec.repartition is not None:
+        # What routers alone read restarts no worker.
+        read["input"] = None
+        read["repartition"] = {"topic": stream.spec.worker_input}
     return sha256(yaml.safe_dump(read, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _manifest(stream: DedupeStream) -> dict[str, Any]:
     spec = stream.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     written = {field: spec[field] for field in _READ_BY_WORKERS}
-    # No worker reads the rest of it: a change restarts none.
-    written["input"] = {"topic": stream.spec.input.topic}
+    # No process reads it: a change restarts none.
+    written["input"].pop("addedPartitions", None)
     not_default = stream.spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     written |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in not_default}
     written["worker"] = {"tuning": spec["worker"]["tuning"]}

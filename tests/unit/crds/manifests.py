@@ -96,7 +96,8 @@ TYPOS = [
     bad("spec.store.window.maxByte", "8Gi", "did you mean spec.store.window.maxBytes?"),
     bad("spec.store.window.max_bytes", "8Gi", "did you mean spec.store.window.maxBytes?"),
     bad("spec.generations", 4, "did you mean spec.store.window.generations?"),
-    bad("spec.partitions", 4, "unknown field; allowed here: kafka, input, output, id"),
+    bad("spec.partitions", 4, "unknown field; did you mean spec.repartition?"),
+    bad("spec.colour", 4, "unknown field; allowed here: kafka, input, output, id"),
     bad("metadata.lables", {}, "did you mean metadata.labels?"),
     bad("spec.id.from", "Headr", "'Headr' is not allowed; did you mean Header?"),
     bad("spec.id.from", "key", "did you mean Key?; allowed: Key, Header, JsonPath, Content"),
@@ -110,7 +111,7 @@ MISSING = [
     bad("spec", REMOVED, "is required"),
     bad("metadata", REMOVED, "is required", server="metadata.name: Required value"),
     bad("spec.kafka", REMOVED, "is required: The Kafka cluster."),
-    bad("spec.input", {}, "is required: Topic with duplicates.", "spec.input.topic"),
+    bad("spec.input", {}, "{} must have exactly one of topic, topics and pattern"),
     bad("spec.id", {}, "is required: Source of the id. Key: the record's key.", "spec.id.from"),
     bad("spec.kafka.configSecretRef", {}, "is required", "spec.kafka.configSecretRef.name"),
     bad("spec.snapshots", {"schedule": "@daily"}, "is required: CSI", "spec.snapshots.provider"),
@@ -119,7 +120,7 @@ MISSING = [
 ]  # fmt: skip
 TYPES = [
     bad("spec.input.topic", 5, "5 is not text; put it in quotes"),
-    bad("spec.input.topic", None, "no value is not text", server="spec.input.topic: Required value"),
+    bad("spec.input.topic", None, "{} must have exactly one of topic, topics and pattern", "spec.input"),
     bad("spec.output.topic", ["a"], "['a'] is not text"),
     bad("spec.store", "RocksDB", "'RocksDB' is not a mapping of fields"),
     bad("spec.suspend", "yes", "'yes' is not true or false"),
@@ -250,7 +251,7 @@ SNAPSHOTS = [
 RELATIONS = [
     BadManifest(
         {"spec.output.topic": "orders"},
-        [("spec.output.topic", "'orders' must differ from spec.input.topic")],
+        [("spec.output.topic", "'orders' must differ from the topics of spec.input")],
     ),
     BadManifest(
         {"spec.id.from": "Header"}, [("spec.id.name", "must name the header if spec.id.from is")]
@@ -280,7 +281,7 @@ RELATIONS = [
         [
             (
                 "spec.duplicates.topic",
-                "'orders-clean' must differ from spec.input.topic, spec.output",
+                "'orders-clean' must differ from the topics of spec.input, spec.output",
             )
         ],
     ),
@@ -360,7 +361,7 @@ ROUTES = [
         [
             (
                 "spec.output.topic",
-                "'clean' with -filters appended must differ from spec.input.topic",
+                "'clean' with -filters appended must differ from the topics of spec.input",
             )
         ],
     ),
@@ -393,6 +394,50 @@ ROUTES = [
         "15 is out of bounds; allowed: 16 to 255",
     ),
 ]
+
+
+def bad_stage(hint: str, at: str = "", *, server: str = "", **changes: Any) -> BadManifest:  # noqa: ANN401 # any field's value
+    """Fields of a stream with repartition that are wrong; one path is told of."""
+    given = {f"spec.{path}": value for path, value in changes.items()}
+    return BadManifest(
+        {"spec.repartition.partitions": 4} | given, [(f"spec.{at}", hint)], server=server
+    )
+
+
+INPUTS = [
+    bad("spec.input", {"topic": "a", "topics": ["b"]}, "must have exactly one of"),
+    bad("spec.input", {"topics": ["a"]}, "must be given with spec.input.topics", "spec.repartition"),
+    bad("spec.input", {"pattern": "a.*"}, "must be given with spec.input.topics", "spec.repartition"),
+    bad_stage("is empty", "input.topics", input={"topics": []}),
+    bad_stage("must name each topic once", "input.topics", input={"topics": ["a", "a"]}),
+    bad_stage("'a b' must be a Kafka topic", "input.topics.0", input={"topics": ["a b"]},
+              server="spec.input.topics[0]: Invalid value"),
+    bad_stage("must be a valid regular", "input.pattern", input={"pattern": "a(b"}),
+    bad_stage("must be a regular expression of", "input.pattern", input={"pattern": "a b"}),
+    bad_stage("must differ from the topics", "output.topic", input={"topics": ["a", "orders-clean"]}),
+    bad_stage("must be absent with spec.input.added", "repartition",
+              input={"topic": "orders", "addedPartitions": "Wait"}),
+]  # fmt: skip
+REPARTITIONS = [
+    bad_stage("is required", "repartition.partitions", repartition={}),
+    bad_stage("0 is out of bounds", "repartition.partitions", repartition={"partitions": 0}),
+    bad_stage("did you mean Id", "repartition.by", repartition={"partitions": 4, "by": "id"}),
+    bad_stage("0 is out of bounds", "repartition.routers.replicas",
+              repartition={"partitions": 4, "routers": {"replicas": 0}}),
+    bad_stage("must be from 1Mi to 1Pi", "repartition.topic.maxBytes",
+              repartition={"partitions": 4, "topic": {"maxBytes": "1k"}}),
+    *(
+        bad_stage("differ from all other topics", "repartition.topic",
+                  repartition={"partitions": 4, "topic": {"name": name}},
+                  late={"policy": "Topic", "topic": "late"})
+        for name in ("orders", "orders-clean", "orders-clean-owners", "orders-clean-filters", "late")
+    ),
+    bad_stage("'a b' must be a Kafka topic", "repartition.topic.name",
+              repartition={"partitions": 4, "topic": {"name": "a b"}}),
+    bad_stage("at most 249 characters", "repartition.topic", output={"topic": "o" * 240}),
+    bad_stage("differ from all other topics", "repartition.topic",
+              input={"topics": ["a", "orders-clean-repartition"]}),
+]  # fmt: skip
 
 
 def bad_table(table: object, *problem: str, **others: Any) -> BadManifest:  # noqa: ANN401 # any field's value
@@ -461,7 +506,7 @@ ALL_AT_ONCE = BadManifest(
     },
     [
         ("spec.kafak", "did you mean spec.kafka?"),
-        ("spec.output.topic", "must differ from spec.input.topic"),
+        ("spec.output.topic", "must differ from the topics of spec.input"),
         ("spec.id.name", "must name the header"),
         ("spec.store.window.maxBytes", "must be from 16Mi"),
         ("spec.store.window.alertBelow", "must be shorter than"),
@@ -484,6 +529,8 @@ BAD_MANIFESTS = [
     *RELATIONS,
     *ROUTES,
     *TABLES,
+    *INPUTS,
+    *REPARTITIONS,
     ALL_AT_ONCE,
 ]
 
@@ -514,6 +561,19 @@ GOOD_CHANGES: list[dict[str, Any]] = [
         "spec.output": {"topic": "clean", "filter": {"from": "Header", "name": "country"}},
     },
     {"spec.delivery": "AtLeastOnce"},
+    {"spec.repartition": {"partitions": 4}},
+    {
+        "spec.input": {"topics": ["orders", "returns"]},
+        "spec.repartition": {"partitions": 1, "by": "Key"},
+    },
+    {
+        "spec.input": {"pattern": "(orders|returns)-[a-z]{2}.*"},
+        "spec.repartition": {
+            "partitions": 6,
+            "topic": {"name": "between", "maxBytes": "10Gi"},
+            "routers": {"replicas": 3, "resources": {"limits": {"cpu": 1}}},
+        },
+    },
     {"spec.output.filter": {"from": "Header", "name": "country", "sizeBytes": 255}},
     {"spec.output.filter": {"from": "JsonPath", "path": "$.order.country"}},
     {"spec.store.window.maxBytes": 16 * 1024**2, "spec.storage.size": "20Mi"},

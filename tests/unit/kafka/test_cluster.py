@@ -24,7 +24,7 @@ from tests.unit.crds.manifests import MINIMAL, changed
 from tests.unit.kafka.configs import CONFIG
 
 STREAM = DedupeStream.model_validate(MINIMAL)
-INPUT, OUTPUT = STREAM.spec.input.topic, STREAM.spec.output.topic
+INPUT, OUTPUT = STREAM.spec.input.single, STREAM.spec.output.topic
 
 
 class FakeAdmin:

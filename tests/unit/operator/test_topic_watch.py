@@ -50,6 +50,17 @@ def test_the_answer_is_what_kafka_says(watch: TopicWatch, kafka: FakeKafka) -> N
     assert kafka.asked == [("kafka:9092", {"sasl.username": "me", "sasl.password": "hunter2"})]
 
 
+def test_a_stream_with_routers_is_refused_before_kafka_is_asked(
+    watch: TopicWatch, kafka: FakeKafka
+) -> None:
+    view = watch.get(stream({"spec.repartition": {"partitions": 4}}), SECRET)
+    assert (view.partitions, view.usable) == (None, False)
+    (problem,) = view.problems
+    assert problem.reason == "Unsupported"
+    assert "`dedupe run`" in problem.message
+    assert not kafka.asked
+
+
 def test_topics_that_are_well_are_looked_at_once_a_minute(
     watch: TopicWatch, kafka: FakeKafka, clock: FakeClock
 ) -> None:

@@ -173,15 +173,16 @@ def bootstrap(
             f"spec.store.type: {stream.spec.store.type.value} can only be filled from the output topic; use "
             f"{StoreType.ROCKSDB.value}"
         )
+    if stream.spec.repartition is not None:
+        raise Unsupported("spec.repartition: past ids can't be loaded yet")
     connection = _Connection(stream, properties, clock)
     cluster = Cluster(stream.spec.kafka.bootstrap_servers, properties)
-    name = f"{stream.metadata.namespace}/{stream.metadata.name}"
     targets = []
     for partition, state in sorted(states.items()):
-        connection.topics.describe(stream.spec.input.topic, partition)
+        connection.topics.describe(stream.spec.worker_input, partition)
         known = cluster.partition_state(stream, partition)
         identity = Identity(
-            stream=name,
+            stream=stream.shown,
             partition=partition,
             input_topic_id=known.input_topic_id,
             output_topic_id=known.output_topic_id,
@@ -195,7 +196,7 @@ def bootstrap(
     if request.work_dir:
         # Only for this job: another one may use the same directory for another partition.
         numbers = "-".join(str(partition) for partition in sorted(states))
-        work = request.work_dir / f"{name.replace('/', '.')}.{numbers}"
+        work = request.work_dir / f"{stream.consumer_group}.{numbers}"
     job = Job(
         _source(stream, request, connection, frozenset(states)),
         targets,
@@ -260,13 +261,13 @@ def _source(
 
     Raises InvalidConfig if it can't be used for this stream.
     """
-    count = connection.topics.describe(stream.spec.input.topic, 0).partitions
+    count = connection.topics.describe(stream.spec.worker_input, 0).partitions
     if not request.source.startswith(_TOPIC):
         from dedupe_worker.bootstrap.files import FileSource  # noqa: PLC0415 (see the first lines)
 
         return FileSource(
             Path(request.source),
-            stream=f"{stream.metadata.namespace}/{stream.metadata.name}",
+            stream=stream.shown,
             columns=request.columns,
             id_source=stream.spec.id,
             wanted=wanted,
@@ -274,7 +275,7 @@ def _source(
             partitioner=request.partition_by,
         )
     name = request.source.removeprefix(_TOPIC)
-    if name == stream.spec.input.topic and request.before is None:
+    if name == stream.spec.worker_input and request.before is None:
         raise InvalidConfig(
             f"{name} is the stream's own input: every record in it would count as delivered and never be delivered. "
             "If the records before some time are delivered, add --before TIME"

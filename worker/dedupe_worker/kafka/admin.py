@@ -191,7 +191,7 @@ def open_transaction(
 
 def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
     """Return the operations on each topic of a stream: input first, then output."""
-    needed = {spec.input.topic: _READ, spec.output.topic: _READ | _WRITE}
+    needed = {spec.worker_input: _READ, spec.output.topic: _READ | _WRITE}
     needed |= dict.fromkeys((*routed_topics(spec), *metadata_topics(spec)), _WRITE)
     if needs_owner_log(spec):
         needed[owners_topic(spec.output.topic)] = _READ | _WRITE

@@ -76,13 +76,13 @@ class WorkerState:
 
     def __init__(self, stream: DedupeStream, partition: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._monotonic = clock.monotonic
-        self.stream = f"{stream.metadata.namespace}/{stream.metadata.name}"
+        self.stream = stream.shown
         self.partition = partition
         self.tally = Tally()
         self.stage_seconds: defaultdict[str, float] = defaultdict(float)
         self.errors: Counter[str] = Counter()
         self.degradations = Degradations(clock)
-        self.input = InputStatus(topic=stream.spec.input.topic, next_offset=0)
+        self.input = InputStatus(topic=stream.spec.worker_input, next_offset=0)
         self.known_input_end = -1  # of the same topic for certain; see input_offset.py
         self.output = OutputStatus(topic=stream.spec.output.topic)
         self._window = _EMPTY_WINDOW

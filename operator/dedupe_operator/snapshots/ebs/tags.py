@@ -81,7 +81,7 @@ def as_list(tags: Mapping[str, str]) -> "Sequence[TagTypeDef]":
 
 def stream_name(job: Job) -> str:
     """Return the stream's namespace and name."""
-    return f"{job.stream.metadata.namespace}/{job.stream.metadata.name}"
+    return job.stream.shown
 
 
 def _claim(job: Job, claim: str) -> str:

@@ -71,7 +71,7 @@ def audit(
         )
         extent = statistics.extent(judged).collect()[0]
         return AuditResult(
-            stream=f"{stream.metadata.namespace}/{stream.metadata.name}",
+            stream=stream.shown,
             raw_topic=raw.topic,
             clean_topic=clean.topic,
             mode=stream.spec.mode,
@@ -101,7 +101,7 @@ def _offsets_to_read(
     offsets and the topic's partitions one after the other), and last the input topic, so that it contains every record
     from which the output topic was made.
     """
-    raw_topic, clean_topic = stream.spec.input.topic, stream.spec.output.topic
+    raw_topic, clean_topic = stream.spec.input.single, stream.spec.output.topic
     if up_to_committed:
         judged_before = cluster.committed(stream.consumer_group, raw_topic)
     else:

@@ -79,7 +79,7 @@ def bootstrap(
         raise PipelineError(f"{output} exists already: choose a new directory, or remove it")
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
     cluster = connection.cluster()
-    count = cluster.partition_count(stream.spec.input.topic)
+    count = cluster.partition_count(stream.spec.worker_input)
     now = datetime.now(UTC)
     counted = Observation()
     try:
@@ -114,8 +114,8 @@ def bootstrap(
     except (PySparkException, Py4JError) as error:
         raise PipelineError(f"{past.source}: {first_line(error)}") from error
     marker = {
-        "stream": f"{stream.metadata.namespace}/{stream.metadata.name}",
-        "inputTopic": stream.spec.input.topic,
+        "stream": stream.shown,
+        "inputTopic": stream.spec.worker_input,
         "partitions": count,
     }
     (output / _MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
@@ -132,7 +132,7 @@ def _from_topic(
     count: int,
 ) -> DataFrame:
     name = past.source.removeprefix(_TOPIC)
-    if name == stream.spec.input.topic and past.before is None:
+    if name == stream.spec.worker_input and past.before is None:
         raise PipelineError(
             f"{name} is the stream's own input: all its records would count as delivered, and would never "
             "be output. If they were delivered up to some time, set --before TIME"

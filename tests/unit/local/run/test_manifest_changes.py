@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_crds.spec.topics import AddedPartitions
+from dedupe_crds.spec.input import AddedPartitions
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.manifest_changes import ManifestChanges
 from dedupe_local.state_dir import StateDir

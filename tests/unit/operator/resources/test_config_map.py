@@ -64,6 +64,23 @@ def test_the_hash_changes_with_what_a_worker_reads(changes: dict[str, Any]) -> N
     assert config_map.config_hash(stream(changes)) != config_map.config_hash(stream())
 
 
+STAGE = {"spec.repartition": {"partitions": 4}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec.input": {"topics": ["orders", "returns"]}},
+        {"spec.repartition": {"partitions": 4, "topic": {"maxBytes": "1Gi"}}},
+        {"spec.repartition": {"partitions": 4, "routers": {"replicas": 3}}},
+    ],
+    ids=str,
+)
+def test_what_only_routers_read_restarts_no_worker(changes: dict[str, Any]) -> None:
+    assert config_map.config_hash(stream(STAGE | changes)) == config_map.config_hash(stream(STAGE))
+    assert config_map.config_hash(stream(STAGE)) != config_map.config_hash(stream())
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -49,6 +49,7 @@ def producer_config(
     transactional_id: str | None,
     queue_bytes: int,
     largest_batch_bytes: int,
+    transaction_seconds: float = TRANSACTION_SECONDS,
 ) -> dict[str, Any]:
     """Return a producer's configuration, transactional if given a `transactional_id`.
 
@@ -67,7 +68,7 @@ def producer_config(
             )
         sending |= {
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),
+            "transaction.timeout.ms": int(transaction_seconds * 1000),
         }
     elif not idempotent:  # the same order and durability as an idempotent producer
         sending |= {"acks": "all", "max.in.flight": 1}

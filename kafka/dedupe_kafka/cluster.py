@@ -27,7 +27,9 @@ from dedupe_kafka.errors import (
     TopicUnusable,
 )
 from dedupe_kafka.group_offsets import read_group_offsets
+from dedupe_kafka.input_topics import input_topics
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
+from dedupe_kafka.repartition_topic import ensure_repartition, merged
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
 from dedupe_kafka.topic import Topic
@@ -76,15 +78,16 @@ class Cluster:
         the input since wait; if the stream accepts them, the other topics get as many.
 
         Raises:
-            TopicMissing: the input topic is absent.
+            TopicMissing: an input topic is absent.
             NotAuthorized, TopicRefused: a topic is absent and cannot be created.
         """
-        source = self.topic(stream.spec.worker_input)
-        if source is None:
-            raise TopicMissing(
-                f"Input topic {stream.spec.worker_input} does not exist on {self._servers}: create "
-                "it, or correct spec.input.topic."
-            )
+        inputs = input_topics(self, stream.spec, self._servers)
+        repartition = stream.spec.repartition
+        if repartition is not None:
+            source = merged(inputs, stream.spec.worker_input, repartition.partitions)
+            problems = ensure_repartition(self, stream.spec, source)
+            return ensure_topics(self, stream.spec, source, 0).with_problems(problems)
+        (source,) = inputs
         known = known or max(seen, self._partitions_read(stream.consumer_group, source))
         return ensure_topics(self, stream.spec, source, known)
 
@@ -123,6 +126,15 @@ class Cluster:
     def topic_id(self, name: str) -> str:
         """Return a topic's UUID. Raises TopicMissing if it does not exist."""
         return str(self._requests.describe(name).topic_id)
+
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        """Return the UUID of each topic that exists, by one request."""
+        found = self._requests.describe_all(names)
+        return {name: str(topic.topic_id) for name, topic in found.items()}
+
+    def topic_names(self) -> list[str]:
+        """Return the names of all topics that may be seen."""
+        return self._requests.topic_names()
 
     def partition_count(self, name: str) -> int:
         """Return the number of partitions. Raises TopicMissing if the topic is absent."""

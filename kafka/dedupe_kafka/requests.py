@@ -128,6 +128,14 @@ class AdminRequests:
                 found[name] = self.answer(future, f"describing topic {name}")
         return found
 
+    def topic_names(self) -> list[str]:
+        """Return the names of all topics that may be seen."""
+        try:
+            return sorted(self.admin.list_topics(timeout=self.timeout_seconds).topics)
+        except KafkaException as error:
+            action = f"listing the topics{self._where}"
+            raise self._explained(kafka_error(error, action), action) from error
+
     def config(self, name: str) -> dict[str, str]:
         """Return the configuration of a topic, without entries that have no value."""
         resource = ConfigResource(ResourceType.TOPIC, name)

@@ -3,7 +3,7 @@
 `Cluster.ensure_output` calls it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -37,6 +37,11 @@ class StreamTopics:
     served: int
     problems: tuple[TopicProblem, ...]
     created: bool
+
+    def with_problems(self, problems: Sequence[TopicProblem]) -> "StreamTopics":
+        """Return it with more problems, fatal ones first."""
+        all_problems = sorted((*problems, *self.problems), key=lambda problem: not problem.fatal)
+        return replace(self, problems=tuple(all_problems))
 
 
 class Topics(Protocol):

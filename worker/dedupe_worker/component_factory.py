@@ -3,12 +3,14 @@
 `Session` and `recovery` call it. It is the seam at which a test puts something between the loop and a component.
 """
 
+from collections.abc import Callable
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from confluent_kafka import KafkaError
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
@@ -17,7 +19,6 @@ from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.dedup.classify import Classifier
@@ -25,8 +26,10 @@ from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.dedup.policy import policy_of
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.admin import Topics, has_id
+from dedupe_worker.kafka.added_partitions import AddedPartitions
+from dedupe_worker.kafka.admin import Topic, Topics, has_id
 from dedupe_worker.kafka.consumer import PartitionReader, open_reader
+from dedupe_worker.kafka.input_trim import InputTrim
 from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
 from dedupe_worker.kafka.producer import PartitionOutput
@@ -214,12 +217,41 @@ class ComponentFactory:
                 window=window,
                 extract=extract,
                 uncommitted=uncommitted,
-                on_read=self.keys.offer,
+                on_read=self.keys.offer if spec.repartition is None else lambda _: None,
+                routed=spec.repartition is not None,
             ),
             logs=side_topic_writers(spec, output_topic_id, input_topic),
             worker_state=self.worker_state,
             clock=self.clock,
         )
+
+    def make_follow_up(
+        self,
+        topics: Topics,
+        input_topic: Topic,
+        output_topic: Topic,
+        reader: PartitionReader,
+        loop: Loop,
+    ) -> Callable[[int], None]:
+        """Return what to do each time the topics were checked, given the input's count.
+
+        Partitions of the input that no worker reads are reported; or, if routers write the input, what is committed of
+        it is deleted.
+        """
+        state = self.worker_state
+        if self.config.stream.spec.repartition is not None:
+            where = (topics, input_topic.name, self.config.partition)
+            trim = InputTrim(*where, clock=self.clock, degradations=state.degradations)
+            return lambda _: trim.run(loop.committed)
+        added = AddedPartitions(topics, input_topic, output_topic)
+        self.keys.begin(input_topic.partitions)
+
+        def show(partitions: int) -> None:
+            self.keys.begin(partitions)
+            problem = added.problem(reader, partitions)
+            state.show_partitions(partitions, self.keys.sample, problem)
+
+        return show
 
     def _report_dropped(self, generations: int) -> None:
         """Report that more than one generation was dropped at once."""

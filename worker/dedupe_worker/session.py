@@ -12,7 +12,7 @@ begins at 1 and finds out from Kafka which records are committed. There is no ot
 may cut a request of any step short (`Stopped`): that is no failure, and the store is flushed as after step 5.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,6 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.added_partitions import AddedPartitions
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.topic_watch import TopicWatch
@@ -217,15 +216,16 @@ class Session:
             self._factory.clock,
         )
         reader.check_topic = watch.check_input
-        added = AddedPartitions(partition.topics, partition.input_topic, partition.output_topic)
-        self._factory.keys.begin(partition.input_topic.partitions)
+        follow = self._factory.make_follow_up(
+            partition.topics, partition.input_topic, partition.output_topic, reader, loop
+        )
         housekeeping = Housekeeping(
             window,
             self._worker_state,
             self._factory.clock,
             alert_below=self._config.stream.spec.store.window.alert_below,
             run_commands=partial(self._commands.run_waiting, admin_commands),
-            check_topics=partial(self._check_topics, watch, added, reader),
+            check_topics=partial(self._check_topics, watch, reader, follow),
             read_foreign=read_unread,
         )
         self._worker_state.set_phase(Phase.RUNNING)
@@ -255,7 +255,7 @@ class Session:
         return cause
 
     def _check_topics(
-        self, watch: TopicWatch, added: AddedPartitions, reader: PartitionReader
+        self, watch: TopicWatch, reader: PartitionReader, follow: Callable[[int], None]
     ) -> None:
         """Raise an error if the topics need a new session.
 
@@ -268,9 +268,7 @@ class Session:
         state.clear_client_error()
         state.known_input_end = max(state.known_input_end, watch.input_end)
         reader.check(end)
-        partitions, keys = watch.input_partitions, self._factory.keys
-        keys.begin(partitions)
-        state.show_partitions(partitions, keys.sample, added.problem(reader, partitions))
+        follow(watch.input_partitions)
 
 
 def _close(

@@ -1,4 +1,4 @@
-"""The clock, and that nothing in the worker reads the time around it."""
+"""The clock, and that nothing in worker and router reads the time around it."""
 
 import ast
 from collections.abc import Iterator
@@ -7,14 +7,19 @@ from threading import Event
 
 import pytest
 
+import dedupe_crds
+import dedupe_router
 import dedupe_worker
-from dedupe_worker.clock import SYSTEM_CLOCK
+from dedupe_crds.clock import SYSTEM_CLOCK
 from tests.unit.worker.still_clock import StillClock
 
-WORKER = Path(dedupe_worker.__file__).parent
-OWN = WORKER / "clock.py"
+OWN = Path(dedupe_crds.__path__[0]) / "clock.py"
 _READS = {"now", "utcnow", "today"}
-MODULES = {path.relative_to(WORKER).as_posix(): path for path in WORKER.rglob("*.py")}
+MODULES = {
+    path.relative_to(folder.parent).as_posix(): path
+    for folder in map(Path, (*dedupe_worker.__path__, *dedupe_router.__path__))
+    for path in folder.rglob("*.py")
+}
 
 
 def test_all_times_are_of_one_clock() -> None:
@@ -49,8 +54,8 @@ def reads_of_the_time(module: Path) -> Iterator[str]:
                     yield f"{module.name}:{node.lineno}: {attr}()"
 
 
-@pytest.mark.parametrize("name", sorted(MODULES.keys() - {OWN.name}))
-def test_the_worker_reads_the_time_through_a_clock(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_a_process_reads_the_time_through_a_clock(name: str) -> None:
     assert list(reads_of_the_time(MODULES[name])) == []
 
 

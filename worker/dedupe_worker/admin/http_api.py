@@ -28,10 +28,11 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Annotated, Final
 
 import falcon
-from prometheus_client import CollectorRegistry, exposition
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from dedupe_httpd.bounded_server import MAX_BODY_BYTES
+from dedupe_httpd.probes import Metrics, Status, add_probes
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests, ReconcileRunning
@@ -42,7 +43,6 @@ from dedupe_worker.status import WorkerState
 if TYPE_CHECKING:
     from dedupe_worker.snapshots.upload_manager import UploadManager
 
-_HEALTHY_SECONDS: Final = 180.0  # longer than any bounded call to Kafka
 _COMMAND_SECONDS: Final = 60.0
 _ADMIN_CALLS: Final = 4
 _MAX_IDS: Final = 1000
@@ -68,9 +68,9 @@ def make_app(
 ) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the WSGI application."""
     app = falcon.App(middleware=[_AdminCalls(token)])
-    _add_probes(app, worker_state)
-    app.add_route("/metrics", _Metrics(registry))
-    app.add_route("/status", _Status(worker_state))
+    add_probes(app, worker_state)
+    app.add_route("/metrics", Metrics(registry))
+    app.add_route("/status", Status(worker_state))
     app.add_route("/checkpoint", _Checkpoint(commands))
     app.add_route("/forget", _Forget(commands))
     app.add_route("/lookup", _Lookup(commands))
@@ -84,15 +84,8 @@ def make_app(
 def make_probe_app(worker_state: WorkerState) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the WSGI application for probes: GET /healthz and GET /readyz only."""
     app = falcon.App()
-    _add_probes(app, worker_state)
+    add_probes(app, worker_state)
     return app
-
-
-def _add_probes(
-    app: "falcon.App[falcon.Request, falcon.Response]", worker_state: WorkerState
-) -> None:
-    app.add_route("/healthz", _Health(worker_state))
-    app.add_route("/readyz", _Ready(worker_state))
 
 
 class _AdminCalls:
@@ -133,47 +126,6 @@ class _AdminCalls:
             raise falcon.HTTPUnauthorized(
                 title="Admin token needed", description="send Authorization: Bearer <token>"
             )
-
-
-class _Health:
-    def __init__(self, worker_state: WorkerState) -> None:
-        self._worker_state = worker_state
-
-    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        age = self._worker_state.heartbeat_age_seconds
-        response.status = falcon.HTTP_200 if age < _HEALTHY_SECONDS else falcon.HTTP_503
-        response.media = {"heartbeatAgeSeconds": round(age, 3)}
-
-
-class _Ready:
-    def __init__(self, worker_state: WorkerState) -> None:
-        self._worker_state = worker_state
-
-    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        status = self._worker_state.status()
-        response.status = falcon.HTTP_200 if status.ready else falcon.HTTP_503
-        response.media = status.model_dump(
-            mode="json", by_alias=True, include={"ready", "phase", "reason", "message", "degraded"}
-        )
-
-
-class _Metrics:
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        encode, content_type = exposition.choose_encoder(request.get_header("Accept") or "")
-        response.content_type = content_type
-        response.data = encode(self._registry)
-
-
-class _Status:
-    def __init__(self, worker_state: WorkerState) -> None:
-        self._worker_state = worker_state
-
-    def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        response.content_type = falcon.MEDIA_JSON
-        response.text = self._worker_state.status().model_dump_json(by_alias=True)
 
 
 class _Checkpoint:

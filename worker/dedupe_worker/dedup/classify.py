@@ -19,6 +19,7 @@ from confluent_kafka import Message
 from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_ids.batch import Header, Mask, Rows
 from dedupe_ids.extract import ID_BYTES, Extractor
+from dedupe_ids.origin import strip_origins
 from dedupe_worker.dedup.policy import Policy, late_before
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
@@ -149,6 +150,7 @@ class Classifier:
     """Classify the batches of one partition.
 
     Ids that `classify` finds new are in the window's open transaction from then on. `on_read` gets each batch.
+    `routed`: the records come from routers.
     """
 
     def __init__(
@@ -160,6 +162,7 @@ class Classifier:
         extract: Extractor,
         uncommitted: UncommittedIds | None = None,
         on_read: Callable[[Sequence[Message]], None] = lambda _: None,
+        routed: bool = False,
     ) -> None:
         self._policy = policy
         self._partition = partition
@@ -168,10 +171,13 @@ class Classifier:
         self._layout = policy.layout
         self._uncommitted = uncommitted or UncommittedIds()
         self._on_read = on_read
+        self._routed = routed
 
     def identify(self, records: list[Message]) -> Identified:
-        """Take the ids of a batch."""
+        """Take the ids of a batch, and the headers that routers have added."""
         self._on_read(records)
+        if self._routed:
+            strip_origins(records)
         ids = self._extract(records)
         offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
         owners = encode_owners(self._partition, offsets[ids.rows])

@@ -5,31 +5,33 @@ anything is written. The table of ACLs in docs/kubernetes.md lists what `needed_
 """
 
 from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from threading import Event
 from typing import Final
 
-from confluent_kafka import IsolationLevel
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # its documented names, not in its __all__
     AclOperation,
     AdminClient,
     OffsetSpec,
 )
 
+from dedupe_crds.clock import Clock
 from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.errors import NotAuthorized, OpenTransaction, Stopped, StreamError, TopicMissing
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.requests import LATEST, AdminRequests
 from dedupe_kafka.side_topics import metadata_topics, needs_owner_log, owners_topic, routed_topics
-from dedupe_worker.clock import Clock
 
 _TIMEOUT_SECONDS: Final = 15.0
 _HANG_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own timeout comes first
 _LOOK_SECONDS: Final = 1.0
 _READ: Final = frozenset({AclOperation.READ})
 _WRITE: Final = frozenset({AclOperation.WRITE})
+_DELETE: Final = frozenset({AclOperation.DELETE})
 
 
 NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -109,6 +111,13 @@ class Topics:
             raise
         except (StreamError, Stopped):
             return  # the group does not exist yet, or the cause stops the consumer as well
+
+    def delete_before(self, name: str, partition: int, offset: int) -> "Future[object]":
+        """Ask the broker to delete the records before an offset; do not wait."""
+        where = TopicPartition(name, partition, offset)
+        asked = self._requests.admin.delete_records([where], request_timeout=_TIMEOUT_SECONDS)
+        (answer,) = asked.values()
+        return answer
 
     def max_message_bytes(self, name: str) -> int:
         """Return the size of the largest record batch that the topic accepts, in bytes."""
@@ -191,7 +200,11 @@ def open_transaction(
 
 def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
     """Return the operations on each topic of a stream: input first, then output."""
-    needed = {spec.worker_input: _READ, spec.output.topic: _READ | _WRITE}
+    trims = spec.repartition is not None
+    needed = {
+        spec.worker_input: _READ | _DELETE if trims else _READ,
+        spec.output.topic: _READ | _WRITE,
+    }
     needed |= dict.fromkeys((*routed_topics(spec), *metadata_topics(spec)), _WRITE)
     if needs_owner_log(spec):
         needed[owners_topic(spec.output.topic)] = _READ | _WRITE

@@ -24,6 +24,7 @@ from dedupe_crds.status.worker import (
     UploadStatus,
     WorkerStatus,
 )
+from dedupe_httpd import probes
 from dedupe_worker.admin import http_api
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.http_api import make_app, make_probe_app, read_token
@@ -221,7 +222,7 @@ def test_it_is_healthy_while_the_loop_goes_round(
 ) -> None:
     worker_state.report_failure(DiskFull("the volume is full"))
     assert client.simulate_get("/healthz").status == falcon.HTTP_200
-    monkeypatch.setattr(http_api, "_HEALTHY_SECONDS", -1.0)
+    monkeypatch.setattr(probes, "_HEALTHY_SECONDS", -1.0)
     assert client.simulate_get("/healthz").status == falcon.HTTP_503
 
 

@@ -1,7 +1,7 @@
-"""Time and waiting for everything below the process's entry points.
+"""Time and waiting for everything below the entry points of worker and router.
 
-`ComponentFactory` takes a clock, by default the machine's, and passes it on. Invariant: a module of the worker reads
-the time and sleeps only through a `Clock`, so that a simulation can supply both; tests/unit/worker/test_clock.py
+An entry point takes a clock, by default the machine's, and passes it on. Invariant: a module of either reads the time
+and sleeps only through a `Clock`, so that a simulation can supply both; tests/unit/worker/test_clock.py
 checks that. Waits inside librdkafka and RocksDB are theirs.
 """
 

@@ -1,0 +1,1 @@
+"""A router: it sends each record of the inputs to the partition of its id."""

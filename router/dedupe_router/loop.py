@@ -1,0 +1,152 @@
+"""Read a batch, decide on partitions, write it: one transaction for each batch.
+
+`Session` calls `turn` until it is stopped. Invariants:
+  - No transaction is open while the group is served, so a rebalance never meets one.
+  - A batch that is not committed stays with the reader, and goes with its partition if that is given away.
+  - A record that Kafka refuses stops its input partition, and no other one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+from confluent_kafka import Message, TopicPartition
+
+from dedupe_crds.clock import Clock
+from dedupe_crds.status.router import RouterPhase
+from dedupe_kafka.errors import RecordRefused, StreamError
+from dedupe_router.errors import Rebalanced
+from dedupe_router.output import Batch, Output
+from dedupe_router.reader import InputReader
+from dedupe_router.route import Route
+from dedupe_router.start import Place, place_of
+from dedupe_router.state import RouterState
+from dedupe_router.watch import StreamWatch
+
+_NARROW_BY: Final = 10
+_AGAIN_SECONDS: Final = 15.0
+# Between two commits of offsets alone.
+_OFFSETS_SECONDS: Final = 1.0
+_STATUS_SECONDS: Final = 1.0
+
+log = structlog.get_logger()
+
+
+class RepartitionTopicFull(StreamError):
+    """The repartition topic has reached its limit: the router pauses."""
+
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The records of a partition that waits behind one that Kafka refuses."""
+
+    records: Sequence[Message]
+    error: RecordRefused
+    again_at: float
+
+
+@dataclass(slots=True)
+class Loop:
+    """One router's way from the inputs to the repartition topic."""
+
+    reader: InputReader
+    output: Output
+    route: Route
+    watch: StreamWatch
+    state: RouterState
+    clock: Clock
+    most: int
+    _subscribed: Sequence[str] = ()
+    _limit: int = 0
+    _held: dict[Place, _Held] = field(default_factory=dict)
+    _offsets_due: float = 0.0
+    _status_due: float = 0.0
+
+    def turn(self) -> None:
+        """Route one batch. Raises StreamError."""
+        self._follow()
+        self.reader.read(self.most)
+        self._show()
+        self._route(self.reader.pending[: self._limit or self.most])
+        self.state.heartbeat()
+
+    def _follow(self) -> None:
+        """Follow what the watch sees: topics that come and go, and a full topic."""
+        self.watch.check_if_due()
+        if self.watch.topics != self._subscribed:
+            self.reader.subscribe(self.watch.topics)
+            self._subscribed = self.watch.topics
+        self.reader.pause(paused=bool(self.watch.full))
+        now = self.clock.monotonic()
+        for place, held in list(self._held.items()):
+            if now >= held.again_at:
+                del self._held[place]
+                self.reader.release(place, held.records)
+        if self.watch.full:
+            self.state.phase = RouterPhase.PAUSED
+            self.state.block(RepartitionTopicFull(self.watch.full))
+        elif self._held:
+            self.state.phase = RouterPhase.RUNNING
+            self.state.block(next(iter(self._held.values())).error)
+        else:
+            self.state.phase = RouterPhase.RUNNING
+            self.state.unblock()
+
+    def _route(self, records: Sequence[Message]) -> None:
+        now = self.clock.monotonic()
+        if not records and now < self._offsets_due:
+            return
+        offsets = self.reader.offsets_after(records)
+        membership = self.reader.membership()
+        if not offsets or membership is None:
+            self._offsets_due = now + _OFFSETS_SECONDS
+            return
+        routed = self.route.of(records)
+        try:
+            self.output.send(Batch(records, routed.partitions, offsets), membership)
+        except Rebalanced as error:
+            self.state.tally.aborted_transactions += 1
+            log.info("batch is not committed", reason=error.reason, why=str(error))
+        except RecordRefused as error:
+            self.state.tally.aborted_transactions += 1
+            self._narrow(records, error)
+        else:
+            self._count(records, offsets, routed.without)
+
+    def _count(
+        self, records: Sequence[Message], offsets: Sequence[TopicPartition], without: int
+    ) -> None:
+        self.reader.mark_committed(len(records), offsets)
+        self._limit = min(self.most, self._limit * _NARROW_BY) if self._limit else 0
+        self._offsets_due = self.clock.monotonic() + _OFFSETS_SECONDS
+        tally = self.state.tally
+        tally.transactions += 1
+        tally.routed += len(records)
+        tally.without_id += without
+        tally.bytes += sum(map(len, records))
+        self.state.clear_failure()
+        self.state.clear_client_error()
+
+    def _narrow(self, records: Sequence[Message], error: RecordRefused) -> None:
+        """Send fewer records at once, until the refused record is alone."""
+        if len(records) > 1:
+            self._limit = max(1, len(records) // _NARROW_BY)
+            return
+        self._limit = 0
+        (record,) = records
+        place = place_of(record)
+        named = type(error)(f"record {place[0]}/{place[1]} at offset {record.offset()}: {error}")
+        log.error("record is refused", reason=named.reason, error=str(named))
+        again_at = self.clock.monotonic() + _AGAIN_SECONDS
+        self._held[place] = _Held(self.reader.hold(place), named, again_at)
+        self.state.block(named)
+
+    def _show(self) -> None:
+        now = self.clock.monotonic()
+        if now >= self._status_due:
+            self.state.inputs = self.reader.inputs()
+            self.state.is_member = self.reader.membership() is not None
+            self._status_due = now + _STATUS_SECONDS

@@ -1,0 +1,221 @@
+"""Write records and input offsets to Kafka: together, or offsets after records.
+
+The loop calls it. Invariant: offsets are committed with the membership under which their records were read, so a
+router that was taken for dead commits nothing any more (KIP-447).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from threading import Event
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from dedupe_crds.clock import Clock
+from dedupe_crds.deadline import Deadline
+from dedupe_ids.origin import HEADER, encode_origin
+from dedupe_kafka.client import kafka_error, made
+from dedupe_kafka.errors import BrokerUnavailable, Fenced, Stopped, StreamError
+from dedupe_router.errors import Rebalanced, TransactionLost
+
+TRANSACTION_SECONDS: Final = 10.0
+"""The age at which Kafka aborts a transaction: an open one holds back all readers."""
+
+# For all calls of a transaction, so that this router gives it up before Kafka does.
+_CALLS_SECONDS: Final = 7.0
+_SLICE_SECONDS: Final = 1.0
+_ABORT_SECONDS: Final = 5.0
+_INIT_SECONDS: Final = 30.0
+_INIT_SLICE_SECONDS: Final = 3.0
+_ROOM_SECONDS: Final = 0.05
+
+_REBALANCED: Final = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records with a partition for each, and the input offsets after them."""
+
+    records: Sequence[Message]
+    partitions: Sequence[int]
+    offsets: Sequence[TopicPartition]
+
+
+class Output(Protocol):
+    """Destination of batches."""
+
+    def fence(self, stop: Event) -> None:
+        """Take over this router's number. Raises StreamError, and Stopped."""
+
+    def send(self, batch: Batch, membership: bytes) -> None:
+        """Write a batch, and commit its offsets.
+
+        Raises Rebalanced or RecordRefused if nothing is committed and the same records can be sent again; after any
+        other StreamError this output is unusable.
+        """
+
+
+class TransactionalOutput:
+    """Records and offsets become visible together, or not at all."""
+
+    def __init__(self, producer: Producer, topic: str, clock: Clock) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._clock = clock
+
+    def fence(self, stop: Event) -> None:
+        """Fence an older process of this number, and abort its open transaction."""
+        deadline = self._clock.deadline(_INIT_SECONDS, stop)
+        while True:
+            try:
+                # In slices, which librdkafka resumes, so that a stop does not wait for the whole time.
+                self._producer.init_transactions(_INIT_SLICE_SECONDS)
+            except KafkaException as error:
+                named = self._named(error, "taking over the number of this router")
+                if not isinstance(named, BrokerUnavailable):
+                    raise named from error
+                if deadline.pause(0):
+                    continue
+                if deadline.expired:
+                    raise named from error
+                raise Stopped(str(named)) from error
+            else:
+                return
+
+    def send(self, batch: Batch, membership: bytes) -> None:
+        """Write a batch in one transaction."""
+        deadline = self._clock.deadline(_CALLS_SECONDS)
+        try:
+            self._producer.begin_transaction()
+            produce_all(self._producer, self._topic, batch, lambda: deadline.expired)
+            self._producer.send_offsets_to_transaction(
+                list(batch.offsets), membership, deadline.remaining()
+            )
+            self._commit_until(deadline)
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            named = self._named(error, f"routing to {self._topic}")
+            if cause.txn_requires_abort():
+                self._abort()
+            elif isinstance(named, Rebalanced):
+                raise TransactionLost(str(named)) from error
+            raise named from error
+        except BrokerUnavailable:
+            self._abort()
+            raise
+
+    def _commit_until(self, deadline: Deadline) -> None:
+        """Commit in slices, because a refused record surfaces only on a new call."""
+        while True:
+            try:
+                self._producer.commit_transaction(_SLICE_SECONDS)
+            except KafkaException as error:
+                if not error.args[0].retriable() or deadline.expired:
+                    raise
+            else:
+                return
+
+    def _abort(self) -> None:
+        """Abort the open transaction. Raises TransactionLost if that fails."""
+        try:
+            self._producer.abort_transaction(_ABORT_SECONDS)
+        except KafkaException as error:
+            # Kafka ends it after its time-out.
+            raise TransactionLost(str(self._named(error, "aborting a transaction"))) from error
+
+    def _named(self, error: KafkaException, action: str) -> StreamError:
+        return named_error(error, action)
+
+
+class NonTransactionalOutput:
+    """Offsets are committed after the records are acknowledged: at least once."""
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        topic: str,
+        clock: Clock,
+        *,
+        commit: Callable[[list[TopicPartition]], None],
+        make_producer: Callable[[dict[str, Any]], Any] = Producer,
+    ) -> None:
+        self._refused: KafkaError | None = None
+        self._producer = made(make_producer, {**config, "on_delivery": self._on_delivery})
+        self._topic = topic
+        self._clock = clock
+        self._commit = commit
+
+    def fence(self, stop: Event) -> None:
+        """Do nothing: without transactions a broker knows no owner of a number."""
+
+    def send(self, batch: Batch, membership: bytes) -> None:  # noqa: ARG002 (the consumer commits as what it is)
+        """Write a batch, wait until it is acknowledged, then commit its offsets."""
+        self._refused = None
+        deadline = self._clock.deadline(_CALLS_SECONDS)
+        try:
+            produce_all(self._producer, self._topic, batch, lambda: deadline.expired)
+            self._flush_until(deadline)
+            self._commit(list(batch.offsets))
+        except KafkaException as error:
+            raise named_error(error, f"routing to {self._topic}") from error
+
+    def _flush_until(self, deadline: Deadline) -> None:
+        while self._producer.flush(_SLICE_SECONDS) and self._refused is None:
+            if deadline.expired:
+                self._producer.purge()
+                raise BrokerUnavailable(
+                    f"records for {self._topic} are not acknowledged after {_CALLS_SECONDS:.0f} s"
+                )
+        if self._refused is not None:
+            self._producer.purge()
+            raise KafkaException(self._refused)
+
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None and self._refused is None:
+            self._refused = error
+
+
+def produce_all(producer: Producer, topic: str, batch: Batch, expired: Callable[[], bool]) -> None:
+    """Produce each record unchanged, but for the origin header that is added.
+
+    librdkafka takes the timestamp 0 for "now", so the first millisecond of 1970 becomes the second.
+    """
+    produce = producer.produce
+    for record, partition in zip(batch.records, batch.partitions, strict=True):
+        origin = encode_origin(record.topic() or "", record.partition() or 0, record.offset() or 0)
+        headers = [*(record.headers() or ()), (HEADER, origin)]
+        timestamp = record.timestamp()[1] or 1
+        while True:
+            try:
+                produce(
+                    topic, record.value(), record.key(), partition, None, None, timestamp, headers
+                )
+                break
+            except BufferError:
+                producer.poll(_ROOM_SECONDS)
+                if expired():
+                    raise BrokerUnavailable(f"{topic}: the broker takes no records") from None
+
+
+def named_error(error: KafkaException, action: str) -> StreamError:
+    """Return the named error of a failed call."""
+    cause: KafkaError = error.args[0]
+    if cause.code() in _REBALANCED:
+        return Rebalanced(f"{action}: {cause.str()}; the records are sent again by their owner")
+    named = kafka_error(error, action)
+    if isinstance(named, Fenced):
+        return TransactionLost(f"{named}. Do two routers of this stream have the same number?")
+    return named
+
+
+def bytes_of(records: Iterable[Message]) -> int:
+    """Return the bytes of keys and values."""
+    return sum(map(len, records))

@@ -1,0 +1,261 @@
+"""Read the input partitions that the consumer group gives to this router.
+
+The loop calls it. Kafka's rebalances reach it inside of `read`, and nowhere else. Invariants:
+  - Records that wait here are of partitions that this router has owned since they were read.
+  - The start of a partition is what the group has committed; an open transaction of its former owner is waited for.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from dedupe_crds.clock import Clock
+from dedupe_crds.status.router import RouterInput
+from dedupe_kafka.client import kafka_error
+from dedupe_kafka.errors import StreamError
+from dedupe_router.errors import OffsetOutOfRange
+from dedupe_router.start import Place, Start, place_of
+
+_GATHER_SECONDS: Final = 0.01
+_IDLE_SECONDS: Final = 0.5
+# Of a topic that does not exist, or no longer: the watch names it.
+_ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 (public names)
+_OUT_OF_RANGE: Final = frozenset(
+    {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 (public names)
+)
+
+
+class Starts(Protocol):
+    """Finds where to start with partitions, see start.py."""
+
+    def of(self, partitions: Sequence[TopicPartition]) -> list[Start]: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Owned:
+    """A partition of this router: the next offset to read, and the committed one."""
+
+    next_offset: int
+    committed: int
+    topic_id: str
+    waits: bool = False
+
+
+@dataclass(slots=True)
+class InputReader:
+    """The consumer of one router."""
+
+    consumer: Consumer
+    starts: Starts
+    clock: Clock
+    on_rebalance: Callable[[], None]
+    pending: list[Message] = field(default_factory=list)
+    """Records that are read and not committed, in order."""
+    _owned: dict[Place, _Owned] = field(default_factory=dict)
+    _failure: StreamError | None = None
+    _idle: bool = False
+    _paused: bool = False
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Read these topics from now on, or as many partitions as the group gives."""
+        if not topics:
+            self.consumer.unsubscribe()
+            return
+        self.consumer.subscribe(
+            list(topics),
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_revoke,
+        )
+
+    @property
+    def places(self) -> list[Place]:
+        """Return the partitions of this router."""
+        return sorted(self._owned)
+
+    def read(self, most: int) -> None:
+        """Serve the group, and add to `pending` what arrives, up to `most` records.
+
+        Raises StreamError.
+        """
+        room = most - len(self.pending)
+        try:
+            messages = self._receive(room) if room > 0 else self._served()
+        except KafkaException as error:
+            raise kafka_error(error, "reading the input") from error
+        if self._failure is not None:
+            raise self._failure
+        self._idle = not self._take(messages)
+
+    def _receive(self, room: int) -> list[Message]:
+        if not self._idle or self.pending:
+            return self.consumer.consume(room, _GATHER_SECONDS)
+        first = self.consumer.poll(_IDLE_SECONDS)
+        if first is None:
+            return []
+        return [first, *self.consumer.consume(room, _GATHER_SECONDS)]
+
+    def _served(self) -> list[Message]:
+        """Serve the group while there is no room: a record that comes is kept."""
+        message = self.consumer.poll(0)
+        return [] if message is None else [message]
+
+    def _take(self, messages: Sequence[Message]) -> bool:
+        """Keep the records of own partitions; return whether there was any."""
+        owned, keep = self._owned, self.pending.append
+        taken = False
+        for message in messages:
+            place = (message.topic() or "", message.partition() or 0)
+            at = owned.get(place)
+            if message.error() is not None:
+                self._handle_error(message, place, at)
+                continue
+            offset = message.offset() or 0
+            # Of a partition that was given away, or read before it was given away and back.
+            if at is None or offset < at.next_offset:
+                continue
+            at.next_offset = offset + 1
+            keep(message)
+            taken = True
+        return taken
+
+    def _handle_error(self, message: Message, place: Place, at: _Owned | None) -> None:
+        error = message.error()
+        assert error is not None  # noqa: S101 (the caller chose by it)
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (a public name)
+            if at is not None:
+                # After the last record there may be transaction markers, which have offsets too.
+                at.next_offset = max(at.next_offset, message.offset() or 0)
+        elif error.code() in _OUT_OF_RANGE:
+            raise OffsetOutOfRange(f"{place[0]}/{place[1]}: {error.str()}; starting again")
+        elif error.code() not in _ABSENT and not error.retriable():
+            raise kafka_error(error, f"reading {place[0]}/{place[1]}")
+
+    # -- what is committed -----------------------------------------------------------------------
+
+    def offsets_after(self, records: Sequence[Message]) -> list[TopicPartition]:
+        """Return the offsets to commit with the first `records` of `pending`.
+
+        Each is that of the next record to route; with it goes the topic's id. Partitions without a record of these
+        have one if they are read further than is committed: after transaction markers, or at their start.
+        """
+        after = {place_of(record): (record.offset() or 0) + 1 for record in records}
+        left = {place_of(record) for record in self.pending[len(records) :]}
+        for place, at in self._owned.items():
+            if place not in left and not at.waits:
+                after[place] = at.next_offset
+        return [
+            TopicPartition(*place, offset, self._owned[place].topic_id)
+            for place, offset in after.items()
+            if offset != self._owned[place].committed
+        ]
+
+    def mark_committed(self, records: int, offsets: Iterable[TopicPartition]) -> None:
+        """Record that the first `records` of `pending`, and these offsets, are committed."""
+        del self.pending[:records]
+        for each in offsets:
+            if (at := self._owned.get((each.topic, each.partition))) is not None:
+                at.committed = each.offset
+
+    def membership(self) -> bytes | None:
+        """Return the group's metadata for a commit; None if this is no member now.
+
+        Kafka takes a commit without a member id from anybody, so such metadata must never be used.
+        """
+        before = self.consumer.memberid()
+        metadata: bytes = self.consumer.consumer_group_metadata()
+        return metadata if before and before == self.consumer.memberid() else None
+
+    def commit(self, offsets: list[TopicPartition]) -> None:
+        """Commit without a transaction. Raises KafkaException."""
+        for each in self.consumer.commit(offsets=offsets, asynchronous=False) or ():
+            if each.error is not None:
+                raise KafkaException(each.error)
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def hold(self, place: Place) -> list[Message]:
+        """Let a partition wait: return its records, and read none until `release`."""
+        held = [record for record in self.pending if place_of(record) == place]
+        self.pending = [record for record in self.pending if place_of(record) != place]
+        if (at := self._owned.get(place)) is not None:
+            at.waits = True
+            self.consumer.pause([TopicPartition(*place)])
+        return held
+
+    def release(self, place: Place, held: Sequence[Message]) -> None:
+        """End the wait of a partition; its records come first, if it is still owned."""
+        at = self._owned.get(place)
+        if at is None or not at.waits:
+            return
+        at.waits = False
+        self.pending = [*held, *self.pending]
+        if not self._paused:
+            self.consumer.resume([TopicPartition(*place)])
+
+    def pause(self, *, paused: bool) -> None:
+        """Stop reading all partitions, or start again."""
+        if paused == self._paused:
+            return
+        self._paused = paused
+        own = [TopicPartition(*place) for place, at in self._owned.items() if not at.waits]
+        (self.consumer.pause if paused else self.consumer.resume)(own)
+
+    # -- the group's callbacks ------------------------------------------------------------------
+
+    def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.on_rebalance()
+        try:
+            self._begin(partitions)
+        except StreamError as error:  # not through the library: it is raised by `read`
+            self._failure = error
+        except KafkaException as error:
+            self._failure = kafka_error(error, "taking partitions of the input")
+
+    def _begin(self, partitions: Sequence[TopicPartition]) -> None:
+        found = self.starts.of(partitions) if partitions else []
+        for start in found:
+            self._owned[start.place] = _Owned(start.offset, start.committed, start.topic_id)
+        assigned = [TopicPartition(*start.place, start.offset) for start in found]
+        self.consumer.incremental_assign(assigned)
+        if self._paused and assigned:
+            self.consumer.pause(assigned)
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.on_rebalance()
+        self._forget(partitions)
+        consumer.incremental_unassign(partitions)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = {(each.topic, each.partition) for each in partitions}
+        for place in gone:
+            self._owned.pop(place, None)
+        self.pending = [record for record in self.pending if place_of(record) not in gone]
+
+    # -- the status ------------------------------------------------------------------------------
+
+    def inputs(self) -> list[RouterInput]:
+        """Return the partitions of each topic, with their lag."""
+        lags: dict[str, int | None] = {}
+        numbers: dict[str, list[int]] = {}
+        for (topic, number), at in sorted(self._owned.items()):
+            numbers.setdefault(topic, []).append(number)
+            before, lag = lags.get(topic, 0), self._lag(topic, number, at)
+            lags[topic] = None if before is None or lag is None else before + lag
+        return [
+            RouterInput(topic=topic, partitions=numbers[topic], lag_messages=lags[topic])
+            for topic in numbers
+        ]
+
+    def _lag(self, topic: str, number: int, at: _Owned) -> int | None:
+        where = TopicPartition(topic, number)
+        watermarks = self.consumer.get_watermark_offsets(where, cached=True)
+        if not watermarks or watermarks[1] < 0:
+            return None
+        return max(0, watermarks[1] - max(at.committed, 0))
+
+    def close(self) -> None:
+        """Leave the group."""
+        self.consumer.close()

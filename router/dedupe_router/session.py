@@ -1,0 +1,135 @@
+"""Run one router, from its start to a stop or a failure, in this order.
+
+    1  describe the topics
+    2  take over the number of this router (fences an older process, aborts its open transaction)
+    3  join the consumer group
+    4  route batch after batch
+
+`Supervisor` runs one session after another. A failure anywhere ends the session with a named error; the next one
+begins at 1, and the group's offsets say what is routed.
+"""
+
+from contextlib import ExitStack
+from threading import Event
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, Producer
+
+from dedupe_crds.clock import Clock
+from dedupe_crds.spec.topics import Delivery
+from dedupe_kafka.client import kafka_error, made
+from dedupe_kafka.client_config import consumer_config, producer_config
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
+from dedupe_router.config import RouterConfig
+from dedupe_router.loop import Loop
+from dedupe_router.output import (
+    TRANSACTION_SECONDS,
+    NonTransactionalOutput,
+    Output,
+    TransactionalOutput,
+)
+from dedupe_router.reader import InputReader
+from dedupe_router.route import Route
+from dedupe_router.start import StartFinder
+from dedupe_router.state import RouterState
+from dedupe_router.watch import StreamWatch
+
+# As long as a transaction may last: the partitions of a killed router are given away after it.
+_SESSION_MS: Final = 10_000
+_HEARTBEAT_MS: Final = 2_000
+# How soon added partitions of an input are noticed.
+_METADATA_MS: Final = 10_000
+_MOST_RECORDS: Final = 50_000
+
+
+class Session:
+    """One run of the steps above."""
+
+    def __init__(self, config: RouterConfig, state: RouterState, clock: Clock, stop: Event) -> None:
+        self._config = config
+        self._spec = config.stream.spec
+        self._state = state
+        self._clock = clock
+        self._stop = stop
+
+    def run(self) -> None:
+        """Run until `stop` is set. Raises StreamError for a failure before."""
+        try:
+            self._run()
+        except BrokerUnavailable as error:
+            cause = self._state.client_error
+            if isinstance(cause, NotAuthorized):
+                raise cause from error
+            raise
+
+    def _run(self) -> None:
+        config, spec = self._config, self._spec
+        cluster = Cluster(config.servers, config.properties)
+        watch = StreamWatch(config, cluster, self._state, self._clock)
+        watch.check()
+        with ExitStack() as cleanup:
+            consumer = self._consumer()
+            starts = StartFinder(consumer, cluster, self._clock, self._state.warn)
+            reader = InputReader(consumer, starts, self._clock, self._on_rebalance)
+            cleanup.callback(reader.close)
+            output = self._output(cluster, reader)
+            output.fence(self._stop)
+            starts.require_offsets(watch.topics, routed=watch.has_routed)
+            loop = Loop(
+                reader=reader,
+                output=output,
+                route=Route(spec, config.repartition.by, config.repartition.partitions),
+                watch=watch,
+                state=self._state,
+                clock=self._clock,
+                most=_MOST_RECORDS,
+            )
+            while not self._stop.is_set():
+                loop.turn()
+
+    def _consumer(self) -> Consumer:
+        config = {
+            **consumer_config(
+                self._config.servers,
+                self._config.properties,
+                group=self._config.stream.router_group,
+                queue_bytes=self._spec.worker.tuning.queue_bytes,
+            ),
+            # Only what changes hands stops in a rebalance.
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": _SESSION_MS,
+            "heartbeat.interval.ms": _HEARTBEAT_MS,
+            "topic.metadata.refresh.interval.ms": _METADATA_MS,
+        }
+        return made(Consumer, self._watched(config))
+
+    def _output(self, cluster: Cluster, reader: InputReader) -> Output:
+        exactly_once = self._spec.delivery is Delivery.EXACTLY_ONCE
+        topic = self._spec.worker_input
+        described = cluster.topic(topic)
+        largest = described.number("max.message.bytes") if described else 0
+        config = self._watched(
+            producer_config(
+                self._config.servers,
+                self._config.properties,
+                transactional_id=self._config.transactional_id if exactly_once else None,
+                queue_bytes=self._spec.worker.tuning.queue_bytes,
+                largest_batch_bytes=largest,
+                transaction_seconds=TRANSACTION_SECONDS,
+            )
+        )
+        if exactly_once:
+            return TransactionalOutput(made(Producer, config), topic, self._clock)
+        return NonTransactionalOutput(config, topic, self._clock, commit=reader.commit)
+
+    def _on_rebalance(self) -> None:
+        self._state.tally.rebalances += 1
+
+    def _watched(self, config: dict[str, Any]) -> dict[str, Any]:
+        return {**config, "error_cb": self._on_client_error}
+
+    def _on_client_error(self, error: KafkaError) -> None:
+        """Record an error that no call raises, because the client retries."""
+        named: StreamError = kafka_error(error, "Kafka client")
+        self._state.report_client_error(named)

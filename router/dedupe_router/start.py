@@ -1,0 +1,116 @@
+"""Find the offset from which a router reads a partition.
+
+`InputReader` calls it when the group gives it partitions. Invariant: what is committed is the truth; a router that
+can't know what was routed does not begin.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from dedupe_crds.clock import Clock
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.group_offsets import read_group_offsets
+from dedupe_router.errors import InputTruncated, RouterOffsetsLost
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+# Longer than a router's transaction may last: an offset in an open one is waited for.
+_COMMITTED_SECONDS: Final = 25.0
+
+Warn = Callable[[str, str], None]
+"""Takes a reason and its explanation."""
+
+
+def place_of(record: Message) -> Place:
+    """Return the topic and partition of a record."""
+    return record.topic() or "", record.partition() or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The offset to read from, the committed one or -1, and the topic's id."""
+
+    place: Place
+    offset: int
+    committed: int
+    topic_id: str
+
+
+class StartFinder:
+    """Finds starts from the group's offsets and the partitions as they are now."""
+
+    def __init__(self, consumer: Consumer, cluster: Cluster, clock: Clock, warn: Warn) -> None:
+        self._consumer = consumer
+        self._cluster = cluster
+        self._clock = clock
+        self._warn = warn
+
+    def require_offsets(self, topics: Iterable[str], *, routed: bool) -> None:
+        """Raise RouterOffsetsLost if records were routed, and no offset is committed.
+
+        Then it is not known which records of the input are routed.
+        """
+        counts = self._cluster.partition_counts(list(topics))
+        wanted = [TopicPartition(name, n) for name, count in counts.items() for n in range(count)]
+        if not routed or not wanted or any(each.offset >= 0 for each in self._committed(wanted)):
+            return
+        raise RouterOffsetsLost(
+            "the repartition topic has records, but the group of the routers has no committed offset (Kafka deletes "
+            "them when a group was empty for offsets.retention.minutes): set the group's offsets to where routing "
+            "shall continue, with kafka-consumer-groups.sh --reset-offsets; --to-earliest routes everything again, "
+            "and the workers drop what is in their window"
+        )
+
+    def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
+        """Return the start of each partition. Raises StreamError."""
+        committed = self._committed(partitions)
+        offsets = {
+            topic: self._cluster.offsets(topic) for topic in {each.topic for each in partitions}
+        }
+        return [
+            self._start(
+                each, offsets[each.topic].id, offsets[each.topic].lows, offsets[each.topic].ends
+            )
+            for each in committed
+        ]
+
+    def _committed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        wanted = [TopicPartition(each.topic, each.partition) for each in partitions]
+        return read_group_offsets(
+            self._consumer,
+            wanted,
+            timeout_seconds=_COMMITTED_SECONDS,
+            deadline=self._clock.deadline(_COMMITTED_SECONDS),
+        )
+
+    def _start(
+        self, at: TopicPartition, topic_id: str, lows: dict[int, int], ends: dict[int, int]
+    ) -> Start:
+        place = at.topic, at.partition
+        low, end = lows.get(at.partition, 0), ends.get(at.partition, 0)
+        where = f"{at.topic}/{at.partition}"
+        if at.offset < 0:
+            return Start(place, low, -1, topic_id)
+        if at.metadata and at.metadata != topic_id:
+            self._warn(
+                "InputTopicReplaced",
+                f"{at.topic} was deleted and created again; it is read from its beginning",
+            )
+            return Start(place, low, at.offset, topic_id)
+        if at.offset < low:
+            self._warn(
+                "InputExpired",
+                f"{where}: {low - at.offset} offsets were deleted before they were read; routing continues with what "
+                "is left. Raise the topic's retention, or add routers",
+            )
+            return Start(place, low, at.offset, topic_id)
+        if at.offset > end:
+            raise InputTruncated(
+                f"{where} ends at {end}, and was routed up to {at.offset}: the brokers have lost records. Wait for "
+                "them, or set the group's offset to where routing shall continue"
+            )
+        return Start(place, at.offset, at.offset, topic_id)

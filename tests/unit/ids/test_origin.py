@@ -1,0 +1,48 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_ids.origin import HEADER, Origin, decode_origin, encode_origin, take_origin
+
+TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
+PARTITIONS = st.integers(0, 2**16 - 1)
+OFFSETS = st.integers(0, 2**48 - 1)
+HEADERS = st.lists(st.tuples(st.sampled_from(["id", HEADER]), st.binary(max_size=9)), max_size=4)
+
+
+@given(TOPICS, PARTITIONS, OFFSETS)
+def test_what_is_encoded_is_read_again(topic: str, partition: int, offset: int) -> None:
+    origin = decode_origin(encode_origin(topic, partition, offset))
+    assert origin == Origin(topic, partition, offset)
+    assert str(origin) == f"{topic}:{partition}:{offset}"
+
+
+@given(HEADERS, TOPICS, PARTITIONS, OFFSETS)
+def test_the_headers_of_a_producer_survive(
+    headers: list[tuple[str, bytes]], topic: str, partition: int, offset: int
+) -> None:
+    own = (HEADER, encode_origin(topic, partition, offset))
+    origin, left = take_origin([*headers, own])
+    assert origin == Origin(topic, partition, offset)
+    assert left == (headers or None)
+
+
+def test_the_origin_of_a_router_before_this_one_is_a_producers_header() -> None:
+    first, second = (HEADER, encode_origin("a", 1, 2)), (HEADER, encode_origin("b", 3, 4))
+    assert take_origin([first, second]) == (Origin("b", 3, 4), [first])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, b"", b"\x01", encode_origin("", 1, 2), b"\x02" + encode_origin("a", 1, 2)[1:],
+     encode_origin("a", 1, 2) + b"\xff"],
+)  # fmt: skip
+def test_another_value_is_no_origin(value: bytes | None) -> None:
+    assert decode_origin(value) is None
+    headers = [("id", b"1"), (HEADER, value or b"")]
+    assert take_origin(headers) == (None, headers)
+
+
+def test_a_record_without_headers_has_none() -> None:
+    assert take_origin(None) == (None, None)
+    assert take_origin([]) == (None, None)

@@ -11,6 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from dedupe_crds.formatting import ranges
+from dedupe_crds.spec.flow import Flow
+from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_crds.status.key_sample import KeySample
 
@@ -19,13 +21,15 @@ _FEWEST_RECORDS: Final = 50
 _EXCEPTIONS: Final = 0.01
 _REMEDY: Final = (
     "Have all producers send the records of an id to the same partition: with the id as the key, one partitioner, and "
-    "a number of partitions that stays"
+    "a number of partitions that stays. Or let routers send each message to the partition of its id: create the stream "
+    "with spec.repartition"
 )
 
 
 class PartitioningReason(StrEnum):
     """The way in which records come to their partitions, by a sample."""
 
+    BY_ID = "ById"
     BY_KEY = "ByKey"
     ONE_PARTITION = "OnePartition"
     UNKNOWN = "Unknown"
@@ -71,6 +75,20 @@ def join_samples(samples: Iterable[KeySample]) -> KeySample:
     return KeySample(
         partitions=partitions, records=records, without_key=without_key, fits=dict(fits)
     )
+
+
+def judge_stream(samples: Iterable[KeySample], spec: Flow) -> Partitioning:
+    """Judge if copies of an id meet: by routers, or else by samples of the input."""
+    if spec.repartition is None:
+        return judge_partitioning(samples, spec.id)
+    if spec.repartition.by is RepartitionBy.KEY and spec.id.from_ is not IdFrom.KEY:
+        text = (
+            "routers send each message to the partition of its key, as spec.repartition.by says: copies of an id meet "
+            "only if they have the same key"
+        )
+        return Partitioning(PartitioningReason.BY_KEY, None, text)
+    text = "routers send each message to the partition of its id"
+    return Partitioning(PartitioningReason.BY_ID, True, text)
 
 
 def judge_partitioning(samples: Iterable[KeySample], source: IdSource) -> Partitioning:

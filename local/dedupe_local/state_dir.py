@@ -7,6 +7,7 @@ broker/                   the embedded broker, if there is one
 partition-N/              a worker's state directory, and in addition:
     worker.log            the worker's log
     endpoint              HOST:PORT of its HTTP server
+router-N/                 router.log and endpoint of a router, if the stream has any; it has no other state
 """
 
 import fcntl
@@ -56,6 +57,10 @@ class StateDir:
     def partition(self, number: int) -> Path:
         """Return a worker's state directory."""
         return self.root / f"partition-{number}"
+
+    def router(self, number: int) -> Path:
+        """Return the directory of a router's log."""
+        return self.root / f"router-{number}"
 
     def partitions(self) -> int:
         """Return the number of partitions up to the last one that had a worker here.

@@ -15,7 +15,13 @@ from dedupe_crds.clock import Clock
 from dedupe_crds.deadline import Deadline
 from dedupe_ids.origin import HEADER, encode_origin
 from dedupe_kafka.client import kafka_error, made
-from dedupe_kafka.errors import BrokerUnavailable, Fenced, Stopped, StreamError
+from dedupe_kafka.errors import (
+    BrokerUnavailable,
+    Fenced,
+    RecordRefused,
+    Stopped,
+    StreamError,
+)
 from dedupe_router.errors import Rebalanced, TransactionLost
 
 TRANSACTION_SECONDS: Final = 10.0
@@ -37,6 +43,12 @@ _REBALANCED: Final = frozenset(
         KafkaError.FENCED_INSTANCE_ID,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
     }
+)
+
+
+# After a batch of records that is refused, the next one of its partition is out of order.
+_AFTER_REFUSED: Final = frozenset(
+    {KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, KafkaError._INCONSISTENT}  # noqa: SLF001 (a public name)
 )
 
 
@@ -105,6 +117,8 @@ class TransactionalOutput:
             named = self._named(error, f"routing to {self._topic}")
             if cause.txn_requires_abort():
                 self._abort()
+                if cause.code() in _AFTER_REFUSED:
+                    named = RecordRefused(str(named))
             elif isinstance(named, Rebalanced):
                 raise TransactionLost(str(named)) from error
             raise named from error

@@ -1,5 +1,5 @@
 """Fixtures of the component tests."""
 
-from tests.support.fixtures import routing, streams, workers
+from tests.support.fixtures import routed_streams, routers, routing, streams, workers
 
-__all__ = ["routing", "streams", "workers"]
+__all__ = ["routed_streams", "routers", "routing", "streams", "workers"]

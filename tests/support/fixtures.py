@@ -1,8 +1,9 @@
 """Fixtures of the component and fault tests, whose conftest.py imports them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -10,6 +11,7 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.cluster import Cluster
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.support.processes.processes import Workers
+from tests.support.processes.routers import RoutedStream, Routers, routed_manifest
 from tests.support.traffic.streams import TestStream, stream_manifest
 
 CreateStream = Callable[..., TestStream]
@@ -46,6 +48,38 @@ def workers(tmp_path: Path) -> Iterator[Workers]:
     started = Workers(tmp_path)
     yield started
     started.end_all()
+
+
+@pytest.fixture
+def routers(tmp_path: Path) -> Iterator[Routers]:
+    """Start routers that end with the test: `routers.start(stream, 1)`."""
+    started = Routers(tmp_path)
+    yield started
+    started.end_all()
+
+
+@pytest.fixture
+def routed_streams(
+    broker: EmbeddedBroker, topics: Callable[..., str], tmp_path: Path
+) -> Callable[..., RoutedStream]:
+    """Create streams with routers: `routed_streams(inputs=(2, 3), partitions=4)`.
+
+    `inputs` has the number of partitions of each input; the rest are as of `routed_manifest`.
+    """
+
+    def create(
+        *,
+        inputs: Sequence[int] = (2,),
+        partitions: int = 4,
+        **spec: Any,  # noqa: ANN401 # fields of the manifest
+    ) -> RoutedStream:
+        raw = [topics(f"raw-{n}", count, **HOLDS_ANYTHING) for n, count in enumerate(inputs)]
+        output = f"clean-{uuid4().hex[:8]}"
+        return routed_manifest(
+            tmp_path, broker.bootstrap_servers, raw, output, partitions=partitions, **spec
+        )
+
+    return create
 
 
 def topics_beside(stream: TestStream) -> None:

@@ -5,11 +5,29 @@ The fleet calls it with worker statuses and times. Pure: no clock, no I/O.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from dedupe_crds.status.worker import Phase, WorkerStatus
 
 
-class Drain:
+class Drain(Protocol):
+    """The way of a fleet to the end of what was in its input when the drain began."""
+
+    def observe(self, statuses: Sequence[WorkerStatus | None], now: float) -> None:
+        """Record the workers' statuses, by partition; None is no answer."""
+
+    @property
+    def done(self) -> bool:
+        """Return whether the end is reached."""
+
+    def stalled(self, now: float) -> list[str]:
+        """Return a sentence for each partition that makes no progress."""
+
+    def missing(self) -> list[str]:
+        """Return a sentence for each partition that is not at its end."""
+
+
+class WorkerDrain:
     """Tracks workers up to the end offsets in `targets` (by partition).
 
     A partition has stalled if it made no progress for `stall_seconds`. Progress is a higher offset, or fewer records to

@@ -1,4 +1,4 @@
-"""Supervise one worker process per partition of a stream's input topic.
+"""Supervise the processes of a stream: a worker for each partition, and routers.
 
 with StateDir(path) as state, Fleet(stream, state) as fleet:
     fleet.wait_drained(stall_seconds=120)
@@ -22,10 +22,13 @@ from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError, TopicUnusable
-from dedupe_kafka.partitioning import describe_added, judge_partitioning
+from dedupe_kafka.partitioning import PartitioningReason, describe_added, judge_stream
 from dedupe_local.errors import NotDrained
 from dedupe_local.run import child_process
-from dedupe_local.run.drain import Drain
+from dedupe_local.run.drain import Drain, WorkerDrain
+from dedupe_local.run.fleet_view import FleetView
+from dedupe_local.run.routed_drain import RoutedDrain
+from dedupe_local.run.router_process import RouterProcess, RouterView
 from dedupe_local.run.worker_process import WorkerProcess, WorkerView
 from dedupe_local.state_dir import StateDir
 
@@ -38,9 +41,9 @@ _LOOK_TIMEOUT_SECONDS = 3.0
 
 
 class Fleet:
-    """The workers of a stream on this machine, which cannot outlive this process.
+    """The workers and routers of a stream here, which cannot outlive this process.
 
-    The workers get the stream as it is given; see `with_bootstrap_servers`. `kafka_properties` is a file with
+    They get the stream as it is given; see `with_bootstrap_servers`. `kafka_properties` is a file with
     librdkafka properties. Only one fleet may run for a stream, as a second fleet would fence the first. On this machine
     the lock on `state` ensures that.
     """
@@ -61,6 +64,7 @@ class Fleet:
         self._cluster = self._connect()
         self._http = httpx.Client(timeout=_ASK_TIMEOUT_SECONDS, trust_env=False)
         self._workers: list[WorkerProcess] = []
+        self._routers: list[RouterProcess] = []
         self._partitions = 0
         self._look_at = 0.0
         self.added_lags: Mapping[int, int] = {}
@@ -91,6 +95,13 @@ class Fleet:
         self._state.ensure_admin_token()
         self._partitions = topics.partitions
         self._add_workers(topics.served)
+        if self.stream.spec.repartition is not None:
+            self._routers = [
+                RouterProcess(
+                    number, self._state, self._http, self._kafka_properties, clock=self._clock
+                )
+                for number in range(self.stream.spec.repartition.routers.replicas)
+            ]
         self._supervision = self._supervisor.submit(self._supervise)
 
     def _add_workers(self, until: int) -> None:
@@ -114,17 +125,22 @@ class Fleet:
     def notes(self) -> list[str]:
         """Return what a user should know of the topics while the fleet runs."""
         samples = [status.input.keys for status in self.statuses() if status and status.input.keys]
-        found = judge_partitioning(samples, self.stream.spec.id)
-        by_keys = [f"{found.reason}: {found.message}"] if found.meet is False else []
+        found = judge_stream(samples, self.stream.spec)
+        silent = found.meet or found.reason is PartitioningReason.NOT_SAMPLED
+        by_keys = [] if silent else [f"{found.reason}: {found.message}"]
         added = [describe_added(self.added)] if self.added else []
-        return [*self.warnings, *added, *by_keys]
+        statuses = [view.status for view in self.router_views() if view.status]
+        routing = {
+            f"{reason}: {text}" for each in statuses for reason, text in each.warnings.items()
+        }
+        return [*self.warnings, *added, *by_keys, *sorted(routing)]
 
     def accept_added(self) -> None:
         """Have workers for added partitions from now on, as if the manifest said so."""
         self.stream = _changed(self.stream, "input", added_partitions=AddedPartitions.ACCEPT)
 
     def stop(self) -> bool:
-        """Stop all workers within 10 s in total; return whether all exited with code 0."""
+        """Stop all processes within 10 s in total; return whether all exited with code 0."""
         self._stop.set()
         self._supervisor.shutdown()
         self._http.close()
@@ -133,6 +149,19 @@ class Fleet:
     def views(self) -> list[WorkerView]:
         """Return the current view of each partition, in order."""
         return [worker.view for worker in self._workers]
+
+    def view(self) -> FleetView:
+        """Return the whole current state."""
+        return FleetView(
+            workers=self.views(),
+            routers=self.router_views(),
+            added=self.added_lags,
+            notes=self.notes(),
+        )
+
+    def router_views(self) -> list[RouterView]:
+        """Return the current view of each router; none without spec.repartition."""
+        return [router.view for router in self._routers]
 
     def statuses(self) -> list[WorkerStatus | None]:
         """Return the last status of each worker; None if it does not answer."""
@@ -146,7 +175,7 @@ class Fleet:
         """Wait while the fleet runs.
 
         Raises:
-            WorkerEnded: a worker ended with a final error, and the others were stopped.
+            WorkerEnded: a process ended with a final error, and the others were stopped.
         """
         if self._supervision is None:
             raise RuntimeError("The fleet was not started.")
@@ -157,7 +186,7 @@ class Fleet:
         raise RuntimeError("The fleet was stopped.")
 
     def wait_ready(self, timeout_seconds: float) -> None:
-        """Wait until every worker is ready.
+        """Wait until every worker and router is ready.
 
         Raises:
             TimeoutError: not all were ready in time.
@@ -169,10 +198,12 @@ class Fleet:
 
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain up to the current end offsets of the input."""
+        if self.stream.spec.repartition is not None:
+            return RoutedDrain(self._cluster, self.stream, stall_seconds, self._clock())
         ends = self._cluster.offsets(self.stream.spec.worker_input).ends
         served = range(len(self._workers))  # what was added waits
         targets = {partition: ends[partition] for partition in served}
-        return Drain(targets, stall_seconds, self._clock())
+        return WorkerDrain(targets, stall_seconds, self._clock())
 
     def advance(self, drain: Drain) -> bool:
         """Update a drain with the current statuses; return whether it is done.
@@ -198,7 +229,8 @@ class Fleet:
             self.wait(_TICK_SECONDS)
 
     def _all_ready(self) -> bool:
-        return all(status is not None and status.ready for status in self.statuses())
+        statuses = [*self.statuses(), *(view.status for view in self.router_views())]
+        return all(status is not None and status.ready for status in statuses)
 
     def __enter__(self) -> Self:
         self.start()
@@ -210,16 +242,21 @@ class Fleet:
     def _supervise(self) -> None:
         try:
             while not self._stop.is_set():
-                for worker in self._workers:
-                    worker.tick()
-                self._look_for_partitions()
+                for process in self._processes:
+                    process.tick()
+                if self.stream.spec.repartition is None:
+                    self._look_for_partitions()
                 self._stop.wait(_TICK_SECONDS)
         finally:
-            running = [worker.process for worker in self._workers if worker.process]
+            running = [each.process for each in self._processes if each.process]
             child_process.stop(running, deadline_seconds=STOP_SECONDS, clock=self._clock)
             self._graceful = all(process.returncode == 0 for process in running)
-            for worker in self._workers:
-                worker.retire()
+            for each in self._processes:
+                each.retire()
+
+    @property
+    def _processes(self) -> Sequence[WorkerProcess | RouterProcess]:
+        return [*self._routers, *self._workers]
 
     @cached_property
     def _own_cluster(self) -> Cluster:

@@ -4,7 +4,7 @@ A terminal gets the live table, any other output plain lines. The rows come from
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -14,9 +14,17 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from dedupe_crds.formatting import duration, share
+from dedupe_crds.formatting import count, duration, share
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import Phase
+from dedupe_local.run.fleet_view import FleetView
+from dedupe_local.run.router_rows import (
+    RouterRow,
+    router_changes,
+    router_row,
+    router_summary,
+    stage_lines,
+)
 from dedupe_local.run.table_rows import (
     Rates,
     Row,
@@ -27,7 +35,6 @@ from dedupe_local.run.table_rows import (
     total_duplicates,
     total_lag,
 )
-from dedupe_local.run.worker_process import WorkerView
 
 Clock = Callable[[], float]
 """Returns seconds and never goes backward."""
@@ -37,14 +44,9 @@ _COLOURS = {Phase.RUNNING: "green", Phase.FAILED: "red", "Waiting": "red"}
 
 
 class Screen(Protocol):
-    """Shows the current state of the partitions; called a few times a second.
+    """Shows the current state of the partitions; called a few times a second."""
 
-    `added` are partitions without a worker, each with its lag; `notes` are sentences about the topics.
-    """
-
-    def show(  # noqa: D102 # the class says it
-        self, views: Sequence[WorkerView], added: Mapping[int, int], notes: Sequence[str]
-    ) -> None: ...
+    def show(self, fleet: FleetView) -> None: ...  # noqa: D102 # the class says it
 
 
 @contextmanager
@@ -66,15 +68,15 @@ class LiveTable:
         self._live = live
         self._title = title
         self._clock = clock
-        self._rates = Rates()
+        self._rates = _FleetRates()
 
-    def show(
-        self, views: Sequence[WorkerView], added: Mapping[int, int], notes: Sequence[str]
-    ) -> None:
+    def show(self, fleet: FleetView) -> None:
         """Redraw the table."""
-        rows = _rows(self._rates, views, added, self._clock())
-        lines = [f"[yellow]{escape(note)}[/]" for note in notes]
-        self._live.update(Group(table(self._title, rows), *lines), refresh=True)
+        rows, routers = self._rates.rows(fleet, self._clock())
+        lines = [f"[yellow]{escape(note)}[/]" for note in fleet.notes]
+        tables = [table(self._title, rows), *([router_table(routers)] if routers else [])]
+        stage = map(escape, stage_lines(fleet.routers))
+        self._live.update(Group(*tables, *stage, *lines), refresh=True)
 
 
 class PlainLines:
@@ -83,25 +85,27 @@ class PlainLines:
     def __init__(self, console: Console, clock: Clock) -> None:
         self._console = console
         self._clock = clock
-        self._rates = Rates()
+        self._rates = _FleetRates()
         self._rows: Sequence[Row] = ()
+        self._routers: Sequence[RouterRow] = ()
         self._notes: Sequence[str] = ()
         self._summary_at = clock() + _SUMMARY_SECONDS
 
-    def show(
-        self, views: Sequence[WorkerView], added: Mapping[int, int], notes: Sequence[str]
-    ) -> None:
+    def show(self, fleet: FleetView) -> None:
         """Print changes of state, new notes, and the summary if it is due."""
-        rows = _rows(self._rates, views, added, self._clock())
-        lines = changes(self._rows, rows)
-        lines += [f"Warning: {note}" for note in notes if note not in self._notes]
-        self._notes = notes
+        rows, routers = self._rates.rows(fleet, self._clock())
+        lines = [*router_changes(self._routers, routers), *changes(self._rows, rows)]
+        lines += [f"Warning: {note}" for note in fleet.notes if note not in self._notes]
+        self._notes = fleet.notes
         if (now := self._clock()) >= self._summary_at:
             self._summary_at = now + _SUMMARY_SECONDS
+            if routers:
+                stage = "; ".join(stage_lines(fleet.routers))
+                lines.append(f"{router_summary(routers)}{f'; {stage}' if stage else ''}")
             lines.append(summary(rows))
         for line in lines:
             print_line(self._console, line)
-        self._rows = rows
+        self._rows, self._routers = rows, routers
 
 
 def table(title: str, rows: Sequence[Row]) -> Table:
@@ -127,6 +131,30 @@ def table(title: str, rows: Sequence[Row]) -> Table:
             duration(each.window_seconds),
             str(each.restarts),
             escape(_details(each)),
+        )
+    return built
+
+
+def router_table(rows: Sequence[RouterRow]) -> Table:
+    """Build the table of all routers."""
+    built = Table()
+    built.add_column("Router", justify="right")
+    built.add_column("Phase")
+    built.add_column("Records/s", justify="right")
+    built.add_column("Lag", justify="right")
+    built.add_column("Restarts", justify="right")
+    built.add_column("Reads", overflow="fold")
+    built.add_column("", overflow="fold")
+    for each in rows:
+        colour = _COLOURS.get(each.phase, "yellow")
+        built.add_row(
+            str(each.router),
+            f"[{colour}]{each.phase}[/]",
+            f"{each.records_per_second:,.0f}",
+            count(each.lag_messages),
+            str(each.restarts),
+            escape(each.inputs),
+            escape(each.details),
         )
     return built
 
@@ -157,12 +185,20 @@ def _details(each: Row) -> str:
     return "; ".join(filter(None, (progress, each.details)))
 
 
-def _rows(
-    rates: Rates, views: Sequence[WorkerView], added: Mapping[int, int], now: float
-) -> list[Row]:
-    speeds = rates.observe(views, now)
-    served = [row(view, speed) for view, speed in zip(views, speeds, strict=True)]
-    return [*served, *(added_row(partition, lag) for partition, lag in sorted(added.items()))]
+class _FleetRates:
+    """The rows of a fleet, with their rates."""
+
+    def __init__(self) -> None:
+        self._workers, self._routers = Rates(), Rates()
+
+    def rows(self, fleet: FleetView, now: float) -> tuple[list[Row], list[RouterRow]]:
+        """Return the rows of the partitions, and those of the routers."""
+        speeds = self._workers.observe({v.partition: v.consumed for v in fleet.workers}, now)
+        served = [row(view, speed) for view, speed in zip(fleet.workers, speeds, strict=True)]
+        added = [added_row(partition, lag) for partition, lag in sorted(fleet.added.items())]
+        speeds = self._routers.observe({v.router: v.routed for v in fleet.routers}, now)
+        routers = [router_row(v, speed) for v, speed in zip(fleet.routers, speeds, strict=True)]
+        return [*served, *added], routers
 
 
 def _title(stream: DedupeStream) -> str:

@@ -5,7 +5,7 @@ The commands call it before they start anything. Pure: no I/O.
 
 from dedupe_crds.quantity import format_duration, format_size
 from dedupe_crds.spec.store import Store
-from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_local.errors import Refused
 
 _KUBERNETES_ONLY = (
@@ -15,6 +15,7 @@ _KUBERNETES_ONLY = (
     "failover",
     "worker.image",
     "worker.resources",
+    "repartition.routers.resources",
 )
 
 
@@ -31,8 +32,6 @@ def refuse_unsupported(stream: DedupeStream, *, has_properties: bool, embedded: 
             "spec.kafka.configSecretRef names a Kubernetes Secret, which a local run cannot read: "
             "write its properties to a file and pass that with --kafka-properties."
         )
-    if stream.spec.repartition is not None:
-        raise Refused("spec.repartition: this release has no routers yet; remove the field.")
     if has_properties and embedded:
         raise Refused(
             "--kafka-properties needs --bootstrap-servers: the embedded broker accepts any client of this "
@@ -51,9 +50,14 @@ def summary(stream: DedupeStream) -> str:
     where = spec.id.name or spec.id.path
     return (
         f"{stream.shown}: {spec.input.shown} → "
-        f"{spec.output.topic}, id from {spec.id.from_}{f' {where}' if where else ''}, "
+        f"{spec.output.topic}{_stage(spec)}, id from {spec.id.from_}{f' {where}' if where else ''}, "
         f"{_window_or_table(spec.store)}, mode {spec.mode}"
     )
+
+
+def _stage(spec: Spec) -> str:
+    stage = spec.repartition
+    return f" ({stage.partitions} partitions by {stage.by})" if stage else ""
 
 
 def _window_or_table(store: Store) -> str:

@@ -112,7 +112,7 @@ def _watch(
             drained = drain is not None and fleet.advance(drain)
             for line in changes.apply(fleet):
                 print_line(console, line)
-            shown.show(fleet.views(), fleet.added_lags, fleet.notes())
+            shown.show(fleet.view())
     stopped_well = fleet.stop()
     print_line(console, _totals(fleet))
     if drain and not drained:

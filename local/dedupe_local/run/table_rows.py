@@ -4,7 +4,7 @@
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dedupe_crds.formatting import share
@@ -40,14 +40,17 @@ class Row:
 
 
 class Rates:
-    """The records per second of each partition, over the last 5 s."""
+    """The records per second of each partition or router, over the last 5 s."""
 
     def __init__(self) -> None:
         self._seen: dict[int, deque[tuple[float, int]]] = {}
 
-    def observe(self, views: Sequence[WorkerView], now: float) -> list[float]:
-        """Return each partition's records per second at the time `now` (seconds)."""
-        return [self._rate(view.partition, view.consumed, now) for view in views]
+    def observe(self, counted: Mapping[int, int], now: float) -> list[float]:
+        """Return the records per second at the time `now` (seconds).
+
+        `counted` has the records of each number until now.
+        """
+        return [self._rate(number, records, now) for number, records in counted.items()]
 
     def _rate(self, partition: int, consumed: int, now: float) -> float:
         seen = self._seen.setdefault(partition, deque())

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dedupe_crds.status.stream import AddedPartition, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
-from dedupe_kafka.partitioning import judge_partitioning
+from dedupe_kafka.partitioning import judge_stream
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import conditions
 from dedupe_operator.decide.conditions import Health
@@ -39,7 +39,7 @@ def build_status(
     health = Health(
         partitions=partitions,
         added=list(added),
-        partitioning=judge_partitioning(samples, context.stream.spec.id),
+        partitioning=judge_stream(samples, context.stream.spec),
         problems=problems,
         waiting=result.waiting,
         starting=result.starting,

@@ -148,7 +148,7 @@ class _Expectation:
         """Add the next record of the input topic."""
         identity = self._identity(raw)
         if identity is None:
-            self._places_of_content.setdefault(_content(raw), []).append(len(self._records))
+            self._places_of_content.setdefault(content_of(raw), []).append(len(self._records))
         elif identity in self._place_of_id:
             return
         else:
@@ -191,7 +191,7 @@ class _Expectation:
         identity = self._identity(record)
         if identity is not None:
             return self._place_of_id.get(identity)
-        content = _content(record)
+        content = content_of(record)
         places = self._places_of_content.get(content)
         if places is None:
             return None
@@ -222,7 +222,8 @@ class _Expectation:
         )
 
 
-def _content(record: Record) -> _Content:
+def content_of(record: Record) -> _Content:
+    """Return what a record is but for its place."""
     return (record.key, record.value, record.headers, record.timestamp_ms)
 
 

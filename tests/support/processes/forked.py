@@ -22,6 +22,7 @@ STOP_SECONDS = "TEST_STOP_SECONDS"
 """Environment variable: the seconds that a worker may take to stop after SIGTERM."""
 
 _IMPORTED = [
+    "dedupe_router.cli",
     "dedupe_worker.cli",
     "tests.support.crashes.crashing_worker",
     "tests.support.crashes.inner_worker",

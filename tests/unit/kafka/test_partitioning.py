@@ -6,12 +6,14 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import Message
 
+from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.topics import IdSource
 from dedupe_crds.status.key_sample import KeySample
 from dedupe_kafka.partitioners import Partitioner, partitions_of
-from dedupe_kafka.partitioning import PartitioningReason, judge_partitioning
+from dedupe_kafka.partitioning import PartitioningReason, judge_partitioning, judge_stream
 from dedupe_worker.kafka.key_sample import KeyCounter
 from tests.simulation.kafka.simple_clock import SimpleClock
+from tests.unit.crds.manifests import changed
 
 BY_KEY = IdSource.model_validate({"from": "Key"})
 BY_HEADER = IdSource.model_validate({"from": "Header", "name": "id"})
@@ -37,6 +39,22 @@ def sampled(keys: Sequence[bytes | None], partitions: Sequence[int]) -> list[Key
 
 @pytest.mark.parametrize("partitioner", Partitioner)
 @pytest.mark.parametrize("source", [BY_KEY, BY_HEADER])
+@pytest.mark.parametrize(
+    ("by", "source", "reason", "meet"),
+    [
+        ("Id", {"from": "Content"}, PartitioningReason.BY_ID, True),
+        ("Key", {"from": "Key"}, PartitioningReason.BY_ID, True),
+        ("Key", {"from": "Content"}, PartitioningReason.BY_KEY, None),
+    ],
+)
+def test_with_routers_no_sample_is_needed(
+    by: str, source: dict[str, str], reason: PartitioningReason, meet: bool | None
+) -> None:
+    given = {"spec.id": source, "spec.repartition": {"partitions": 4, "by": by}}
+    found = judge_stream([], parse_manifest(changed(given), "-").spec)
+    assert (found.reason, found.meet) == (reason, meet)
+
+
 def test_a_known_partitioner_is_found(partitioner: Partitioner, source: IdSource) -> None:
     samples = sampled(KEYS, partitions_of(KEYS, COUNT, partitioner).tolist())
     found = judge_partitioning(samples, source)

@@ -14,14 +14,14 @@ from tests.unit.local.run.views import status, view
 
 def test_a_rate_is_of_the_last_seconds_only() -> None:
     rates = Rates()
-    rates.observe([view(consumed=0)], now=0)
-    assert rates.observe([view(consumed=1000)], now=1) == [1000.0]
-    assert rates.observe([view(consumed=1000)], now=5) == [200.0]
-    assert rates.observe([view(consumed=1000)], now=11) == [0.0]
+    rates.observe({0: 0}, now=0)
+    assert rates.observe({0: 1000}, now=1) == [1000.0]
+    assert rates.observe({0: 1000}, now=5) == [200.0]
+    assert rates.observe({0: 1000}, now=11) == [0.0]
 
 
 def test_a_first_look_knows_no_rate() -> None:
-    assert Rates().observe([view(consumed=7), view(1, consumed=8)], now=3) == [0.0, 0.0]
+    assert Rates().observe({0: 7, 1: 8}, now=3) == [0.0, 0.0]
 
 
 def test_a_worker_without_an_answer_is_starting_or_waiting_for_its_turn() -> None:

@@ -14,7 +14,7 @@ from dedupe_worker.store.inverse_bloom.capacity import WORKERS_HERE
 class Printing(WorkerProcess):
     """A worker whose process prints the number of workers."""
 
-    def _command(self) -> list[str | Path]:
+    def command(self) -> list[str | Path]:
         return [sys.executable, "-c", f"import os; print(os.environ['{WORKERS_HERE}'])"]
 
 

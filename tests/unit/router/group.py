@@ -1,0 +1,139 @@
+"""A consumer of a group, whose rebalances a test decides on."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from dedupe_router.reader import InputReader
+from dedupe_router.start import Place, Start
+from tests.unit.worker.still_clock import StillClock
+
+Callback = Callable[[Any, list[TopicPartition]], None]
+
+
+def record(
+    topic: str = "raw",
+    partition: int = 0,
+    offset: int = 0,
+    *,
+    key: bytes | None = None,
+    value: bytes | None = b"v",
+    headers: list[tuple[str, bytes]] | None = None,
+) -> Message:
+    return Message(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        key=key,
+        value=value,
+        headers=headers,  # type: ignore[arg-type] # a list, as a consumer's records have it
+        timestamp=(1, 5),
+    )
+
+
+def end(topic: str, partition: int, offset: int) -> Message:
+    """What the client reports at the end of a partition."""
+    code = KafkaError._PARTITION_EOF  # noqa: SLF001 (a public name)
+    return Message(topic=topic, partition=partition, offset=offset, error=KafkaError(code))
+
+
+def places(partitions: Sequence[TopicPartition]) -> list[Place]:
+    return [(each.topic, each.partition) for each in partitions]
+
+
+class FakeGroup:
+    """The consumer. What `arrives` is delivered by the next read; functions are called in between."""
+
+    def __init__(self) -> None:
+        self.arrives: list[Message | Callable[[], None]] = []
+        self.member: str | None = "m-1"
+        self.subscribed: list[str] = []
+        self.assigned: dict[Place, int] = {}
+        self.paused: set[Place] = set()
+        self.ends: dict[Place, int] = {}
+        self.closed = False
+
+    def subscribe(self, topics: list[str], **callbacks: Callback) -> None:
+        self.subscribed, self._callbacks = topics, callbacks
+
+    def unsubscribe(self) -> None:
+        self.subscribed = []
+
+    def give(self, *wanted: Place) -> None:
+        """Assign partitions, as the group does in a read."""
+        self._callbacks["on_assign"](self, [TopicPartition(*place) for place in wanted])
+
+    def take(self, *wanted: Place, lost: bool = False) -> None:
+        """Take partitions away."""
+        name = "on_lost" if lost else "on_revoke"
+        self._callbacks[name](self, [TopicPartition(*place) for place in wanted])
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned |= {(each.topic, each.partition): each.offset for each in partitions}
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        for place in places(partitions):
+            del self.assigned[place]
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        self.paused |= set(places(partitions))
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        self.paused -= set(places(partitions))
+
+    def poll(self, _seconds: float) -> Message | None:
+        found = self.consume(1, 0)
+        return found[0] if found else None
+
+    def consume(self, most: int, _seconds: float) -> list[Message]:
+        found: list[Message] = []
+        while self.arrives and len(found) < most:
+            each = self.arrives.pop(0)
+            if isinstance(each, Message):
+                found.append(each)
+            else:
+                each()
+        return found
+
+    def memberid(self) -> str | None:
+        return self.member
+
+    def consumer_group_metadata(self) -> bytes:
+        return b"metadata of " + (self.member or "nobody").encode()
+
+    def get_watermark_offsets(self, at: TopicPartition, *, cached: bool) -> tuple[int, int] | None:
+        assert cached
+        return 0, self.ends.get((at.topic, at.partition), -1)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeStarts:
+    """Starts where a test says, else at 0."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[Place, int] = {}
+        self.fails: Exception | None = None
+
+    def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
+        if self.fails:
+            raise self.fails
+        return [
+            Start(place, self.offsets.get(place, 0), self.offsets.get(place, -1), "id-1")
+            for place in places(partitions)
+        ]
+
+
+def reader_of(group: FakeGroup, starts: FakeStarts | None = None) -> InputReader:
+    """A reader that has subscribed."""
+    rebalances: list[int] = []
+    reader = InputReader(
+        group,  # type: ignore[arg-type] # what the reader calls of it
+        starts or FakeStarts(),
+        StillClock(),
+        on_rebalance=lambda: rebalances.append(1),
+    )
+    reader.subscribe(["raw"])
+    return reader

@@ -1,0 +1,189 @@
+"""What a router reads, and what becomes of it when the group decides anew."""
+
+import pytest
+from confluent_kafka import Message
+
+from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_router.reader import InputReader
+from tests.unit.router.group import FakeGroup, FakeStarts, end, reader_of, record
+
+A, B = ("raw", 0), ("raw", 1)
+
+
+@pytest.fixture
+def group() -> FakeGroup:
+    return FakeGroup()
+
+
+@pytest.fixture
+def reader(group: FakeGroup) -> InputReader:
+    made = reader_of(group)
+    group.give(A, B)
+    return made
+
+
+def offsets(records: list[Message]) -> list[tuple[int | None, int | None]]:
+    return [(each.partition(), each.offset()) for each in records]
+
+
+def commits(reader: InputReader, count: int | None = None) -> dict[tuple[str, int], int]:
+    records = reader.pending[:count]
+    return {(each.topic, each.partition): each.offset for each in reader.offsets_after(records)}
+
+
+def test_it_starts_where_the_group_has_committed(group: FakeGroup) -> None:
+    starts = FakeStarts()
+    starts.offsets[A] = 7
+    reader_of(group, starts)
+    group.give(A, B)
+    assert group.assigned == {A: 7, B: 0}
+
+
+def test_records_wait_until_they_are_committed(group: FakeGroup, reader: InputReader) -> None:
+    group.arrives = [record(offset=0), record(partition=1, offset=0), record(offset=1)]
+    reader.read(10)
+    assert offsets(reader.pending) == [(0, 0), (1, 0), (0, 1)]
+    assert commits(reader) == {A: 2, B: 1}
+    reader.mark_committed(3, reader.offsets_after(reader.pending))
+    assert (reader.pending, commits(reader)) == ([], {})
+
+
+def test_a_part_of_what_waits_is_committed_up_to_its_end(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    group.arrives = [record(offset=0), record(partition=1, offset=0), record(offset=1)]
+    reader.read(10)
+    assert commits(reader, 1) == {A: 1}
+    assert commits(reader, 2) == {A: 1, B: 1}
+
+
+def test_a_start_and_the_markers_at_an_end_are_committed_without_records(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    assert commits(reader) == {A: 0, B: 0}
+    group.arrives = [end("raw", 0, 3)]
+    reader.read(10)
+    assert commits(reader) == {A: 3, B: 0}
+    group.arrives = [end("raw", 0, 2), end("gone", 0, 9)]  # of before, and of no own partition
+    reader.read(10)
+    assert commits(reader) == {A: 3, B: 0}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_waits_goes_with_its_partition(
+    group: FakeGroup, reader: InputReader, lost: bool
+) -> None:
+    group.arrives = [record(offset=0), record(partition=1, offset=0)]
+    reader.read(10)
+    group.arrives = [lambda: group.take(A, lost=lost)]
+    reader.read(10)
+    assert offsets(reader.pending) == [(1, 0)]
+    assert commits(reader) == {B: 1}
+    assert reader.places == [B]
+
+
+def test_records_of_a_partition_that_is_gone_are_dropped(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    group.arrives = [record(offset=0), lambda: group.take(A), record(offset=1)]
+    reader.read(10)
+    assert reader.pending == []
+
+
+def test_a_partition_that_comes_back_is_read_once_from_what_is_committed(group: FakeGroup) -> None:
+    starts = FakeStarts()
+    reader = reader_of(group, starts)
+    group.give(A)
+
+    def comes_back() -> None:
+        group.take(A)
+        starts.offsets[A] = 1  # another router has committed the first record meanwhile
+        group.give(A)
+
+    group.arrives = [record(offset=0), record(offset=1), comes_back]
+    group.arrives += [record(offset=1), record(offset=2)]
+    reader.read(10)
+    assert offsets(reader.pending) == [(0, 1), (0, 2)]
+
+
+def test_a_start_that_fails_is_raised_by_the_read(group: FakeGroup) -> None:
+    starts = FakeStarts()
+    reader = reader_of(group, starts)
+    starts.fails = BrokerUnavailable("no answer")
+    group.arrives = [lambda: group.give(A)]
+    with pytest.raises(BrokerUnavailable):
+        reader.read(10)
+
+
+def test_without_a_member_id_nothing_may_be_committed(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    assert reader.membership() == b"metadata of m-1"
+    group.member = None
+    assert reader.membership() is None
+
+
+def test_a_membership_that_changes_while_it_is_read_is_none(
+    group: FakeGroup, reader: InputReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = iter(["m-1", "m-2"])
+    monkeypatch.setattr(group, "memberid", lambda: next(ids))
+    assert reader.membership() is None
+
+
+def test_a_partition_that_waits_is_read_no_further_and_not_committed(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    group.arrives = [record(offset=0), record(partition=1, offset=0), record(offset=1)]
+    reader.read(10)
+    held = reader.hold(A)
+    assert offsets(held) == [(0, 0), (0, 1)]
+    assert (offsets(reader.pending), commits(reader), group.paused) == ([(1, 0)], {B: 1}, {A})
+    reader.release(A, held)
+    assert offsets(reader.pending) == [(0, 0), (0, 1), (1, 0)]
+    assert group.paused == set()
+
+
+def test_the_records_of_a_waiting_partition_that_is_given_away_do_not_come_back(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    group.arrives = [record(offset=0)]
+    reader.read(10)
+    held = reader.hold(A)
+    group.take(A)
+    group.give(A)
+    reader.release(A, held)
+    assert reader.pending == []
+
+
+def test_a_pause_covers_partitions_that_come_meanwhile(group: FakeGroup) -> None:
+    reader = reader_of(group)
+    group.give(A)
+    reader.pause(paused=True)
+    group.give(B)
+    assert group.paused == {A, B}
+    reader.pause(paused=False)
+    assert group.paused == set()
+
+
+def test_full_of_records_it_still_serves_the_group(group: FakeGroup, reader: InputReader) -> None:
+    group.arrives = [record(offset=0), record(offset=1)]
+    reader.read(1)
+    assert offsets(reader.pending) == [(0, 0)]
+    group.arrives = [lambda: group.take(A)]
+    reader.read(1)
+    assert reader.pending == []
+
+
+def test_the_lag_of_a_topic_is_known_once_each_partition_is(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    group.ends = {A: 10}
+    (found,) = reader.inputs()
+    assert (found.topic, found.partitions, found.lag_messages) == ("raw", [0, 1], None)
+    group.ends[B] = 5
+    assert reader.inputs()[0].lag_messages == 15
+    group.arrives = [record(offset=0)]
+    reader.read(10)
+    reader.mark_committed(1, reader.offsets_after(reader.pending))
+    assert reader.inputs()[0].lag_messages == 14

@@ -17,7 +17,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined] # public names
 
 from dedupe_crds.deadline import Deadline
-from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
@@ -29,7 +29,7 @@ from dedupe_kafka.errors import (
 from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.input_topics import input_topics
 from dedupe_kafka.offsets import PartitionState, TopicOffsets
-from dedupe_kafka.repartition_topic import ensure_repartition, merged
+from dedupe_kafka.repartition_topic import ensure_repartitioned
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
 from dedupe_kafka.topic import Topic
@@ -75,21 +75,26 @@ class Cluster:
 
         `known` is the number of partitions that have had workers. If it is 0, that is not known: then the partitions
         count that the consumer group has read, and the first `seen`, which have volumes. Partitions that were added to
-        the input since wait; if the stream accepts them, the other topics get as many.
+        the input since wait; if the stream accepts them, the other topics get as many. With `spec.repartition` none of
+        that counts: all partitions of the repartition topic are served.
 
         Raises:
-            TopicMissing: an input topic is absent.
+            TopicMissing: a topic that spec.input names is absent.
             NotAuthorized, TopicRefused: a topic is absent and cannot be created.
         """
-        inputs = input_topics(self, stream.spec, self._servers)
-        repartition = stream.spec.repartition
-        if repartition is not None:
-            source = merged(inputs, stream.spec.worker_input, repartition.partitions)
-            problems = ensure_repartition(self, stream.spec, source)
-            return ensure_topics(self, stream.spec, source, 0).with_problems(problems)
+        inputs = self.inputs(stream.spec)
+        if (repartition := stream.spec.repartition) is not None:
+            return ensure_repartitioned(self, stream.spec, repartition, inputs)
         (source,) = inputs
         known = known or max(seen, self._partitions_read(stream.consumer_group, source))
         return ensure_topics(self, stream.spec, source, known)
+
+    def inputs(self, spec: Spec) -> list[Topic]:
+        """Return the input topics; none if no topic matches a pattern.
+
+        Raises TopicMissing if one that spec.input names is absent.
+        """
+        return input_topics(self, spec, self._servers)
 
     def ensure_input(self, name: str, partitions: int | None) -> None:
         """Create an absent input topic, with 4 partitions if `partitions` is None.

@@ -38,7 +38,7 @@ def input_topics(cluster: Topics, spec: Flow, servers: str) -> list[Topic]:
 
 
 def matching_topics(names: Iterable[str], spec: Flow) -> list[str]:
-    """Return the names of the input topics, sorted, if the cluster has topics of these names.
+    """Return the names of the input topics, sorted; `names` are the cluster's.
 
     Those that the manifest names are all returned, whether they exist or not. Of a pattern, which must match the whole
     name, Kafka's own topics and all topics of the stream are left out.

@@ -1,4 +1,4 @@
-"""The topics of a stream with routers: the one between routers and workers, and what follows from it.
+"""Topics of a stream with routers, from the repartition topic on.
 
 `Cluster.ensure_output` calls it. Invariant: the repartition topic keeps each record until the worker of its partition
 has read it, whatever the record's timestamp is; the workers delete what they have committed.
@@ -141,7 +141,7 @@ def _no_input(spec: Spec) -> TopicProblem:
 
 
 def _without_inputs(cluster: Topics, spec: Spec, name: str, partitions: int) -> tuple[Topic, bool]:
-    """Return what stands for the inputs while there are none, and whether the output was created.
+    """Return a stand-in for the inputs, and whether the output was created.
 
     That is the output, which is created first: only a topic without these settings shows which sizes the brokers give
     to new topics, the later inputs among them.

@@ -124,6 +124,10 @@ class Cluster:
         """Return a topic's UUID. Raises TopicMissing if it does not exist."""
         return str(self._requests.describe(name).topic_id)
 
+    def topic_names(self) -> list[str]:
+        """Return the names of all topics that this client may see."""
+        return self._requests.names()
+
     def partition_count(self, name: str) -> int:
         """Return the number of partitions. Raises TopicMissing if the topic is absent."""
         return len(self._requests.describe(name).partitions)

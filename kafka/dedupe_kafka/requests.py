@@ -128,6 +128,15 @@ class AdminRequests:
                 found[name] = self.answer(future, f"describing topic {name}")
         return found
 
+    def names(self) -> list[str]:
+        """Return the names of all topics that the client may see."""
+        action = f"listing the topics{self._where}"
+        try:
+            found = self.admin.list_topics(timeout=self.timeout_seconds)
+        except KafkaException as error:
+            raise self._explained(kafka_error(error, action), action) from error
+        return sorted(found.topics)
+
     def config(self, name: str) -> dict[str, str]:
         """Return the configuration of a topic, without entries that have no value."""
         resource = ConfigResource(ResourceType.TOPIC, name)

@@ -161,12 +161,13 @@ def aggregate_command(
 @click.option(
     "--up-to-committed",
     is_flag=True,
-    help="Check only the records that the stream has committed; use it while the stream runs.",
+    help="Check only the records that the stream has committed; use it while the stream runs. With spec.repartition "
+    "it waits until the workers have caught up with the routers.",
 )
 def audit_command(
     *, html: Path | None, json_file: Path | None, up_to_committed: bool, **common: Unpack[Common]
 ) -> None:
-    """Compare the output with the input topic; exit with code 1 for any defect.
+    """Compare the output with the input topics; exit with code 1 for any defect.
 
     Each id is expected once in all partitions together.
     """

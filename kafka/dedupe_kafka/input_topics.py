@@ -14,9 +14,9 @@ _INTERNAL = "__"
 
 
 def matching_topics(names: Iterable[str], spec: Spec) -> list[str]:
-    """Return the input topics of a stream, in order, of a cluster that has topics of these names.
+    """Return the names of a stream's input topics, in order.
 
-    Those that the manifest names are all returned, whether they exist or not.
+    For a pattern they are those among `names`, the topics of the cluster; else those of the manifest, even if absent.
     """
     if spec.input.pattern is None:
         return sorted(spec.input.names)

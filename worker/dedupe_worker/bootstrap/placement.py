@@ -1,4 +1,4 @@
-"""How the partition of a past id is calculated, if its source does not contain it.
+"""Calculate the partition of a past id, if its source does not contain it.
 
 `open_source` chooses it, and the sources `files` and `topic` use it.
 """
@@ -24,7 +24,7 @@ OPTION: Final = "--partition-by"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A function to the partition, either of joined ids or of the keys of their records.
+    """A function to the partition, of joined ids or of their records' keys.
 
     `name` stands for it in a fingerprint, `chosen_by` in errors. If `is_only`, it holds whatever partitions the source
     itself contains.

@@ -167,33 +167,23 @@ def bootstrap(
     targets = []
     for partition, state in sorted(states.items()):
         connection.topics.describe(stream.spec.worker_input, partition)
-        known = cluster.partition_state(stream, partition)
-        identity = Identity(
-            stream=stream.shown,
-            partition=partition,
-            input_topic_id=known.input_topic_id,
-            output_topic_id=known.output_topic_id,
-            id_source=id_source_text(stream.spec.id),
-        )
-        target = Target(
-            partition=partition, state=state, identity=identity, output_position=known.low
-        )
-        targets.append(target)
+        targets.append(_target(stream, cluster, partition, state))
     window = stream.spec.store.window
     if request.work_dir:
         # Only for this job: another one may use the same directory for another partition.
         numbers = "-".join(str(partition) for partition in sorted(states))
         work = request.work_dir / f"{stream.consumer_group}.{numbers}"
+    source = open_source(
+        stream,
+        connection,
+        frozenset(states),
+        request.source,
+        columns=request.columns,
+        partition_by=request.partition_by,
+        is_bounded=request.before is not None,
+    )
     job = Job(
-        open_source(
-            stream,
-            connection,
-            frozenset(states),
-            request.source,
-            columns=request.columns,
-            partition_by=request.partition_by,
-            is_bounded=request.before is not None,
-        ),
+        source,
         targets,
         Bounds(max_bytes=window.max_bytes, max_age=window.max_age, generations=window.generations),
         work,
@@ -203,6 +193,20 @@ def bootstrap(
     )
     with _few_collections(), store_errors(f"working in {work}"):
         return job.run()
+
+
+def _target(
+    stream: DedupeStream, cluster: Cluster, partition: int, state: StateDirectory
+) -> Target:
+    known = cluster.partition_state(stream, partition)
+    identity = Identity(
+        stream=stream.shown,
+        partition=partition,
+        input_topic_id=known.input_topic_id,
+        output_topic_id=known.output_topic_id,
+        id_source=id_source_text(stream.spec.id),
+    )
+    return Target(partition=partition, state=state, identity=identity, output_position=known.low)
 
 
 @contextmanager

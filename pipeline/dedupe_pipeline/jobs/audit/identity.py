@@ -22,7 +22,7 @@ _OF_LATE = ("dedupe-late", "dedupe-position")
 
 
 def as_in_the_input(routed: DataFrame) -> DataFrame:
-    """Return the late ones of routed records, without the headers that the worker added."""
+    """Return the late ones of routed records, without the worker's headers."""
     added = [F.try_element_at("headers", F.lit(at))["key"] for at in (-2, -1)]
     late = [key.eqNullSafe(F.lit(name)) for key, name in zip(added, _OF_LATE, strict=True)]
     count = F.size("headers") - len(_OF_LATE)

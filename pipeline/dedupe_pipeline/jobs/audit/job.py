@@ -145,7 +145,8 @@ def _persisted(table: DataFrame) -> Iterator[DataFrame]:
 
 def _partition(number: int | None, counts: Mapping[str, int]) -> PartitionAudit:
     names = PartitionAudit.__dataclass_fields__
-    return PartitionAudit(**{name: counts.get(name, 0) for name in names} | {"partition": number})
+    found = {name: counts.get(name, 0) for name in names if name != "partition"}
+    return PartitionAudit(partition=number, **found)
 
 
 def _distributions(judged: DataFrame, extent: Row) -> dict[str, Distribution]:

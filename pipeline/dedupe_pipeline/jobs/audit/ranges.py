@@ -25,9 +25,9 @@ _PROCESSED_WITHIN = timedelta(seconds=90)  # as long as `Cluster.settled_offsets
 
 @dataclass(frozen=True, kw_only=True)
 class Ranges:
-    """The offsets to read of each topic; `late` is None without a topic for late messages.
+    """The offsets to read of each topic.
 
-    `judged_before` is for each input topic and partition the offset from which a record may not have been processed.
+    `late` is None without a topic for late messages. `judged_before` is for each input topic and partition the offset from which a record may not have been processed.
     """
 
     raw: Sequence[TopicOffsets]
@@ -89,7 +89,7 @@ def _judged_before(
 def _wait_for_workers(
     connection: KafkaConnection, cluster: Cluster, stream: DedupeStream, within: timedelta
 ) -> None:
-    """Wait until the workers have committed all that the repartition topic contains now."""
+    """Wait until the workers have committed what the repartition topic contains."""
     topic, group = stream.spec.worker_input, stream.consumer_group
     ends = cluster.settled_offsets(topic).ends
 

@@ -1,6 +1,6 @@
-"""Compute the verdict on each record of a stream with spec.repartition, as `verdicts` does without it.
+"""Compute the verdict on each record of a stream with spec.repartition.
 
-The job `audit` calls it. The copies of a message come from any partition of any input topic, its origin, and they meet
+The job `audit` calls it; `verdicts` does so without a repartition. The copies of a message come from any partition of any input topic, its origin, and they meet
 in one output partition. No order between origins is known, so any copy may be the first. So a record of the output is
 compared with a copy of equal content wherever that was sent, and only without one with another copy of its id. A
 message with an id is expected once in all of the output; a message without an id as often as in all of the input. The
@@ -149,7 +149,7 @@ def _add_verdicts(pairs: DataFrame, *, removes: bool) -> DataFrame:
 
 
 def _find_reordered(judged: DataFrame) -> DataFrame:
-    """Turn kept into reordered where an output partition goes back in an origin's order.
+    """Turn kept into reordered where the output goes back in an origin's order.
 
     Only what keeps its order is compared: records of one origin with the same `in_order`.
     """

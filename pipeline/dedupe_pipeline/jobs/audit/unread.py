@@ -1,4 +1,4 @@
-"""Tell the records that a consumer group has still to read from mere transaction markers.
+"""Tell records that a consumer group has to read from transaction markers.
 
 `ranges` calls it. A group commits the offset after its last record, but markers and aborted records may follow that,
 for which nothing is ever committed. So only a read can tell whether a record follows.
@@ -32,7 +32,7 @@ Offsets = Mapping[int, int]
 def unread(
     connection: KafkaConnection, group: str, topic: str, *, committed: Offsets, ends: Offsets
 ) -> dict[int, int]:
-    """Return the number of offsets to the end, of each partition that has a record before it.
+    """Return the offsets left in each partition that has a record before its end.
 
     Raises:
         BrokerUnavailable: Kafka does not answer.

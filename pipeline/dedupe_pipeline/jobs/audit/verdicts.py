@@ -16,9 +16,9 @@ DEFECTS = ("lost", "duplicated", "altered", "reordered", "foreign")
 
 
 def history_of(raw: DataFrame, clean: DataFrame, late: DataFrame | None = None) -> DataFrame:
-    """Return both topics' records (see `with_identity`) in one table, with `is_raw` and `is_late`.
+    """Return both topics' records in one table, with `is_raw` and `is_late`.
 
-    `late` are the records of the late topic, if there is one.
+    They are as of `with_identity`. `late` are the records of the late topic, if there is one.
     """
     sent = (
         mark_late(raw, late, "partition") if late is not None else raw.withColumn("is_late", _no())
@@ -30,7 +30,7 @@ def history_of(raw: DataFrame, clean: DataFrame, late: DataFrame | None = None) 
 def mark_late(raw: DataFrame, late: DataFrame, *place: str) -> DataFrame:
     """Add `is_late`: the worker has written the record to the late topic.
 
-    Such a record is a message of its own, not the first copy of its id: a copy with a later timestamp may pass. It is
+    Such a record is a separate message, not the first copy of its id: a copy with a later timestamp may pass. It is
     known by its content, and by the columns of `place`. Of equal records the last ones are late: once a record is late,
     an equal one stays late.
     """

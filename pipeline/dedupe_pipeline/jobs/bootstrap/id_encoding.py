@@ -94,7 +94,7 @@ def _mapped(function: Callable[..., bytes | None], *columns: Column | str) -> Co
 
 
 def id_partition(count: int, ids: str) -> Column:
-    """Return the partition, out of `count`, to which routers send each id; null without one."""
+    """Return the partition, out of `count`, that routers choose; null without an id."""
 
     def computed(ids: pa.Array) -> pa.Array:
         found = np.zeros(len(ids), np.int32)

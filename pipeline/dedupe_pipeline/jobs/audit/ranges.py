@@ -27,7 +27,8 @@ _PROCESSED_WITHIN = timedelta(seconds=90)  # as long as `Cluster.settled_offsets
 class Ranges:
     """The offsets to read of each topic.
 
-    `late` is None without a topic for late messages. `judged_before` is for each input topic and partition the offset from which a record may not have been processed.
+    `late` is None without a topic for late messages. `judged_before` is for each input topic and partition the offset
+    from which a record may not have been processed.
     """
 
     raw: Sequence[TopicOffsets]

@@ -1,10 +1,10 @@
 """Compute the verdict on each record of a stream with spec.repartition.
 
-The job `audit` calls it; `verdicts` does so without a repartition. The copies of a message come from any partition of any input topic, its origin, and they meet
-in one output partition. No order between origins is known, so any copy may be the first. So a record of the output is
-compared with a copy of equal content wherever that was sent, and only without one with another copy of its id. A
-message with an id is expected once in all of the output; a message without an id as often as in all of the input. The
-result has the columns of `verdicts.find_reordered`, and `origin`.
+The job `audit` calls it; `verdicts` does so without a repartition. The copies of a message come from any partition of
+any input topic, their origin, and meet in one output partition. No order between origins is known, so any copy may be
+the first. So a record of the output is compared with a copy of equal content wherever that was sent, and only without
+one with another copy of its id. A message with an id is expected once in all of the output; a message without an id as
+often as in all of the input. The result has the columns of `verdicts.find_reordered`, and `origin`.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -16,13 +16,13 @@ from typing import Final
 
 import structlog
 
+from dedupe_crds.clock import Clock
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_httpd.bounded_server import BoundedServer
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.http_api import make_app, make_probe_app
 from dedupe_worker.admin.metrics import make_registry
-from dedupe_worker.clock import Clock
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import write_atomically

@@ -18,6 +18,7 @@ from typing import Any, Final, TypedDict, TypeVar, Unpack
 import click
 import structlog
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_ids.extract import extractor_for
@@ -32,7 +33,6 @@ from dedupe_worker.bootstrap.job import Job, OnProgress, Target
 from dedupe_worker.bootstrap.progress import ProgressLog, Summary, describe
 from dedupe_worker.bootstrap.source import Columns, Source
 from dedupe_worker.bootstrap.topic import TopicSource
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import Unsupported, store_errors
 from dedupe_worker.kafka.admin import Topics

@@ -6,7 +6,6 @@ waits inside librdkafka.
 
 import faulthandler
 import gc
-import logging
 import os
 import signal
 import sys
@@ -34,29 +33,6 @@ _WATCH_SECONDS: Final = 0.5
 _PROBE_BODY_BYTES: Final = 1024
 
 log = structlog.get_logger()
-
-
-def configure_logs() -> None:
-    """Log JSON lines to stderr, including the libraries' logs."""
-    shared: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    renderer = structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[*shared, renderer],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-        )
-    )
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
 
 
 def run_worker(

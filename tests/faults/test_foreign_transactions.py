@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer, Producer
 
+from dedupe_crds.clock import SYSTEM_CLOCK
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.client_config import consumer_config
 from dedupe_local.servers.kafka import EmbeddedBroker
-from dedupe_worker.clock import SYSTEM_CLOCK
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.fetch_progress import FetchProgress
 from tests.faults.seed import SEED

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from threading import Event
 from typing import Final
 
-from dedupe_worker.clock import Clock
+from dedupe_crds.clock import Clock
 
 START: Final = 1_800_000_000.0
 """Unix seconds at which every simulation begins."""

@@ -8,7 +8,9 @@ from typing import Final, Unpack
 import click
 import structlog
 
-from dedupe_kafka.errors import InvalidConfig, StreamError
+from dedupe_httpd.address import parse_address
+from dedupe_httpd.logs import configure_logs
+from dedupe_kafka.errors import StreamError
 from dedupe_worker.admin.http_api import read_token
 from dedupe_worker.bootstrap.request import (
     RequestValues,
@@ -18,7 +20,7 @@ from dedupe_worker.bootstrap.request import (
 )
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
-from dedupe_worker.process import configure_logs, run_worker
+from dedupe_worker.process import run_worker
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -119,12 +121,12 @@ def run(  # noqa: PLR0917 (click passes each option by name)
             restore_from=restore_from,
             fenced_file=fenced_file,
         )
-        host, port = _parse_address("--http", address)
+        host, port = parse_address("--http", address)
         code = run_worker(
             ComponentFactory(config),
             host=host,
             port=port,
-            probes=_parse_address("--probe-address", probe_address) if probe_address else None,
+            probes=parse_address("--probe-address", probe_address) if probe_address else None,
             endpoint_file=endpoint_file,
             token=read_token(admin_token_file),
         )
@@ -168,12 +170,3 @@ def bootstrap(
     except StreamError as error:
         structlog.get_logger().error("bootstrap failed", reason=error.reason, error=str(error))
         sys.exit(error.exit_code)
-
-
-def _parse_address(option: str, address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
-        raise InvalidConfig(
-            f"{option}: {address!r} is not of the form HOST:PORT, such as 0.0.0.0:8080"
-        )
-    return host, int(port)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from confluent_kafka import KafkaError
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
@@ -17,7 +18,6 @@ from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.ageing_clock import AgeingClock
 from dedupe_worker.dedup.classify import Classifier

@@ -6,7 +6,6 @@ waits inside librdkafka.
 
 import faulthandler
 import gc
-import logging
 import os
 import signal
 import sys
@@ -16,13 +15,13 @@ from typing import Final
 
 import structlog
 
+from dedupe_crds.clock import Clock
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_httpd.bounded_server import BoundedServer
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.http_api import make_app, make_probe_app
 from dedupe_worker.admin.metrics import make_registry
-from dedupe_worker.clock import Clock
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.state_dir import write_atomically
@@ -34,29 +33,6 @@ _WATCH_SECONDS: Final = 0.5
 _PROBE_BODY_BYTES: Final = 1024
 
 log = structlog.get_logger()
-
-
-def configure_logs() -> None:
-    """Log JSON lines to stderr, including the libraries' logs."""
-    shared: list[structlog.typing.Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-    ]
-    renderer = structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[*shared, renderer],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
-        )
-    )
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
 
 
 def run_worker(

@@ -11,9 +11,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
     NewTopic,
 )
 
+from dedupe_crds.clock import SYSTEM_CLOCK
 from dedupe_kafka.errors import OpenTransaction
 from dedupe_local.servers.kafka import EmbeddedBroker
-from dedupe_worker.clock import SYSTEM_CLOCK
 from dedupe_worker.kafka.admin import Topics
 from tests.conftest import is_led
 from tests.support.kafka_tools.transactions import commands_in, run

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from threading import Event
 
-from dedupe_worker.clock import Clock
+from dedupe_crds.clock import Clock
 
 
 class SimpleClock(Clock):

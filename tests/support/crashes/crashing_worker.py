@@ -13,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from dedupe_httpd.logs import configure_logs
 from dedupe_worker.admin.http_api import read_token
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig, load_config
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
-from dedupe_worker.process import configure_logs, run_worker
+from dedupe_worker.process import run_worker
 from dedupe_worker.store.rocksdb import Store
 from tests.support.crashes.steps import Crash, Step
 

@@ -2,7 +2,7 @@
 
 from threading import Event
 
-from dedupe_worker.clock import Clock
+from dedupe_crds.clock import Clock
 
 
 class StillClock(Clock):

@@ -1,39 +1,17 @@
-"""The clock, and that nothing in the worker reads the time around it."""
+"""Nothing in the worker reads the time around the clock that it was given."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 import dedupe_worker
-from dedupe_worker.clock import SYSTEM_CLOCK
-from tests.unit.worker.still_clock import StillClock
+from dedupe_crds import clock
 
 WORKER = Path(dedupe_worker.__file__).parent
-OWN = WORKER / "clock.py"
 _READS = {"now", "utcnow", "today"}
 MODULES = {path.relative_to(WORKER).as_posix(): path for path in WORKER.rglob("*.py")}
-
-
-def test_all_times_are_of_one_clock() -> None:
-    clock = StillClock()
-    assert clock.time_ms() == 1_000_000
-    assert clock.now().timestamp() == 1_000
-    deadline = clock.deadline(5)
-    assert deadline.pause(3)
-    assert clock.seconds == 1_003
-    assert deadline.pause(3)
-    assert (deadline.expired, clock.seconds) == (True, 1_005)
-
-
-def test_a_stop_ends_the_pauses_of_a_deadline() -> None:
-    stop = Event()
-    deadline = SYSTEM_CLOCK.deadline(60, stop)
-    assert deadline.pause(0)
-    stop.set()
-    assert not deadline.pause(60)
 
 
 def reads_of_the_time(module: Path) -> Iterator[str]:
@@ -49,10 +27,10 @@ def reads_of_the_time(module: Path) -> Iterator[str]:
                     yield f"{module.name}:{node.lineno}: {attr}()"
 
 
-@pytest.mark.parametrize("name", sorted(MODULES.keys() - {OWN.name}))
+@pytest.mark.parametrize("name", sorted(MODULES))
 def test_the_worker_reads_the_time_through_a_clock(name: str) -> None:
     assert list(reads_of_the_time(MODULES[name])) == []
 
 
 def test_a_module_that_reads_the_time_is_found() -> None:
-    assert len(list(reads_of_the_time(OWN))) == 1
+    assert len(list(reads_of_the_time(Path(clock.__file__)))) == 1

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.status.worker import CheckpointStatus, IdOwner, IdStatus
 from dedupe_ids.extract import pack_id
 from dedupe_kafka.errors import StreamError
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import DiskFull, OutputUnread, StoreCorrupt, StoreFailed
 from dedupe_worker.status import WorkerState

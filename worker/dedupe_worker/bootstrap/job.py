@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.bootstrap.generation_cutoffs import (
     GenerationCutoffs,
@@ -37,7 +38,6 @@ from dedupe_worker.bootstrap.progress import (
 from dedupe_worker.bootstrap.run_buffer import RunBuffer, run_path
 from dedupe_worker.bootstrap.source import Json, Source
 from dedupe_worker.bootstrap.sst_writer import build_store, write_sst_files
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import IdentityRefused
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.external_sort import (

@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from dedupe_crds.clock import Clock
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.client import client_config, made
@@ -23,7 +24,6 @@ from dedupe_kafka.partitioners import Partitioner
 from dedupe_worker.bootstrap.placement import placement_of
 from dedupe_worker.bootstrap.source import Columns, Source
 from dedupe_worker.bootstrap.topic import TopicSource
-from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.kafka.consumer import PartitionReader, open_reader
 

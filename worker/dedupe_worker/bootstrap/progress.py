@@ -14,8 +14,8 @@ import structlog
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.alias_generators import to_camel
 
+from dedupe_crds.clock import Clock
 from dedupe_worker.bootstrap.sst_writer import SstFile
-from dedupe_worker.clock import Clock
 from dedupe_worker.store.state_dir import StateDirectory, write_atomically
 
 _FORMAT: Final = 1

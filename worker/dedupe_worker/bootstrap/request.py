@@ -16,6 +16,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import click
 import structlog
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
@@ -25,7 +26,6 @@ from dedupe_worker.bootstrap.job import Job, OnProgress, Target
 from dedupe_worker.bootstrap.open_source import Connection, open_source
 from dedupe_worker.bootstrap.progress import ProgressLog, Summary, describe
 from dedupe_worker.bootstrap.source import Columns
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import Unsupported, store_errors
 from dedupe_worker.store.ageing import Bounds

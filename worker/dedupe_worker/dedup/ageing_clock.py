@@ -12,7 +12,7 @@ Invariants:
 import math
 from typing import Final
 
-from dedupe_worker.clock import Clock
+from dedupe_crds.clock import Clock
 
 _CAUGHT_UP_SECONDS: Final = 60.0
 """A worker is caught up if it has read all input that was there so long ago."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from dedupe_worker.clock import Clock
+from dedupe_crds.clock import Clock
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.status import WorkerState, window_status
 from dedupe_worker.store.metadata import StoreMetadata

@@ -20,9 +20,9 @@ from typing import Final, Protocol
 
 from confluent_kafka import Message
 
+from dedupe_crds.clock import Clock
 from dedupe_kafka.errors import RecordRefused
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_worker.clock import Clock
 from dedupe_worker.dedup.classify import Classifier, Verdict
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source

@@ -18,12 +18,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
     OffsetSpec,
 )
 
+from dedupe_crds.clock import Clock
 from dedupe_crds.spec.stream import Spec
 from dedupe_kafka.errors import NotAuthorized, OpenTransaction, Stopped, StreamError, TopicMissing
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.requests import LATEST, AdminRequests
 from dedupe_kafka.side_topics import metadata_topics, needs_owner_log, owners_topic, routed_topics
-from dedupe_worker.clock import Clock
 
 _TIMEOUT_SECONDS: Final = 15.0
 _HANG_SECONDS: Final = _TIMEOUT_SECONDS + 2  # the client's own timeout comes first

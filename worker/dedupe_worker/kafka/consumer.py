@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
-from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.committed import Committed, read_committed
 from dedupe_worker.kafka.fetch_progress import LOOK_SECONDS, FetchFailures, FetchProgress
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from confluent_kafka import Message
 
+from dedupe_crds.clock import Clock
 from dedupe_crds.status.key_sample import KeySample
 from dedupe_kafka.partitioners import Partitioner, partitions_of
-from dedupe_worker.clock import Clock
 
 _EACH_SECONDS: Final = 0.5
 _RECORDS: Final = 64

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import BrokerUnavailable
-from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.producer import PartitionOutput
 

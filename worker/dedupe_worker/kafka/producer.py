@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from dedupe_crds.clock import Clock
 from dedupe_ids.batch import Header
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_worker.clock import Clock
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import Source
 

@@ -13,8 +13,8 @@ its own, another worker has taken over. Releases before this one write no token,
 from threading import Event
 from typing import Final, Protocol
 
+from dedupe_crds.clock import Clock
 from dedupe_kafka.errors import Fenced, StreamError, TransactionExpired
-from dedupe_worker.clock import Clock
 
 _SEPARATOR: Final = "@"
 # A newer worker that has fenced this one commits its token within this time. It needs some requests.

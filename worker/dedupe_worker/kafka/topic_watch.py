@@ -12,7 +12,7 @@ one; the next session proves it (topic_proof.py).
 
 from typing import Final
 
-from dedupe_worker.clock import Clock
+from dedupe_crds.clock import Clock
 from dedupe_worker.errors import InputTopicReplaced, OutputTopicReplaced
 from dedupe_worker.kafka.admin import Topic, Topics, has_id
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
+from dedupe_crds.clock import Clock, Stopwatch
 from dedupe_kafka.client_config import TRANSACTION_SECONDS
 from dedupe_kafka.errors import BrokerUnavailable, Stopped, TransactionExpired
-from dedupe_worker.clock import Clock, Stopwatch
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import Source
 from dedupe_worker.kafka.producer import PartitionOutput

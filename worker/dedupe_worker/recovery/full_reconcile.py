@@ -18,9 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import store_errors
 from dedupe_worker.kafka.consumer import Reader, read_output
 from dedupe_worker.recovery.difference import find_difference, find_generation, plan_ranges

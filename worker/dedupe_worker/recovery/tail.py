@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 from confluent_kafka import Message
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_ids.batch import Mask, Rows
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Reader, read_output
 from dedupe_worker.side_topics.owner_log import OutputValues

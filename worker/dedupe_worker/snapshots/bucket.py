@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from botocore.exceptions import ClientError
 from pydantic import ValidationError
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.snapshots import Encryption, S3Snapshots
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import BucketRefused
 from dedupe_worker.snapshots.folder import Folder
 from dedupe_worker.snapshots.manifest import Manifest

@@ -20,8 +20,8 @@ from typing import Final, NoReturn
 import structlog
 from s3transfer.manager import TransferManager
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import BucketRefused, BucketUnavailable, RestoreFailed
 from dedupe_worker.snapshots.bucket import Bucket

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_kafka.errors import StreamError
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.snapshots.bucket import Bucket, ManifestDamaged, StoredObject
 from dedupe_worker.snapshots.s3_client import s3_errors
 

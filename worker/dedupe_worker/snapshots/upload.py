@@ -13,7 +13,7 @@ from typing import Final
 from s3transfer.manager import TransferManager
 from s3transfer.subscribers import BaseSubscriber
 
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import SnapshotFailed
 from dedupe_worker.snapshots.bucket import Bucket, ManifestDamaged, is_gone
 from dedupe_worker.snapshots.digest_cache import DigestCache

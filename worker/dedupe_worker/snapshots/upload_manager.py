@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 import structlog
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.status.worker import CheckpointStatus, UploadPhase, UploadStatus
 from dedupe_kafka.errors import StreamError
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import UploadRunning
 from dedupe_worker.snapshots.bucket import Bucket
 from dedupe_worker.snapshots.digest_cache import DigestCache

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.key_sample import KeySample
 from dedupe_crds.status.worker import (
@@ -23,7 +24,6 @@ from dedupe_crds.status.worker import (
     WorkerStatus,
 )
 from dedupe_kafka.errors import RecordRefused, StreamError
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.status.degradations import Degradations, Degraded
 from dedupe_worker.store.api import IdStore
 

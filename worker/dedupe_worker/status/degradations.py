@@ -9,8 +9,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.status.worker import DegradedReason
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 
 _EVENT_SECONDS: Final = 24 * 3600.0
 

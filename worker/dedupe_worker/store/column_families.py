@@ -16,7 +16,7 @@ from typing import Final
 
 from rocksdict import Rdict, WriteBatch, WriteOptions
 
-from dedupe_worker.clock import Clock
+from dedupe_crds.clock import Clock
 from dedupe_worker.errors import StoreCorrupt, store_errors
 from dedupe_worker.store.bloom_filter import BloomFilter
 from dedupe_worker.store.bloom_filter_file import SUFFIX, load_bloom_filter

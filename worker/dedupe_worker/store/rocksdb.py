@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import Checkpoint, Rdict
 
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.store.ageing import Bounds, Generation, plan_ageing
 from dedupe_worker.store.api import FullyReconcilable
 from dedupe_worker.store.bloom_filter import Hashes, any_may_contain, hash_ids

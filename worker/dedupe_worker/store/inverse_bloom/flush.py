@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from dedupe_worker.clock import Clock
+from dedupe_crds.clock import Clock
 from dedupe_worker.store.column_families import UNTRUSTED
 from dedupe_worker.store.inverse_bloom.segments import (
     MANIFEST,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.inverse_bloom import InverseBloom
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.inverse_bloom.capacity import check_table
 from dedupe_worker.store.inverse_bloom.store import InverseBloomStore

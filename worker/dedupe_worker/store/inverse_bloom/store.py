@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_worker.clock import SYSTEM_CLOCK, Clock
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_worker.errors import NotComparable, store_errors
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.api import FullyReconcilable

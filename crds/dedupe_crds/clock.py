@@ -1,8 +1,9 @@
-"""Time and waiting for everything below the process's entry points.
+"""Time and waiting for everything below a process's entry points.
 
-`ComponentFactory` takes a clock, by default the machine's, and passes it on. Invariant: a module of the worker reads
-the time and sleeps only through a `Clock`, so that a simulation can supply both; tests/unit/worker/test_clock.py
-checks that. Waits inside librdkafka and RocksDB are theirs.
+It stands in the lowest package because several processes need it. Each takes a clock where it is put together, by
+default the machine's, and passes it on. Invariant: a module of the worker reads the time and sleeps only through a
+`Clock`, so that a simulation can supply both; tests/unit/worker/test_clock.py checks that. Waits inside librdkafka and
+RocksDB are theirs.
 """
 
 import time as machine

@@ -15,7 +15,6 @@ from dedupe_crds.status.router import RouterPhase
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
-from dedupe_kafka.input_topics import input_topics
 from dedupe_kafka.offsets import Place
 from dedupe_local.run.drain import WorkerDrain
 from dedupe_local.run.input_drain import InputDrain
@@ -103,11 +102,7 @@ class RoutedDrain:
 
 def _unread(cluster: Cluster, stream: DedupeStream) -> dict[Place, int]:
     """Return the end of each input partition that has records."""
-    names = [
-        topic.name
-        for topic in input_topics(cluster, stream.spec, stream.spec.kafka.bootstrap_servers)
-    ]
-    found = [cluster.offsets(name) for name in names]
+    found = [cluster.offsets(topic.name) for topic in cluster.inputs(stream.spec)]
     return {
         (offsets.topic, partition): end
         for offsets in found

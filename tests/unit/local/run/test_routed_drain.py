@@ -6,6 +6,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel
 
 from dedupe_crds.manifest import parse_manifest
+from dedupe_crds.spec.flow import Flow
 from dedupe_crds.status.router import RouterPhase
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.offsets import Place, TopicOffsets
@@ -32,8 +33,11 @@ class FakeCluster:
     away: bool = False
     asked: list[list[Place]] = field(default_factory=list)
 
-    def topic(self, name: str) -> Topic:
-        return Topic(name=name, partitions=1, replication_factor=1, config={})
+    def inputs(self, spec: Flow) -> list[Topic]:
+        return [
+            Topic(name=name, partitions=1, replication_factor=1, config={})
+            for name in spec.input.names
+        ]
 
     def offsets(
         self, name: str, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED

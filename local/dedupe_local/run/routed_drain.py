@@ -91,7 +91,7 @@ class RoutedDrain:
         return self.missing() if self._inputs.is_stalled(now) else []
 
     def missing(self) -> list[str]:
-        """Return a sentence for each partition that is not at its end, and what routers say."""
+        """Return a sentence for each partition not at its end, and what routers report."""
         if self._workers is not None:
             return self._workers.missing()
         unknown = f"the end of {self._stream.spec.worker_input} is not known"

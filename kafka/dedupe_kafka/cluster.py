@@ -28,7 +28,7 @@ from dedupe_kafka.errors import (
 )
 from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.input_topics import input_topics
-from dedupe_kafka.offsets import PartitionState, TopicOffsets
+from dedupe_kafka.offsets import PartitionState, Place, TopicOffsets
 from dedupe_kafka.repartition_topic import ensure_repartitioned
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
@@ -234,24 +234,31 @@ class Cluster:
 
     def committed(self, group: str, name: str) -> dict[int, int]:
         """Return a group's committed offset of each partition, 0 where it has none."""
-        found = self._committed(group, name, range(self.partition_count(name)))
-        return {partition: max(0, offset) for partition, offset in found.items()}
+        places = [(name, partition) for partition in range(self.partition_count(name))]
+        found = self._committed(group, places)
+        return {partition: max(0, offset) for (_, partition), offset in found.items()}
+
+    def committed_now(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
+        """Return a group's committed offset of each place; wait for no open transaction."""
+        found = self._committed(group, places, "read_uncommitted")
+        return {place: max(0, offset) for place, offset in found.items()}
 
     def _partitions_read(self, group: str, topic: Topic) -> int:
         """Return the number of partitions up to the last one that a group has read; or 0."""
         # Also of a worker that was just killed, whose transaction is open.
         uncommitted = "read_uncommitted"
-        found = self._committed(group, topic.name, range(topic.partitions), uncommitted)
-        return max((partition + 1 for partition, offset in found.items() if offset >= 0), default=0)
+        places = [(topic.name, partition) for partition in range(topic.partitions)]
+        found = self._committed(group, places, uncommitted)
+        return max((place[1] + 1 for place, offset in found.items() if offset >= 0), default=0)
 
     def _committed(
-        self, group: str, name: str, partitions: Iterable[int], isolation: str = "read_committed"
-    ) -> dict[int, int]:
-        """Return a group's committed offset of each partition, negative where it has none.
+        self, group: str, places: Iterable[Place], isolation: str = "read_committed"
+    ) -> dict[Place, int]:
+        """Return a group's committed offset of each place, negative where it has none.
 
         With read_committed an offset in an open transaction is waited for.
         """
-        wanted = [TopicPartition(name, partition) for partition in partitions]
+        wanted = [TopicPartition(*place) for place in places]
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).
         consumer = Consumer({**self._config, "group.id": group, "isolation.level": isolation})
@@ -265,7 +272,7 @@ class Cluster:
             )
         finally:
             consumer.close()
-        return {at.partition: at.offset for at in found}
+        return {(at.topic, at.partition): at.offset for at in found}
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
         """Return the state of one partition of a stream's topics, which must exist."""

@@ -130,10 +130,7 @@ class Fleet:
         silent = found.meet or found.reason is PartitioningReason.NOT_SAMPLED
         by_keys = [] if silent else [f"{found.reason}: {found.message}"]
         added = [describe_added(self.added)] if self.added else []
-        statuses = [view.status for view in self.router_views() if view.status]
-        routing = {
-            f"{reason}: {text}" for each in statuses for reason, text in each.warnings.items()
-        }
+        routing = {text for view in self.router_views() for text in view.warnings}
         return [*self.warnings, *added, *by_keys, *sorted(routing)]
 
     def accept_added(self) -> None:
@@ -195,14 +192,13 @@ class Fleet:
         """
         deadline = Deadline(timeout_seconds, clock=self._clock, wait=self.wait)
         if not deadline.wait_for(self._all_ready, poll_seconds=_TICK_SECONDS):
-            raise TimeoutError(
-                f"Not every worker and router was ready within {timeout_seconds:.0f} s."
-            )
+            raise TimeoutError(f"Not every process was ready within {timeout_seconds:.0f} s.")
 
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain up to the current end offsets of the input."""
         if self.stream.spec.repartition is not None:
-            return RoutedDrain(self._cluster, self.stream, stall_seconds, self._clock())
+            cluster, now = self._connect(_LOOK_TIMEOUT_SECONDS), self._clock()
+            return RoutedDrain(cluster, self.stream, stall_seconds, now, routers=self.router_views)
         ends = self._cluster.offsets(self.stream.spec.worker_input).ends
         served = range(len(self._workers))  # what was added waits
         targets = {partition: ends[partition] for partition in served}

@@ -135,7 +135,7 @@ def test_a_fleet_is_ready_once_its_routers_are(create: CreateFleet, scripts: Scr
     fleet = create({})
     fleet.start()
     wait_for(fleet, lambda: all(each is not None and each.ready for each in fleet.statuses()))
-    with pytest.raises(TimeoutError, match="router"):
+    with pytest.raises(TimeoutError, match="Not every process"):
         fleet.wait_ready(0.1)
 
 

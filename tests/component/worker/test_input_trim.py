@@ -23,6 +23,7 @@ from dedupe_worker.supervisor import Supervisor
 from tests.support.checker import history
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
+from tests.support.fixtures import HOLDS_ANYTHING
 from tests.support.processes.processes import Workers, wait_for
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import retries
@@ -37,7 +38,8 @@ def stream(
     broker: EmbeddedBroker, topics: Callable[..., str], tmp_path: Path
 ) -> Iterator[TestStream]:
     """Create a stream whose input is the topic between routers and workers."""
-    raw, clean = topics("raw"), f"clean-{uuid4().hex[:8]}"
+    # The output is kept as long as the input, or it loses what is sent, which is of another year.
+    raw, clean = topics("raw", **HOLDS_ANYTHING), f"clean-{uuid4().hex[:8]}"
     repartition = {"partitions": PARTITIONS}
     written = stream_manifest(
         tmp_path, broker.bootstrap_servers, raw, clean, repartition=repartition

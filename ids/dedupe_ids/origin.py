@@ -11,9 +11,11 @@ producer's header of this name survives.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from struct import Struct
 from typing import Final
 
+import numpy as np
 from confluent_kafka import Message
 
 from dedupe_ids.batch import Header
@@ -53,14 +55,18 @@ def encode_origin(topic: str, partition: int, offset: int) -> bytes:
 
 def encode_origins(records: Sequence[Message]) -> Iterator[bytes]:
     """Yield the value of the header for each record."""
-    ends: dict[tuple[str | None, int | None], tuple[bytes, bytes]] = {}
     places = zip(map(Message.topic, records), map(Message.partition, records), strict=True)
-    for place, offset in zip(places, map(Message.offset, records), strict=True):
-        # Of a place they are made once: a batch has a hundred thousand records of a few places.
-        if (both := ends.get(place)) is None:
-            whole = encode_origin(place[0] or "", place[1] or 0, 0)
-            both = ends[place] = whole[:_OFFSET_AT], whole[_LAYOUT.size :]
-        yield both[0] + (offset or 0).to_bytes(_OFFSET_BYTES, "big") + both[1]
+    offsets = np.fromiter(map(Message.offset, records), ">u8", len(records))
+    first = 0
+    # A client delivers long runs of a partition, and all values of a run are made at once.
+    for (topic, partition), run in groupby(places):
+        length = sum(1 for _ in run)
+        whole = encode_origin(topic or "", partition or 0, 0)
+        values = np.tile(np.frombuffer(whole, np.uint8), (length, 1))
+        big_endian = offsets[first : first + length].view(np.uint8).reshape(-1, 8)
+        values[:, _OFFSET_AT : _OFFSET_AT + _OFFSET_BYTES] = big_endian[:, 8 - _OFFSET_BYTES :]
+        yield from values.view(f"V{len(whole)}").ravel().tolist()
+        first += length
 
 
 def decode_origin(value: bytes | str | None) -> Origin | None:

@@ -156,10 +156,12 @@ class InputReader:
         Each is that of the next record to route; with it goes the topic's id. Partitions without a record of these
         have one if they are read further than is committed: after transaction markers, or at their start.
         """
-        offsets = map(Message.offset, records)
-        last = dict(zip(places_of(records), offsets, strict=True))
-        after = {place: (offset or 0) + 1 for place, offset in last.items()}
-        left = set(places_of(self.pending[len(records) :]))
+        after: dict[Place, int] = {}
+        left: set[Place] = set()
+        if len(records) < len(self.pending):  # else all are read as far as their partitions are
+            last = dict(zip(places_of(records), map(Message.offset, records), strict=True))
+            after = {place: (offset or 0) + 1 for place, offset in last.items()}
+            left = set(places_of(self.pending[len(records) :]))
         for place, at in self._owned.items():
             if place not in left and not at.waits:
                 after[place] = at.next_offset

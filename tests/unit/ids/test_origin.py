@@ -1,8 +1,16 @@
 import pytest
+from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_ids.origin import HEADER, Origin, decode_origin, encode_origin, take_origin
+from dedupe_ids.origin import (
+    HEADER,
+    Origin,
+    decode_origin,
+    encode_origin,
+    encode_origins,
+    take_origin,
+)
 
 TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
 PARTITIONS = st.integers(0, 2**16 - 1)
@@ -46,3 +54,9 @@ def test_another_value_is_no_origin(value: bytes | None) -> None:
 def test_a_record_without_headers_has_none() -> None:
     assert take_origin(None) == (None, None)
     assert take_origin([]) == (None, None)
+
+
+@given(st.lists(st.tuples(TOPICS, PARTITIONS, OFFSETS), max_size=20))
+def test_a_batch_is_encoded_as_each_of_its_records(places: list[tuple[str, int, int]]) -> None:
+    records = [Message(topic=topic, partition=p, offset=at) for topic, p, at in places]
+    assert list(encode_origins(records)) == [encode_origin(*place) for place in places]

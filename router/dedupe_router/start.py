@@ -65,8 +65,8 @@ class StartFinder:
         if not routed or not wanted or any(each.offset >= 0 for each in self._committed(wanted)):
             return
         raise RouterOffsetsLost(
-            "the repartition topic has records, but the group of the routers has no committed offset (Kafka deletes "
-            "them when a group was empty for offsets.retention.minutes): set the group's offsets to where routing "
+            "the repartition topic has records, but the group of the routers has no committed offset of the inputs "
+            "(Kafka deletes them when a group was empty for offsets.retention.minutes; or all inputs are other ones): set the group's offsets to where routing "
             "shall continue, with kafka-consumer-groups.sh --reset-offsets; --to-earliest routes everything again, "
             "and the workers drop what is in their window"
         )

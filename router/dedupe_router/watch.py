@@ -50,6 +50,8 @@ class StreamWatch:
         """Check the topics. Raises StreamError."""
         self._check_inputs()
         self._check_repartition()
+        # At rest nothing else shows that Kafka answers again.
+        self.state.clear_client_error()
         self._due = self.clock.monotonic() + _CHECK_SECONDS
 
     @property

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
+from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_router.config import RouterConfig
 from dedupe_router.errors import InputTopicReplaced, RepartitionTopicReplaced
@@ -128,6 +129,14 @@ def test_a_topic_at_its_limit_is_full_until_there_is_room_again() -> None:
     seen.cluster.lows = {0: 2_000, 1: 0}
     seen.watch.check()
     assert not seen.watch.full
+
+
+def test_an_answer_ends_the_error_of_a_client_at_rest() -> None:
+    seen = Seen({"topic": "raw"})
+    seen.state.report_client_error(BrokerUnavailable("disconnected"))
+    assert seen.state.problem
+    seen.watch.check()
+    assert not seen.state.problem
 
 
 def test_it_says_if_records_were_ever_routed() -> None:

@@ -66,8 +66,8 @@ class StartFinder:
             return
         raise RouterOffsetsLost(
             "the repartition topic has records, but the group of the routers has no committed offset of the inputs "
-            "(Kafka deletes them when a group was empty for offsets.retention.minutes; or all inputs are other ones): set the "
-            "group's offsets to where routing "
+            "(Kafka deletes them when a group was empty for offsets.retention.minutes; or all inputs are others): "
+            "set the group's offsets to where routing "
             "shall continue, with kafka-consumer-groups.sh --reset-offsets; --to-earliest routes everything again, "
             "and the workers drop what is in their window"
         )

@@ -48,25 +48,28 @@ _WHAT_TO_DO: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What a diagnosis says of one kind of process: its container, and its fields."""
+    """What a diagnosis says of one kind of process: container, fields, reasons."""
 
     container: str
     resources: str
     out_of_memory: str
-
-    @property
-    def word(self) -> str:
-        """Return its name as the first part of a reason."""
-        return self.container.capitalize()
+    not_started: str
+    failed: str
 
 
 WORKER: Final = Process(
     container=CONTAINER,
     resources="spec.worker.resources",
     out_of_memory=", or lower spec.worker.tuning.queueBytes and blockCacheBytes",
+    not_started="WorkerNotStarted",
+    failed="WorkerFailed",
 )
 ROUTER: Final = Process(
-    container=ROUTER_CONTAINER, resources="spec.repartition.routers.resources", out_of_memory=""
+    container=ROUTER_CONTAINER,
+    resources="spec.repartition.routers.resources",
+    out_of_memory="",
+    not_started="RouterNotStarted",
+    failed="RouterFailed",
 )
 
 
@@ -171,8 +174,7 @@ def _of_container(container: Object, process: Process) -> Problem | None:
         message = str(waiting.get("message") or waiting["reason"]).rpartition("ErrImagePull: ")[2]
         return with_advice("ImagePullFailed", f"image {container.get('image')}: {message}")
     if waiting.get("reason") in {"CreateContainerConfigError", "CreateContainerError"}:
-        message = str(waiting.get("message", ""))
-        return Problem(reason=f"{process.word}NotStarted", message=message)
+        return Problem(reason=process.not_started, message=str(waiting.get("message", "")))
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
     if ended and not container.get("ready") and ended.get("exitCode"):
         return _ended(ended, process)
@@ -190,7 +192,7 @@ def _ended(ended: Object, process: Process) -> Problem:
     last = _last_error(str(ended.get("message", "")))
     name = ExitCode(code).name if code in list(ExitCode) else "unknown"
     return Problem(
-        reason=last.reason if last else f"{process.word}Failed",
+        reason=last.reason if last else process.failed,
         message=f"the {process.container} ended with exit code {code} ({name})"
         + (f": {last.message}" if last else "; see its log"),
     )

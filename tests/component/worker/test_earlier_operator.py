@@ -32,7 +32,7 @@ Object = dict[str, Any]
 _EARLIER_OPERATOR: Final = """
 import json, sys
 from dedupe_crds.manifest import parse_manifest
-from dedupe_operator.resources import config_map, pod_parts, pod_template
+from dedupe_operator.resources import config_map, pod_template
 
 stream = parse_manifest(json.loads(sys.argv[1]), "test")
 release = pod_template.WorkerRelease(image="worker:1", pull_policy="Never")

@@ -1,4 +1,4 @@
-"""What `status` shows of a stream's routers.
+"""The line and the JSON with which `status` shows a stream's routers.
 
 Invariant: pure functions, without I/O.
 """

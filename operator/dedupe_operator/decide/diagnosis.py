@@ -48,7 +48,7 @@ _WHAT_TO_DO: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What a diagnosis says of one kind of process: container, fields, reasons."""
+    """Names that a diagnosis uses for one kind of process: container, fields, reasons."""
 
     container: str
     resources: str

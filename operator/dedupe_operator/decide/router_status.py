@@ -55,7 +55,7 @@ class RoutersView:
 
 
 def status_of(view: RoutersView, recorded: RoutersStatus | None) -> RoutersStatus:
-    """Return what the stream's status says of its routers.
+    """Return the part of the stream's status about its routers.
 
     While no router answers, the numbers stay as `recorded`.
     """
@@ -84,7 +84,7 @@ def status_of(view: RoutersView, recorded: RoutersStatus | None) -> RoutersStatu
 
 
 def _inputs(reports: Sequence[RouterStatus]) -> list[RoutersInput]:
-    """Return the inputs with their lag; it is unknown where a router does not know its part."""
+    """Return the inputs with their lag, None where a router does not know its part."""
     lags: dict[str, list[int | None]] = {}
     for report in reports:
         for each in report.inputs:

@@ -149,7 +149,7 @@ def test_a_warning_of_a_router_shows_although_it_is_ready(running: Scene) -> Non
 
 def test_an_image_that_does_not_exist_is_named_and_workers_go_on(running: Scene) -> None:
     running.cluster.bad_images.add("registry.example/worker:2")
-    running.cluster.add_stream(routed(**{"spec.worker.image": "registry.example/worker:2"}))
+    running.cluster.add_stream(routed(2, **{"spec.worker.image": "registry.example/worker:2"}))
     running.look()
     running.cluster.settle()
     running.look()

@@ -81,7 +81,7 @@ def _measure(root: Path, file: Path) -> dict[str, int]:
         id_source=IdSource.model_validate({"from": "Key"}),
         wanted=frozenset([0]),
         count=1,
-        partitioner=None,
+        placement=None,
     )
     target = Target(partition=0, state=state, identity=identity, output_position=0)
     cpu, clock = time.process_time(), time.perf_counter()

@@ -2,7 +2,7 @@
 
 Exit codes: 0 the demo showed what it is meant to show, 1 it did not, 2 it could not run, 130 interrupted. It is meant
 to show that each message is delivered exactly once; with `--scattered`, that as many duplicates pass as were sent to
-other partitions, and nothing else is wrong.
+other partitions, and nothing else is wrong; with `--scattered --repartition`, that routers prevent that.
 """
 
 import shutil
@@ -67,6 +67,11 @@ _NOT_AS_PROMISED, _COULD_NOT_RUN, _INTERRUPTED = 1, 2, 130
     help="Send without keys, so that duplicates are in different partitions and pass; not with --filter, --postgres.",
 )
 @click.option(
+    "--repartition",
+    is_flag=True,
+    help="With --scattered: let routers send each record to the partition of its id, so that none passes twice.",
+)
+@click.option(
     "--filter",
     "carrier",
     metavar="CARRIER",
@@ -93,6 +98,7 @@ def main(
     repeats: float,
     seed: int,
     scattered: bool,
+    repartition: bool,
     carrier: str | None,
     postgres: str | None,
     keep: bool,
@@ -102,12 +108,15 @@ def main(
     console = Console()
     if scattered:
         _check_scattered(partitions, repeats, alone=carrier is None and postgres is None)
+    elif repartition:
+        raise click.UsageError("--repartition is for --scattered: add that option")
     options = Options(
         rows=rows,
         partitions=partitions,
         repeats=repeats,
         seed=seed,
         scattered=scattered,
+        repartition=repartition,
         carrier=carrier,
         counts=postgres is not None,
         postgres_url=None if postgres == _OWN_POSTGRES else postgres,

@@ -31,6 +31,7 @@ from examples.flights.skipping import Comparison
 
 MANIFEST = Path(__file__).with_name("stream.yaml")
 SCATTERED_MANIFEST = Path(__file__).with_name("scattered.yaml")
+ROUTED_MANIFEST = Path(__file__).with_name("routed.yaml")
 
 _READY_SECONDS = 120.0
 
@@ -40,8 +41,9 @@ class Options:
     """The user's options.
 
     `repeats` is the expected number of duplicates of each message. With `scattered` they are sent without keys, to
-    any partition. With a `carrier`, its flights are also read with chunk filters. With `counts`, the job aggregate is
-    run on the PostgreSQL at `postgres_url`, or on one that the demo starts.
+    any partition, and with `repartition` routers bring them together. With a `carrier`, its flights are also read with
+    chunk filters. With `counts`, the job aggregate is run on the PostgreSQL at `postgres_url`, or on one that the demo
+    starts.
     """
 
     rows: int
@@ -49,6 +51,7 @@ class Options:
     repeats: float
     seed: int
     scattered: bool = False
+    repartition: bool = False
     carrier: str | None = None
     counts: bool = False
     postgres_url: str | None = None
@@ -57,7 +60,7 @@ class Options:
     def manifest(self) -> Path:
         """The manifest of the stream."""
         if self.scattered:
-            return SCATTERED_MANIFEST
+            return ROUTED_MANIFEST if self.repartition else SCATTERED_MANIFEST
         return skipping.MANIFEST if self.carrier else MANIFEST
 
 
@@ -89,7 +92,8 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
         broker = EmbeddedBroker(state.broker)
         with screen.step("Start Kafka"):
             running.enter_context(broker)
-        stream = with_bootstrap_servers(load_manifest(options.manifest), broker.bootstrap_servers)
+        stream = _with_partitions(load_manifest(options.manifest), options.partitions)
+        stream = with_bootstrap_servers(stream, broker.bootstrap_servers)
         Cluster(broker.bootstrap_servers).ensure_input(stream.spec.input.single, options.partitions)
         with Fleet(stream, state) as fleet:
             with screen.step(f"Start {options.partitions} workers"):
@@ -111,6 +115,7 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
         return Outcome(
             partitions=options.partitions,
             scattered=options.scattered,
+            routed=options.repartition,
             seed=options.seed,
             sent=done.sent,
             deduplicated=done.deduplicated,
@@ -126,6 +131,14 @@ def run(options: Options, directory: Path, screen: Screen) -> Outcome:
             step_seconds=screen.seconds,
             seconds=time.monotonic() - began,
         )
+
+
+def _with_partitions(stream: DedupeStream, partitions: int) -> DedupeStream:
+    """Return the stream with so many workers, if routers decide on that."""
+    if stream.spec.repartition is None:
+        return stream
+    stage = stream.spec.repartition.model_copy(update={"partitions": partitions})
+    return stream.model_copy(update={"spec": stream.spec.model_copy(update={"repartition": stage})})
 
 
 def _read_flights(options: Options, screen: Screen) -> tuple[list[Message], list[Send]]:

@@ -88,12 +88,13 @@ class Timeline(Measured):
 class Explained(Measured):
     """The topic of duplicates, compared with the raw topic.
 
-    `misattributed` duplicates do not name the first record with their id in their partition as their original.
+    `misattributed` duplicates do not name the first record with their id in their partition as their original; None if
+    that is not checked, because routers have moved the records.
     `ages_ms` is the number of duplicates by age, in whole milliseconds.
     """
 
     records: int
-    misattributed: int
+    misattributed: int | None
     ages_ms: dict[int, int]
 
 
@@ -163,13 +164,15 @@ class Counting(Measured):
 class Outcome(Measured):
     """Everything measured in one run.
 
-    A `scattered` run is meant to show that duplicates pass if their producer sends no keys.
+    A `scattered` run is meant to show that duplicates pass if their producer sends no keys, and if it is `routed` as
+    well, that routers prevent that.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     partitions: int
     scattered: bool = False
+    routed: bool = False
     seed: int
     sent: Sent
     deduplicated: Deduplicated
@@ -188,7 +191,12 @@ class Outcome(Measured):
     @property
     def passing(self) -> int:
         """The duplicates that no worker can recognise, so that they must pass."""
-        return self.sent.repeats_in_another_partition
+        return 0 if self.routed else self.sent.repeats_in_another_partition
+
+    @property
+    def shows_passing(self) -> bool:
+        """The run is meant to show that duplicates pass."""
+        return self.scattered and not self.routed
 
     def problems(self) -> list[str]:
         """Return a sentence for each guarantee that was broken; empty if there is none.
@@ -215,7 +223,7 @@ class Outcome(Measured):
         ):
             if count:
                 yield f"{count:,} records are {what}."
-        if self.scattered and not self.passing:
+        if self.scattered and not self.sent.repeats_in_another_partition:
             yield (
                 "No duplicate was sent to another partition, so nothing could be shown. Set more --rows or "
                 "--duplicates."

@@ -18,7 +18,9 @@ def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
     def read(topic: str | None) -> DataFrame:
         return read_range(spark, connection, cluster.offsets(topic or ""))
 
-    return explain(read(spec.input.single), read(spec.duplicates.topic), spec.id.name)
+    found = explain(read(spec.input.single), read(spec.duplicates.topic), spec.id.name)
+    # Behind routers a duplicate names the place of its original in the repartition topic, which is trimmed.
+    return found.model_copy(update={"misattributed": None}) if spec.repartition else found
 
 
 def explain(raw: DataFrame, duplicates: DataFrame, id_header: str | None = None) -> Explained:

@@ -19,16 +19,16 @@ def html_page(outcome: Outcome) -> str:
     pictures = _pictures(outcome)
     return environment.get_template("index.html.j2").render(
         title="Flights without keys: duplicates pass"
-        if outcome.scattered
+        if outcome.shows_passing
         else "Flights, exactly once",
         judged_at=outcome.audit.judged_at,
         problems=outcome.problems(),
         verdict=verdict(outcome),
-        is_exactly_once=not outcome.scattered,
+        is_exactly_once=not outcome.shows_passing,
         headline=(
             ("records in", f"{found.raw_records:,}", False),
             (
-                "records out" if outcome.scattered else "flights out",
+                "records out" if outcome.shows_passing else "flights out",
                 f"{found.clean_records:,}",
                 False,
             ),
@@ -68,7 +68,7 @@ def _of_rates(outcome: Outcome) -> str:
     recovery, found = outcome.recovery, outcome.audit.total
     removed = (
         "the duplicates in the partition of their original"
-        if outcome.scattered
+        if outcome.shows_passing
         else "the duplicates"
     )
     return (
@@ -84,7 +84,9 @@ def _of_rates(outcome: Outcome) -> str:
 
 def _of_windows(outcome: Outcome) -> str:
     recovery = outcome.recovery
-    duplicate = "duplicate in the partition of its original" if outcome.scattered else "duplicate"
+    duplicate = (
+        "duplicate in the partition of its original" if outcome.shows_passing else "duplicate"
+    )
     samples = outcome.timeline.samples[recovery.partition]
     first = min((sample.window_seconds for sample in samples if sample.process), default=0.0)
     last = max((sample.window_seconds for sample in samples if not sample.process), default=0.0)
@@ -104,10 +106,11 @@ def _of_windows(outcome: Outcome) -> str:
 
 def _of_ages(outcome: Outcome) -> str:
     sent, found = outcome.sent, outcome.explained
+    original = "" if outcome.routed else " and with the partition and offset of its original"
     # Of the duplicates that were recognised the demo does not count retries and replays.
     records, retries, replays = (
         (f"the {found.records:,} that the workers recognised", "Retries", "Replays")
-        if outcome.scattered
+        if outcome.shows_passing
         else (
             f"all {found.records:,}",
             f"The {sent.retries:,} retries",
@@ -115,8 +118,8 @@ def _of_ages(outcome: Outcome) -> str:
         )
     )
     return (
-        f"From the topic of duplicates: it has {records}, each with its age and with the partition and "
-        f"offset of its original. {retries} repeat a record byte for byte, with its "
+        f"From the topic of duplicates: it has {records}, each with its age"
+        f"{original}. {retries} repeat a record byte for byte, with its "
         f"timestamp, so their age is 0. {replays} were sent again later. "
         f"Of all: {quantiles(plots.distribution(found.ages_ms))}. In production duplicates can come weeks later; "
         "they are detected within the window."

@@ -36,10 +36,15 @@ def tables(outcome: Outcome) -> list[Sheet]:
 
 def verdict(outcome: Outcome) -> str:
     """Return the verdict on a run without problems."""
-    if outcome.scattered:
+    if outcome.shows_passing:
         return (
             f"Not exactly once, as this run is meant to show: {outcome.audit.total.duplicated:,} duplicates passed, "
             "because their producer sent no keys, so that they are in other partitions than their originals"
+        )
+    if outcome.routed:
+        return (
+            "Each message exactly once, byte for byte, although its copies were sent to different partitions: routers "
+            "have brought them together"
         )
     return "Each message exactly once, byte for byte, in order"
 
@@ -55,7 +60,7 @@ def figures(outcome: Outcome) -> list[tuple[str, str]]:
             f"+ {sent.replays:,} replays",
         ),
         ("out", f"{found.clean_records:,} records"),
-        ("removed", f"{found.removed:,} duplicates, each kept with a reference to its original"),
+        ("removed", f"{found.removed:,} duplicates, each kept{_referring(outcome)}"),
         ("lost", f"{found.lost:,}"),
         ("duplicated", _duplicated(found)),
         ("altered", f"{found.altered:,}"),
@@ -72,6 +77,10 @@ def figures(outcome: Outcome) -> list[tuple[str, str]]:
         ),
     ]
     return [*rows, ("took", f"{outcome.seconds:.0f} s")]
+
+
+def _referring(outcome: Outcome) -> str:
+    return "" if outcome.routed else " with a reference to its original"
 
 
 def _duplicated(found: PartitionAudit) -> str:
@@ -96,7 +105,7 @@ def _shown(sheet: Sheet) -> RenderableType:
 def _verdict(outcome: Outcome) -> Text:
     if problems := outcome.problems():
         return Text("\n".join(["Not exactly once:", *problems]), style="bold red")
-    return Text(verdict(outcome), style="bold yellow" if outcome.scattered else "bold green")
+    return Text(verdict(outcome), style="bold yellow" if outcome.shows_passing else "bold green")
 
 
 def _grid(rows: Iterable[tuple[str, str]]) -> Table:

@@ -1,1 +1,1 @@
-"""Serve HTTP within bounds."""
+"""Serve HTTP within bounds, with the addresses and logs of a process."""

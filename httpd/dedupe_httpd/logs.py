@@ -1,13 +1,14 @@
-"""The logs of worker and router: JSON lines."""
+"""The logs of a process: JSON lines on stderr."""
 
 import logging
 import sys
 
-import structlog
-
 
 def configure_logs() -> None:
     """Log JSON lines to stderr, including the libraries' logs."""
+    # Here, because the operator has other modules of this package, and not structlog.
+    import structlog  # noqa: PLC0415
+
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -1,8 +1,8 @@
-"""Partition of an id or a key, by jump consistent hash.
+"""Choose the partition of an id by jump consistent hash, a batch at a time.
 
-From P to P' partitions, (P' - P) / P' of the ids move, and all of them into new partitions (Lamping and Veach 2014, "A
-Fast, Minimal Memory, Consistent Hash Algorithm"). Routers, and the bootstrap of stores, call it. Invariant: the
-functions never change, because stores hold ids by their partition.
+The algorithm is that of Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm" (2014). If partitions
+are added, an id stays where it is or moves to one of the new ones. Invariant: nothing here ever changes, because ids
+that are stored lie where it has sent them.
 """
 
 from collections.abc import Sequence
@@ -12,69 +12,72 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_ids.batch import Rows
 from dedupe_ids.extract import ID_BYTES
 
-MOST_PARTITIONS: Final = 1 << 16
+MAX_PARTITIONS: Final = 65536
 
-Keys = NDArray[np.uint64]
-"""Keys to hash: shape (n,)."""
+Partitions = NDArray[np.intp]
+"""The partition of each id or key of a batch: shape (n,)."""
 
 _STEP: Final = np.uint64(2862933555777941757)
-_ONE: Final = np.uint64(1)
-_SHIFT: Final = np.uint64(33)
-# Of splitmix64's finalizer.
-_MIX: Final = (
-    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
-    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
-)
-_LAST_SHIFT: Final = np.uint64(31)
+_MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2: Final = np.uint64(0x94D049BB133111EB)
 
 
-def jump_hash(keys: Keys, count: int) -> Rows:
-    """Return the partition of each key, from 0 to count - 1: shape (n,).
+def jump_hash(keys: NDArray[np.uint64], count: int) -> Partitions:
+    """Return the bucket of each key, of `count` buckets.
 
-    Raises ValueError for a count that is not from 1 to 65,536.
+    Raises ValueError if `count` is not in 1..65536.
 
     >>> jump_hash(np.array([0, 1, 0xDEADBEEF, 0x0DDC0FFEEBADF00D], np.uint64), 19).tolist()
     [0, 17, 16, 15]
     """
-    if not 1 <= count <= MOST_PARTITIONS:
-        raise ValueError(f"{count} partitions: allowed are 1 to {MOST_PARTITIONS}")
-    found = np.zeros(len(keys), np.intp)
-    open_rows = np.arange(len(keys))
-    state = keys.astype(np.uint64)
-    jump = np.zeros(len(keys), np.int64)
-    # A jump more than halves what is left, on average: about ln(count) rounds.
-    while open_rows.size:
-        found[open_rows] = jump
-        state = state * _STEP + _ONE
-        jump = ((jump + 1) * ((1 << 31) / ((state >> _SHIFT) + _ONE).astype(np.float64))).astype(
-            np.int64
-        )
-        goes_on = jump < count
-        open_rows, state, jump = open_rows[goes_on], state[goes_on], jump[goes_on]
-    return found
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise ValueError(f"{count} partitions: must be 1 to {MAX_PARTITIONS}")
+    buckets = np.zeros(len(keys), np.intp)
+    rows = np.arange(len(keys))
+    bucket = buckets
+    # Each round takes the keys that jump once more: about ln(count) rounds of fewer and fewer keys.
+    while rows.size:
+        keys = keys * _STEP + np.uint64(1)  # wraps at 64 bits, as the paper's does
+        # In this order of operations, or the doubles would round differently.
+        jumps = (bucket + 1) * (float(1 << 31) / ((keys >> np.uint64(33)) + np.uint64(1)))
+        goes_on = jumps < count
+        rows, keys, bucket = rows[goes_on], keys[goes_on], jumps[goes_on].astype(np.intp)
+        buckets[rows] = bucket
+    return buckets
 
 
-def partitions_of_ids(packed: bytes, count: int) -> Rows:
-    """Return the partition of each id: shape (n,). `packed` has 16 bytes for each.
+def partitions_of_ids(packed: bytes, count: int) -> Partitions:
+    """Return the partition of each id; `packed` has 16 bytes for each.
 
-    The key of an id is mix(mix(low) ^ high): low and high are its first and last 8 bytes in little-endian order, and
-    mix is the finalizer of splitmix64. So each bit of the id counts, also where ids are ascending numbers or times.
-    Raises ValueError as `jump_hash` does.
+    The contract: `first` and `second` are the halves of an id as little-endian numbers of 64 bits, `mix` is the
+    finalizer of splitmix64. The id's partition is `jump_hash(mix(mix(first) ^ second), count)`, where
+
+        mix(z):  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
+                 z = (z ^ (z >> 27)) * 0x94d049bb133111eb
+                 z ^ (z >> 31)
+
+    all modulo 2**64. Both halves matter: one half of a UUID may be constant or sequential.
+
+    Raises ValueError if `count` is not in 1..65536.
     """
-    halves = np.frombuffer(packed, "<u8").reshape(-1, 2)
-    return jump_hash(_mixed(_mixed(halves[:, 0]) ^ halves[:, 1]), count)
+    # Fixed as little-endian, then native: the same partitions on every machine.
+    halves = np.frombuffer(packed, "<u8").astype(np.uint64, copy=False).reshape(-1, 2)
+    return jump_hash(_mix(_mix(halves[:, 0]) ^ halves[:, 1]), count)
 
 
-def partitions_of_keys(keys: Sequence[bytes], count: int) -> Rows:
-    """Return the partition of each key: that of its 128-bit BLAKE2b hash as an id."""
-    packed = b"".join(blake2b(key, digest_size=ID_BYTES).digest() for key in keys)
-    return partitions_of_ids(packed, count)
+def partitions_of_keys(keys: Sequence[bytes], count: int) -> Partitions:
+    """Return the partition of each record that has no id and goes by its key.
+
+    It is that of the id `blake2b(key, digest_size=16)`, also for a key that is a UUID.
+    """
+    return partitions_of_ids(
+        b"".join(blake2b(key, digest_size=ID_BYTES).digest() for key in keys), count
+    )
 
 
-def _mixed(keys: Keys) -> Keys:
-    for shift, factor in _MIX:
-        keys = (keys ^ (keys >> shift)) * factor
-    return keys ^ (keys >> _LAST_SHIFT)
+def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    z = (z ^ (z >> np.uint64(30))) * _MIX_1
+    z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    return z ^ (z >> np.uint64(31))

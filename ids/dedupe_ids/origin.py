@@ -9,7 +9,7 @@ A router appends it, and the worker removes it again. Invariant: only the last h
 producer's header of this name survives.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
@@ -22,6 +22,8 @@ HEADER: Final = "dedupe-origin"
 
 _VERSION: Final = 1
 _LAYOUT: Final = Struct(">BHHI")
+_OFFSET_AT: Final = 3
+_OFFSET_BYTES: Final = 6
 _LOW_BITS: Final = 32
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 
@@ -47,6 +49,18 @@ def encode_origin(topic: str, partition: int, offset: int) -> bytes:
     return (
         _LAYOUT.pack(_VERSION, partition, offset >> _LOW_BITS, offset & _LOW_MASK) + topic.encode()
     )
+
+
+def encode_origins(records: Sequence[Message]) -> Iterator[bytes]:
+    """Yield the value of the header for each record."""
+    ends: dict[tuple[str | None, int | None], tuple[bytes, bytes]] = {}
+    places = zip(map(Message.topic, records), map(Message.partition, records), strict=True)
+    for place, offset in zip(places, map(Message.offset, records), strict=True):
+        # Of a place they are made once: a batch has a hundred thousand records of a few places.
+        if (both := ends.get(place)) is None:
+            whole = encode_origin(place[0] or "", place[1] or 0, 0)
+            both = ends[place] = whole[:_OFFSET_AT], whole[_LAYOUT.size :]
+        yield both[0] + (offset or 0).to_bytes(_OFFSET_BYTES, "big") + both[1]
 
 
 def decode_origin(value: bytes | str | None) -> Origin | None:

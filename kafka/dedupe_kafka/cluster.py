@@ -17,7 +17,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined] # public names
 
 from dedupe_crds.deadline import Deadline
-from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
@@ -28,8 +28,8 @@ from dedupe_kafka.errors import (
 )
 from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.input_topics import input_topics
-from dedupe_kafka.offsets import PartitionState, TopicOffsets
-from dedupe_kafka.repartition_topic import ensure_repartition, merged
+from dedupe_kafka.offsets import PartitionState, Place, TopicOffsets
+from dedupe_kafka.repartition_topic import ensure_repartitioned
 from dedupe_kafka.requests import EARLIEST, LATEST, AdminRequests, ClientComplaints
 from dedupe_kafka.stream_topics import StreamTopics, ensure_topics
 from dedupe_kafka.topic import Topic
@@ -75,21 +75,26 @@ class Cluster:
 
         `known` is the number of partitions that have had workers. If it is 0, that is not known: then the partitions
         count that the consumer group has read, and the first `seen`, which have volumes. Partitions that were added to
-        the input since wait; if the stream accepts them, the other topics get as many.
+        the input since wait; if the stream accepts them, the other topics get as many. With `spec.repartition` none of
+        that counts: all partitions of the repartition topic are served.
 
         Raises:
-            TopicMissing: an input topic is absent.
+            TopicMissing: a topic that spec.input names is absent.
             NotAuthorized, TopicRefused: a topic is absent and cannot be created.
         """
-        inputs = input_topics(self, stream.spec, self._servers)
-        repartition = stream.spec.repartition
-        if repartition is not None:
-            source = merged(inputs, stream.spec.worker_input, repartition.partitions)
-            problems = ensure_repartition(self, stream.spec, source)
-            return ensure_topics(self, stream.spec, source, 0).with_problems(problems)
+        inputs = self.inputs(stream.spec)
+        if (repartition := stream.spec.repartition) is not None:
+            return ensure_repartitioned(self, stream.spec, repartition, inputs)
         (source,) = inputs
         known = known or max(seen, self._partitions_read(stream.consumer_group, source))
         return ensure_topics(self, stream.spec, source, known)
+
+    def inputs(self, spec: Spec) -> list[Topic]:
+        """Return the input topics; none if no topic matches a pattern.
+
+        Raises TopicMissing if one that spec.input names is absent.
+        """
+        return input_topics(self, spec, self._servers)
 
     def ensure_input(self, name: str, partitions: int | None) -> None:
         """Create an absent input topic, with 4 partitions if `partitions` is None.
@@ -229,24 +234,31 @@ class Cluster:
 
     def committed(self, group: str, name: str) -> dict[int, int]:
         """Return a group's committed offset of each partition, 0 where it has none."""
-        found = self._committed(group, name, range(self.partition_count(name)))
-        return {partition: max(0, offset) for partition, offset in found.items()}
+        places = [(name, partition) for partition in range(self.partition_count(name))]
+        found = self._committed(group, places)
+        return {partition: max(0, offset) for (_, partition), offset in found.items()}
+
+    def committed_now(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
+        """Return a group's committed offset of each place; wait for no open transaction."""
+        found = self._committed(group, places, "read_uncommitted")
+        return {place: max(0, offset) for place, offset in found.items()}
 
     def _partitions_read(self, group: str, topic: Topic) -> int:
         """Return the number of partitions up to the last one that a group has read; or 0."""
         # Also of a worker that was just killed, whose transaction is open.
         uncommitted = "read_uncommitted"
-        found = self._committed(group, topic.name, range(topic.partitions), uncommitted)
-        return max((partition + 1 for partition, offset in found.items() if offset >= 0), default=0)
+        places = [(topic.name, partition) for partition in range(topic.partitions)]
+        found = self._committed(group, places, uncommitted)
+        return max((place[1] + 1 for place, offset in found.items() if offset >= 0), default=0)
 
     def _committed(
-        self, group: str, name: str, partitions: Iterable[int], isolation: str = "read_committed"
-    ) -> dict[int, int]:
-        """Return a group's committed offset of each partition, negative where it has none.
+        self, group: str, places: Iterable[Place], isolation: str = "read_committed"
+    ) -> dict[Place, int]:
+        """Return a group's committed offset of each place, negative where it has none.
 
         With read_committed an offset in an open transaction is waited for.
         """
-        wanted = [TopicPartition(name, partition) for partition in partitions]
+        wanted = [TopicPartition(*place) for place in places]
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).
         consumer = Consumer({**self._config, "group.id": group, "isolation.level": isolation})
@@ -260,7 +272,7 @@ class Cluster:
             )
         finally:
             consumer.close()
-        return {at.partition: at.offset for at in found}
+        return {(at.topic, at.partition): at.offset for at in found}
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
         """Return the state of one partition of a stream's topics, which must exist."""

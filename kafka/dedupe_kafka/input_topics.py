@@ -1,4 +1,8 @@
-"""Find the input topics of a stream: named ones, or those of a pattern."""
+"""Find the input topics of a stream: named ones, or those of a pattern.
+
+`Cluster`, the routers and the audit do. Invariant: no topic of the stream itself is among them, or it would read its
+own records.
+"""
 
 import re
 from collections.abc import Iterable
@@ -20,32 +24,46 @@ class Topics(Protocol):
 
 
 def input_topics(cluster: Topics, spec: Flow, servers: str) -> list[Topic]:
-    """Return the input topics. Raises TopicMissing, which names those that are absent."""
-    names = spec.input.names or matching_topics(cluster.topic_names(), spec)
-    if not names:
-        raise TopicMissing(
-            f"No topic on {servers} matches spec.input.pattern {spec.input.shown}: create one, or correct the pattern."
-        )
+    """Return the input topics; none if no topic matches a pattern.
+
+    Raises TopicMissing, with the names of all that are absent.
+    """
+    pattern = spec.input.pattern
+    names = matching_topics(cluster.topic_names() if pattern is not None else (), spec)
     found = {name: cluster.topic(name) for name in names}
-    if missing := [name for name, topic in found.items() if topic is None]:
-        raise TopicMissing(
-            f"Input topic {', '.join(missing)} does not exist on {servers}: create it, or correct spec.input."
-        )
+    missing = [name for name, topic in found.items() if topic is None]
+    if missing and pattern is None:  # of a pattern one may be deleted after it was listed
+        raise TopicMissing(_missing(missing, spec, servers))
     return [topic for topic in found.values() if topic is not None]
 
 
 def matching_topics(names: Iterable[str], spec: Flow) -> list[str]:
-    """Return those of the topics that `spec.input.pattern` matches as a whole, sorted.
+    """Return the names of the input topics, sorted; `names` are the cluster's.
 
-    Kafka's own topics, and all other topics of the stream, are none of them: a router would read what it wrote.
+    Those that the manifest names are all returned, whether they exist or not. Of a pattern, which must match the whole
+    name, Kafka's own topics and all topics of the stream are left out.
     """
-    pattern = re.compile(spec.input.pattern or "(?!)")
-    output = spec.output.topic
-    routed = (spec.duplicates.topic, spec.conflicts.topic, spec.late.topic)
-    own = {output, spec.worker_input, filters_topic(output), owners_topic(output), *routed}
-    own.add(f"{output}-epochs")
+    if spec.input.pattern is None:
+        return sorted(spec.input.names)
+    pattern, own = re.compile(spec.input.pattern), _own_topics(spec)
     return sorted(
         name
         for name in set(names)
         if name not in own and not name.startswith(_INTERNAL) and pattern.fullmatch(name)
+    )
+
+
+def _own_topics(spec: Flow) -> set[str | None]:
+    output = spec.output.topic
+    beside = {filters_topic(output), owners_topic(output), f"{output}-epochs"}
+    routed = {spec.duplicates.topic, spec.conflicts.topic, spec.late.topic}
+    return {output, spec.worker_input, *beside, *routed}
+
+
+def _missing(names: list[str], spec: Flow, servers: str) -> str:
+    one = len(names) == 1
+    field = "topic" if spec.input.topic is not None else "topics"
+    return (
+        f"Input topic{'' if one else 's'} {', '.join(names)} do{'es' if one else ''} not exist on {servers}: create "
+        f"{'it' if one else 'them'}, or correct spec.input.{field}."
     )

@@ -6,6 +6,9 @@ one. Offsets have gaps (transaction markers, aborted records), so a difference o
 
 from dataclasses import dataclass
 
+Place = tuple[str, int]
+"""A topic and the number of a partition of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:

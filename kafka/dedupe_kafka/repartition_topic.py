@@ -1,115 +1,159 @@
-"""Settings of the topic between routers and workers, and its problems.
+"""Topics of a stream with routers, from the repartition topic on.
 
-`Cluster.ensure_output` calls it. Invariant: the topic keeps each record until the worker of its partition has read it,
-whatever the record's timestamp is; the workers delete what they have committed.
+`Cluster.ensure_output` calls it. Invariant: the repartition topic keeps each record until the worker of its partition
+has read it, whatever the record's timestamp is; the workers delete what they have committed.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from dedupe_crds.spec.repartition import Repartition
 from dedupe_crds.spec.stream import Spec
-from dedupe_kafka.stream_topics import Topics
-from dedupe_kafka.topic import Topic, TopicProblem
+from dedupe_kafka.stream_topics import StreamTopics, Topics, ensure_topics
+from dedupe_kafka.topic import FOR_EVER_MS, Topic, TopicProblem, lasting_config
 
 # By how much the origin header makes a record larger at most: a name of 13 bytes, a value of 9 and a topic's name,
 # which has 249 at most, and some bytes more in the lengths of header, record and batch.
 HEADER_ALLOWANCE_BYTES: Final = 512
 
-_FOR_EVER: Final = "-1"
-_LARGEST_LONG: Final = str(2**63 - 1)
+_FOR_EVER: Final = str(FOR_EVER_MS)
+_BROKERS_DEFAULT: Final = -1
+# Of topics, if the brokers are not configured otherwise.
+_KAFKAS_RETENTION_MS: Final = 7 * 24 * 3_600_000
 _BYTES: Final = "max.message.bytes"
 _REPLICAS: Final = "min.insync.replicas"
 _RETENTION: Final = "retention.ms"
 
 
+def ensure_repartitioned(
+    cluster: Topics, spec: Spec, repartition: Repartition, inputs: Sequence[Topic]
+) -> StreamTopics:
+    """Create the missing topics of a stream with routers, and check the others.
+
+    Settings of the output follow from the inputs, not from the repartition topic, which keeps its records for ever and
+    accepts larger ones.
+    """
+    name, partitions = spec.worker_input, repartition.partitions
+    problems, created = [], False
+    if inputs:
+        source = merged(inputs, name, partitions)
+    else:
+        problems.append(_no_input(spec))
+        source, created = _without_inputs(cluster, spec, name, partitions)
+    problems += ensure_repartition(cluster, source)
+    found = ensure_topics(cluster, spec, source, known=0)
+    return replace(found, created=found.created or created).with_problems(problems)
+
+
 def merged(inputs: Sequence[Topic], name: str, partitions: int) -> Topic:
     """Return the inputs as one topic, from which the settings of the others follow.
 
-    Its records may be of any of them: it accepts the largest, and keeps them for the longest time.
+    Its records may be of any of them: it accepts the largest, keeps them for the longest time, and is as safe as the
+    safest.
     """
     retentions = [topic.number(_RETENTION) for topic in inputs]
+    copies = max(topic.replication_factor for topic in inputs)
+    in_sync = max(topic.number(_REPLICAS) for topic in inputs)
     return Topic(
         name=name,
         partitions=partitions,
-        replication_factor=max(topic.replication_factor for topic in inputs),
+        replication_factor=copies,
         config={
             _BYTES: str(max(topic.number(_BYTES) for topic in inputs)),
-            _REPLICAS: str(max(topic.number(_REPLICAS) for topic in inputs)),
-            _RETENTION: str(-1 if -1 in retentions else max(retentions)),
+            _REPLICAS: str(min(in_sync, copies)),
+            _RETENTION: str(FOR_EVER_MS if FOR_EVER_MS in retentions else max(retentions)),
         },
     )
 
 
-def ensure_repartition(cluster: Topics, spec: Spec, source: Topic) -> list[TopicProblem]:
+def ensure_repartition(cluster: Topics, source: Topic) -> list[TopicProblem]:
     """Create the repartition topic of the merged inputs, or return its problems."""
-    name = spec.worker_input
-    if (found := cluster.topic(name)) is not None:
-        return list(check_repartition(spec, source, found))
-    config = repartition_config(source)
-    cluster.create(name, source.partitions, source.replication_factor, config)
-    cluster.wait_for(name)
-    return []
+    if (found := cluster.topic(source.name)) is None:
+        config = repartition_config(source)
+        created = cluster.create(source.name, source.partitions, source.replication_factor, config)
+        found = cluster.wait_for(source.name)
+        if created:
+            return []
+    return list(check_repartition(source, found))
 
 
 def repartition_config(source: Topic) -> dict[str, str]:
     """Return the settings of a new repartition topic for the merged inputs."""
     return {
-        "cleanup.policy": "delete",
-        _RETENTION: _FOR_EVER,
+        **lasting_config(FOR_EVER_MS),
         "retention.bytes": _FOR_EVER,
         _BYTES: str(source.number(_BYTES) + HEADER_ALLOWANCE_BYTES),
         _REPLICAS: source.config[_REPLICAS],
-        "message.timestamp.type": "CreateTime",
-        "message.timestamp.before.max.ms": _LARGEST_LONG,
-        "message.timestamp.after.max.ms": _LARGEST_LONG,
     }
 
 
-def check_repartition(spec: Spec, source: Topic, topic: Topic) -> Iterator[TopicProblem]:
+def check_repartition(source: Topic, topic: Topic) -> Iterator[TopicProblem]:
     """Yield the problems of an existing repartition topic, fatal ones first."""
-    yield from _other_count(spec, topic)
+    yield from _wrong_partitions(source, topic)
     if "compact" in topic.config["cleanup.policy"]:
-        yield _problem(
+        yield _fatal(
             "RepartitionTopicCompacted",
             f"Repartition topic {topic.name} is compacted, so Kafka would remove records that no worker has read: set "
             "its cleanup.policy to delete.",
         )
     if topic.config[_RETENTION] != _FOR_EVER or topic.config["retention.bytes"] != _FOR_EVER:
-        yield _problem(
+        yield _fatal(
             "RepartitionTopicExpires",
             f"Repartition topic {topic.name} deletes records that a stopped worker has not read: set its retention.ms "
             "and its retention.bytes to -1. The workers delete what they have read.",
         )
     if topic.config["message.timestamp.type"] != "CreateTime":
-        yield _problem(
+        yield _fatal(
             "RepartitionTopicReplacesTimestamps",
             f"Repartition topic {topic.name} replaces the timestamps of messages: set its message.timestamp.type to "
             "CreateTime.",
         )
     needed = source.number(_BYTES) + HEADER_ALLOWANCE_BYTES
     if topic.number(_BYTES) < needed:
-        yield replace(
-            _problem(
-                "RepartitionMessagesTooSmall",
-                f"Repartition topic {topic.name} accepts messages of {topic.config[_BYTES]} bytes, and an input "
-                f"messages of {source.config[_BYTES]}, to which a header is added: an input partition stops at a "
-                f"message that is too large. Raise the max.message.bytes of {topic.name} to {needed}.",
-            ),
+        yield TopicProblem(
+            reason="RepartitionMessagesTooSmall",
+            message=f"Repartition topic {topic.name} accepts messages of {topic.config[_BYTES]} bytes, and an input "
+            f"messages of {source.config[_BYTES]}, to which a header is added: an input partition stops at a "
+            f"message that is too large. Raise the max.message.bytes of {topic.name} to {needed}.",
             fatal=False,
         )
 
 
-def _other_count(spec: Spec, topic: Topic) -> Iterator[TopicProblem]:
-    wanted = spec.repartition.partitions if spec.repartition else topic.partitions
-    if topic.partitions != wanted:
-        yield _problem(
-            "RepartitionTopicOtherCount",
+def _wrong_partitions(source: Topic, topic: Topic) -> Iterator[TopicProblem]:
+    if topic.partitions != source.partitions:
+        yield _fatal(
+            "RepartitionTopicWrongPartitions",
             f"Repartition topic {topic.name} has {topic.partitions} partitions, and spec.repartition.partitions is "
-            f"{wanted}: ids are known in the partitions of the first count. Set partitions to {topic.partitions}, or "
-            "create another stream.",
+            f"{source.partitions}: the id of a message decides between exactly so many, and they can't be added yet. "
+            f"Create the stream with partitions: {topic.partitions}, or with another name in "
+            "spec.repartition.topic.name.",
         )
 
 
-def _problem(reason: str, message: str) -> TopicProblem:
+def _no_input(spec: Spec) -> TopicProblem:
+    return TopicProblem(
+        reason="NoInputTopic",
+        message=f"No topic matches spec.input.pattern {spec.input.shown}, so the stream waits for one: create it, "
+        "grant the ACL DESCRIBE on it, or correct the pattern.",
+        fatal=False,
+    )
+
+
+def _without_inputs(cluster: Topics, spec: Spec, name: str, partitions: int) -> tuple[Topic, bool]:
+    """Return a stand-in for the inputs, and whether the output was created.
+
+    That is the output, which is created first: only a topic without these settings shows which sizes the brokers give
+    to new topics, the later inputs among them.
+    """
+    output, created = cluster.topic(spec.output.topic), False
+    if output is None:
+        # How long the inputs will keep their records is not known: as long as the window, and as topics usually do.
+        config = lasting_config(_KAFKAS_RETENTION_MS, spec.store.window.max_age)
+        created = cluster.create(spec.output.topic, partitions, _BROKERS_DEFAULT, config)
+        output = cluster.wait_for(spec.output.topic)
+    return merged([output], name, partitions), created
+
+
+def _fatal(reason: str, message: str) -> TopicProblem:
     return TopicProblem(reason=reason, message=message, fatal=True)

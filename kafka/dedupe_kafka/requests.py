@@ -133,6 +133,7 @@ class AdminRequests:
         try:
             return sorted(self.admin.list_topics(timeout=self.timeout_seconds).topics)
         except KafkaException as error:
+            self.admin.poll(0)  # lets the client report why it cannot reach Kafka
             action = f"listing the topics{self._where}"
             raise self._explained(kafka_error(error, action), action) from error
 

@@ -9,7 +9,9 @@ from datetime import timedelta
 
 from dedupe_crds.quantity import format_duration
 
-_FOR_EVER_MS = -1
+FOR_EVER_MS = -1
+"""The retention of a topic that deletes nothing for its age."""
+
 _LARGEST_LONG = 2**63 - 1
 
 
@@ -45,14 +47,23 @@ def config_for(source: Topic, max_age: timedelta) -> dict[str, str]:
     The topic retains records at least as long as the window (`max_age`), because a lost store is rebuilt from it. It
     accepts every record that the input accepted, with the same timestamp.
     """
-    retention_ms = source.number("retention.ms")
-    if retention_ms != _FOR_EVER_MS:
+    return {
+        **lasting_config(source.number("retention.ms"), max_age),
+        "max.message.bytes": source.config["max.message.bytes"],
+        "min.insync.replicas": source.config["min.insync.replicas"],
+    }
+
+
+def lasting_config(retention_ms: int, max_age: timedelta = timedelta(0)) -> dict[str, str]:
+    """Return the settings of a new topic that keeps its records as they are.
+
+    For `retention_ms`, and at least for `max_age`, whatever their timestamps are.
+    """
+    if retention_ms != FOR_EVER_MS:
         retention_ms = max(retention_ms, _milliseconds(max_age))
     return {
         "cleanup.policy": "delete",
         "retention.ms": str(retention_ms),
-        "max.message.bytes": source.config["max.message.bytes"],
-        "min.insync.replicas": source.config["min.insync.replicas"],
         "message.timestamp.type": "CreateTime",
         "message.timestamp.before.max.ms": str(_LARGEST_LONG),
         "message.timestamp.after.max.ms": str(_LARGEST_LONG),
@@ -105,7 +116,7 @@ def _other_timestamps(output: Topic) -> Iterator[TopicProblem]:
 
 def _short_retention(output: Topic, max_age: timedelta) -> Iterator[TopicProblem]:
     retention_ms = output.number("retention.ms")
-    if retention_ms != _FOR_EVER_MS and retention_ms < _milliseconds(max_age):
+    if retention_ms != FOR_EVER_MS and retention_ms < _milliseconds(max_age):
         kept = format_duration(timedelta(milliseconds=retention_ms))
         yield TopicProblem(
             reason="OutputRetentionTooShort",

@@ -55,7 +55,7 @@ _KAFKA_PROPERTIES = click.option(
 _PARTITIONS = click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
-    help="Embedded broker only: number of partitions if the input topic must be created. "
+    help="Embedded broker only: number of partitions of each input topic that must be created. "
     "[default: 4]",
 )
 
@@ -81,7 +81,7 @@ def validate(manifest: Path) -> None:
 @click.option(
     "--drain",
     is_flag=True,
-    help="Stop once every message that is in the input topic now is processed.",
+    help="Stop once every message that is in the input now is processed.",
 )
 @click.option(
     "--drain-timeout",
@@ -102,7 +102,7 @@ def run(
     kafka_properties: Path | None,
     partitions: int | None,
 ) -> None:
-    """Run a stream: one worker per partition of its input topic."""
+    """Run a stream: one worker per partition, and the routers of spec.repartition."""
     options = RunOptions(
         bootstrap_servers=bootstrap_servers,
         state_dir=state_dir,

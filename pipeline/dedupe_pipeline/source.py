@@ -4,7 +4,7 @@ The jobs and users' notebooks call it. Invariant: only committed records, and no
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -76,19 +76,26 @@ def read_range(
     spark: SparkSession, connection: KafkaConnection, offsets: TopicOffsets
 ) -> DataFrame:
     """Return a topic's committed records from `offsets.lows` to before `offsets.ends`."""
-    options = _options(connection, offsets.topic) | {
-        "startingOffsets": _offsets_json(offsets.topic, offsets.lows),
-        "endingOffsets": _offsets_json(offsets.topic, offsets.ends),
+    return read_ranges(spark, connection, [offsets]).select(*COLUMNS)
+
+
+def read_ranges(
+    spark: SparkSession, connection: KafkaConnection, topics: Sequence[TopicOffsets]
+) -> DataFrame:
+    """Return the same of several topics, at least one, with a column `topic` too."""
+    options = _options(connection, *(each.topic for each in topics)) | {
+        "startingOffsets": _offsets_json({each.topic: each.lows for each in topics}),
+        "endingOffsets": _offsets_json({each.topic: each.ends for each in topics}),
     }
-    return spark.read.format("kafka").options(**options).load().select(*COLUMNS)
+    return spark.read.format("kafka").options(**options).load().select("topic", *COLUMNS)
 
 
-def _options(connection: KafkaConnection, topic: str) -> dict[str, str]:
+def _options(connection: KafkaConnection, *topics: str) -> dict[str, str]:
     return (
         connection.spark_options()
         | _FETCH
         | {
-            "subscribe": topic,
+            "subscribe": ",".join(topics),
             "kafka.isolation.level": "read_committed",
             "includeHeaders": "true",
             "failOnDataLoss": "true",
@@ -96,5 +103,10 @@ def _options(connection: KafkaConnection, topic: str) -> dict[str, str]:
     )
 
 
-def _offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
-    return json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
+def _offsets_json(topics: Mapping[str, Mapping[int, int]]) -> str:
+    return json.dumps(
+        {
+            topic: {str(number): at for number, at in offsets.items()}
+            for topic, offsets in topics.items()
+        }
+    )

@@ -7,9 +7,9 @@ from typing import Final
 
 import click
 import structlog
+
 from dedupe_httpd.address import parse_address
 from dedupe_httpd.logs import configure_logs
-
 from dedupe_kafka.errors import StreamError
 from dedupe_router.config import load_config
 from dedupe_router.process import run_router

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.deadline import Deadline
-from dedupe_ids.origin import HEADER, encode_origin
+from dedupe_ids.origin import HEADER, encode_origins
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.errors import (
     BrokerUnavailable,
@@ -203,14 +203,22 @@ def produce_all(producer: Producer, topic: str, batch: Batch, expired: Callable[
     librdkafka takes the timestamp 0 for "now", so the first millisecond of 1970 becomes the second.
     """
     produce = producer.produce
-    for record, partition in zip(batch.records, batch.partitions, strict=True):
-        origin = encode_origin(record.topic() or "", record.partition() or 0, record.offset() or 0)
-        headers = [*(record.headers() or ()), (HEADER, origin)]
-        timestamp = record.timestamp()[1] or 1
+    for record, partition, origin in zip(
+        batch.records, batch.partitions, encode_origins(batch.records), strict=True
+    ):
+        own = (HEADER, origin)
+        headers = record.headers()
         while True:
             try:
                 produce(
-                    topic, record.value(), record.key(), partition, None, None, timestamp, headers
+                    topic,
+                    record.value(),
+                    record.key(),
+                    partition,
+                    None,
+                    None,
+                    record.timestamp()[1] or 1,
+                    [*headers, own] if headers else [own],
                 )
                 break
             except BufferError:

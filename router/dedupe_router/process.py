@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import falcon
 import structlog
-from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.status.router import RouterPhase
 from dedupe_crds.status.worker import ExitCode

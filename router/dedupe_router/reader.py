@@ -16,7 +16,7 @@ from dedupe_crds.status.router import RouterInput
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import StreamError
 from dedupe_router.errors import OffsetOutOfRange
-from dedupe_router.start import Place, Start, place_of
+from dedupe_router.start import Place, Start, place_of, places_of
 
 _GATHER_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 0.5
@@ -55,6 +55,7 @@ class InputReader:
     """Records that are read and not committed, in order."""
     _owned: dict[Place, _Owned] = field(default_factory=dict)
     _failure: StreamError | None = None
+    _rebalanced: bool = False
     _idle: bool = False
     _paused: bool = False
 
@@ -87,7 +88,15 @@ class InputReader:
             raise kafka_error(error, "reading the input") from error
         if self._failure is not None:
             raise self._failure
-        self._idle = not self._take(messages)
+        failed = [message for message in messages if message.error() is not None]
+        if failed:
+            messages = [message for message in messages if message.error() is None]
+        before = len(self.pending)
+        self._take(messages)
+        self._idle = len(self.pending) == before
+        for message in failed:
+            place = place_of(message)
+            self._handle_error(message, place, self._owned.get(place))
 
     def _receive(self, room: int) -> list[Message]:
         if not self._idle or self.pending:
@@ -102,24 +111,30 @@ class InputReader:
         message = self.consumer.poll(0)
         return [] if message is None else [message]
 
-    def _take(self, messages: Sequence[Message]) -> bool:
-        """Keep the records of own partitions; return whether there was any."""
-        owned, keep = self._owned, self.pending.append
-        taken = False
-        for message in messages:
-            place = (message.topic() or "", message.partition() or 0)
-            at = owned.get(place)
-            if message.error() is not None:
-                self._handle_error(message, place, at)
-                continue
-            offset = message.offset() or 0
+    def _take(self, messages: Sequence[Message]) -> None:
+        """Keep the records of own partitions."""
+        places, offsets = places_of(messages), list(map(Message.offset, messages))
+        last = dict(zip(places, offsets, strict=True))
+        first = dict(zip(reversed(places), reversed(offsets), strict=True))
+        # Nearly always; without a step for each record this takes a third of the time.
+        if (
+            all(
+                (at := self._owned.get(place)) is not None and at.next_offset <= (offset or 0)
+                for place, offset in first.items()
+            )
+            and not self._rebalanced
+        ):
+            self.pending += messages
+            for place, offset in last.items():
+                self._owned[place].next_offset = (offset or 0) + 1
+            return
+        self._rebalanced = False
+        for message, place, offset in zip(messages, places, offsets, strict=True):
             # Of a partition that was given away, or read before it was given away and back.
-            if at is None or offset < at.next_offset:
+            if (at := self._owned.get(place)) is None or (offset or 0) < at.next_offset:
                 continue
-            at.next_offset = offset + 1
-            keep(message)
-            taken = True
-        return taken
+            at.next_offset = (offset or 0) + 1
+            self.pending.append(message)
 
     def _handle_error(self, message: Message, place: Place, at: _Owned | None) -> None:
         error = message.error()
@@ -141,8 +156,10 @@ class InputReader:
         Each is that of the next record to route; with it goes the topic's id. Partitions without a record of these
         have one if they are read further than is committed: after transaction markers, or at their start.
         """
-        after = {place_of(record): (record.offset() or 0) + 1 for record in records}
-        left = {place_of(record) for record in self.pending[len(records) :]}
+        offsets = map(Message.offset, records)
+        last = dict(zip(places_of(records), offsets, strict=True))
+        after = {place: (offset or 0) + 1 for place, offset in last.items()}
+        left = set(places_of(self.pending[len(records) :]))
         for place, at in self._owned.items():
             if place not in left and not at.waits:
                 after[place] = at.next_offset
@@ -206,6 +223,7 @@ class InputReader:
     # -- the group's callbacks ------------------------------------------------------------------
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rebalanced = True
         self.on_rebalance()
         try:
             self._begin(partitions)
@@ -224,6 +242,7 @@ class InputReader:
             self.consumer.pause(assigned)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rebalanced = True
         self.on_rebalance()
         self._forget(partitions)
         consumer.incremental_unassign(partitions)

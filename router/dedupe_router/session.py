@@ -40,7 +40,8 @@ _SESSION_MS: Final = 10_000
 _HEARTBEAT_MS: Final = 2_000
 # How soon added partitions of an input are noticed.
 _METADATA_MS: Final = 10_000
-_MOST_RECORDS: Final = 50_000
+# More at once would not fit into a processor's cache; fewer would be more transactions.
+_MOST_RECORDS: Final = 10_000
 
 
 class Session:

@@ -30,6 +30,12 @@ def place_of(record: Message) -> Place:
     return record.topic() or "", record.partition() or 0
 
 
+def places_of(records: Sequence[Message]) -> list[Place]:
+    """Return the topic and partition of each record."""
+    topics, partitions = map(Message.topic, records), map(Message.partition, records)
+    return list(zip(topics, partitions, strict=True))  # type: ignore[arg-type] # a consumer's records have both
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """The offset to read from, the committed one or -1, and the topic's id."""

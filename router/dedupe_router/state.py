@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
-
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.router import (
     RepartitionTopicStatus,

@@ -5,8 +5,8 @@ from threading import Event
 from typing import Final
 
 import structlog
-from dedupe_crds.clock import Clock
 
+from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterPhase
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import Stopped, StreamError

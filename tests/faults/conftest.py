@@ -7,9 +7,9 @@ import pytest
 
 from tests.faults.seed import SEED
 from tests.support.crashes.inner_crashes import FaultWorkers
-from tests.support.fixtures import routing, streams
+from tests.support.fixtures import routed_streams, routers, routing, streams
 
-__all__ = ["routing", "streams", "workers"]
+__all__ = ["routed_streams", "routers", "routing", "streams", "workers"]
 
 
 @pytest.fixture(autouse=True)

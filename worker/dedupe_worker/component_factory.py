@@ -34,6 +34,7 @@ from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.take_over import TakeOver
+from dedupe_worker.kafka.topic_watch import TopicWatch
 from dedupe_worker.kafka.transactional import TransactionalOutput
 from dedupe_worker.side_topics.writers import side_topic_writers
 from dedupe_worker.status import Degraded, Progress, WorkerState, show_progress
@@ -231,9 +232,9 @@ class ComponentFactory:
         input_topic: Topic,
         output_topic: Topic,
         reader: PartitionReader,
-        loop: Loop,
-    ) -> Callable[[int], None]:
-        """Return what to do each time the topics were checked, given the input's count.
+        output: PartitionOutput,
+    ) -> Callable[[TopicWatch], None]:
+        """Return what to do each time the topics were checked.
 
         Partitions of the input that no worker reads are reported; or, if routers write the input, what is committed of
         it is deleted.
@@ -242,11 +243,12 @@ class ComponentFactory:
         if self.config.stream.spec.repartition is not None:
             where = (topics, input_topic.name, self.config.partition)
             trim = InputTrim(*where, clock=self.clock, degradations=state.degradations)
-            return lambda _: trim.run(loop.committed)
+            return lambda watch: trim.run(output.committed, is_same=watch.is_described)
         added = AddedPartitions(topics, input_topic, output_topic)
         self.keys.begin(input_topic.partitions)
 
-        def show(partitions: int) -> None:
+        def show(watch: TopicWatch) -> None:
+            partitions = watch.input_partitions
             self.keys.begin(partitions)
             problem = added.problem(reader, partitions)
             state.show_partitions(partitions, self.keys.sample, problem)

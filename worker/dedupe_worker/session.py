@@ -136,6 +136,7 @@ class Session:
         start = find_start(
             *(partition, reader, store, self._worker_state, self._config.group),
             read_before=opened.read_before,
+            trims=self._config.stream.spec.repartition is not None,
         )
         if opened.plan.reason == "OutputTopicReplaced":
             start = begin_output(start, partition)
@@ -217,7 +218,7 @@ class Session:
         )
         reader.check_topic = watch.check_input
         follow = self._factory.make_follow_up(
-            partition.topics, partition.input_topic, partition.output_topic, reader, loop
+            partition.topics, partition.input_topic, partition.output_topic, reader, output
         )
         housekeeping = Housekeeping(
             window,
@@ -255,7 +256,7 @@ class Session:
         return cause
 
     def _check_topics(
-        self, watch: TopicWatch, reader: PartitionReader, follow: Callable[[int], None]
+        self, watch: TopicWatch, reader: PartitionReader, follow: Callable[[TopicWatch], None]
     ) -> None:
         """Raise an error if the topics need a new session.
 
@@ -268,7 +269,7 @@ class Session:
         state.clear_client_error()
         state.known_input_end = max(state.known_input_end, watch.input_end)
         reader.check(end)
-        follow(watch.input_partitions)
+        follow(watch)
 
 
 def _close(

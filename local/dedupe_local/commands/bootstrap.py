@@ -62,14 +62,15 @@ def bootstrap_stream(
             port = embedded_port(stream.spec.kafka.bootstrap_servers)
             broker = running.enter_context(EmbeddedBroker(state.broker, port))
             servers = broker.bootstrap_servers
-            Cluster(servers).ensure_input(stream.spec.input.single, options.partitions)
+            for name in stream.spec.input.names:
+                Cluster(servers).ensure_input(name, options.partitions)
         stream = with_bootstrap_servers(stream, servers)
         topics = Cluster(servers, properties).ensure_output(stream)
         if fatal := [problem.message for problem in topics.problems if problem.fatal]:
             raise TopicUnusable("\n".join(fatal))
         if beyond := [number for number in options.only if number >= topics.partitions]:
             raise Refused(
-                f"--partition {beyond[0]}: input topic {stream.spec.input.single} has "
+                f"--partition {beyond[0]}: input topic {stream.spec.worker_input} has "
                 f"{topics.partitions} partitions, numbered from 0."
             )
         numbers = options.only or range(topics.partitions)

@@ -59,3 +59,19 @@ def stop(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def stop_in_turn(
+    groups: Sequence[Sequence[subprocess.Popen[bytes]]],
+    *,
+    deadline_seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """End each group of processes once the group before it has ended.
+
+    There is one deadline for all. A group may take an equal share of the time that is left, so each of them has some.
+    """
+    deadline = Deadline(deadline_seconds, clock=clock)
+    for number, group in enumerate(groups):
+        share = deadline.remaining() / (len(groups) - number)
+        stop(group, deadline_seconds=share, clock=clock)

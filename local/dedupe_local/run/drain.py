@@ -46,6 +46,11 @@ class WorkerDrain:
             partition.observe(statuses[partition.number], now)
 
     @property
+    def moved_at(self) -> float:
+        """Return the time of the last progress of any partition."""
+        return max((partition.moved_at for partition in self._partitions), default=-math.inf)
+
+    @property
     def done(self) -> bool:
         """Return whether every partition is at its end."""
         return all(partition.done for partition in self._partitions)

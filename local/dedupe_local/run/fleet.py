@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Self
 
@@ -129,10 +130,7 @@ class Fleet:
         silent = found.meet or found.reason is PartitioningReason.NOT_SAMPLED
         by_keys = [] if silent else [f"{found.reason}: {found.message}"]
         added = [describe_added(self.added)] if self.added else []
-        statuses = [view.status for view in self.router_views() if view.status]
-        routing = {
-            f"{reason}: {text}" for each in statuses for reason, text in each.warnings.items()
-        }
+        routing = {text for view in self.router_views() for text in view.warnings}
         return [*self.warnings, *added, *by_keys, *sorted(routing)]
 
     def accept_added(self) -> None:
@@ -140,7 +138,7 @@ class Fleet:
         self.stream = _changed(self.stream, "input", added_partitions=AddedPartitions.ACCEPT)
 
     def stop(self) -> bool:
-        """Stop all processes within 10 s in total; return whether all exited with code 0."""
+        """Stop routers, then workers, within 10 s; return whether all exited with code 0."""
         self._stop.set()
         self._supervisor.shutdown()
         self._http.close()
@@ -194,12 +192,13 @@ class Fleet:
         """
         deadline = Deadline(timeout_seconds, clock=self._clock, wait=self.wait)
         if not deadline.wait_for(self._all_ready, poll_seconds=_TICK_SECONDS):
-            raise TimeoutError(f"Not every worker was ready within {timeout_seconds:.0f} s.")
+            raise TimeoutError(f"Not every process was ready within {timeout_seconds:.0f} s.")
 
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain up to the current end offsets of the input."""
         if self.stream.spec.repartition is not None:
-            return RoutedDrain(self._cluster, self.stream, stall_seconds, self._clock())
+            cluster, now = self._connect(_LOOK_TIMEOUT_SECONDS), self._clock()
+            return RoutedDrain(cluster, self.stream, stall_seconds, now, routers=self.router_views)
         ends = self._cluster.offsets(self.stream.spec.worker_input).ends
         served = range(len(self._workers))  # what was added waits
         targets = {partition: ends[partition] for partition in served}
@@ -242,21 +241,22 @@ class Fleet:
     def _supervise(self) -> None:
         try:
             while not self._stop.is_set():
-                for process in self._processes:
-                    process.tick()
+                for each in chain(*self._stages):
+                    each.tick()
                 if self.stream.spec.repartition is None:
                     self._look_for_partitions()
                 self._stop.wait(_TICK_SECONDS)
         finally:
-            running = [each.process for each in self._processes if each.process]
-            child_process.stop(running, deadline_seconds=STOP_SECONDS, clock=self._clock)
-            self._graceful = all(process.returncode == 0 for process in running)
-            for each in self._processes:
+            running = [[each.process for each in stage if each.process] for stage in self._stages]
+            child_process.stop_in_turn(running, deadline_seconds=STOP_SECONDS, clock=self._clock)
+            self._graceful = all(process.returncode == 0 for process in chain(*running))
+            for each in chain(*self._stages):
                 each.retire()
 
     @property
-    def _processes(self) -> Sequence[WorkerProcess | RouterProcess]:
-        return [*self._routers, *self._workers]
+    def _stages(self) -> Sequence[Sequence[WorkerProcess | RouterProcess]]:
+        """Return the processes in the order in which they stop."""
+        return self._routers, self._workers
 
     @cached_property
     def _own_cluster(self) -> Cluster:

@@ -99,10 +99,8 @@ class PlainLines:
         self._notes = fleet.notes
         if (now := self._clock()) >= self._summary_at:
             self._summary_at = now + _SUMMARY_SECONDS
-            if routers:
-                stage = "; ".join(stage_lines(fleet.routers))
-                lines.append(f"{router_summary(routers)}{f'; {stage}' if stage else ''}")
-            lines.append(summary(rows))
+            stage = f", {router_summary(routers, fleet.routers)}" if routers else ""
+            lines.append(f"{summary(rows)}{stage}")
         for line in lines:
             print_line(self._console, line)
         self._rows, self._routers = rows, routers
@@ -137,13 +135,13 @@ def table(title: str, rows: Sequence[Row]) -> Table:
 
 def router_table(rows: Sequence[RouterRow]) -> Table:
     """Build the table of all routers."""
-    built = Table()
+    built = Table(title="Routers", title_justify="left")
     built.add_column("Router", justify="right")
     built.add_column("Phase")
     built.add_column("Records/s", justify="right")
     built.add_column("Lag", justify="right")
+    built.add_column("Partitions", justify="right")
     built.add_column("Restarts", justify="right")
-    built.add_column("Reads", overflow="fold")
     built.add_column("", overflow="fold")
     for each in rows:
         colour = _COLOURS.get(each.phase, "yellow")
@@ -152,8 +150,8 @@ def router_table(rows: Sequence[RouterRow]) -> Table:
             f"[{colour}]{each.phase}[/]",
             f"{each.records_per_second:,.0f}",
             count(each.lag_messages),
+            str(each.partitions),
             str(each.restarts),
-            escape(each.inputs),
             escape(each.details),
         )
     return built

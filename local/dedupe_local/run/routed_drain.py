@@ -1,72 +1,83 @@
-"""Drain condition of a stream with routers: first they, then the workers.
+"""Drain of a stream with routers: first they, then the workers.
 
-The fleet calls it. What the routers' group has committed is the truth; what a router says may be of before a restart.
+The fleet calls it. What the routers' group has committed is the truth: the status of a router may be of before the
+last messages came. The conditions are those of `input_drain` and `drain`.
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from confluent_kafka import IsolationLevel
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.router import RouterPhase
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
-from dedupe_kafka.input_topics import input_topics
+from dedupe_kafka.offsets import Place
 from dedupe_local.run.drain import WorkerDrain
+from dedupe_local.run.input_drain import InputDrain
+from dedupe_local.run.router_process import RouterView
 
 _ASK_SECONDS = 1.0
 
-Place = tuple[str, int]
+Views = Callable[[], Sequence[RouterView]]
 
 
 class RoutedDrain:
-    """Tracks the routers up to the ends of the inputs, then the workers."""
+    """Tracks the routers up to the ends of the inputs, then the workers.
+
+    The workers' ends are those that the repartition topic has once all is routed.
+    """
 
     def __init__(
-        self, cluster: Cluster, stream: DedupeStream, stall_seconds: float, now: float
+        self,
+        cluster: Cluster,
+        stream: DedupeStream,
+        stall_seconds: float,
+        now: float,
+        *,
+        routers: Views = tuple,
     ) -> None:
         self._cluster = cluster
         self._stream = stream
         self._stall_seconds = stall_seconds
-        servers = stream.spec.kafka.bootstrap_servers
-        names = [topic.name for topic in input_topics(cluster, stream.spec, servers)]
-        self._ends = {
-            (name, partition): end
-            for name in names
-            for partition, end in cluster.offsets(name).ends.items()
-            if end
-        }
-        self._committed: dict[Place, int] = {}
-        self._moved_at = self._ask_at = now
+        self._routers = routers
+        self._inputs = InputDrain(_unread(cluster, stream), stall_seconds, now)
+        self._ask_at = now
         self._workers: WorkerDrain | None = None
+        # Workers for which routers wait: they have no end, but progress.
+        everywhere = range(stream.spec.repartition.partitions if stream.spec.repartition else 0)
+        self._ahead = WorkerDrain(dict.fromkeys(everywhere, sys.maxsize), stall_seconds, now)
 
     def observe(self, statuses: Sequence[WorkerStatus | None], now: float) -> None:
         """Record how far routers and workers are."""
-        if self._workers is None and now >= self._ask_at:
-            self._ask_at = now + _ASK_SECONDS
-            self._ask(now)
+        if self._workers is None:
+            self._observe_routers(statuses, now)
         if self._workers is not None:
             self._workers.observe(statuses, now)
 
-    def _ask(self, now: float) -> None:
-        group, topics = self._stream.router_group, {name for name, _ in self._ends}
-        try:
-            found = {
-                (name, partition): offset
-                for name in topics
-                for partition, offset in self._cluster.committed(group, name).items()
-            }
-            if any(found.get(place, 0) > offset for place, offset in self._committed.items()):
-                self._moved_at = now
-            self._committed = {place: found.get(place, 0) for place in self._ends}
-            if not self._left:
-                # After their offsets, so that all they have written is before these ends.
-                ends = self._cluster.settled_offsets(self._stream.spec.worker_input).ends
-                self._workers = WorkerDrain(ends, self._stall_seconds, now)
-        except StreamError:
-            return  # the routers name it as well, and without progress the drain fails
+    def _observe_routers(self, statuses: Sequence[WorkerStatus | None], now: float) -> None:
+        self._ahead.observe(statuses, now)
+        phases = [view.status.phase for view in self._routers() if view.status]
+        if RouterPhase.PAUSED in phases:
+            self._inputs.wait_for_workers(self._ahead.moved_at)
+        if now < self._ask_at:
+            return
+        self._ask_at = now + _ASK_SECONDS
+        with suppress(StreamError):  # the routers name it too, and without progress it stalls
+            if left := self._inputs.left:
+                found = self._cluster.committed_now(self._stream.router_group, left)
+                self._inputs.observe(found, now)
+            if not self._inputs.left:
+                self._begin_workers(now)
 
-    @property
-    def _left(self) -> list[Place]:
-        return [place for place, end in self._ends.items() if self._committed.get(place, 0) < end]
+    def _begin_workers(self, now: float) -> None:
+        # With the records of open transactions: Kafka may show the offsets of a transaction before its records.
+        topic, isolation = self._stream.spec.worker_input, IsolationLevel.READ_UNCOMMITTED
+        ends = self._cluster.offsets(topic, isolation).ends
+        self._workers = WorkerDrain(ends, self._stall_seconds, now)
 
     @property
     def done(self) -> bool:
@@ -77,14 +88,32 @@ class RoutedDrain:
         """Return a sentence for each partition that makes no progress."""
         if self._workers is not None:
             return self._workers.stalled(now)
-        return self.missing() if now - self._moved_at >= self._stall_seconds else []
+        return self.missing() if self._inputs.is_stalled(now) else []
 
     def missing(self) -> list[str]:
-        """Return a sentence for each partition that is not at its end."""
+        """Return a sentence for each partition not at its end, and what routers report."""
         if self._workers is not None:
             return self._workers.missing()
-        return [
-            f"input {topic}/{partition} is routed up to {self._committed.get((topic, partition), 0)} of "
-            f"{self._ends[topic, partition]}"
-            for topic, partition in self._left
-        ]
+        unknown = f"the end of {self._stream.spec.worker_input} is not known"
+        said = [(view, _said(view)) for view in self._routers()]
+        causes = [f"router {view.router}: {text}" for view, text in said if text]
+        return [*(self._inputs.missing() or [unknown]), *causes]
+
+
+def _unread(cluster: Cluster, stream: DedupeStream) -> dict[Place, int]:
+    """Return the end of each input partition that has records."""
+    found = [cluster.offsets(topic.name) for topic in cluster.inputs(stream.spec)]
+    return {
+        (offsets.topic, partition): end
+        for offsets in found
+        for partition, end in offsets.ends.items()
+        if end > offsets.lows[partition]
+    }
+
+
+def _said(view: RouterView) -> str:
+    """Return why a router does not route, as far as it is known."""
+    status = view.status
+    if view.last_exit or status is None:
+        return view.last_exit or ""
+    return f"{status.reason}: {status.message}" if status.reason else ""

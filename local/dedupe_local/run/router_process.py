@@ -27,6 +27,12 @@ class RouterView:
     routed: int = 0
     last_exit: str | None = None
 
+    @property
+    def warnings(self) -> list[str]:
+        """Return what is not as wanted although the router runs."""
+        found = self.status.warnings if self.status else {}
+        return [f"{reason}: {text}" for reason, text in found.items()]
+
 
 class RouterProcess(SupervisedProcess[RouterStatus]):
     """A router and its successors. Any thread may read `view`."""

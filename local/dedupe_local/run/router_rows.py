@@ -3,23 +3,30 @@
 `live_table` shows them. Pure: no clock, no I/O.
 """
 
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from dedupe_crds.formatting import count, ranges, size
-from dedupe_crds.status.router import RepartitionTopicStatus, RouterInput, RouterPhase
+from dedupe_crds.formatting import count, size
+from dedupe_crds.status.router import RepartitionTopicStatus, RouterPhase, RouterStatus
 from dedupe_local.run.router_process import RouterView
+
+_MOST_INPUTS: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class RouterRow:
-    """One router; `routed` counts records since the start of the run."""
+    """One router; None means that a value is not known now.
+
+    `partitions` is the number of input partitions that are assigned to it, `lag_messages` their lag.
+    """
 
     router: int
     phase: str
     records_per_second: float
-    routed: int
-    inputs: str
+    partitions: int
     lag_messages: int | None
     restarts: int
     details: str
@@ -35,16 +42,14 @@ def router_row(view: RouterView, records_per_second: float) -> RouterRow:
     status = view.status
     inputs = status.inputs if status else []
     starting = RouterPhase.STARTING if view.pid is not None else "Waiting"
-    problem = f"{status.reason}: {status.message}" if status and status.reason else ""
     return RouterRow(
         router=view.router,
         phase=status.phase if status else starting,
         records_per_second=records_per_second,
-        routed=view.routed,
-        inputs="; ".join(f"{each.topic} {ranges(each.partitions)}" for each in inputs),
-        lag_messages=_total(inputs) if status else None,
+        partitions=sum(len(each.partitions) for each in inputs),
+        lag_messages=_total([each.lag_messages for each in inputs]) if status else None,
         restarts=view.restarts,
-        details=view.last_exit or problem,
+        details=view.last_exit or (_details(status) if status else ""),
     )
 
 
@@ -59,32 +64,47 @@ def router_changes(before: Sequence[RouterRow], after: Sequence[RouterRow]) -> l
 
 
 def stage_lines(views: Sequence[RouterView]) -> list[str]:
-    """Return a line with the lag of each input, and one about the repartition topic."""
-    lags: dict[str, int | None] = {}
-    for view in views:
-        for each in view.status.inputs if view.status else []:
-            lags[each.topic] = _sum(lags.get(each.topic, 0), each.lag_messages)
+    """Return a line with the lag of each input, and one about the repartition topic.
+
+    Of many inputs those with the largest lag have a line.
+    """
+    lags = _lags(views)
+    shown = sorted(lags, key=lambda topic: _or_infinite(lags[topic]), reverse=True)[:_MOST_INPUTS]
+    lines = [f"input {topic}: lag {count(lags[topic])}" for topic in sorted(shown)]
+    if rest := [lag for topic, lag in lags.items() if topic not in shown]:
+        lines.append(f"{len(rest)} more inputs: lag {_shown_total(rest)}")
     held = _held(views)
-    lines = [f"input {topic}: lag {count(lag)}" for topic, lag in sorted(lags.items())]
     if held is not None:
         epoch = max(view.status.epoch for view in views if view.status)
         lines.append(
-            f"{held.topic}: {held.partitions} partitions, epoch {epoch}, holds {count(held.held_records)} records"
-            f"{f' (about {size(held.held_bytes)})' if held.held_bytes else ''}"
+            f"{held.topic}: {held.partitions} partitions, epoch {epoch}, holds {_amount(held)}"
         )
     return lines
 
 
-def router_summary(rows: Sequence[RouterRow]) -> str:
-    """Return a one-line summary of all routers."""
+def router_summary(rows: Sequence[RouterRow], views: Sequence[RouterView]) -> str:
+    """Return what the summary of a run says about its routers."""
     running = sum(row.phase == RouterPhase.RUNNING for row in rows)
-    lags = [row.lag_messages for row in rows]
-    lag = "?" if None in lags else f"{sum(filter(None, lags)):,}"
+    held = _held(views)
     return (
-        f"{running} of {len(rows)} routers running, "
-        f"{sum(row.records_per_second for row in rows):,.0f} records/s, "
-        f"{sum(row.routed for row in rows):,} routed, lag {lag}"
+        f"routers {running} of {len(rows)}, "
+        f"input lag {_shown_total([row.lag_messages for row in rows])}"
+        f"{f', held {_amount(held)}' if held else ''}"
     )
+
+
+def _lags(views: Sequence[RouterView]) -> dict[str, int | None]:
+    """Return the lag of each input over all routers; None if a part is not known."""
+    parts: defaultdict[str, list[int | None]] = defaultdict(list)
+    for view in views:
+        for each in view.status.inputs if view.status else []:
+            parts[each.topic].append(each.lag_messages)
+    return {topic: _total(lags) for topic, lags in sorted(parts.items())}
+
+
+def _amount(held: RepartitionTopicStatus) -> str:
+    about = f" (about {size(held.held_bytes)})" if held.held_bytes else ""
+    return f"{count(held.held_records)} records{about}"
 
 
 def _held(views: Sequence[RouterView]) -> RepartitionTopicStatus | None:
@@ -93,12 +113,21 @@ def _held(views: Sequence[RouterView]) -> RepartitionTopicStatus | None:
     return max(found, key=lambda each: each.held_bytes or 0, default=None)
 
 
-def _total(inputs: Sequence[RouterInput]) -> int | None:
-    total: int | None = 0
-    for each in inputs:
-        total = _sum(total, each.lag_messages)
-    return total
+def _total(lags: Sequence[int | None]) -> int | None:
+    known = [lag for lag in lags if lag is not None]
+    return sum(known) if len(known) == len(lags) else None
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _shown_total(lags: Sequence[int | None]) -> str:
+    total = _total(lags)
+    return "?" if total is None else count(total)
+
+
+def _or_infinite(lag: int | None) -> float:
+    return math.inf if lag is None else lag
+
+
+def _details(status: RouterStatus) -> str:
+    if status.reason:
+        return f"{status.reason}: {status.message}" if status.message else status.reason
+    return "; ".join(status.warnings)

@@ -13,6 +13,7 @@ from typing import Self
 from rich.console import Console
 
 from dedupe_crds.formatting import share
+from dedupe_crds.spec.input import Input
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.partitioning import describe_added
@@ -31,9 +32,10 @@ _SHOW_SECONDS = 0.5
 class RunOptions:
     """The options of `dedupe run`.
 
-    Without `bootstrap_servers` an embedded broker is started; if its input topic is absent, it is created with
-    `partitions`. With `drain_stall_seconds` the run ends once every message that is in the input now is processed, and
-    fails if a partition makes no progress for this long. `manifest` is the stream's file, which may change meanwhile.
+    Without `bootstrap_servers` an embedded broker is started; input topics that are absent are created with
+    `partitions` each. With `drain_stall_seconds` the run ends once every message that is in the input now is
+    processed, and fails if a partition makes no progress for this long. `manifest` is the stream's file, which may
+    change meanwhile.
     """
 
     bootstrap_servers: str | None = None
@@ -59,6 +61,8 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
         raise Refused(
             "--partitions is only for the embedded broker: omit it, or omit --bootstrap-servers."
         )
+    if options.partitions is not None and stream.spec.input.pattern is not None:
+        raise Refused("--partitions: no topic is created for spec.input.pattern; omit the option.")
     if stream.spec.suspend:
         print_line(console, "spec.suspend is true: nothing is started.")
         return
@@ -77,9 +81,7 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
             servers = broker.bootstrap_servers
             for name in stream.spec.input.names:
                 Cluster(servers).ensure_input(name, options.partitions)
-            print_line(
-                console, f"Embedded broker: {servers}, with input topic {stream.spec.input.shown}"
-            )
+            print_line(console, f"Embedded broker: {servers}, {_described(stream.spec.input)}")
         stream = with_bootstrap_servers(stream, servers)
         fleet = Fleet(stream, state, kafka_properties=options.kafka_properties)
         running.enter_context(fleet)
@@ -121,12 +123,18 @@ def _watch(
         raise NotDrained(f"What has workers is drained, but not all. {describe_added(fleet.added)}")
     if drain and not stopped_well:
         raise NotDrained(
-            "A worker failed while it stopped, so its last transaction may be open: run the command again."
+            "A process failed while it stopped, so its last transaction may be open: run the command again."
         )
 
 
 def _embedded_broker(stream: DedupeStream, state: StateDir) -> EmbeddedBroker:
     return EmbeddedBroker(state.broker, embedded_port(stream.spec.kafka.bootstrap_servers))
+
+
+def _described(source: Input) -> str:
+    if source.pattern is not None:
+        return f"where you create topics that match {source.shown}"
+    return f"with input topic{'s' if len(source.names) > 1 else ''} {source.shown}"
 
 
 def _totals(fleet: Fleet) -> str:

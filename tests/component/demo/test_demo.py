@@ -236,9 +236,20 @@ def test_scattered_duplicates_pass_and_are_counted_and_nothing_else_is_wrong(
     assert f"meant to show: {passed:,} duplicates passed" in scattered.stdout
 
 
+def test_routers_bring_scattered_duplicates_together(tmp_path: Path) -> None:
+    with demo(tmp_path, "--scattered", "--repartition", rows=ROWS) as done:
+        sent, found = done.figures["sent"], done.figures["audit"]["total"]
+        assert sent["repeatsInAnotherPartition"] > 0
+        assert (found["lost"], found["duplicated"], found["altered"]) == (0, 0, 0)
+        assert found["cleanRecords"] == done.figures["landedRecords"] == ROWS
+        assert done.figures["problems"] == []
+        assert "routers have brought them together" in " ".join(done.stdout.split())
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (("--repartition",), "--repartition is for --scattered"),
         (("--scattered", "--filter", "AA"), "choose one of these options"),
         (("--scattered", "--partitions", "1"), "set --duplicates above 0 and --partitions above 1"),
         (("--filter", "ZZ"), "carrier ZZ: choose one of 9E, AA, "),

@@ -1,5 +1,6 @@
 """The PySpark job makes the worker's ids, and its files fill the worker's stores."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,9 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_ids.extract import pack_id
+from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.errors import PipelineError
 from dedupe_pipeline.jobs.bootstrap.job import BootstrapResult, PastIds, bootstrap
@@ -24,7 +28,7 @@ from tests.support.checker.record import Message
 from tests.support.processes.processes import Workers
 from tests.support.spark.session import spark
 from tests.support.traffic.hostile import hostile
-from tests.support.traffic.streams import TestStream
+from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import ID_HEADER, ID_PATH, order, produce
 
 __all__ = ["spark"]
@@ -132,6 +136,103 @@ def test_ids_of_files_are_those_of_the_worker(
     fill_stores(stream, workers, tmp_path / "made")
     stream.send(orders(0, 330))
     assert duplicates(stream, workers) == 300
+
+
+def written(directory: Path) -> dict[bytes, list[int]]:
+    """Return the partitions of each id."""
+    found: dict[bytes, list[int]] = {}
+    for file in sorted(directory.rglob("*.parquet")):
+        number = int(file.parent.name.removeprefix("partition="))
+        for one in parquet.ParquetFile(file).read().column("id16").to_pylist():
+            found.setdefault(one, []).append(number)
+    return found
+
+
+def staged(tmp_path: Path, stream: TestStream, by: str, id_from: dict[str, str]) -> DedupeStream:
+    """Return the stream with two inputs and a repartition; its topics are not needed."""
+    found = stream_manifest(
+        tmp_path,
+        stream.bootstrap_servers,
+        f"{stream.name}-staged",
+        stream.output_topic,
+        input={"topics": [stream.input_topic, "other"]},
+        id=id_from,
+        repartition={"partitions": 5, "by": by},
+    )
+    return load_manifest(found.manifest)
+
+
+def test_with_a_repartition_ids_of_a_topic_go_where_routers_send_them(
+    spark: SparkSession, streams: CreateStream, topics: CreateTopic, tmp_path: Path
+) -> None:
+    stream = streams(partitions=2)
+    old = topics("old", 3, **{"retention.ms": -1})
+    sent = [
+        replace(m, partition=n % 3, key=b"key-%d" % (n % 9)) for n, m in enumerate(orders(0, 60))
+    ]
+    without_id = replace(sent[0], headers=(), key=None)
+    produce(
+        stream.bootstrap_servers, old, [*sent, *(replace(m, partition=2) for m in sent), without_id]
+    )
+    ids = [pack_id(dict(m.headers)[ID_HEADER] or b"") for m in sent]
+    expected = {
+        "Id": partitions_of_ids(b"".join(ids), 5).tolist(),
+        "Key": partitions_of_keys([m.key or b"" for m in sent], 5).tolist(),
+    }
+
+    for by, partitions in expected.items():
+        of = staged(tmp_path, stream, by, {"from": "Header", "name": ID_HEADER})
+        output = tmp_path / f"made-{by}"
+        made = bootstrap(spark, of, PastIds(source=f"topic:{old}"), output)
+        assert made == BootstrapResult(records=121, without_id=1, out_of_time=0, ids=60)
+        assert written(output) == {one: [place] for one, place in zip(ids, partitions, strict=True)}
+        assert json.loads((output / "bootstrap-of.json").read_text())["repartition"] == by
+
+
+def test_with_a_repartition_ids_of_files_go_where_routers_send_them(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    """Whatever partition the file contains."""
+    stream = streams(partitions=2)
+    source = tmp_path / "ids.csv"
+    now = int(time() * 1000)
+    source.write_text("id,time,partition\n" + "".join(f"id-{n},{now},9\n" for n in range(50)))
+    raw = [f"id-{n}".encode() for n in range(50)]
+    ids = [pack_id(one) for one in raw]
+    of_ids, of_keys = (
+        partitions_of_ids(b"".join(ids), 5).tolist(),
+        partitions_of_keys(raw, 5).tolist(),
+    )
+    header = {"from": "Header", "name": ID_HEADER}
+
+    for by, id_from, expected in (("Id", header, of_ids), ("Key", {"from": "Key"}, of_keys)):
+        output = tmp_path / f"made-{by}"
+        bootstrap(spark, staged(tmp_path, stream, by, id_from), PastIds(source=str(source)), output)
+        assert written(output) == {one: [place] for one, place in zip(ids, expected, strict=True)}
+
+    by_key = staged(tmp_path, stream, "Key", header)
+    with pytest.raises(PipelineError, match=r"spec\.repartition\.by: Key .* does not contain them"):
+        bootstrap(spark, by_key, PastIds(source=str(source)), tmp_path / "no")
+    hashed = PastIds(source=str(source), partition_by=Partitioner.CRC32)
+    with pytest.raises(PipelineError, match="--partition-by is for streams without"):
+        bootstrap(spark, by_key, hashed, tmp_path / "no")
+    own = PastIds(source=f"topic:{stream.input_topic}")
+    with pytest.raises(PipelineError, match="would count as delivered"):
+        bootstrap(spark, by_key, own, tmp_path / "no")
+
+
+def test_ids_in_several_partitions_are_counted(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    stream = streams(partitions=3)
+    source = tmp_path / "ids.csv"
+    now = int(time() * 1000)
+    rows = [(n, n % 3) for n in range(20)] + [(n, (n + 1) % 3) for n in range(4)] + [(0, 2), (9, 0)]
+    source.write_text("id,time,partition\n" + "".join(f"id-{n},{now},{p}\n" for n, p in rows))
+
+    made = run(spark, stream, tmp_path / "made", str(source))
+
+    assert (made.records, made.ids, made.scattered) == (26, 25, 4)
 
 
 def test_files_are_sorted_and_hold_each_id_once(

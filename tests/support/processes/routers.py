@@ -13,6 +13,7 @@ from dedupe_crds.status.router import RouterStatus
 from dedupe_kafka.cluster import Cluster
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
+from tests.support.crashes.crashing_router import RouterCrash
 from tests.support.processes.forked import ForkedProcess
 from tests.support.processes.processes import WorkerProcess, wait_for
 from tests.support.traffic.streams import TestStream
@@ -138,14 +139,22 @@ def routed_manifest(
 class RouterProcess:
     """A run of a router, in its own process group; it dies with this process."""
 
-    def __init__(self, stream: RoutedStream, number: int, directory: Path) -> None:
+    def __init__(
+        self,
+        stream: RoutedStream,
+        number: int,
+        directory: Path,
+        crash: RouterCrash | None = None,
+    ) -> None:
         self.number = number
         run = len(list(directory.glob(f"{stream.name}-router-{number}.*.log")))
         self.log_path = directory / f"{stream.name}-router-{number}.{run}.log"
         self._endpoint = self.log_path.with_suffix(".endpoint")
         options: list[str | Path] = ["--config", stream.manifest, "--router", str(number)]
         options += ["--http", "127.0.0.1:0", "--endpoint-file", self._endpoint]
-        self.process = ForkedProcess("dedupe_router", options, self.log_path, {})
+        module = "tests.support.crashes.crashing_router" if crash else "dedupe_router"
+        environment = crash.environment if crash else {}
+        self.process = ForkedProcess(module, options, self.log_path, environment)
 
     def get(self, path: str) -> httpx.Response:
         """GET a path of the router; wait until it has an address."""
@@ -197,9 +206,11 @@ class Routers:
         self._directory = directory
         self._started: list[RouterProcess] = []
 
-    def start(self, stream: RoutedStream, number: int = 0) -> RouterProcess:
-        """Start a router."""
-        router = RouterProcess(stream, number, self._directory)
+    def start(
+        self, stream: RoutedStream, number: int = 0, *, crash: RouterCrash | None = None
+    ) -> RouterProcess:
+        """Start a router. `crash` is where it kills or stops itself."""
+        router = RouterProcess(stream, number, self._directory, crash)
         self._started.append(router)
         return router
 

@@ -83,6 +83,20 @@ def test_a_scattered_run_is_meant_to_pass_what_was_sent_to_other_partitions() ->
     assert scattered().problems() == []
 
 
+def test_behind_routers_a_scattered_run_is_exactly_once() -> None:
+    removed = {"clean_records": 100, "removed": 5, "duplicated": 0}
+    nothing = {"duplicated_in_another_partition": 0, "repeats_in_another_partition": 0}
+    explained = EXPLAINED.model_copy(update={"misattributed": None})
+    routed = {"routed": True, "landed_records": 100, "explained": explained}
+    run = scattered(**removed, **nothing).model_copy(update=routed)
+    assert (run.problems(), run.shows_passing) == ([], False)
+    passed = scattered().model_copy(update=routed)
+    assert (
+        "2 duplicates in another partition are in the clean topic; expected: 0."
+        in passed.problems()
+    )
+
+
 def test_duplicates_in_another_partition_are_a_problem_of_a_run_with_keys() -> None:
     across: dict[str, Any] = {"duplicated": 2, "duplicated_in_another_partition": 2}
 

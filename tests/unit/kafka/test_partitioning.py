@@ -37,8 +37,6 @@ def sampled(keys: Sequence[bytes | None], partitions: Sequence[int]) -> list[Key
     return found
 
 
-@pytest.mark.parametrize("partitioner", Partitioner)
-@pytest.mark.parametrize("source", [BY_KEY, BY_HEADER])
 @pytest.mark.parametrize(
     ("by", "source", "reason", "meet"),
     [
@@ -55,6 +53,8 @@ def test_with_routers_no_sample_is_needed(
     assert (found.reason, found.meet) == (reason, meet)
 
 
+@pytest.mark.parametrize("partitioner", Partitioner)
+@pytest.mark.parametrize("source", [BY_KEY, BY_HEADER])
 def test_a_known_partitioner_is_found(partitioner: Partitioner, source: IdSource) -> None:
     samples = sampled(KEYS, partitions_of(KEYS, COUNT, partitioner).tolist())
     found = judge_partitioning(samples, source)

@@ -2,24 +2,24 @@
 
 Columns, by the names the user gives: the id, as the manifest's `spec.id` would find it in a record; when it was seen,
 as a time or in Unix milliseconds; and the partition it belongs to, unless that is in the path (`partition=3/`) or
-follows from the id. Files of `dedupe-pipeline bootstrap` have the ids ready made, in a column `id16`.
+follows from the id. With a repartition it follows from the id, except in files that were made for the stream. Files of
+`dedupe-pipeline bootstrap` have the ids ready made, in a column `id16`.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from re import compile as regex
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
-from dedupe_ids.extract import pack_ids
+from dedupe_ids.extract import ID_BYTES, pack_ids
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.columns import READY_ID, raw_ids_for, ready_ids, tables, times_of
+from dedupe_worker.bootstrap.placement import Partitions, Placement
 from dedupe_worker.bootstrap.source import Batch, Columns, Json, seen_entries
 
 _MADE_FOR: Final = "bootstrap-of.json"
@@ -29,8 +29,8 @@ _IN_PATH: Final = regex(r"partition=(\d+)")
 class FileSource:
     """One file, or all Parquet (else CSV) files below a directory.
 
-    `stream` is namespace/name; `wanted` are the partitions to fill, out of `count`. `partitioner` computes the
-    partition from the id, which then is the records' key. Raises InvalidConfig for what the user can fix,
+    `stream` is namespace/name; `wanted` are the partitions to fill, out of `count`. `placement` computes the partition
+    from the id; one by keys only of ids that are the records' keys. Raises InvalidConfig for what the user can fix,
     here or while reading.
     """
 
@@ -43,17 +43,20 @@ class FileSource:
         id_source: IdSource,
         wanted: frozenset[int],
         count: int,
-        partitioner: Partitioner | None,
+        placement: Placement | None,
     ) -> None:
         self._columns = columns
         self._raw_ids = raw_ids_for(id_source)
         self._id_from = id_source.from_
         self._count = count
-        self._partitioner = partitioner
+        self._placement = placement
         self._root = path
-        _check_made_for(path, stream, count)
+        repartition = placement.name if placement is not None and placement.is_only else None
+        is_made = _is_made_for(path, stream, count, repartition)
+        # Else routers choose the partitions, and those in the files are of another topic.
+        self._has_partitions = is_made or repartition is None
         files = _find(path)
-        in_path = {file: _partition_in_path(file) for file in files}
+        in_path = {f: _partition_in_path(f) if self._has_partitions else None for f in files}
         self._all = files
         self._files = [f for f in files if in_path[f] is None or in_path[f] in wanted]
         for file in files:
@@ -66,7 +69,8 @@ class FileSource:
         """Return names, sizes and times of all files, and how they are read."""
         files = [[str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in self._all]
         columns = [self._columns.id, self._columns.time, self._columns.partition]
-        return {"files": files, "columns": columns, "partitionBy": self._partitioner}
+        name = self._placement and self._placement.name
+        return {"files": files, "columns": columns, "partitionBy": name}
 
     @property
     def total(self) -> int:
@@ -94,56 +98,68 @@ class FileSource:
         given = len(table)
         ids = table.column(0)
         times = times_of(table.column(1), file)
-        partitions = self._partitions(table, file)
+        known = self._partitions(table, file)
         if table.schema.names[0] == READY_ID:
-            packed, rows, keys = ready_ids(ids, file), np.arange(given), None
+            packed, rows, raw = ready_ids(ids, file), np.arange(given), None
         else:
             raw = self._raw_ids(ids)
             found = pack_ids(raw)
             packed, rows = found.packed, found.rows
-            keys = raw if partitions is None else None
-        if partitions is None:
-            partitions = self._computed(keys, given, file)
+        if known is not None:
+            partitions = known[rows]
+        else:
+            keys = None if raw is None else (raw[row] or b"" for row in rows.tolist())
+            partitions = self._computed(packed, keys, file)
         return Batch(
-            seen_entries(packed, times[rows]), partitions[rows], given - len(rows), position, done
+            seen_entries(packed, times[rows]), partitions, given - len(rows), position, done
         )
 
-    def _partitions(self, table: pa.RecordBatch, file: Path) -> NDArray[np.int64] | None:
+    def _partitions(self, table: pa.RecordBatch, file: Path) -> Partitions | None:
         """Return the partition of each row if the file or its path contains it."""
         if (known := self._in_path[file]) is not None:
             return np.full(len(table), known, np.int64)
-        if table.num_columns > 2:
+        if table.num_columns > 2 and self._has_partitions:
             column = table.column(2)
             if column.null_count:
                 raise InvalidConfig(f"{file}: {column.null_count} rows have no partition")
-            found: NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            found: Partitions = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
             for partition in np.unique(found).tolist():
                 self._check(partition, file)
             return found
         return None
 
-    def _computed(
-        self, keys: Sequence[bytes | None] | None, given: int, file: Path
-    ) -> NDArray[np.int64]:
-        """Return the partition of each row as producers choose it.
+    def _computed(self, packed: bytes, keys: Iterator[bytes] | None, file: Path) -> Partitions:
+        """Return the partition of each id as producers or routers choose it.
 
-        `keys` is None if they are not known.
+        `keys` are the ids as in records, None if only the packed ones are known.
         """
+        placement = self._placement
+        if placement is not None and placement.of_ids is not None:
+            return placement.of_ids(packed)
         if self._count == 1:
-            return np.zeros(given, np.int64)
-        if self._partitioner is None or keys is None:
+            return np.zeros(len(packed) // ID_BYTES, np.int64)
+        if placement is not None and placement.is_only and (keys is None or not self._ids_are_keys):
+            raise InvalidConfig(
+                f"{placement.chosen_by} determines the partition by the records' keys, and {file} does not contain "
+                "them: read the ids --from topic:NAME"
+            )
+        if placement is None or placement.of_keys is None or keys is None:
             raise InvalidConfig(
                 f"{file} has no column {self._columns.partition!r}, so that it is not known which of the "
                 f"{self._count} partitions an id belongs to: add the column (--partition-column), or if ids are the "
                 "records' keys, set how the producers choose a key's partition, with --partition-by murmur2 "
                 "(Java clients) or crc32 (librdkafka)"
             )
-        if self._id_from is not IdFrom.KEY:
+        if not self._ids_are_keys:
             raise InvalidConfig(
                 f"--partition-by works on the records' keys, and spec.id.from is {self._id_from}: add a column "
                 f"{self._columns.partition!r} to {file}"
             )
-        return partitions_of([key or b"" for key in keys], self._count, self._partitioner)
+        return placement.of_keys(list(keys))
+
+    @property
+    def _ids_are_keys(self) -> bool:
+        return self._id_from is IdFrom.KEY
 
     def _check(self, partition: int | None, file: Path) -> None:
         if partition is not None and not 0 <= partition < self._count:
@@ -153,20 +169,26 @@ class FileSource:
             )
 
 
-def _check_made_for(path: Path, stream: str, count: int) -> None:
-    """Refuse a directory that `dedupe-pipeline bootstrap` made for something else.
+def _is_made_for(path: Path, stream: str, count: int, repartition: str | None) -> bool:
+    """Return whether `dedupe-pipeline bootstrap` made a directory for this stream.
 
-    That is another stream, or another number of partitions.
+    Raises InvalidConfig if it is for another one, or for other partitions.
     """
     try:
         made_for = json.loads((path / _MADE_FOR).read_text())
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return False
     if (made_for["stream"], made_for["partitions"]) != (stream, count):
         raise InvalidConfig(
             f"{path} was made for {made_for['stream']} with {made_for['partitions']} partitions, and this is {stream} "
             f"with {count}: run dedupe-pipeline bootstrap with this stream's manifest"
         )
+    if made_for.get("repartition") != repartition:
+        raise InvalidConfig(
+            f"{path} was made for {stream} with another spec.repartition, so its ids are in other partitions: run "
+            "dedupe-pipeline bootstrap with the present manifest"
+        )
+    return True
 
 
 def _find(path: Path) -> list[Path]:

@@ -2,8 +2,7 @@
 
 The options of both command lines, and from there to a job.
 
-`dedupe-worker bootstrap` calls `logged_bootstrap`, `dedupe bootstrap` calls `bootstrap`. The worker's command line
-loads this module at every start, so what loads pyarrow (60 MB) is imported only when it is needed.
+`dedupe-worker bootstrap` calls `logged_bootstrap`, `dedupe bootstrap` calls `bootstrap`.
 """
 
 import gc
@@ -12,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
-from typing import Any, Final, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import click
 import structlog
@@ -21,28 +19,19 @@ import structlog
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_ids.extract import extractor_for
-from dedupe_kafka.client import client_config, made
-from dedupe_kafka.client_config import consumer_config
-from dedupe_kafka.clients import CLIENTS
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_worker.bootstrap.job import Job, OnProgress, Target
+from dedupe_worker.bootstrap.open_source import Connection, open_source
 from dedupe_worker.bootstrap.progress import ProgressLog, Summary, describe
-from dedupe_worker.bootstrap.source import Columns, Source
-from dedupe_worker.bootstrap.topic import TopicSource
+from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import Unsupported, store_errors
-from dedupe_worker.kafka.admin import Topics
-from dedupe_worker.kafka.consumer import PartitionReader, open_reader
 from dedupe_worker.store.ageing import Bounds
 from dedupe_worker.store.state_dir import Identity, StateDirectory, id_source_text
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_TOPIC: Final = "topic:"
 
 log = structlog.get_logger()
 
@@ -80,7 +69,7 @@ def request_options(command: Command) -> Command:
             "--partition-by",
             type=click.Choice([each.value for each in Partitioner]),
             help="How producers choose a key's partition, if the source has no partitions: murmur2 (Java clients) or "
-            "crc32 (librdkafka).",
+            "crc32 (librdkafka). Not with spec.repartition.",
         ),
         click.option("--partition-column", default=names.partition, show_default=True),
         click.option("--time-column", default=names.time, show_default=True),
@@ -173,32 +162,28 @@ def bootstrap(
             f"spec.store.type: {stream.spec.store.type.value} can only be filled from the output topic; use "
             f"{StoreType.ROCKSDB.value}"
         )
-    if stream.spec.repartition is not None:
-        raise Unsupported("spec.repartition: past ids can't be loaded yet")
-    connection = _Connection(stream, properties, clock)
+    connection = Connection(stream, properties, clock)
     cluster = Cluster(stream.spec.kafka.bootstrap_servers, properties)
     targets = []
     for partition, state in sorted(states.items()):
         connection.topics.describe(stream.spec.worker_input, partition)
-        known = cluster.partition_state(stream, partition)
-        identity = Identity(
-            stream=stream.shown,
-            partition=partition,
-            input_topic_id=known.input_topic_id,
-            output_topic_id=known.output_topic_id,
-            id_source=id_source_text(stream.spec.id),
-        )
-        target = Target(
-            partition=partition, state=state, identity=identity, output_position=known.low
-        )
-        targets.append(target)
+        targets.append(_target(stream, cluster, partition, state))
     window = stream.spec.store.window
     if request.work_dir:
         # Only for this job: another one may use the same directory for another partition.
         numbers = "-".join(str(partition) for partition in sorted(states))
         work = request.work_dir / f"{stream.consumer_group}.{numbers}"
+    source = open_source(
+        stream,
+        connection,
+        frozenset(states),
+        request.source,
+        columns=request.columns,
+        partition_by=request.partition_by,
+        is_bounded=request.before is not None,
+    )
     job = Job(
-        _source(stream, request, connection, frozenset(states)),
+        source,
         targets,
         Bounds(max_bytes=window.max_bytes, max_age=window.max_age, generations=window.generations),
         work,
@@ -208,6 +193,20 @@ def bootstrap(
     )
     with _few_collections(), store_errors(f"working in {work}"):
         return job.run()
+
+
+def _target(
+    stream: DedupeStream, cluster: Cluster, partition: int, state: StateDirectory
+) -> Target:
+    known = cluster.partition_state(stream, partition)
+    identity = Identity(
+        stream=stream.shown,
+        partition=partition,
+        input_topic_id=known.input_topic_id,
+        output_topic_id=known.output_topic_id,
+        id_source=id_source_text(stream.spec.id),
+    )
+    return Target(partition=partition, state=state, identity=identity, output_position=known.low)
 
 
 @contextmanager
@@ -222,79 +221,3 @@ def _few_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-class _Connection:
-    """Connections to Kafka with the worker's settings."""
-
-    def __init__(self, stream: DedupeStream, properties: Mapping[str, str], clock: Clock) -> None:
-        self._stream = stream
-        self._properties = properties
-        self._clock = clock
-        config = client_config(stream.spec.kafka.bootstrap_servers, properties)
-        self.topics = Topics(made(CLIENTS.admin, config), Event(), clock)
-
-    def settled_offsets(self, topic: str, partition: int) -> OffsetRange:
-        """Return the offsets of a partition, after the transactions open now."""
-        return self.topics.settled_offsets(
-            topic,
-            partition,
-            servers=self._stream.spec.kafka.bootstrap_servers,
-            on_wait=lambda error: log.warning("waiting", reason=error.reason, error=str(error)),
-        )
-
-    def reader(self, topic: str, partition: int) -> PartitionReader:
-        """Return a reader of one partition, which commits nothing."""
-        config = consumer_config(
-            self._stream.spec.kafka.bootstrap_servers,
-            self._properties,
-            group=self._stream.consumer_group,
-            queue_bytes=self._stream.spec.worker.tuning.queue_bytes,
-        )
-        return open_reader(CLIENTS.consumer, config, topic, partition, self._clock)
-
-
-def _source(
-    stream: DedupeStream, request: Request, connection: _Connection, wanted: frozenset[int]
-) -> Source:
-    """Return the source that the request names.
-
-    Raises InvalidConfig if it can't be used for this stream.
-    """
-    count = connection.topics.describe(stream.spec.worker_input, 0).partitions
-    if not request.source.startswith(_TOPIC):
-        from dedupe_worker.bootstrap.files import FileSource  # noqa: PLC0415 (see the first lines)
-
-        return FileSource(
-            Path(request.source),
-            stream=stream.shown,
-            columns=request.columns,
-            id_source=stream.spec.id,
-            wanted=wanted,
-            count=count,
-            partitioner=request.partition_by,
-        )
-    name = request.source.removeprefix(_TOPIC)
-    if name == stream.spec.worker_input and request.before is None:
-        raise InvalidConfig(
-            f"{name} is the stream's own input: every record in it would count as delivered and never be delivered. "
-            "If the records before some time are delivered, add --before TIME"
-        )
-    topic = connection.topics.describe(name, 0)
-    if topic.partitions != count and request.partition_by is None:
-        raise InvalidConfig(
-            f"topic {name} has {topic.partitions} partitions and the input {count}, so the partition of an id is not "
-            "known: add --partition-by murmur2 (Java clients) or crc32 (librdkafka), as the producers choose a key's "
-            "partition"
-        )
-    ranges = {p: connection.settled_offsets(name, p) for p in range(topic.partitions)}
-    return TopicSource(
-        name,
-        topic.id,
-        ranges,
-        reader=lambda partition: connection.reader(name, partition),
-        extract=extractor_for(stream.spec.id),
-        wanted=wanted,
-        count=count,
-        partitioner=request.partition_by,
-    )

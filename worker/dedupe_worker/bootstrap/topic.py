@@ -9,12 +9,11 @@ from typing import Final
 
 import numpy as np
 from confluent_kafka import Message
-from numpy.typing import NDArray
 
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import BrokerUnavailable, InvalidConfig
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_kafka.partitioners import Partitioner, partitions_of
+from dedupe_worker.bootstrap.placement import Partitions, Placement
 from dedupe_worker.bootstrap.source import Batch, Json, seen_entries
 from dedupe_worker.kafka.consumer import PartitionReader
 
@@ -26,8 +25,8 @@ _STALLED_READS: Final = 120  # a minute and more: an idle read waits for half a 
 class TopicSource:
     """All committed records of `ranges`, the present offsets of each partition.
 
-    Without a `partitioner` a record's partition is its own, and only `wanted` ones are read; with it, it follows
-    from the record's key, out of `count`. `reader` opens one partition.
+    Without a `placement` a record's partition is its own, and only `wanted` ones are read; with it, all are, because an
+    id of any may belong to a wanted one. `reader` opens one partition.
     """
 
     def __init__(
@@ -39,21 +38,20 @@ class TopicSource:
         reader: Callable[[int], PartitionReader],
         extract: Extractor,
         wanted: frozenset[int],
-        count: int,
-        partitioner: Partitioner | None,
+        placement: Placement | None,
     ) -> None:
         self._name = name
         self._id = topic_id
         self._reader = reader
         self._extract = extract
-        self._count = count
-        self._partitioner = partitioner
-        self._ranges = {p: ranges[p] for p in ranges if partitioner or p in wanted}
+        self._placement = placement
+        self._ranges = {p: ranges[p] for p in ranges if placement or p in wanted}
 
     @property
     def fingerprint(self) -> Json:
         """Return the topic itself: it only grows, and the ends are in the position."""
-        return {"topic": self._name, "id": self._id, "partitionBy": self._partitioner}
+        name = self._placement and self._placement.name
+        return {"topic": self._name, "id": self._id, "partitionBy": name}
 
     @property
     def total(self) -> int:
@@ -103,20 +101,30 @@ class TopicSource:
         ids = self._extract(records)
         chosen = records if len(ids.rows) == len(records) else [records[r] for r in ids.rows]
         times = np.fromiter((r.timestamp()[1] for r in chosen), np.int64, len(chosen))
-        if self._partitioner:
-            partitions = self._computed(chosen, self._partitioner)
-        else:
+        placement = self._placement
+        if placement is None:
             partitions = np.full(len(chosen), partition, np.int64)
+        elif placement.of_ids is not None:
+            partitions = placement.of_ids(ids.packed)
+        else:
+            partitions = self._by_key(chosen, placement)
         entries = seen_entries(ids.packed, times)
         return Batch(entries, partitions, len(records) - len(chosen), position, done)
 
-    def _computed(self, records: Sequence[Message], partitioner: Partitioner) -> NDArray[np.int64]:
+    def _by_key(self, records: Sequence[Message], placement: Placement) -> Partitions:
         keys = []
         for record in records:
             if not (key := record.key()):
                 raise InvalidConfig(
-                    f"{self._name}/{record.partition()} offset {record.offset()} has no key, so --partition-by "
-                    "can't determine its partition: copy it to a topic with the input's partitions, and read that"
+                    f"{self._name}/{record.partition()} offset {record.offset()} has no key, so "
+                    f"{placement.chosen_by} can't determine its partition: {_without_key(placement)}"
                 )
             keys.append(key if isinstance(key, bytes) else key.encode())
-        return partitions_of(keys, self._count, partitioner)
+        assert placement.of_keys is not None  # noqa: S101 (for the type checker: it has one of the two)
+        return placement.of_keys(keys)
+
+
+def _without_key(placement: Placement) -> str:
+    if placement.is_only:
+        return "copy the topic without such records, and read that"
+    return "copy it to a topic with the input's partitions, and read that"

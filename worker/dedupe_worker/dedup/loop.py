@@ -118,7 +118,7 @@ class Loop:
         self._open: _Transaction | None = None
         self._last_read = 0.0
         self._last_arrival = -math.inf
-        self.committed = reader.next_offset  # of the input
+        self._committed = reader.next_offset
 
     def step(self) -> None:
         """Read and process one batch; commit when the transaction is due.
@@ -138,7 +138,7 @@ class Loop:
             if batch.records:
                 self._last_arrival = self._last_read
                 self._process(batch)
-            if self._open is None and batch.next_offset - self.committed >= _SKIPPED_OFFSETS:
+            if self._open is None and batch.next_offset - self._committed >= _SKIPPED_OFFSETS:
                 self._begin(batch.next_offset, batch.next_offset)
             if self._open and self._is_due(self._open, batch):
                 self.commit()
@@ -163,7 +163,7 @@ class Loop:
             self._output.commit(transaction.next_offset, self._reader)
         # From here on the records are in the output, even if the store fails.
         self._open = None
-        self.committed = transaction.next_offset
+        self._committed = transaction.next_offset
         self._worker_state.clear_failure()
         self._worker_state.tally.transactions += 1
         self._worker_state.tally.produced += transaction.passed

@@ -1,8 +1,14 @@
 """Delete records of the repartition topic that this worker has committed.
 
 That topic keeps each record for any time, because retention by time would delete what a stopped worker has not read. So
-its workers delete what they have read, as Kafka Streams does with its repartition topics. Invariant: nothing at or
-after the committed offset is deleted. A failure stops nothing: the topic grows, and the routers pause at its limit.
+its workers delete what they have read, as Kafka Streams does with its repartition topics. A failure stops nothing: the
+topic grows, and the routers pause at its limit.
+
+Invariants:
+
+- Nothing at or after an offset that the consumer group has committed is deleted. Each start reads from there.
+- Nothing of a topic that was created again is deleted. Kafka deletes by name, so it is asked only just after the topic
+  was described.
 """
 
 from concurrent.futures import Future
@@ -12,9 +18,12 @@ from confluent_kafka import KafkaException
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.client import kafka_error
+from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.status.degradations import Degradations, Degraded
 
 _TRIM_SECONDS: Final = 30.0
+# A session that ends at once shall not ask for anything, and one that ends again and again shall.
+_FIRST_SECONDS: Final = 10.0
 
 
 class Deleter(Protocol):
@@ -42,33 +51,45 @@ class InputTrim:
         self._degradations = degradations
         self._trimmed = 0
         self._asked: tuple[int, Future[object]] | None = None
-        self._due = 0.0
+        self._due = self._monotonic() + _FIRST_SECONDS
 
-    def run(self, committed: int) -> None:
-        """Delete the records before the committed offset, if that is due."""
+    def run(self, committed: int | None, *, is_same: bool) -> None:
+        """Delete the records before the committed offset, if that is due.
+
+        `committed` is None if this session does not know it. `is_same`: the topic was described just now, and is the
+        one that the offset is of.
+        """
         self._hear()
         now = self._monotonic()
-        if self._asked is None and committed > self._trimmed and now >= self._due:
-            self._asked = (
-                committed,
-                self._topics.delete_before(self._topic, self._partition, committed),
-            )
-            self._due = now + _TRIM_SECONDS
+        if self._asked or not is_same or now < self._due or (committed or 0) <= self._trimmed:
+            return
+        self._due = now + _TRIM_SECONDS
+        offset = committed or 0
+        try:
+            answer = self._topics.delete_before(self._topic, self._partition, offset)
+        except KafkaException as error:
+            self._report(error)
+        else:
+            self._asked = offset, answer
 
     def _hear(self) -> None:
         if self._asked is None or not self._asked[1].done():
             return
-        offset, future = self._asked
+        offset, answer = self._asked
         self._asked = None
         try:
-            future.result(0)
+            answer.result(0)
         except KafkaException as error:
-            named = kafka_error(error, f"deleting what is read of {self._topic}/{self._partition}")
-            self._degradations.hold(
-                Degraded.REPARTITION_TOPIC_NOT_TRIMMED,
-                f"{named.reason}: {named}. The topic grows until the routers pause; the worker needs the ACL DELETE on "
-                "it",
-            )
+            self._report(error)
         else:
             self._trimmed = offset
             self._degradations.clear(Degraded.REPARTITION_TOPIC_NOT_TRIMMED)
+
+    def _report(self, error: KafkaException) -> None:
+        named = kafka_error(error, f"deleting what is read of {self._topic}/{self._partition}")
+        lacks_right = isinstance(named, NotAuthorized)
+        remedy = f"grant the ACL DELETE on {self._topic}; " if lacks_right else ""
+        self._degradations.hold(
+            Degraded.REPARTITION_TOPIC_NOT_TRIMMED,
+            f"{named.reason}: {named}. The topic grows until the routers pause; {remedy}the worker tries again",
+        )

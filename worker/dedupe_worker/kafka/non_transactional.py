@@ -63,6 +63,7 @@ class NonTransactionalOutput(PartitionOutput):
     def record_start(self, next_offset: int, source: Source, metadata: str) -> None:
         """Commit an input offset with its metadata."""
         source.commit(next_offset, metadata)
+        self.committed = next_offset
 
     def abort(self) -> None:
         """Send nothing more; records that were sent stay in the output."""

@@ -68,6 +68,8 @@ class PartitionOutput(ABC):
         self._markers = 0
         self._unread_from: int | None = None
         self._own: list[OffsetRange] = []
+        self.committed: int | None = None
+        """The input offset that was committed last, None before the first commit."""
 
     @property
     def position(self) -> int:

@@ -29,7 +29,8 @@ class TopicWatch:
     """Watches one partition of the input and the output topic.
 
     `input_end` is the last end of the input partition that is known to be of the watched topic, -1 before.
-    `input_partitions` is the partition count of the input as last described.
+    `input_partitions` is the partition count of the input as last described. `is_described`: the last `check` has
+    described the input, and it is the watched topic.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class TopicWatch:
         self._due = self._monotonic() + self._interval * (partition * _GOLDEN % 1.0)
         self._furthest_output = 0
         self.input_end = -1
+        self.is_described = False
         self.input_partitions = input_topic.partitions
 
     def check(self, *, input_offset: int, output_position: int) -> int:
@@ -60,9 +62,11 @@ class TopicWatch:
         # A position that went back is that of records which were written to a new topic.
         went_back = output_position < self._furthest_output
         shorter = end < input_offset or went_back or output_end < self._furthest_output
+        self.is_described = False
         if shorter or now + _HALF_CHECK_SECONDS >= self._due:
             self._check_output(went_back=went_back)
             self.check_input(input_offset)
+            self.is_described = True
             self.input_end = end  # asked before the topic was described
             self._due = now + self._interval
         return end

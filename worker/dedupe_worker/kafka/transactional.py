@@ -121,6 +121,7 @@ class TransactionalOutput(PartitionOutput):
             self._seconds_left(),
         )
         self._commit()
+        self.committed = next_offset
 
     def _seconds_left(self) -> float:
         return max(0.0, _CALLS_SECONDS - self._age.seconds)

@@ -84,10 +84,11 @@ def find_start(
     group: str,
     *,
     read_before: int = -1,
+    trims: bool = False,
 ) -> InputStart:
     """Find the input offset at which to continue. Raises StreamError.
 
-    `read_before` is the offset of a discarded store.
+    `read_before` is the offset of a discarded store. `trims`: the workers themselves delete input that is committed.
     """
     topic, number = partition.input_topic, partition.identity.partition
     found = committed_offset(partition, reader, group)
@@ -104,6 +105,10 @@ def find_start(
         available=available,
         high_watermark=partition.topics.high_watermark(topic.name, number),
     )
+    if trims and committed is None:
+        # The group's offset has expired, and the store is an older one: what is gone was committed before, so it is in
+        # the output.
+        start = replace(start, expired=0)
     if start.expired:
         worker_state.tally.expired_offsets += start.expired
         worker_state.degradations.record(

@@ -2,7 +2,8 @@
 
 Such a broker gives every topic the same id. The store keeps fingerprints of the last records read and written
 (values.py); a start reads these records again. Another record at that offset, or an end before it, means another
-topic. A record that retention has deleted proves nothing.
+topic. A record that retention has deleted proves nothing. Of a repartition topic only its workers delete records, after
+they have read them: that the record is gone shows that they came further.
 
 An input that was created again gets an id here: that of the broker with a number, so that what names its topic
 (input_offset.py) works as with topic ids.
@@ -96,17 +97,19 @@ def prove_topics(
     source, target = partition.input_topic, partition.output_topic
     if has_id(source.id) or metadata is None:
         return ProvedTopics(source.id)
-    unproved = bool(factory.config.stream.spec.kafka.accept_unproved_topics)
+    spec = factory.config.stream.spec
+    unproved = bool(spec.kafka.accept_unproved_topics)
+    trimmed = spec.repartition is not None
     available = partition.topics.offsets(source.name, partition.identity.partition)
     proofs = [
         accept(
             prove(recorded, there, partial(factory.make_reader, name), stop),
             name,
-            unproved=unproved,
+            unproved=accepted,
         )
-        for name, recorded, there in (
-            (source.name, metadata.last_read, available),
-            (target.name, metadata.last_written, output),
+        for name, recorded, there, accepted in (
+            (source.name, metadata.last_read, available, unproved or trimmed),
+            (target.name, metadata.last_written, output, unproved),
         )
     ]
     known = metadata.input_topic or source.id

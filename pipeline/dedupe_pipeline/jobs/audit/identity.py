@@ -4,7 +4,7 @@ The job `audit` calls it. Invariant: it is written from the manifest's definitio
 because only the agreement of independent implementations is evidence.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jsonpath
 import orjson
@@ -17,15 +17,27 @@ from pyspark.sql.pandas.functions import arrow_udf
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_pipeline.errors import PipelineError
 
+# The worker adds these two headers, in this order, to a record that it writes to the late topic.
+_OF_LATE = ("dedupe-late", "dedupe-position")
 
-def with_identity(records: DataFrame, source: IdSource) -> DataFrame:
+
+def as_in_the_input(routed: DataFrame) -> DataFrame:
+    """Return the late ones of routed records, without the worker's headers."""
+    added = [F.try_element_at("headers", F.lit(at))["key"] for at in (-2, -1)]
+    late = [key.eqNullSafe(F.lit(name)) for key, name in zip(added, _OF_LATE, strict=True)]
+    count = F.size("headers") - len(_OF_LATE)
+    return routed.where(late[0] & late[1]).withColumn("headers", F.slice("headers", 1, count))
+
+
+def with_identity(records: DataFrame, source: IdSource, keep: Sequence[str] = ()) -> DataFrame:
     """Replace key, value and headers by digests; one row per record, as before.
 
     Columns: `partition`, `offset`, `time_ms` (since 1970), `digest` (binary, 32 bytes, equal only
     for records equal in key, value, headers in order, and timestamp), `has_id`, and `ident` (binary,
-    32 bytes: equal for records with the same id; the digest for a record without an id).
+    32 bytes: equal for records with the same id; the digest for a record without an id); and those to `keep`.
     """
     identified = records.select(
+        *keep,
         "partition",
         "offset",
         F.unix_millis("timestamp").alias("time_ms"),
@@ -35,6 +47,7 @@ def with_identity(records: DataFrame, source: IdSource) -> DataFrame:
     # The prefix "i" separates ids from digests: a digested text begins with digits or "-".
     ident = F.when(F.col("id").isNotNull(), _sha256(F.concat(_bytes("i"), F.col("id"))))
     return identified.select(
+        *keep,
         "partition",
         "offset",
         "time_ms",
@@ -42,6 +55,11 @@ def with_identity(records: DataFrame, source: IdSource) -> DataFrame:
         F.col("id").isNotNull().alias("has_id"),
         F.coalesce(ident, F.col("digest")).alias("ident"),
     )
+
+
+def hash_of_key() -> Column:
+    """Return a hash of the record's key; null without one."""
+    return _sha256(_unless_empty(F.col("key")))
 
 
 def json_id(path: str) -> Callable[[bytes | None], bytes | None]:

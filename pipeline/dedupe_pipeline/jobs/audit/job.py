@@ -11,15 +11,16 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 from pyspark.storagelevel import StorageLevel
 
+from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_crds.spec.topics import Mode
-from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.offsets import TopicOffsets
+from dedupe_crds.spec.topics import IdSource, Mode
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.jobs.audit import statistics, verdicts
-from dedupe_pipeline.jobs.audit.identity import with_identity
+from dedupe_pipeline.jobs.audit import repartitioned, statistics, verdicts
+from dedupe_pipeline.jobs.audit.identity import as_in_the_input, hash_of_key, with_identity
+from dedupe_pipeline.jobs.audit.ranges import Ranges, ranges_to_audit
 from dedupe_pipeline.jobs.audit.result import (
     AuditResult,
     Bin,
@@ -28,7 +29,7 @@ from dedupe_pipeline.jobs.audit.result import (
     PartitionAudit,
     TimeSlice,
 )
-from dedupe_pipeline.source import read_range
+from dedupe_pipeline.source import read_range, read_ranges
 
 _EXAMPLES = 20
 _BINS_PER_DECADE = 5
@@ -46,69 +47,90 @@ def audit(
     kafka_options: Mapping[str, str] | None = None,
     up_to_committed: bool = False,
 ) -> AuditResult:
-    """Compare the input and the output topic of a stream.
+    """Compare the input topics and the output topic of a stream.
 
     The output topic must account for every raw record. With `up_to_committed` it must account only for those that the
-    stream's consumer group has committed, so that a running stream can be audited; later records are pending.
+    stream's consumer group has committed, so that a running stream can be audited; later records are pending. With a
+    repartition they are those that the routers have committed.
 
     Raises:
         BrokerUnavailable, TopicMissing: a topic cannot be read.
         OpenTransaction: a transaction of the output topic does not end.
-        PipelineError: the id's JSONPath is not valid.
+        PipelineError: the id's JSONPath is not valid, or the workers lag behind the routers.
     """
     began = time.monotonic()
-    connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
-    raw, clean, judged_before = _offsets_to_read(connection.cluster(), stream, up_to_committed)
-    history = verdicts.history_of(
-        with_identity(read_range(spark, connection, raw), stream.spec.id),
-        with_identity(read_range(spark, connection, clean), stream.spec.id),
-    )
-    with _persisted(_judge(history, judged_before, stream.spec.mode)) as judged:
+    spec, connection = stream.spec, KafkaConnection.of(stream, bootstrap_servers, kafka_options)
+    ranges = ranges_to_audit(connection, stream, up_to_committed=up_to_committed)
+    with _persisted(_judge(spark, connection, stream, ranges)) as judged:
         counts = {row["partition"]: row.asDict() for row in verdicts.summarise(judged).collect()}
+        raw = ranges.raw if spec.repartition is None else ()
+        numbers = {*ranges.clean.ends, *(number for each in raw for number in each.ends), *counts}
         partitions = tuple(
             _partition(number, counts.get(number, {}))
-            for number in sorted({*raw.ends, *clean.ends, *counts})
+            for number in sorted(numbers, key=lambda number: (number is None, number))
         )
         extent = statistics.extent(judged).collect()[0]
         return AuditResult(
             stream=stream.shown,
-            raw_topic=raw.topic,
-            clean_topic=clean.topic,
-            mode=stream.spec.mode,
+            raw_topic=spec.input.shown,
+            clean_topic=ranges.clean.topic,
+            late_topic=ranges.late.topic if ranges.late else None,
+            repartitioned_by=spec.repartition.by if spec.repartition else None,
+            mode=spec.mode,
             judged_at=datetime.now(UTC),
             partitions=partitions,
             **_distributions(judged, extent),
             timeline=_timeline(judged, extent["time_ms"]),
             examples=_examples(judged) if any(p.defects for p in partitions) else (),
-            warnings=tuple(_warnings(raw, clean)),
+            warnings=tuple(_warnings(ranges)),
             seconds=time.monotonic() - began,
         )
 
 
-def _judge(history: DataFrame, judged_before: Mapping[int, int], mode: Mode) -> DataFrame:
+def _judge(
+    spark: SparkSession, connection: KafkaConnection, stream: DedupeStream, ranges: Ranges
+) -> DataFrame:
+    spec, late = stream.spec, None
+    clean = with_identity(read_range(spark, connection, ranges.clean), spec.id)
+    if ranges.late is not None:
+        routed = read_range(spark, connection, ranges.late)
+        late = with_identity(as_in_the_input(routed), spec.id)
+    sent = read_ranges(spark, connection, ranges.raw)
+    removes = spec.mode is Mode.ENFORCE
+    if spec.repartition is not None:
+        by = spec.repartition.by
+        raw = _with_origins(spark, sent, spec.id, by, ranges.judged_before)
+        return repartitioned.judge(
+            repartitioned.history_of(raw, clean, late), by=by, removes=removes
+        )
+    history = verdicts.history_of(with_identity(sent, spec.id), clean, late)
     pairs = verdicts.pair_copies(verdicts.number_copies(history))
-    compared = verdicts.compare_partitions(verdicts.mark_pending(pairs, judged_before))
-    removes = mode is Mode.ENFORCE
+    before = {partition: offset for (_, partition), offset in ranges.judged_before.items()}
+    compared = verdicts.compare_partitions(verdicts.mark_pending(pairs, before))
     return verdicts.find_reordered(verdicts.add_verdicts(compared, removes=removes))
 
 
-def _offsets_to_read(
-    cluster: Cluster, stream: DedupeStream, up_to_committed: bool
-) -> tuple[TopicOffsets, TopicOffsets, dict[int, int]]:
-    """Return the offsets to read, queried in the order that a running stream requires.
-
-    First the progress of the input, then the output topic once it contains all of that (a commit reaches the group's
-    offsets and the topic's partitions one after the other), and last the input topic, so that it contains every record
-    from which the output topic was made.
-    """
-    raw_topic, clean_topic = stream.spec.input.single, stream.spec.output.topic
-    if up_to_committed:
-        judged_before = cluster.committed(stream.consumer_group, raw_topic)
-    else:
-        judged_before = cluster.offsets(raw_topic).ends
-    clean = cluster.settled_offsets(clean_topic)
-    raw = cluster.offsets(raw_topic)
-    return raw, clean, judged_before
+def _with_origins(
+    spark: SparkSession,
+    sent: DataFrame,
+    source: IdSource,
+    by: RepartitionBy,
+    judged_before: Mapping[tuple[str, int], int],
+) -> DataFrame:
+    """Return the raw records as `repartitioned.history_of` takes them."""
+    rows = [(f"{topic}/{number}", offset) for (topic, number), offset in judged_before.items()]
+    bounds = spark.createDataFrame(rows, "origin STRING, before BIGINT")
+    placed = sent.withColumns(
+        {"origin": F.concat_ws("/", "topic", "partition"), "order_by": hash_of_key()}
+    )
+    identified = with_identity(placed, source, keep=("origin", "order_by"))
+    ordered_by = F.col("order_by") if by is RepartitionBy.KEY else F.col("ident")
+    # An origin that the bounds lack is new since they were read.
+    return (
+        identified.join(F.broadcast(bounds), "origin", "left")
+        .withColumns({"before": F.coalesce("before", F.lit(0)), "in_order": ordered_by})
+        .drop("order_by")
+    )
 
 
 @contextmanager
@@ -121,9 +143,10 @@ def _persisted(table: DataFrame) -> Iterator[DataFrame]:
         table.unpersist()
 
 
-def _partition(number: int, counts: Mapping[str, int]) -> PartitionAudit:
+def _partition(number: int | None, counts: Mapping[str, int]) -> PartitionAudit:
     names = PartitionAudit.__dataclass_fields__
-    return PartitionAudit(**{name: counts.get(name, 0) for name in names} | {"partition": number})
+    found = {name: counts.get(name, 0) for name in names if name != "partition"}
+    return PartitionAudit(partition=number, **found)
 
 
 def _distributions(judged: DataFrame, extent: Row) -> dict[str, Distribution]:
@@ -172,10 +195,14 @@ def _examples(judged: DataFrame) -> tuple[Defect, ...]:
     return tuple(Defect(**row.asDict()) for row in verdicts.examples(judged, _EXAMPLES).collect())
 
 
-def _warnings(raw: TopicOffsets, clean: TopicOffsets) -> Iterator[str]:
+def _warnings(ranges: Ranges) -> Iterator[str]:
     for offsets, consequence in (
-        (raw, "their copies in the output topic seem foreign or altered"),
-        (clean, "their raw records seem lost"),
+        *(
+            (each, "their copies in the output topic seem foreign or altered")
+            for each in ranges.raw
+        ),
+        (ranges.clean, "their raw records seem lost"),
+        *((each, "their raw records seem lost") for each in [ranges.late] if each),
     ):
         cut = [partition for partition, start in offsets.lows.items() if start > 0]
         if cut:

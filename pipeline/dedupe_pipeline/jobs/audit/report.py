@@ -3,6 +3,7 @@
 The command `dedupe-pipeline audit` and the examples call it.
 """
 
+from collections.abc import Iterator
 from dataclasses import fields
 
 from jinja2 import PackageLoader
@@ -17,7 +18,6 @@ from dedupe_pipeline.jobs.audit.result import AuditResult, Defect, Distribution,
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from dedupe_pipeline.pages.plots import templates
 
-_COLUMNS = [field.name for field in fields(PartitionAudit)]
 _WITHOUT_DEFECTS = {
     Mode.ENFORCE: "each message exactly once",
     Mode.OBSERVE: "every copy of each message",
@@ -33,9 +33,12 @@ def print_result(result: AuditResult, console: Console) -> None:
     console.print(
         f"{total.judged_records:,} records in, {total.repeats:,} of them repeats "
         f"({result.duplicate_rate:.2%}), {total.clean_records:,} out"
+        + (f"; {total.late:,} late, in {result.late_topic}" if result.late_topic else "")
         + (f"; {total.pending:,} more are pending" if total.pending else "")
         + f"; judged in {result.seconds:.1f} s"
     )
+    if note := _note(result):
+        console.print(note)
     for name, spread in (("delay", result.delay), ("distance", result.distance)):
         if spread.p50 is not None:
             console.print(f"{name} of repeats: {quantiles(spread)}")
@@ -56,8 +59,10 @@ def html_page(result: AuditResult) -> str:
     return environment.get_template("audit.html.j2").render(
         result=result,
         defects=DEFECTS,
-        columns=_COLUMNS,
+        columns=[f.name for f in fields(PartitionAudit) if result.late_topic or f.name != "late"],
         verdict=_verdict(result, "byte for byte, in order"),
+        note=_note(result),
+        number=_number,
         across=in_another_partition(result) if total.duplicated_in_another_partition else None,
         rows=(*result.partitions, total),
         headline=(
@@ -66,9 +71,25 @@ def html_page(result: AuditResult) -> str:
             ("duplicates removed", f"{total.removed:,}"),
             ("duplicate rate", f"{result.duplicate_rate:.2%}"),
             ("without an id", f"{total.without_id:,}"),
+            *_late(result),
             ("pending", f"{total.pending:,}"),
         ),
         pictures=[(title, caption, Markup(svg)) for title, caption, svg in _pictures(result)],  # noqa: S704 (made by plots, from numbers)
+    )
+
+
+def _late(result: AuditResult) -> Iterator[tuple[str, str]]:
+    if result.late_topic:
+        yield "late", f"{result.total.late:,}"
+
+
+def _note(result: AuditResult) -> str:
+    """Return how records are counted by partition if that is not evident."""
+    if result.repartitioned_by is None:
+        return ""
+    none = any(partition.partition is None for partition in result.partitions)
+    return "Partitions are those of the output; raw records count where their id came out" + (
+        ", and in the row “none” if it did not." if none else "."
     )
 
 
@@ -122,7 +143,7 @@ def _partition_table(result: AuditResult) -> Table:
         cells = []
         for name in names:
             count = getattr(partition, name)
-            shown = "all" if name == "partition" and count < 0 else f"{count:,}"
+            shown = _number(count) if name == "partition" else f"{count:,}"
             cells.append(Text(shown, style="bold red" if name in DEFECTS and count else ""))
         table.add_row(*cells, end_section=partition is result.partitions[-1])
     return table
@@ -140,14 +161,26 @@ def _amount(value: float | None, unit: str) -> str:
 
 
 def _place(defect: Defect) -> str:
-    place = (
-        f"partition {defect.partition}, raw offset {_or_none(defect.raw_offset)}, "
-        f"clean offset {_or_none(defect.clean_offset)}"
-    )
+    clean = f"clean offset {_or_none(defect.clean_offset)}"
+    if defect.origin is not None:
+        place = f"raw {defect.origin} offset {defect.raw_offset}, "
+        place += (
+            "not in the output"
+            if defect.partition is None
+            else f"partition {defect.partition}, {clean}"
+        )
+    else:
+        place = f"partition {defect.partition}, raw offset {_or_none(defect.raw_offset)}, {clean}"
     if defect.other_partition is None:
         return f"{defect.verdict}: {place}"
     other = f"partition {defect.other_partition}, clean offset {_or_none(defect.other_offset)}"
     return f"{defect.verdict} in another partition: {place}; other copy in {other}"
+
+
+def _number(partition: int | None) -> str:
+    if partition is None:
+        return "none"
+    return "all" if partition < 0 else f"{partition:,}"
 
 
 def _or_none(offset: int | None) -> str:

@@ -1,12 +1,13 @@
 """The result of an audit, as plain values without Spark or Kafka."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cached_property
 from operator import attrgetter
 
+from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_crds.spec.topics import Mode
 
 
@@ -17,10 +18,14 @@ class PartitionAudit:
     Ids are compared over all partitions: an id counts as unique in the partition with its first copy.
     `repeats_in_another_partition` are raw records, pending ones too, whose partition has no earlier copy of their id
     but another has: no worker recognises them. `duplicated_in_another_partition` is the part of `duplicated` that
-    is in the output topic once in this partition, and in another one too.
+    is in the output topic once in this partition, and in another one too. `late` are raw records that are in the topic
+    for late messages instead.
+
+    With a repartition the partition is that of the output: raw records count where their id came out, and the
+    partition is None for those whose id came out nowhere.
     """
 
-    partition: int
+    partition: int | None
     raw_records: int
     clean_records: int
     pending: int
@@ -35,6 +40,7 @@ class PartitionAudit:
     altered: int
     reordered: int
     foreign: int
+    late: int = 0
 
     @property
     def judged_records(self) -> int:
@@ -52,15 +58,17 @@ class Defect:
     """One defect and its place; the offset is None in a topic without the record.
 
     A record that is duplicated in another partition has the place of the other copy in the output topic:
-    `other_partition` and `other_offset`.
+    `other_partition` and `other_offset`. With a repartition the partition is that of the output, None if the record is
+    not there, and `origin` is the input topic and partition of `raw_offset`, such as `orders-eu/3`.
     """
 
     verdict: str
-    partition: int
+    partition: int | None
     raw_offset: int | None
     clean_offset: int | None
     other_partition: int | None = None
     other_offset: int | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +115,10 @@ class AuditResult:
     after a record that followed it in the input topic. foreign: in the clean partition, but not in the raw one.
     Everything but duplicates is judged within a partition, except that a message is not lost if another partition to
     which it was sent as well has passed it on.
+
+    With a repartition all of the input is judged together with all of the output. altered: unlike every raw copy.
+    reordered: after a record that followed it in one input partition and whose order is kept, as `repartitioned_by`
+    says. foreign: in no input partition.
     """
 
     stream: str
@@ -121,6 +133,8 @@ class AuditResult:
     timeline: tuple[TimeSlice, ...]
     examples: tuple[Defect, ...]
     warnings: tuple[str, ...]
+    late_topic: str | None = None
+    repartitioned_by: RepartitionBy | None = None
 
     @cached_property
     def total(self) -> PartitionAudit:
@@ -141,6 +155,9 @@ class AuditResult:
         return tuple(self._advice())
 
     def _advice(self) -> Iterator[str]:
+        if self.repartitioned_by is not None:
+            yield from self._advice_on_routes(self.repartitioned_by)
+            return
         sent = self.total.repeats_in_another_partition
         passed = self.total.duplicated_in_another_partition
         if sent:
@@ -158,6 +175,21 @@ class AuditResult:
                 f"{self.clean_topic}. Only the workers of the stream may do that."
             )
 
+    def _advice_on_routes(self, by: RepartitionBy) -> Iterator[str]:
+        passed = self.total.duplicated_in_another_partition
+        if passed and by is RepartitionBy.KEY:
+            yield (
+                f"{passed:,} records of {self.clean_topic} have an id that is in another partition too. With "
+                "spec.repartition.by: Key the copies of an id meet only if they have the same key: producers must give "
+                "equal ids equal keys. If they cannot, create another stream with by: Id."
+            )
+        elif passed:
+            yield (
+                f"{passed:,} records of {self.clean_topic} have an id that is in another partition too, although "
+                f"routers send all copies of an id to one. Another program writes to {self.clean_topic} or to the "
+                "repartition topic. Only the routers and workers of the stream may do that."
+            )
+
     @property
     def duplicate_rate(self) -> float:
         """Return the share of repeats in the audited raw records, 0 to 1."""
@@ -173,20 +205,28 @@ class AuditResult:
             "advice": self.advice,
             **asdict(self),
         }
-        return json.dumps(dict(_camel_keys(document)), indent=2, default=datetime.isoformat)
+        absent = (set() if self.late_topic else _OF_LATE) | (
+            set() if self.repartitioned_by else _OF_REPARTITION
+        )
+        return json.dumps(_camel(document, absent), indent=2, default=datetime.isoformat)
 
 
-def _camel_keys(document: dict[str, object]) -> Iterator[tuple[str, object]]:
-    for name, value in document.items():
-        head, *rest = name.split("_")
-        yield head + "".join(map(str.capitalize, rest)), _camel(value)
+# Only streams that have them show these fields, for what reads the JSON of others.
+_OF_LATE = {"late", "late_topic"}
+_OF_REPARTITION = {"origin", "repartitioned_by"}
 
 
-def _camel(value: object) -> object:
+def _camel(value: object, absent: Collection[str]) -> object:
     match value:
         case dict():
-            return dict(_camel_keys(value))
+            kept = ((name, each) for name, each in value.items() if name not in absent)
+            return {_camel_name(name): _camel(each, absent) for name, each in kept}
         case list() | tuple():
-            return [_camel(item) for item in value]
+            return [_camel(item, absent) for item in value]
         case _:
             return value
+
+
+def _camel_name(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(map(str.capitalize, rest))

@@ -15,11 +15,34 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 DEFECTS = ("lost", "duplicated", "altered", "reordered", "foreign")
 
 
-def history_of(raw: DataFrame, clean: DataFrame) -> DataFrame:
-    """Return both topics' records (see `with_identity`) in one table, with `is_raw`."""
-    return raw.withColumn("is_raw", F.lit(True)).unionByName(
-        clean.withColumn("is_raw", F.lit(False))
+def history_of(raw: DataFrame, clean: DataFrame, late: DataFrame | None = None) -> DataFrame:
+    """Return both topics' records in one table, with `is_raw` and `is_late`.
+
+    They are as of `with_identity`. `late` are the records of the late topic, if there is one.
+    """
+    sent = (
+        mark_late(raw, late, "partition") if late is not None else raw.withColumn("is_late", _no())
     )
+    passed = clean.withColumns({"is_raw": _no(), "is_late": _no()})
+    return sent.withColumn("is_raw", F.lit(True)).unionByName(passed)
+
+
+def mark_late(raw: DataFrame, late: DataFrame, *place: str) -> DataFrame:
+    """Add `is_late`: the worker has written the record to the late topic.
+
+    Such a record is a separate message, not the first copy of its id: a copy with a later timestamp may pass. It is
+    known by its content, and by the columns of `place`. Of equal records the last ones are late: once a record is late,
+    an equal one stays late.
+    """
+    same = ["ident", "digest", *place]
+    routed = late.groupBy(*same).agg(F.count(F.lit(1)).alias("routed"))
+    last_first = Window.partitionBy(*same).orderBy(F.desc("offset"))
+    is_late = F.row_number().over(last_first) <= F.coalesce("routed", F.lit(0))
+    # No other ident begins so: they are hashes.
+    where = [name for name in ("origin", "partition", "offset") if name in raw.columns]
+    alone = F.concat_ws("/", F.lit("late"), *where).cast("binary")
+    marked = raw.join(routed, same, "left").withColumn("is_late", is_late).drop("routed")
+    return marked.withColumn("ident", F.when(F.col("is_late"), alone).otherwise(F.col("ident")))
 
 
 def number_copies(history: DataFrame) -> DataFrame:
@@ -61,6 +84,7 @@ def pair_copies(copies: DataFrame) -> DataFrame:
         in_clean("offset").alias("clean_offset"),
         in_clean("time_ms").alias("clean_time_ms"),
         (in_raw("digest") == in_clean("digest")).alias("unaltered"),
+        F.max("is_late").alias("is_late"),
     )
 
 
@@ -71,7 +95,8 @@ def mark_pending(pairs: DataFrame, judged_before: Mapping[int, int]) -> DataFram
     """
     bounds = F.create_map(*(F.lit(n) for n in chain.from_iterable(judged_before.items())))
     bound = F.coalesce(F.try_element_at(bounds, F.col("partition")), F.lit(0))
-    return pairs.withColumn("pending", _in_raw() & (F.col("raw_offset") >= bound))
+    is_pending = _in_raw() & ~F.col("is_late") & (F.col("raw_offset") >= bound)
+    return pairs.withColumn("pending", is_pending)
 
 
 def compare_partitions(pairs: DataFrame) -> DataFrame:
@@ -100,7 +125,7 @@ def compare_partitions(pairs: DataFrame) -> DataFrame:
 
 
 def add_verdicts(pairs: DataFrame, *, removes: bool = True) -> DataFrame:
-    """Add `verdict`: kept, removed, pending, or a defect but reordered.
+    """Add `verdict`: kept, removed, late, pending, or a defect but reordered.
 
     For raw copies also `is_repeat`, and `repeats_another_partition` if only another partition has an earlier copy. For
     clean copies `other_partition` and `other_offset`, if they are duplicated because that place has their id. `removes`
@@ -117,6 +142,7 @@ def add_verdicts(pairs: DataFrame, *, removes: bool = True) -> DataFrame:
         .when(_in_raw() & _in_clean() & is_expected_once & is_copy, "duplicated")
         .when(_in_raw() & _in_clean(), F.when(F.col("unaltered"), "kept").otherwise("altered"))
         .when(_in_clean(), F.when(is_copy, "duplicated").otherwise("foreign"))
+        .when(F.col("is_late"), "late")
         .when(F.col("pending"), "pending")
         .when(is_expected_once & is_copy, "removed")
         .when(is_elsewhere & ~F.col("passed.is_foreign"), "removed")
@@ -154,14 +180,16 @@ def summarise(judged: DataFrame) -> DataFrame:
     """Return the counts of records, one row per partition."""
     is_judged_raw = _in_raw() & ~F.col("pending")
     has_id, is_repeat = F.col("has_id"), F.col("is_repeat")
-    verdicts = [F.count_if(F.col("verdict") == name).alias(name) for name in ("removed", *DEFECTS)]
+    is_unique = has_id & ~is_repeat & ~F.col("is_late")
+    names = ("removed", "late", *DEFECTS)
+    verdicts = [F.count_if(F.col("verdict") == name).alias(name) for name in names]
     return (
         judged.groupBy("partition")
         .agg(
             F.count("raw_offset").alias("raw_records"),
             F.count("clean_offset").alias("clean_records"),
             F.count_if("pending").alias("pending"),
-            F.count_if(is_judged_raw & has_id & ~is_repeat).alias("unique_ids"),
+            F.count_if(is_judged_raw & is_unique).alias("unique_ids"),
             F.count_if(is_judged_raw & is_repeat).alias("repeats"),
             F.count_if("repeats_another_partition").alias("repeats_in_another_partition"),
             F.count_if(is_judged_raw & ~has_id).alias("without_id"),
@@ -175,7 +203,7 @@ def summarise(judged: DataFrame) -> DataFrame:
 def examples(judged: DataFrame, limit: int) -> DataFrame:
     """Return the first `limit` defects within partitions, then as many across them.
 
-    Columns: verdict, partition, raw and clean offset, and the other place with the id.
+    Columns: verdict, partition, raw and clean offset, the other place with the id, and the origin if it is known.
     """
     in_order = judged.where(F.col("verdict").isin(*DEFECTS)).orderBy(
         "partition", F.coalesce("raw_offset", "clean_offset")
@@ -183,7 +211,8 @@ def examples(judged: DataFrame, limit: int) -> DataFrame:
     is_within = F.col("other_partition").isNull()
     within, across = (in_order.where(kind).limit(limit) for kind in (is_within, ~is_within))
     return within.unionByName(across).select(
-        *("verdict", "partition", "raw_offset", "clean_offset", "other_partition", "other_offset")
+        *("verdict", "partition", "raw_offset", "clean_offset", "other_partition", "other_offset"),
+        *(["origin"] if "origin" in judged.columns else []),
     )
 
 

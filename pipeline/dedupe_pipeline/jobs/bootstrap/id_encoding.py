@@ -9,12 +9,14 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 from pyspark.sql.pandas.functions import arrow_udf
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_pipeline.jobs.audit.identity import json_id
 
@@ -91,15 +93,39 @@ def _mapped(function: Callable[..., bytes | None], *columns: Column | str) -> Co
     return column
 
 
-def key_partition(partitioner: Partitioner, count: int, column: str) -> Column:
-    """Return the partition, out of `count`, of each key; a null key fails the job."""
+def id_partition(count: int, ids: str) -> Column:
+    """Return the partition, out of `count`, that routers choose; null without an id."""
 
-    def computed(keys: pa.Array) -> pa.Array:
-        if keys.null_count:
-            raise ValueError(
-                "a record without a key: --partition-by cannot determine its partition"
-            )
-        return pa.array(partitions_of(keys.to_pylist(), count, partitioner), type=pa.int32())
+    def computed(ids: pa.Array) -> pa.Array:
+        found = np.zeros(len(ids), np.int32)
+        known = ids.is_valid().to_numpy(zero_copy_only=False)
+        found[known] = partitions_of_ids(b"".join(ids.drop_null().to_pylist()), count)
+        return pa.array(found, mask=~known)
 
-    found: Column = arrow_udf("int")(computed)(column)  # type: ignore[call-overload] # the types define the kind of function
+    return _partition(computed, ids)
+
+
+def key_partition(by: Partitioner | None, count: int, keys: str, ids: str) -> Column:
+    """Return the partition, out of `count`, of each key, null without an id.
+
+    `by` is the hash of producers, None for that of routers. An id without a key fails the job.
+    """
+
+    def computed(keys: pa.Array, ids: pa.Array) -> pa.Array:
+        wanted = ids.is_valid()
+        chosen = keys.filter(wanted)
+        if chosen.null_count:
+            given = "spec.repartition.by: Key" if by is None else "--partition-by"
+            raise ValueError(f"a record without a key: {given} cannot determine its partition")
+        known = wanted.to_numpy(zero_copy_only=False)
+        found = np.zeros(len(ids), np.int32)
+        of = chosen.to_pylist()
+        found[known] = partitions_of_keys(of, count) if by is None else partitions_of(of, count, by)
+        return pa.array(found, mask=~known)
+
+    return _partition(computed, keys, ids)
+
+
+def _partition(computed: Callable[..., pa.Array], *columns: str) -> Column:
+    found: Column = arrow_udf("int")(computed)(*columns)  # type: ignore[call-overload] # the types define the kind of function
     return found

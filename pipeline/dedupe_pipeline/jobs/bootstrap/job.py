@@ -5,7 +5,7 @@ The command `dedupe-pipeline bootstrap` calls it. It writes to the output direct
 
     partition=3/part-….parquet    columns id16 (binary, the 16 bytes of the store's keys) and seen_ms
                                   (when the id was last seen); each id once, sorted over all files
-    bootstrap-of.json             the stream, its input topic and its number of partitions
+    bootstrap-of.json             the stream, its input, its number of partitions and its repartition
 """
 
 import json
@@ -19,13 +19,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
-from dedupe_crds.spec.stream import DedupeStream
-from dedupe_crds.spec.topics import IdFrom, IdSource
+from dedupe_crds.spec.repartition import Repartition, RepartitionBy
+from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_crds.spec.topics import IdFrom
 from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError, first_line
-from dedupe_pipeline.jobs.bootstrap.id_encoding import encoded, key_partition, record_id
+from dedupe_pipeline.jobs.bootstrap.id_encoding import (
+    encoded,
+    id_partition,
+    key_partition,
+    record_id,
+)
 from dedupe_pipeline.source import read_range
 
 _TOPIC = "topic:"
@@ -37,7 +44,7 @@ class PastIds:
     """The source of the ids: topic:NAME, or Parquet or CSV files with these columns.
 
     The partition is that of the record, or in a column; otherwise `partition_by` is the hash by which producers choose
-    it for a key.
+    it for a key. With a repartition it is always the one that routers choose.
     """
 
     source: str
@@ -53,12 +60,14 @@ class BootstrapResult:
     """The number of `records` read, and of `ids` written.
 
     `without_id` of the records have no id; `out_of_time` are older than the window, or not before `PastIds.before`.
+    `scattered` ids are in several partitions, in each of which they count as one.
     """
 
     records: int
     without_id: int
     out_of_time: int
     ids: int
+    scattered: int = 0
 
 
 def bootstrap(
@@ -79,7 +88,7 @@ def bootstrap(
         raise PipelineError(f"{output} exists already: choose a new directory, or remove it")
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
     cluster = connection.cluster()
-    count = cluster.partition_count(stream.spec.worker_input)
+    count = _partition_count(cluster, stream, past)
     now = datetime.now(UTC)
     counted = Observation()
     try:
@@ -88,7 +97,7 @@ def bootstrap(
                 spark, stream, past, connection=connection, cluster=cluster, count=count
             )
         else:
-            found = _from_files(spark, stream.spec.id, past, count)
+            found = _from_files(spark, stream.spec, past, count)
         newest = now if past.before is None else past.before
         in_time = F.col("seen_ms").between(
             _millis(now - stream.spec.store.window.max_age) + 1,
@@ -110,16 +119,48 @@ def bootstrap(
             "partition", "id16"
         )
         ordered.write.partitionBy("partition").parquet(str(output))
-        written = spark.read.parquet(str(output)).count() if counted.get["records"] else 0
+        ids, scattered = _count(spark, output, stream) if counted.get["records"] else (0, 0)
     except (PySparkException, Py4JError) as error:
         raise PipelineError(f"{past.source}: {first_line(error)}") from error
-    marker = {
-        "stream": stream.shown,
-        "inputTopic": stream.spec.worker_input,
-        "partitions": count,
-    }
-    (output / _MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
-    return BootstrapResult(ids=written, **counted.get)
+    marker = json.dumps(_marker(stream, count), indent=2)
+    (output / _MARKER).write_text(f"{marker}\n", encoding="utf-8")
+    return BootstrapResult(ids=ids, scattered=scattered, **counted.get)
+
+
+def _marker(stream: DedupeStream, count: int) -> dict[str, object]:
+    """Return what `dedupe bootstrap` checks before it loads the files."""
+    marker = {"stream": stream.shown, "inputTopic": stream.spec.input.shown, "partitions": count}
+    repartition = stream.spec.repartition
+    return marker if repartition is None else marker | {"repartition": repartition.by}
+
+
+def _partition_count(cluster: Cluster, stream: DedupeStream, past: PastIds) -> int:
+    repartition = stream.spec.repartition
+    if repartition is None:
+        return cluster.partition_count(stream.spec.worker_input)
+    if past.partition_by is not None:
+        raise PipelineError(
+            f"--partition-by is for streams without spec.repartition: here spec.repartition.by: {repartition.by} "
+            "determines the partition of an id, however it was sent; omit the option"
+        )
+    return repartition.partitions
+
+
+def _count(spark: SparkSession, output: Path, stream: DedupeStream) -> tuple[int, int]:
+    """Return the numbers of ids written, and of ids in several partitions.
+
+    With a repartition the latter need no count: routers send the copies of an id to one.
+    """
+    written = spark.read.parquet(str(output))
+    if stream.spec.repartition is not None:
+        return written.count(), 0
+    # Each id is once in each partition.
+    copies = written.groupBy("id16").agg(F.count(F.lit(1)).alias("places"))
+    found = copies.agg(
+        F.sum("places").alias("ids"), F.count_if(F.col("places") > 1).alias("in_several")
+    )
+    [row] = found.collect()
+    return row["ids"] or 0, row["in_several"]
 
 
 def _from_topic(
@@ -131,30 +172,36 @@ def _from_topic(
     cluster: Cluster,
     count: int,
 ) -> DataFrame:
-    name = past.source.removeprefix(_TOPIC)
-    if name == stream.spec.worker_input and past.before is None:
+    name, spec = past.source.removeprefix(_TOPIC), stream.spec
+    if name in {spec.worker_input, *matching_topics([name], spec)} and past.before is None:
         raise PipelineError(
             f"{name} is the stream's own input: all its records would count as delivered, and would never "
             "be output. If they were delivered up to some time, set --before TIME"
         )
     span = cluster.offsets(name)
-    if len(span.ends) != count and past.partition_by is None:
+    if len(span.ends) != count and past.partition_by is None and spec.repartition is None:
         raise PipelineError(
             f"topic {name} has {len(span.ends)} partitions and the input {count}: set how the "
             "producers choose a key's partition, with --partition-by murmur2 (Java clients) or crc32 "
             "(librdkafka)"
         )
-    own = F.col("partition").cast("int")
-    return read_range(spark, connection, span).select(
-        (key_partition(past.partition_by, count, "key") if past.partition_by else own).alias(
-            "partition"
-        ),
-        record_id(stream.spec.id).alias("id16"),
+    rows = read_range(spark, connection, span).select(
+        F.col("partition").cast("int").alias("own"),
+        "key",
+        record_id(spec.id).alias("id16"),
         F.unix_millis("timestamp").alias("seen_ms"),
     )
+    if spec.repartition is None and past.partition_by is None:
+        partition = F.col("own")
+    elif spec.repartition is not None and spec.repartition.by is RepartitionBy.ID:
+        partition = id_partition(count, "id16")
+    else:
+        partition = key_partition(past.partition_by, count, "key", "id16")
+    return rows.select(partition.alias("partition"), "id16", "seen_ms")
 
 
-def _from_files(spark: SparkSession, id_source: IdSource, past: PastIds, count: int) -> DataFrame:
+def _from_files(spark: SparkSession, spec: Spec, past: PastIds, count: int) -> DataFrame:
+    id_source = spec.id
     if id_source.from_ is IdFrom.CONTENT:
         raise PipelineError(
             "spec.id.from is Content: such ids are hashes of whole records, so they can only be read "
@@ -175,16 +222,23 @@ def _from_files(spark: SparkSession, id_source: IdSource, past: PastIds, count: 
     key = raw
     if whole and id_source.from_ is IdFrom.JSON_PATH:
         raw = F.concat(F.lit(b"\xff"), raw)  # as the worker distinguishes numbers from strings
-    return rows.select(raw.alias("raw"), key.alias("key"), *rows.columns).select(
-        _file_partition(rows, id_source, past, count).alias("partition"),
-        encoded("raw").alias("id16"),
+    given = F.col(past.partition_column) if past.partition_column in rows.columns else F.lit(None)
+    named = rows.select(
+        key.alias("key"),
+        encoded(raw).alias("id16"),
         _seen_ms(past.time_column, kinds[past.time_column]).alias("seen_ms"),
+        given.cast("int").alias("given"),
     )
+    partition = _file_partition(rows, spec, past, count)
+    return named.select(partition.alias("partition"), "id16", "seen_ms")
 
 
-def _file_partition(rows: DataFrame, id_source: IdSource, past: PastIds, count: int) -> Column:
+def _file_partition(rows: DataFrame, spec: Spec, past: PastIds, count: int) -> Column:
+    is_key = spec.id.from_ is IdFrom.KEY
+    if spec.repartition is not None:
+        return _routed_partition(spec.repartition, past, is_key, count)
     if past.partition_column in rows.columns:
-        given = F.col(past.partition_column).cast("int")
+        given = F.col("given")
         wrong = F.raise_error(
             F.concat(
                 F.lit("partition "),
@@ -195,13 +249,25 @@ def _file_partition(rows: DataFrame, id_source: IdSource, past: PastIds, count: 
         return F.when(given.between(0, count - 1), given).otherwise(wrong.cast("int"))
     if count == 1:
         return F.lit(0)
-    if past.partition_by is None or id_source.from_ is not IdFrom.KEY:
+    if past.partition_by is None or not is_key:
         raise PipelineError(
             f"{past.source} has no column {past.partition_column!r}: name it with --partition-column, or "
             "if ids are the records' keys, set how the producers choose partitions, with "
             "--partition-by murmur2 (Java clients) or crc32 (librdkafka)"
         )
-    return key_partition(past.partition_by, count, "key")
+    return key_partition(past.partition_by, count, "key", "id16")
+
+
+def _routed_partition(repartition: Repartition, past: PastIds, is_key: bool, count: int) -> Column:
+    """Return the partition that routers choose; that in a column is of another topic."""
+    if repartition.by is RepartitionBy.ID:
+        return id_partition(count, "id16")
+    if not is_key:
+        raise PipelineError(
+            f"spec.repartition.by: Key determines the partition by the records' keys, and {past.source} does not "
+            "contain them: read the ids --from topic:NAME"
+        )
+    return key_partition(None, count, "key", "id16")
 
 
 def _seen_ms(column: str, kind: str) -> Column:

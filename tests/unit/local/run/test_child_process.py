@@ -22,6 +22,32 @@ STUBBORN = [
     "print('deaf', flush=True); time.sleep(600)",
 ]
 
+LAST = (("slow", 0.5), ("quick", 0.0))
+
+
+def naming(name: str, seconds: float, ended: Path) -> list[str]:
+    """A command that writes its name when it has ended, some time after SIGTERM."""
+    code = f"""
+        import signal, sys, time
+        def end(*_):
+            time.sleep({seconds})
+            with open({str(ended)!r}, "a") as file:
+                file.write("{name}\\n")
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, end)
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    return [sys.executable, "-c", textwrap.dedent(code)]
+
+
+def wait_for_text(*logs: Path) -> None:
+    """Wait until each process has written that it is ready for a signal."""
+    ready = Deadline(60).wait_for(
+        lambda: all(log.exists() and log.read_text() for log in logs), poll_seconds=0.01
+    )
+    assert ready
+
 
 def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
@@ -91,3 +117,26 @@ def test_one_deadline_holds_for_all_that_do_not_listen(
     assert sum(waits) <= 1
     assert [child.returncode for child in stubborn] == [-signal.SIGKILL] * 3
     assert polite.returncode == -signal.SIGTERM
+
+
+def test_a_group_ends_once_the_one_before_it_has_ended(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    slow, quick = (spawn(naming(name, seconds, ended), tmp_path / name) for name, seconds in LAST)
+    wait_for_text(tmp_path / "slow", tmp_path / "quick")
+
+    child_process.stop_in_turn([[slow], [], [quick]], deadline_seconds=30)
+
+    assert ended.read_text().split() == ["slow", "quick"]
+    assert (slow.returncode, quick.returncode) == (0, 0)
+
+
+def test_a_group_that_does_not_end_leaves_time_for_the_next(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    deaf = spawn(STUBBORN, tmp_path / "deaf")
+    quick = spawn(naming("quick", 0.5, ended), tmp_path / "quick")
+    wait_for_text(tmp_path / "deaf", tmp_path / "quick")
+
+    child_process.stop_in_turn([[deaf], [quick]], deadline_seconds=6)
+
+    assert (deaf.returncode, quick.returncode) == (-signal.SIGKILL, 0)
+    assert ended.read_text().split() == ["quick"]

@@ -53,6 +53,7 @@ def test_only_fields_the_user_wrote_are_named_as_unused() -> None:
             snapshots={"provider": "CSI", "schedule": "@daily"},
             failover={"nodeNotReadyAfter": "60s"},
             worker={"image": "x", "resources": {"limits": {"memory": "1Gi"}}},
+            repartition={"partitions": 2, "routers": {"resources": {"limits": {"cpu": 1}}}},
         )
     ) == [
         "spec.kafka.configSecretRef",
@@ -61,6 +62,7 @@ def test_only_fields_the_user_wrote_are_named_as_unused() -> None:
         "spec.failover",
         "spec.worker.image",
         "spec.worker.resources",
+        "spec.repartition.routers.resources",
     ]
 
 
@@ -71,6 +73,12 @@ def test_a_stream_is_told_in_one_line() -> None:
         "shop/orders: orders → orders-clean, id from Header message-id, "
         "window 28d or 8Gi, mode Enforce"
     )
+
+
+def test_a_stream_with_routers_is_told_with_its_partitions() -> None:
+    line = summary(stream(input={"topics": ["a", "b"]}, repartition={"partitions": 6}))
+
+    assert line.startswith("shop/orders: a, b → orders-clean (6 partitions by Id), id from Key, ")
 
 
 @pytest.mark.parametrize(

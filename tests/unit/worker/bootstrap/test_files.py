@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from dedupe_crds.spec.repartition import Repartition, RepartitionBy
 from dedupe_crds.spec.topics import IdSource
 from dedupe_ids.extract import pack_id
+from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_worker.bootstrap.files import FileSource
+from dedupe_worker.bootstrap.placement import placement_of
 from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.store.external_sort import id_bytes
 
@@ -26,7 +29,8 @@ UUID = "0b5ff7f4-6e9c-4b3f-9d3e-3f1f9a6d2c11"
 def source(path: Path, id_from: str = "Key", count: int = 1, **options: Any) -> FileSource:  # noqa: ANN401 # whatever it takes
     id_source: dict[str, str] = {"from": id_from}
     id_source |= {"JsonPath": {"path": "$.id"}, "Header": {"name": "id"}}.get(id_from, {})
-    given = {"columns": Columns(), "wanted": frozenset(range(count)), "partitioner": None}
+    placement = placement_of(options.pop("repartition", None), options.pop("by", None), count)
+    given = {"columns": Columns(), "wanted": frozenset(range(count)), "placement": placement}
     return FileSource(
         path,
         stream="shop/orders",
@@ -132,8 +136,63 @@ def test_a_partition_is_of_the_column_the_path_or_the_key(tmp_path: Path) -> Non
     keyed = csv(tmp_path / "keyed.csv", "id,time", *(f"key-{n},1" for n in range(50)))
     keys = [f"key-{n}".encode() for n in range(50)]
     for partitioner in Partitioner:
-        found = [row[2] for row in read(source(keyed, count=7, partitioner=partitioner))]
+        found = [row[2] for row in read(source(keyed, count=7, by=partitioner))]
         assert found == partitions_of(keys, 7, partitioner).tolist()
+
+
+BY_ID, BY_KEY = (Repartition(by=by, partitions=5) for by in RepartitionBy)
+
+
+@pytest.mark.parametrize("id_from", ["Key", "Header", "JsonPath"])
+def test_with_a_repartition_the_partition_follows_from_the_id(tmp_path: Path, id_from: str) -> None:
+    """Also if the files contain another one, of the topic that the ids were in."""
+    ids = [f"id-{n}".encode() for n in range(40)]
+    expected = partitions_of_ids(b"".join(map(pack_id, ids)), 5).tolist()
+    assert len(set(expected)) == 5
+    given = {"id": [*ids[:20], None, *ids[20:]], "time": [1] * 41}
+    for options in ({}, {"partition": [9] * 41}):
+        file = table(tmp_path / "partition=7" / "x.parquet", **given, **options)
+        found = source(file, id_from, count=5, repartition=BY_ID, wanted={1})
+        assert [row[2] for row in read(found)] == expected
+
+    ready = table(tmp_path / "x.parquet", id16=[*map(pack_id, ids)], seen_ms=[1] * 40)
+    assert [row[2] for row in read(source(ready, count=5, repartition=BY_ID))] == expected
+
+
+def test_with_a_repartition_by_key_it_follows_from_an_id_that_is_the_key(tmp_path: Path) -> None:
+    ids = [f"id-{n}".encode() for n in range(40)]
+    file = table(tmp_path / "x.parquet", id=ids, time=[1] * 40, partition=[9] * 40)
+
+    found = [row[2] for row in read(source(file, count=5, repartition=BY_KEY))]
+
+    assert found == partitions_of_keys(ids, 5).tolist()
+    with pytest.raises(
+        InvalidConfig, match=r"repartition\.by: Key determines .*x\.parquet does not contain them"
+    ):
+        read(source(file, "Header", count=5, repartition=BY_KEY))
+    ready = table(tmp_path / "x.parquet", id16=[bytes(16)], seen_ms=[1])
+    with pytest.raises(InvalidConfig, match="does not contain them: read the ids --from topic"):
+        read(source(ready, count=5, repartition=BY_KEY))
+
+
+@pytest.mark.parametrize("repartition", [BY_ID, BY_KEY])
+def test_files_made_for_a_repartition_have_the_partitions_of_its_ids(
+    tmp_path: Path, repartition: Repartition
+) -> None:
+    for number in (1, 2):
+        table(tmp_path / f"partition={number}" / "x.parquet", id16=[bytes(16)], seen_ms=[5])
+    made_for = tmp_path / "bootstrap-of.json"
+    text = '{"stream": "shop/orders", "inputTopic": "a, b", "partitions": 5'
+    made_for.write_text(f'{text}, "repartition": "{repartition.by}"}}')
+
+    found = read(source(tmp_path, count=5, repartition=repartition, wanted={2}))
+
+    assert [row[2] for row in found] == [2]
+    with pytest.raises(InvalidConfig, match=r"with another spec\.repartition"):
+        source(tmp_path, count=5)
+    made_for.write_text(f"{text}}}")
+    with pytest.raises(InvalidConfig, match=r"with another spec\.repartition"):
+        source(tmp_path, count=5, repartition=repartition)
 
 
 def test_ids_that_are_ready_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -204,7 +263,7 @@ def test_files_made_for_another_stream_are_refused(tmp_path: Path) -> None:
         ),
         (
             lambda d: csv(d / "x.csv", "id,time", "a,1"),
-            {"count": 2, "id_from": "Header", "partitioner": Partitioner.CRC32},
+            {"count": 2, "id_from": "Header", "by": Partitioner.CRC32},
             "works on the records' keys",
         ),
         (

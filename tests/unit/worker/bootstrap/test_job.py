@@ -86,7 +86,7 @@ def bootstrap(
         id_source=IdSource.model_validate({"from": "Key"}),
         wanted=frozenset(numbers),
         count=partitions,
-        partitioner=None,
+        placement=None,
     )
     targets = [target(directory, partition) for partition in numbers]
     given = {"before_ms": None, "run_rows": 100, "range_rows": 512, **options}

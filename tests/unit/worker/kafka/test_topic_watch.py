@@ -75,6 +75,16 @@ def test_a_stream_describes_its_topics_so_often_whatever_its_partitions(
     assert watched.cluster.described == ["clean", "raw"] * (600 // seconds)
 
 
+def test_a_check_tells_whether_it_has_described_the_input() -> None:
+    watched = Watched(partitions=500)
+    told = []
+    for _ in range(6):
+        watched.clock.sleep(10)
+        watched.check()
+        told.append(watched.watch.is_described)
+    assert told == [False, False, True] * 2
+
+
 def test_the_end_of_the_input_is_known_once_its_topic_was_described_after_it() -> None:
     watched = Watched(partitions=10)
     watched.clock.sleep(10)

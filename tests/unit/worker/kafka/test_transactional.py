@@ -191,6 +191,22 @@ def test_a_commit_that_gets_no_answer_ends_in_time(
     assert not output.expired
 
 
+def test_an_offset_is_known_as_committed_once_its_transaction_is(
+    output: TransactionalOutput, broker: Broker
+) -> None:
+    """Up to there the worker deletes what it has read of a repartition topic."""
+    assert output.committed is None
+    output.record_start(3, Source(), "")  # type: ignore[arg-type] # a stand-in
+    assert output.committed == 3
+    broker.hangs = {"commit"}
+    with pytest.raises(BrokerUnavailable):
+        passed_on(output)
+    assert output.committed == 3
+    broker.hangs.clear()
+    passed_on(output)
+    assert output.committed == 9
+
+
 def test_each_commit_names_the_take_over(output: TransactionalOutput, broker: Broker) -> None:
     source: Any = Source()
     output.take_over(Committed(5, "Ab1:7", "41-1"), source)

@@ -40,8 +40,9 @@ def find(
     recorded: str | None,
     stored: int = -1,
     *,
-    committed: int = 60,
+    committed: int | None = 60,
     state: WorkerState | None = None,
+    trims: bool = False,
 ) -> InputStart:
     """Find the start with an offset committed, and an input of [20, 90)."""
     partition = taken_over(
@@ -55,9 +56,10 @@ def find(
         last_seen_ms=0,
         truncated=False,
     )
-    reader = cast("PartitionReader", Reader(Committed(committed, metadata)))
+    found = None if committed is None else Committed(committed, metadata)
+    reader = cast("PartitionReader", Reader(found))
     store = cast("Any", SimpleNamespace(metadata=stamp))
-    return find_start(partition, reader, store, state or worker_state(), "group")
+    return find_start(partition, reader, store, state or worker_state(), "group", trims=trims)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,26 @@ def test_input_that_expired_unread_is_a_degraded_reason(
     found = [(each.reason, each.count) for each in state.degradations.current()]
     assert found == reasons
     assert state.tally.expired_offsets == 20 - committed
+
+
+@pytest.mark.parametrize(
+    ("committed", "stored", "offset", "expired"),
+    [
+        (20, 20, 20, 0),  # all that was committed is deleted
+        (20, 5, 20, 0),  # the store is a restored one
+        (None, 5, 20, 0),  # and the group's offset has expired
+        (None, -1, 20, 0),
+        (5, 5, 20, 15),  # deleted by others
+    ],
+)
+def test_input_that_workers_have_deleted_themselves_has_not_expired(
+    committed: int | None, stored: int, offset: int, expired: int
+) -> None:
+    state = worker_state()
+    start = find(OURS, "now", stored, committed=committed, state=state, trims=True)
+    assert (start.offset, start.expired) == (offset, expired)
+    assert state.tally.expired_offsets == expired
+    assert bool(state.degradations.current()) == bool(expired)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tests.unit.worker.strategies import message
 
 LAST = message(50, b"a", b"1")
 RECORDED = fingerprint(LAST, 50)
+OUTPUT = OffsetRange(0, 40)
 
 
 class Reader:
@@ -72,9 +73,11 @@ def proved(
     known: str = NO_TOPIC_ID,
     written: str = "",
     unproved: bool = False,
+    trimmed: bool = False,
+    output: OffsetRange = OUTPUT,
 ) -> ProvedTopics:
     kafka = SimpleNamespace(accept_unproved_topics=unproved)
-    spec = SimpleNamespace(kafka=kafka)
+    spec = SimpleNamespace(kafka=kafka, repartition={} if trimmed else None)
     factory = SimpleNamespace(
         config=SimpleNamespace(stream=SimpleNamespace(spec=spec)), make_reader=lambda _: Reader()
     )
@@ -87,9 +90,7 @@ def proved(
         recorded=identity,
     )
     metadata = SimpleNamespace(input_topic=known, last_read=RECORDED, last_written=written)
-    return prove_topics(
-        cast("Any", factory), partition, cast("Any", metadata), OffsetRange(0, 40), Event()
-    )
+    return prove_topics(cast("Any", factory), partition, cast("Any", metadata), output, Event())
 
 
 def test_each_topic_that_was_made_anew_gets_an_id_of_its_own() -> None:
@@ -108,6 +109,14 @@ def test_what_can_not_be_proved_is_refused_unless_that_is_accepted() -> None:
     with pytest.raises(TopicUnproved, match="acceptUnprovedTopics"):
         proved(OffsetRange(60, 90))
     assert proved(OffsetRange(60, 90), unproved=True) == ProvedTopics(NO_TOPIC_ID)
+
+
+def test_a_last_record_that_the_worker_itself_has_deleted_needs_no_proof() -> None:
+    assert proved(OffsetRange(60, 90), trimmed=True) == ProvedTopics(NO_TOPIC_ID)
+    again = proved(OffsetRange(0, 9), trimmed=True)
+    assert again.input_id == NO_TOPIC_ID + "#2", "one that ends before is another topic"
+    with pytest.raises(TopicUnproved):
+        proved(OffsetRange(0, 90), written=RECORDED, output=OffsetRange(60, 90), trimmed=True)
 
 
 def test_nothing_is_read_where_topics_have_ids() -> None:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit.result import (
     AuditResult,
@@ -15,7 +16,7 @@ from dedupe_pipeline.jobs.audit.result import (
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def partition(number: int, **counts: int) -> PartitionAudit:
+def partition(number: int | None, **counts: int) -> PartitionAudit:
     """100 records of which 5 repeat, all as it should be but for what is given."""
     usual = {
         "raw_records": 100,
@@ -40,7 +41,11 @@ def distribution(unit: str, *bins: Bin) -> Distribution:
 
 
 def result(
-    *partitions: PartitionAudit, empty: bool = False, mode: Mode = Mode.ENFORCE
+    *partitions: PartitionAudit,
+    empty: bool = False,
+    mode: Mode = Mode.ENFORCE,
+    late_topic: str | None = None,
+    repartitioned_by: RepartitionBy | None = None,
 ) -> AuditResult:
     """An audit of these partitions with two slices of time, or of topics with nothing in them."""
     bins = () if empty else (Bin(low=0, high=1, records=3), Bin(low=1000, high=1585, records=2))
@@ -60,17 +65,22 @@ def result(
         ),
         examples=tuple(example for one in partitions for example in _examples(one)),
         warnings=(),
+        late_topic=late_topic,
+        repartitioned_by=repartitioned_by,
     )
 
 
 def _examples(one: PartitionAudit) -> list[Defect]:
-    lost = Defect(verdict="lost", partition=one.partition, raw_offset=17, clean_offset=None)
+    origin = "orders-eu/3" if one.partition is None else None
+    lost = Defect(
+        verdict="lost", partition=one.partition, raw_offset=17, clean_offset=None, origin=origin
+    )
     across = Defect(
         verdict="duplicated",
         partition=one.partition,
         raw_offset=18,
         clean_offset=5,
-        other_partition=one.partition + 1,
+        other_partition=(one.partition or 0) + 1,
         other_offset=7,
     )
     return [lost] * bool(one.lost) + [across] * bool(one.duplicated_in_another_partition)

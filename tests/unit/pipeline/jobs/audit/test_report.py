@@ -6,6 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
+from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.audit.result import AuditResult
@@ -75,6 +76,32 @@ def test_a_stream_that_only_observes_is_not_called_exactly_once() -> None:
         assert "3 records of orders repeat an id that is in another partition too" in " ".join(
             shown.split()
         )
+
+
+def test_raw_records_of_a_repartition_that_came_out_nowhere_have_their_own_row() -> None:
+    found = result(
+        partition(0), partition(None, clean_records=0, lost=1), repartitioned_by=RepartitionBy.ID
+    )
+
+    text = " ".join(printed(found).split())
+    assert "lost: raw orders-eu/3 offset 17, not in the output" in text
+    assert "raw records count where their id came out, and in the row “none” if it did not" in text
+    assert re.search(r"^ +none ", printed(found), re.MULTILINE)
+    page = html_page(found)
+    assert "orders-eu/3: 17" in page
+    assert ">none</td>" in page
+    assert "in the row “none”" in page
+    for shown in (printed(CLEAN), html_page(CLEAN)):
+        assert "came out" not in shown
+
+
+def test_late_messages_are_shown_where_there_is_a_topic_for_them() -> None:
+    found = result(partition(0, late=3), late_topic="too-late")
+
+    assert "; 3 late, in too-late" in " ".join(printed(found).split())
+    assert "<th>late</th>" in html_page(found)
+    assert "late" not in printed(CLEAN)
+    assert "<th>late</th>" not in html_page(CLEAN)
 
 
 def test_no_column_of_the_table_is_cut_off_in_80_columns() -> None:

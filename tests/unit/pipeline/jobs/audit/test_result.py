@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.unit.pipeline.jobs.audit.results import partition, result
 
@@ -81,3 +82,38 @@ def test_json_holds_what_is_duplicated_across_partitions_and_the_advice() -> Non
     assert document["partitions"][0]["duplicatedInAnotherPartition"] == 4
     assert [one["otherPartition"] for one in document["examples"]] == [1]
     assert "Producers must send equal ids to the same partition" in document["advice"][0]
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (RepartitionBy.ID, "Another program writes to orders<clean> or to the repartition topic"),
+        (RepartitionBy.KEY, "producers must give equal ids equal keys"),
+    ],
+)
+def test_the_advice_of_a_repartition_is_not_that_of_one_partition(
+    by: RepartitionBy, said: str
+) -> None:
+    counts = {"duplicated": 4, "duplicated_in_another_partition": 4}
+
+    [advice] = result(partition(0, **counts), repartitioned_by=by).advice
+
+    assert advice.startswith("4 records of orders<clean> have an id that is in another partition")
+    assert said in advice
+    assert result(partition(0, duplicated=4), repartitioned_by=by).advice == ()
+
+
+def test_json_has_the_fields_of_a_stage_only_for_a_stream_that_has_it() -> None:
+    usual = json.loads(result(partition(0, lost=1)).to_json())
+    staged = json.loads(
+        result(
+            partition(None, lost=1), late_topic="late", repartitioned_by=RepartitionBy.ID
+        ).to_json()
+    )
+
+    assert staged.keys() - usual.keys() == {"lateTopic", "repartitionedBy"}
+    for name, only in (("partitions", {"late"}), ("examples", {"origin"})):
+        assert staged[name][0].keys() - usual[name][0].keys() == only
+    assert staged["total"].keys() - usual["total"].keys() == {"late"}
+    assert staged["repartitionedBy"] == "Id"
+    assert staged["partitions"][0]["partition"] is None

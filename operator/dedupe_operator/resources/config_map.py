@@ -45,6 +45,10 @@ def routers_hash(stream: DedupeStream) -> str:
         key: each for key, each in read["repartition"].items() if key != "routers"
     }
     read["output"] = {"topic": stream.spec.output.topic}
+    if stream.spec.input.pattern is not None:
+        # Topics of the stream that match the pattern are not read.
+        sides = (stream.spec.duplicates, stream.spec.conflicts, stream.spec.late)
+        read["sides"] = [side.topic for side in sides]
     return sha256(yaml.safe_dump(read, sort_keys=True).encode()).hexdigest()[:16]
 
 

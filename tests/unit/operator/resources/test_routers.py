@@ -196,6 +196,12 @@ def test_a_change_of_anything_else_restarts_none(changes: dict[str, Any]) -> Non
     assert template(changes) == template()
 
 
+def test_with_a_pattern_another_side_topic_restarts_routers_as_they_must_not_read_it() -> None:
+    pattern = {"spec.input": {"pattern": "orders-.*"}}
+    sides = {"spec.duplicates": {"policy": "Topic", "topic": "orders-dups"}}
+    assert annotations({**pattern, **sides}) != annotations(pattern)
+
+
 def test_a_requested_restart_is_of_the_routers_too() -> None:
     found = annotations({"metadata.annotations": {"dedupestream.io/restart": "now"}})
     assert found["dedupestream.io/restart"] == "now"

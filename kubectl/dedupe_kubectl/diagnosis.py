@@ -13,14 +13,13 @@ from typing import Final
 from dedupe_crds.annotations import PAUSE
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition
+from dedupe_kubectl import warning_events
 from dedupe_kubectl.api import INSTALL
 from dedupe_kubectl.objects import Object, Stream, is_ready
 from dedupe_kubectl.stream_view import StreamView
 
 _PATIENCE: Final = timedelta(minutes=1)
 _DELETION_PATIENCE: Final = timedelta(minutes=5)
-_EVENTS_COUNT_FOR: Final = timedelta(minutes=30)  # twice the longest back-off of a controller
-_SHOWN_EVENTS: Final = 3
 
 # By the stable reasons of conditions and workers: only those whose message does not say what to do, or not in terms
 # of the manifest.
@@ -30,6 +29,8 @@ _PARTITION_ADVICE: Final = {
     "BucketUnavailable": "check spec.snapshots.s3.endpoint, and that pods can reach it",
     "DiskFull": "raise spec.storage.size",
     "IdentityRefused": "wait for the partition to get its own volume, and find out who swapped volumes",
+    "RouterFailed": "see the router's log: kubectl logs --previous",
+    "RouterNotStarted": "create or correct what the message names, such as a Secret",
     "RestoreFailed": "wait for the next source; the sources left: kubectl dedupe snapshots STREAM",
     "VolumeExpansionFailed": "see the events of the PersistentVolumeClaim",
     "VolumeNotMounted": "fix what the message names",
@@ -98,13 +99,15 @@ def find(facts: Facts) -> list[Problem]:
         *_of_pause(facts.view.stream),
         *_of_deletion(facts),
         *_of_conditions(facts.view.stream, findings),
+        *_of_routers(facts),
         *_grouped(facts, findings),
     ]
     ready = facts.view.stream.condition("Ready", "False")
     if found or ready is None or facts.view.stream.suspended:
         return found
     waiting = [each.partition for each in facts.view.stream.status.partitions if not each.ready]
-    return [_of_condition("The stream is not ready", ready, _events(facts, waiting))]
+    events = _events(facts, waiting) if waiting else _router_events(facts)
+    return [_of_condition("The stream is not ready", ready, events)]
 
 
 def _of_operator(facts: Facts) -> list[Problem]:
@@ -187,6 +190,8 @@ def _of_conditions(stream: Stream, findings: Sequence[_Finding]) -> list[Problem
     """Return the problems of conditions, without messages that a finding has."""
     older = [stream.partition(finding.partition) for finding in findings]
     messages = [*(each.message for each in findings), *(each.message for each in older if each)]
+    if (routers := stream.status.routers) and routers.message and routers.ready < routers.replicas:
+        messages.append(routers.message)
     problems = []
     for type_, bad, what in (
         ("Degraded", "True", "The stream is degraded"),
@@ -209,6 +214,23 @@ def _of_conditions(stream: Stream, findings: Sequence[_Finding]) -> list[Problem
     return problems
 
 
+def _of_routers(facts: Facts) -> list[Problem]:
+    """Return the problem of routers that are not ready, as the operator has found it."""
+    stream = facts.view.stream
+    routers = stream.status.routers
+    is_well = routers is None or routers.ready >= routers.replicas or not routers.reason
+    if routers is None or is_well or stream.suspended:
+        return []
+    return [
+        Problem(
+            what=f"{routers.ready} of {routers.replicas} routers are ready",
+            why=f"{routers.reason}: {routers.message}",
+            do=_STREAM_ADVICE.get(routers.reason or "", ""),
+            events=_router_events(facts),
+        )
+    ]
+
+
 def _of_condition(what: str, condition: Condition, events: Sequence[str] = ()) -> Problem:
     return Problem(
         what=what,
@@ -219,9 +241,11 @@ def _of_condition(what: str, condition: Condition, events: Sequence[str] = ()) -
 
 
 def _sentence(message: str) -> re.Pattern[str]:
-    """Match a partition's message in a condition, with the partitions before it."""
+    """Match a message in a condition, with the partitions or routers before it."""
     text = re.escape(message.strip(" .!"))
-    return re.compile(rf"(?<!\S)(partitions? [0-9, ]+: )?{text}[.!]?(\s+|$)", re.IGNORECASE)
+    return re.compile(
+        rf"(?<!\S)((partition|router)s? [0-9, ]+: )?{text}[.!]?(\s+|$)", re.IGNORECASE
+    )
 
 
 def _of_partition(view: StreamView, partition: int) -> _Finding | None:
@@ -267,24 +291,10 @@ def _grouped(facts: Facts, findings: Sequence[_Finding]) -> list[Problem]:
 
 def _events(facts: Facts, partitions: Iterable[int]) -> tuple[str, ...]:
     """Return the newest warnings about the partitions' objects, each once."""
-    since = (facts.now - _EVENTS_COUNT_FOR).isoformat()
     name = facts.view.stream.name
-    which = "|".join(map(str, partitions))
-    ours = {
-        "StatefulSet": rf"{re.escape(name)}-({which})",
-        "Pod": rf"{re.escape(name)}-({which})-0",
-        "PersistentVolumeClaim": rf"{re.escape(name)}-({which})-[0-9]+",
-    }
-    warnings = [
-        f"{event.get('reason')}: {event.get('message')}"
-        for event in sorted(facts.events, key=_time, reverse=True)
-        if _time(event) > since
-        and (pattern := ours.get(event["involvedObject"].get("kind", "")))
-        and re.fullmatch(pattern, event["involvedObject"].get("name", ""))
-    ]
-    return tuple(dict.fromkeys(warnings))[:_SHOWN_EVENTS]
+    return warning_events.of_partitions(facts.events, facts.now, name, partitions)
 
 
-def _time(event: Object) -> str:
-    """Return the last time of an event, in RFC 3339."""
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+def _router_events(facts: Facts) -> tuple[str, ...]:
+    """Return the newest warnings about the routers' objects, each once."""
+    return warning_events.of_routers(facts.events, facts.now, facts.view.stream.name)

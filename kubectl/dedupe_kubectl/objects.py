@@ -98,7 +98,7 @@ def read_stream(document: Object) -> Stream:
         paused=(metadata.get("annotations") or {}).get(PAUSE) == "true",
         snapshots=(spec.get("snapshots") or {}).get("provider"),
         annotations=metadata.get("annotations") or {},
-        flow=f"{_topic(spec, 'input')} → {_topic(spec, 'output')}",
+        flow=f"{_input(spec)} → {(spec.get('output') or {}).get('topic', '?')}",
         status=status,
     )
 
@@ -200,8 +200,11 @@ def is_ready(pod: Object) -> bool:
     )
 
 
-def _topic(spec: Object, side: str) -> str:
-    return str((spec.get(side) or {}).get("topic", "?"))
+def _input(spec: Object) -> str:
+    """Return the input topics in short: the name, the names, or their pattern."""
+    given = spec.get("input") or {}
+    names = ", ".join(given.get("topics") or ())
+    return str(given.get("topic") or names or given.get("pattern") or "?")
 
 
 def _partition_label(pod: Object) -> str:

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from dedupe_crds.formatting import UNKNOWN, count, duration, share, size
 from dedupe_kubectl.objects import Snapshot, Stream
+from dedupe_kubectl.router_lines import routers_json, routers_line
 from dedupe_kubectl.stream_view import StreamView
 from dedupe_kubectl.table_rows import PartitionRow, seconds, stream_note, stream_state
 
@@ -62,6 +63,8 @@ def render_stream(view: StreamView, rows: Sequence[PartitionRow], now: datetime)
     parts: list[RenderableType] = [escape(_headline(view.stream))]
     if note := stream_note(view.stream):
         parts.append(f"[yellow]{escape(note)}[/]")
+    if routers := view.stream.status.routers:
+        parts.append(escape(routers_line(routers)))
     parts += [f"[dim]{escape(line)}[/]" for line in view.unavailable]
     if rows:
         parts.append(partitions_table(rows, now))
@@ -153,6 +156,7 @@ def view_json(view: StreamView, rows: Sequence[PartitionRow]) -> dict[str, Any]:
         "partitionsReady": view.stream.status.partitions_ready,
         "partitions": [_row_json(row) for row in rows],
         "unavailable": list(view.unavailable),
+        **({"routers": routers_json(routers)} if (routers := view.stream.status.routers) else {}),
     }
 
 

@@ -18,7 +18,7 @@ from dedupe_kafka.client import parse_properties
 from dedupe_kafka.errors import StreamError
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.kubernetes.names import Object
-from dedupe_operator.resources.pod_template import KAFKA_MOUNT, PROPERTIES_KEY
+from dedupe_operator.resources.pod_parts import KAFKA_MOUNT, PROPERTIES_KEY
 
 _FILES: Final = frozenset({"ssl.ca.location", "ssl.certificate.location", "ssl.key.location"})
 _ACCEPTED: Final = _FILES | {

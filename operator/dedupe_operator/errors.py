@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from dedupe_kafka.errors import StreamError
+from dedupe_operator.kubernetes.names import Object
 
 
 class ReportedError(StreamError):
@@ -34,6 +35,19 @@ class Unreachable(KubernetesError):
 
     def __init__(self, message: str) -> None:
         super().__init__("ApiServerUnreachable", message)
+
+
+class NameTaken(KubernetesError):
+    """An object with a name that the operator needs does not belong to the stream."""
+
+    def __init__(self, wanted: Object) -> None:
+        metadata = wanted["metadata"]
+        where = f"{wanted['kind']} {metadata['namespace']}/{metadata['name']}"
+        super().__init__(
+            "NameTaken",
+            f"{where} does not belong to this stream and is left unchanged: rename or remove it, or give the "
+            "stream another name",
+        )
 
 
 class LostLeadership(StreamError):

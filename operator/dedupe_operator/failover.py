@@ -23,10 +23,14 @@ from dedupe_operator.kubernetes.resources import ATTACHMENTS, CLAIMS, NODES, POD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverPlan:
-    """Failovers that are due in this pass, and the nodes that were read for it."""
+    """Failovers that are due in this pass, and the nodes that were read for it.
+
+    `routers` are those of routers: a StatefulSet does not replace a pod on a node that is out.
+    """
 
     nodes: "Nodes"
     due: Mapping[int, Outage] = field(default_factory=dict)
+    routers: Mapping[int, Outage] = field(default_factory=dict)
 
 
 class Failover:
@@ -45,28 +49,34 @@ class Failover:
         """Find the workers to move now; report when the others on such nodes are moved."""
         nodes = Nodes(self._api, context.now, self._missing.pop(_key(context), {}))
         pods = failover.unready_on_nodes(context.observed.pods)
+        routers = failover.unready_on_nodes(context.observed.routers)
         patience = context.stream.spec.failover.node_not_ready_after
+        concerned = [*pods.values(), *routers.values()]
         try:
-            outages = nodes.outages(filter(None, map(failover.node_of, pods.values())))
+            outages = nodes.outages(filter(None, map(failover.node_of, concerned)))
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
             return FailoverPlan(nodes=nodes)
         moves = failover.moves(pods, outages, patience=patience, now=context.now)
         for partition, outage in moves.later.items():
             result.partition_problems[partition] = failover.problem(outage, patience)
-            left = (outage.failover_time(patience) - context.now).total_seconds()
-            result.requeue_within(left)
+            _look_again(context, result, outage)
         for partition, outage in moves.due.items():
             reason = f"node {outage.node} {outage.what} since {outage.since:%Y-%m-%dT%H:%M:%SZ}"
             result.failovers[partition] = FailoverRecord(
                 node=outage.node, reason=reason, time=context.now
             )
-        return FailoverPlan(nodes=nodes, due=moves.due)
+        of_routers = failover.moves(routers, outages, patience=patience, now=context.now)
+        for router, outage in of_routers.later.items():
+            result.router_problems[router] = failover.problem(outage, patience, of="router")
+            _look_again(context, result, outage)
+        return FailoverPlan(nodes=nodes, due=moves.due, routers=of_routers.due)
 
     def act(self, context: ReconcileContext, result: ReconcileResult, plan: FailoverPlan) -> None:
         """Carry out the plan. An error of the API server becomes a problem of the stream."""
         try:
             self._move(context, result, plan)
+            self._move_routers(context, result, plan)
             self._detach(context, result, plan.nodes)
             self._replace_fenced(context, result)
         except KubernetesError as error:
@@ -84,6 +94,22 @@ class Failover:
             message = (
                 f"Pod {pod['metadata']['name']} of partition {partition} was force-deleted to be created on "
                 f"another node: {planned[partition].reason}, for {for_seconds:.0f} s."
+            )
+            result.events.append(
+                StreamEvent(reason="PodForceDeleted", message=message, warning=True)
+            )
+            metrics.FAILOVERS.labels(*_key(context)).inc()
+
+    def _move_routers(
+        self, context: ReconcileContext, result: ReconcileResult, plan: FailoverPlan
+    ) -> None:
+        """Force-delete routers: Kafka fences one that still runs by its successor."""
+        for router, outage in plan.routers.items():
+            pod = context.observed.routers[router]
+            self._api.delete(PODS, pod, force=True)
+            message = (
+                f"Pod {pod['metadata']['name']} was force-deleted to be created on another node: node {outage.node} "
+                f"{outage.what}."
             )
             result.events.append(
                 StreamEvent(reason="PodForceDeleted", message=message, warning=True)
@@ -151,6 +177,12 @@ class Nodes:
         if node is None:
             self.missing[name] = since
         return failover.outage(name, node, missing_since=since)
+
+
+def _look_again(context: ReconcileContext, result: ReconcileResult, outage: Outage) -> None:
+    """Have the next pass come when the failover is due."""
+    due = outage.failover_time(context.stream.spec.failover.node_not_ready_after)
+    result.requeue_within((due - context.now).total_seconds())
 
 
 def _key(context: ReconcileContext) -> Key:

@@ -68,7 +68,12 @@ class InputWatch:
                 connection.closing.close()
 
     def partitions(self, key: Key, stream: DedupeStream, secret: Mapping[str, bytes]) -> int | None:
-        """Watch the input of a stream from now on; return its last count, if there is one."""
+        """Watch the input of a stream from now on; return its last count, if there is one.
+
+        With spec.repartition the workers' partitions never change, and the routers notice those of the inputs.
+        """
+        if stream.spec.repartition is not None:
+            return None
         access = stream.spec.kafka.bootstrap_servers, secret_hash(secret)
         topic = stream.spec.worker_input
         with self._lock:

@@ -18,20 +18,15 @@ _TIMEOUT_SECONDS: Final = 10.0
 _REFRESH_SECONDS: Final = 60.0
 _FIRST_RETRY_SECONDS: Final = 3.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
-_NO_ROUTERS: Final = Problem(
-    reason="Unsupported",
-    message="this operator runs no routers, so it runs no stream with spec.repartition: run it with `dedupe run`, or "
-    "create a stream without spec.repartition",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsView:
     """A stream's topics as last observed.
 
-    `partitions` is the input's partition count, None while Kafka has not answered. `added` are those that were added
-    to the input and wait, each with its lag. `created`: the output topic was created by this request. `usable`: a
-    worker that starts now loses and alters no message.
+    `partitions` is the partition count of what the workers read, None while Kafka has not answered. `added` are those
+    that were added to the input and wait, each with its lag. `created`: the output topic was created by this request.
+    `usable`: a worker that starts now loses and alters no message.
     """
 
     partitions: int | None = None
@@ -86,8 +81,6 @@ class TopicWatch:
 
 
 def _ask(stream: DedupeStream, secret: Mapping[str, bytes], known: int, seen: int) -> TopicsView:
-    if stream.spec.repartition is not None:
-        return TopicsView(problems=(_NO_ROUTERS,))
     try:
         with client_properties(secret) as properties:
             servers = stream.spec.kafka.bootstrap_servers

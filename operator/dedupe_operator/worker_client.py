@@ -1,4 +1,4 @@
-"""HTTP client of the workers: status of all at once, commands to one.
+"""HTTP client of the workers and routers: status of all at once, commands to one.
 
 Every call has a timeout. The reconciler and the snapshot providers call it.
 """
@@ -6,19 +6,22 @@ Every call has a timeout. The reconciler and the snapshot providers call it.
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from typing import Final, TypeVar
 
 import httpx
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.errors import ReportedError
 from dedupe_operator.kubernetes.names import Object
-from dedupe_operator.resources.pod_template import PORT
+from dedupe_operator.resources.pod_parts import PORT
 
 _ANSWER_SECONDS: Final = 2.0
 _COMMAND_SECONDS: Final = 10.0  # a checkpoint waits for the end of a transaction
 _AT_ONCE: Final = 16
+
+_Status = TypeVar("_Status", bound=BaseModel)
 
 
 class WorkerRefused(ReportedError):
@@ -46,8 +49,11 @@ class WorkerClient:
 
     def statuses(self, pods: Mapping[int, Object]) -> dict[int, WorkerStatus | None]:
         """Return the status by partition; None for a worker that does not answer."""
-        answers = self._threads.map(self._status, pods.values())
-        return dict(zip(pods, answers, strict=True))
+        return self._ask(pods, WorkerStatus)
+
+    def router_statuses(self, pods: Mapping[int, Object]) -> dict[int, RouterStatus | None]:
+        """Return the status by router; None for a router that does not answer."""
+        return self._ask(pods, RouterStatus)
 
     def post(
         self, pod: Object | None, path: str, body: Mapping[str, object], admin_token: str
@@ -80,13 +86,17 @@ class WorkerClient:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._http.close()
 
-    def _status(self, pod: Object) -> WorkerStatus | None:
+    def _ask(self, pods: Mapping[int, Object], kind: type[_Status]) -> dict[int, _Status | None]:
+        answers = self._threads.map(lambda pod: self._status(pod, kind), pods.values())
+        return dict(zip(pods, answers, strict=True))
+
+    def _status(self, pod: Object, kind: type[_Status]) -> _Status | None:
         url = _url(pod, "/status")
         if url is None:
             return None
         try:
             answer = self._http.get(url)
-            return WorkerStatus.model_validate_json(answer.raise_for_status().content)
+            return kind.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPError, ValidationError):
             return None  # it starts or is busy; its probes report which to Kubernetes
 

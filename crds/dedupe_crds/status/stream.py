@@ -197,6 +197,37 @@ class AddedPartition(Model):
     )
 
 
+class RoutersInput(Model):
+    """An input topic that the routers read."""
+
+    topic: str = Field(description="The input topic.")
+    lag_messages: Count | None = Field(
+        default=None, description="Messages that no router has routed yet, an upper bound."
+    )
+
+
+class RoutersStatus(Model):
+    """The routers of a stream with spec.repartition."""
+
+    replicas: Count = Field(description="Number of routers that are to run.")
+    ready: Count = Field(default=0, description="Number of routers that are ready.")
+    inputs: Annotated[list[RoutersInput], Field(json_schema_extra=keyed_by("topic"))] = Field(
+        default=[], description="The input topics that they read."
+    )
+    held_records: Count | None = Field(
+        default=None,
+        description="Records of the repartition topic that no worker has read, an upper bound.",
+    )
+    held_bytes: ByteSize | None = Field(default=None, description="Their size, estimated.")
+    epoch: Count = Field(default=0, description="Number of the partitioning in force.")
+    reason: str | None = Field(
+        default=None, description="Reason of their first problem, a CamelCase word."
+    )
+    message: str | None = Field(
+        default=None, description="Explanation of the reason, and what to do."
+    )
+
+
 class StreamStatus(Model):
     """The observed state of the stream."""
 
@@ -221,6 +252,9 @@ class StreamStatus(Model):
     ] = Field(
         default=None,
         description="Partitions that were added to the input, and wait for spec.input.addedPartitions: Accept.",
+    )
+    routers: RoutersStatus | None = Field(
+        default=None, description="The routers, of a stream with spec.repartition."
     )
     window: Duration | None = Field(
         default=None,

@@ -14,7 +14,7 @@ from dedupe_operator.decide.drift import has_wanted_hash, is_as_wanted, with_wan
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rollout import WorkerState
 from dedupe_operator.decide.stream_status import StreamEvent
-from dedupe_operator.errors import KubernetesError
+from dedupe_operator.errors import KubernetesError, NameTaken
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
 from dedupe_operator.kubernetes.resources import (
@@ -26,27 +26,16 @@ from dedupe_operator.kubernetes.resources import (
 )
 from dedupe_operator.resources import (
     PER_PARTITION,
+    ROUTERS,
     SHARED,
     PartitionInputs,
+    RouterInputs,
     StreamInputs,
     persistent_volume_claim,
 )
 from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.provider import ProviderError
 from dedupe_operator.volume_manager import VolumeManager
-
-
-class NameTaken(KubernetesError):
-    """An object with a name that the operator needs does not belong to the stream."""
-
-    def __init__(self, wanted: Object) -> None:
-        metadata = wanted["metadata"]
-        where = f"{wanted['kind']} {metadata['namespace']}/{metadata['name']}"
-        super().__init__(
-            "NameTaken",
-            f"{where} does not belong to this stream and is left unchanged: rename or remove it, or give the "
-            "stream another name",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +55,7 @@ class Applier:
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
             return
+        self._apply_routers(context, result)
         wanted: dict[int, Object] = {}
         for partition in result.claims.keys() - result.undecided:
             try:
@@ -85,6 +75,18 @@ class Applier:
         for build in SHARED:
             if wanted := build(inputs):
                 self._ensure(context, wanted)
+
+    def _apply_routers(self, context: ReconcileContext, result: ReconcileResult) -> None:
+        """Apply the children of the routers; an error does not block the workers."""
+        inputs = RouterInputs(
+            stream=context.stream, release=self.release, secrets_hash=context.secrets_hash
+        )
+        try:
+            for build in ROUTERS:
+                if wanted := build(inputs):
+                    self._ensure(context, wanted)
+        except KubernetesError as error:
+            result.stream_problems.append(with_advice(error.reason, str(error)))
 
     def _apply_partition(
         self, context: ReconcileContext, result: ReconcileResult, partition: int

@@ -9,11 +9,12 @@ from dedupe_crds.status.stream import AddedPartition, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.partitioning import judge_stream
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
-from dedupe_operator.decide import conditions
+from dedupe_operator.decide import conditions, router_status
 from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.partition_status import PartitionView, status_of
 from dedupe_operator.decide.rounding import coarse_count
+from dedupe_operator.decide.router_status import RoutersView
 from dedupe_operator.decide.stream_status import assemble
 from dedupe_operator.snapshots.manager import SnapshotsView
 
@@ -24,6 +25,8 @@ def build_status(
     views: Sequence[PartitionView],
     snapshots: SnapshotsView,
     problems: Sequence[Problem],
+    *,
+    routers: RoutersView | None = None,
 ) -> StreamStatus:
     """Return the status of a stream after this pass."""
     partitions = [
@@ -36,6 +39,7 @@ def build_status(
     samples = [worker.input.keys for worker in workers.values() if worker.input.keys]
     topics = context.topics
     added = topics.added if topics.partitions else _recorded_added(context.recorded)
+    of_routers = router_status.status_of(routers, context.recorded.routers) if routers else None
     health = Health(
         partitions=partitions,
         added=list(added),
@@ -47,6 +51,7 @@ def build_status(
         workers=workers,
         suspended=context.stream.spec.suspend,
         snapshots=snapshots.verdict,
+        routers=of_routers,
     )
     judged = conditions.judge(
         health, generation=context.generation, earlier=context.recorded.conditions, now=context.now
@@ -60,6 +65,7 @@ def build_status(
         update={
             "last_schedule_time": snapshots.last_schedule_time,
             "added_partitions": waiting or None,
+            "routers": of_routers,
         }
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.stream import Failover, PartitionStatus, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.observe import Observed
@@ -28,7 +29,7 @@ class ReconcileContext:
     """A stream and its surroundings, as observed at the start of the pass.
 
     `recorded` is the status before the pass. `secrets_hash` is None if the Kafka credentials can't be read; then no
-    worker is started or changed. `workers` has the status of each worker whose pod has an address.
+    worker is started or changed. `workers` and `routers` have the status of each process whose pod has an address.
     """
 
     stream: DedupeStream
@@ -41,6 +42,7 @@ class ReconcileContext:
     kafka_secret: Mapping[str, bytes] = field(repr=False)
     workers: Mapping[int, WorkerStatus | None]
     now: datetime
+    routers: Mapping[int, RouterStatus | None] = field(default_factory=dict)
 
     def recorded_partition(self, partition: int) -> PartitionStatus | None:
         """Return a partition's entry in the recorded status."""
@@ -76,6 +78,7 @@ class ReconcileResult:
     claims: dict[int, ClaimChoice] = field(default_factory=dict)
     undecided: set[int] = field(default_factory=set)
     failovers: dict[int, Failover] = field(default_factory=dict)
+    router_problems: dict[int, Problem] = field(default_factory=dict)
     requeue_seconds: float | None = None
 
     def requeue_within(self, seconds: float) -> None:

@@ -6,7 +6,7 @@ The reconciler calls `observe` at the start of each pass.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dedupe_crds.annotations import STREAM
+from dedupe_crds.annotations import ROUTERS_OF, STREAM
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import StreamStatus
 from dedupe_operator.decide.drift import has_wanted_hash
@@ -18,6 +18,8 @@ from dedupe_operator.kubernetes.names import (
     Object,
     partition_name,
     partition_of,
+    router_of,
+    routers_name,
 )
 from dedupe_operator.kubernetes.resources import (
     BUDGETS,
@@ -41,7 +43,7 @@ class Observed:
     """A stream's objects; those of partitions by partition number.
 
     `children` has all but pods, by (kind, name), for the comparison with the wanted objects. `strays` are pods that
-    block the name of a partition's pod.
+    block the name of a partition's pod. `routers` are the pods of routers by their number.
     """
 
     children: Mapping[tuple[str, str], Object] = field(repr=False)  # with Secrets
@@ -52,6 +54,8 @@ class Observed:
     admin_secret: Object | None = field(repr=False)
     kafka_secret: Object | None = field(repr=False)
     snapshots: Sequence[Snapshot]
+    routers: Mapping[int, Object] = field(default_factory=dict)
+    router_set: Object | None = None
 
 
 def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) -> Observed:
@@ -100,7 +104,19 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
         kafka_secret=api.get(SECRETS, namespace, reference.name) if reference else None,
         # All of the namespace: snapshots that users create have no labels.
         snapshots=read_snapshots(api.find(SNAPSHOTS, namespace)),
+        routers=_router_pods(api, stream),
+        router_set=children.get((STATEFUL_SETS.kind, routers_name(name))),
     )
+
+
+def _router_pods(api: KubernetesApi, stream: DedupeStream) -> dict[int, Object]:
+    """Return the pods of a stream's routers by number. Raises KubernetesError."""
+    if stream.spec.repartition is None:
+        return {}
+    name = stream.metadata.name
+    selector = f"{MANAGED_BY}={FIELD_MANAGER},{ROUTERS_OF}={name}"
+    pods = api.find(PODS, stream.metadata.namespace, labels=selector)
+    return {number: pod for pod in pods if (number := router_of(pod, name)) is not None}
 
 
 def _claims(

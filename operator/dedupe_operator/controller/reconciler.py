@@ -24,6 +24,7 @@ from dedupe_operator.controller.context import (
 )
 from dedupe_operator.controller.observe import observe
 from dedupe_operator.controller.partition_views import partition_views
+from dedupe_operator.controller.router_view import router_view
 from dedupe_operator.controller.status_writer import StatusWriter, read_status
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import CredentialsUnusable, secret_data, secret_hash
@@ -144,15 +145,22 @@ class Reconciler:
         snapshots = self._snapshots.act(context, result)
         views = partition_views(self._api, context, result)
         by_partition = {view.partition: view.problem for view in views if view.problem}
-        problems = [*result.stream_problems, *problems, *by_cause(by_partition)]
-        status = build_status(context, result, views, snapshots, problems)
+        routers = router_view(self._api, context, result)
+        of_routers = routers.causes if routers else []
+        problems = [*result.stream_problems, *problems, *by_cause(by_partition), *of_routers]
+        status = build_status(context, result, views, snapshots, problems, routers=routers)
         self._write_status(raw, recorded, status, memory, result)
         ready = bool(views) and all(view.ready for view in views)
+        ready = ready and (routers is None or routers.ready > 0)
         key = Key(stream.metadata.namespace, stream.metadata.name)
         metrics.STREAM_READY.labels(*key).set(ready)
         metrics.INPUT_PARTITIONS_ADDED.labels(*key).set(len(status.added_partitions or ()))
         return min(
-            _wait(result, ready=ready or stream.spec.suspend, problems=bool(problems)),
+            _wait(
+                result,
+                ready=(ready and (routers is None or routers.are_well)) or stream.spec.suspend,
+                problems=bool(problems),
+            ),
             max(ROLLOUT_POLL_SECONDS, result.requeue_seconds or RESYNC_SECONDS),
         )
 
@@ -195,6 +203,7 @@ class Reconciler:
             secrets_hash=secrets_hash,
             kafka_secret=data,
             workers=self._workers.statuses(observed.pods),
+            routers=self._workers.router_statuses(observed.routers),
             now=now,
         )
         return context, list(topics.problems)

@@ -9,7 +9,12 @@ from datetime import datetime
 from typing import Final
 
 from dedupe_crds.formatting import ranges
-from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionStatus
+from dedupe_crds.status.stream import (
+    Condition,
+    ConditionStatus,
+    PartitionStatus,
+    RoutersStatus,
+)
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.partitioning import Partitioning, describe_added
 from dedupe_operator.decide.diagnosis import Problem
@@ -27,7 +32,8 @@ class Health:
 
     `problems` has the gravest first. `waiting` are partitions whose rollout has not begun, `starting` those whose
     workers are not ready yet. `unhealthy_windows` is None while no worker answers, and `workers` are those that do.
-    `added` are partitions that were added to the input, and wait. `snapshots` is None if the spec wants none.
+    `added` are partitions that were added to the input, and wait. `snapshots` is None if the spec wants none, `routers`
+    if the stream has none.
     """
 
     partitions: Sequence[PartitionStatus]
@@ -40,6 +46,7 @@ class Health:
     added: Sequence[int] = ()
     partitioning: Partitioning | None = None
     snapshots: Verdict | None = None
+    routers: RoutersStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,12 @@ def _ready(health: Health) -> _Verdict:
         return _Verdict("Ready", False, "Suspended", message)
     count = sum(partition.ready for partition in health.partitions)
     counted = f"{count} of {len(health.partitions)} partitions are ready"
+    routers = health.routers
     if health.partitions and count == len(health.partitions):
+        if routers and not routers.ready:
+            why = f": {routers.reason}: {routers.message}" if routers.reason else ""
+            message = f"{counted}. {_sentence(f'no router is ready{why}')}"
+            return _Verdict("Ready", False, "RoutersNotReady", message)
         return _Verdict("Ready", True, "AllPartitionsReady", f"{counted}.")
     if health.problems:
         first = health.problems[0]
@@ -112,7 +124,7 @@ def _ready(health: Health) -> _Verdict:
 
 
 def _progressing(health: Health) -> _Verdict:
-    waiting, starting = _which(health.waiting), _which(health.starting)
+    waiting, starting = _which(health.waiting), _starting(health)
     if health.problems and waiting:
         message = f"The rollout waits before {waiting}. {_sentence(health.problems[0].message)}"
         return _Verdict("Progressing", False, "RolloutHeldBack", message)
@@ -125,6 +137,16 @@ def _progressing(health: Health) -> _Verdict:
     if starting:
         return _Verdict("Progressing", True, "Starting", f"Waiting for {starting} to be ready.")
     return _Verdict("Progressing", False, "UpToDate", "All workers match the spec.")
+
+
+def _starting(health: Health) -> str:
+    """Return who is not ready yet; empty if all are."""
+    found = [_which(health.starting)] if health.starting else []
+    routers = health.routers
+    if routers and routers.ready < routers.replicas:
+        count = routers.replicas - routers.ready
+        found.append(f"{count} router{'s' * (count > 1)}")
+    return " and ".join(found)
 
 
 def _degraded(health: Health) -> _Verdict:

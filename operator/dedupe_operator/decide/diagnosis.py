@@ -1,6 +1,7 @@
-"""Diagnose why a worker is not ready, from its pod, its claim and their events.
+"""Diagnose why a worker or a router is not ready: from its pod, its claim, events.
 
-The reconciler calls it for each partition that is not ready. Each diagnosis is a `Problem` that the status shows.
+The reconciler calls it for each partition and each router that is not ready. Each diagnosis is a `Problem` that the
+status shows.
 """
 
 import json
@@ -9,10 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.worker import ExitCode, Phase, WorkerStatus
 from dedupe_operator.errors import refusal_reason
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import CONTAINER, STATE_VOLUME
+from dedupe_operator.resources.router_stateful_set import ROUTER_CONTAINER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +46,40 @@ _WHAT_TO_DO: Final = {
 }
 
 
-def with_advice(reason: str, message: str) -> Problem:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """Names that a diagnosis uses for one kind of process: container, fields, reasons."""
+
+    container: str
+    resources: str
+    out_of_memory: str
+    not_started: str
+    failed: str
+
+
+WORKER: Final = Process(
+    container=CONTAINER,
+    resources="spec.worker.resources",
+    out_of_memory=", or lower spec.worker.tuning.queueBytes and blockCacheBytes",
+    not_started="WorkerNotStarted",
+    failed="WorkerFailed",
+)
+ROUTER: Final = Process(
+    container=ROUTER_CONTAINER,
+    resources="spec.repartition.routers.resources",
+    out_of_memory="",
+    not_started="RouterNotStarted",
+    failed="RouterFailed",
+)
+
+
+def with_advice(reason: str, message: str, process: Process = WORKER) -> Problem:
     """Return a problem, with advice where there is any for this reason."""
-    advice = _WHAT_TO_DO.get(reason)
+    advice = _WHAT_TO_DO.get(reason, "").replace(WORKER.resources, process.resources)
     return Problem(reason=reason, message=f"{message}; {advice}" if advice else message)
 
 
-def by_cause(problems: Mapping[int, Problem]) -> list[Problem]:
+def by_cause(problems: Mapping[int, Problem], *, of: str = "partition") -> list[Problem]:
     """Return each distinct problem once, with its partitions in the message."""
     partitions: dict[Problem, list[int]] = {}
     for partition, problem in problems.items():
@@ -57,7 +87,7 @@ def by_cause(problems: Mapping[int, Problem]) -> list[Problem]:
     return [
         Problem(
             reason=problem.reason,
-            message=f"partition{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {problem.message}",
+            message=f"{of}{'s' * (len(who) > 1)} {', '.join(map(str, who))}: {problem.message}",
         )
         for problem, who in partitions.items()
     ]
@@ -72,6 +102,13 @@ def of_worker(status: WorkerStatus | None) -> Problem | None:
     return with_advice(status.reason, status.message or status.reason)
 
 
+def of_router(status: RouterStatus | None) -> Problem | None:
+    """Return the problem that the router itself reports, if any."""
+    if status is None or status.ready or not status.reason:
+        return None
+    return Problem(reason=status.reason, message=status.message or status.reason)
+
+
 def of_claim(claim: Object | None, events: Sequence[Object]) -> Problem | None:
     """Return why a claim has no volume yet, None if it has or if no event explains it."""
     if claim is None or (claim.get("status") or {}).get("phase") != "Pending":
@@ -83,14 +120,18 @@ def of_claim(claim: Object | None, events: Sequence[Object]) -> Problem | None:
 
 
 def of_pod(
-    pod: Object | None, stateful_set: Object | None, events: Sequence[Object], now: datetime
+    pod: Object | None,
+    stateful_set: Object | None,
+    events: Sequence[Object],
+    now: datetime,
+    process: Process = WORKER,
 ) -> Problem | None:
-    """Return why a worker does not run, None if there is no known reason.
+    """Return why a worker or router does not run, None if there is no known reason.
 
     `events` are those of the pod, or of the StatefulSet if there is no pod.
     """
     if pod is None:
-        return _not_created(stateful_set, events)
+        return _not_created(stateful_set, events, process)
     if pod["metadata"].get("deletionTimestamp"):
         return None
     status = pod.get("status") or {}
@@ -98,9 +139,11 @@ def of_pod(
     late = now - datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) > _PATIENCE
     for condition in status.get("conditions") or []:
         if condition["type"] == "PodScheduled" and condition["status"] == "False" and late:
-            return with_advice("Unschedulable", condition.get("message", "no node can run the pod"))
+            message = condition.get("message", "no node can run the pod")
+            return with_advice("Unschedulable", message, process)
     for container in status.get("containerStatuses") or []:
-        if container["name"] == CONTAINER and (problem := _of_container(container)):
+        is_its = container["name"] == process.container
+        if is_its and (problem := _of_container(container, process)):
             return problem
     return _of_volume(events) if late else None
 
@@ -123,7 +166,7 @@ def mounted_claim(pod: Object | None) -> str | None:
     return str(claims[0]["claimName"]) if claims else None
 
 
-def _of_container(container: Object) -> Problem | None:
+def _of_container(container: Object, process: Process) -> Problem | None:
     state = container.get("state") or {}
     waiting = state.get("waiting") or {}
     if waiting.get("reason") in _IMAGE_REASONS:
@@ -131,26 +174,26 @@ def _of_container(container: Object) -> Problem | None:
         message = str(waiting.get("message") or waiting["reason"]).rpartition("ErrImagePull: ")[2]
         return with_advice("ImagePullFailed", f"image {container.get('image')}: {message}")
     if waiting.get("reason") in {"CreateContainerConfigError", "CreateContainerError"}:
-        return Problem(reason="WorkerNotStarted", message=str(waiting.get("message", "")))
+        return Problem(reason=process.not_started, message=str(waiting.get("message", "")))
     ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated")
     if ended and not container.get("ready") and ended.get("exitCode"):
-        return _ended(ended)
+        return _ended(ended, process)
     return None
 
 
-def _ended(ended: Object) -> Problem:
+def _ended(ended: Object, process: Process) -> Problem:
     code = ended["exitCode"]
     if ended.get("reason") == "OOMKilled":
         return Problem(
             reason="OutOfMemory",
-            message="the worker exceeded its memory limit and was killed; raise "
-            "spec.worker.resources.limits.memory, or lower spec.worker.tuning.queueBytes and blockCacheBytes",
+            message=f"the {process.container} exceeded its memory limit and was killed; raise "
+            f"{process.resources}.limits.memory{process.out_of_memory}",
         )
     last = _last_error(str(ended.get("message", "")))
     name = ExitCode(code).name if code in list(ExitCode) else "unknown"
     return Problem(
-        reason=last.reason if last else "WorkerFailed",
-        message=f"the worker ended with exit code {code} ({name})"
+        reason=last.reason if last else process.failed,
+        message=f"the {process.container} ended with exit code {code} ({name})"
         + (f": {last.message}" if last else "; see its log"),
     )
 
@@ -167,14 +210,16 @@ def _last_error(log: str) -> Problem | None:
     return None
 
 
-def _not_created(stateful_set: Object | None, events: Sequence[Object]) -> Problem | None:
+def _not_created(
+    stateful_set: Object | None, events: Sequence[Object], process: Process
+) -> Problem | None:
     """Return why there is no pod, which the StatefulSet controller's events say."""
     if stateful_set is None or stateful_set["spec"].get("replicas") == 0:
         return None
     for event in _newest_first(events):
         if event.get("reason") == "FailedCreate":
             message = str(event.get("message", ""))
-            return with_advice(refusal_reason(403, message), message)
+            return with_advice(refusal_reason(403, message), message, process)
     return None
 
 

@@ -171,11 +171,11 @@ def detachments(
     return chosen
 
 
-def problem(out: Outage, patience: timedelta) -> Problem:
-    """Return the problem of a worker that stays on its node for now."""
+def problem(out: Outage, patience: timedelta, *, of: str = "worker") -> Problem:
+    """Return the problem of a worker or router that stays on its node for now."""
     moved = out.failover_time(patience)
     return Problem(
         reason="NodeNotReady",
-        message=f"node {out.node} {out.what} since {out.since:%H:%M:%SZ}; its worker is moved to another node "
+        message=f"node {out.node} {out.what} since {out.since:%H:%M:%SZ}; its {of} is moved to another node "
         f"at {moved:%H:%M:%SZ} (spec.failover.nodeNotReadyAfter) unless the node is ready again by then",
     )

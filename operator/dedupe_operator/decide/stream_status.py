@@ -6,7 +6,12 @@ The reconciler and the status writer call it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
+from dedupe_crds.status.stream import (
+    Condition,
+    PartitionStatus,
+    RoutersStatus,
+    StreamStatus,
+)
 
 _NUMBERS = ("window", "duplicates", "lag_messages")
 # Of each condition with events: its status that is no reason for a warning.
@@ -22,6 +27,7 @@ _GOOD = {
 }
 _UNREMARKABLE = {
     "PartitionsNotReady",
+    "RoutersNotReady",
     "NoWorkerAnswers",
     "NoSnapshotYet",
     "NotSampled",
@@ -72,14 +78,25 @@ def _without_numbers(status: StreamStatus) -> StreamStatus:
     partitions = [each.model_copy(update=moving) for each in status.partitions]
     lagless = {"lag_messages": None}
     added = [each.model_copy(update=lagless) for each in status.added_partitions or ()]
-    update = {**moving, "partitions": partitions, "added_partitions": added}
+    routers = _still(status.routers) if status.routers else None
+    update = {**moving, "partitions": partitions, "added_partitions": added, "routers": routers}
     return status.model_copy(update=update)
 
 
+def _still(routers: RoutersStatus) -> RoutersStatus:
+    """Return the routers' status without numbers that change all the time."""
+    inputs = [each.model_copy(update={"lag_messages": None}) for each in routers.inputs]
+    return routers.model_copy(update={"inputs": inputs, "held_records": None, "held_bytes": None})
+
+
 def _known(status: StreamStatus) -> list[bool]:
-    """Return which numbers are known, of the stream and of each partition."""
+    """Return which numbers are known, of the stream, each partition and the routers."""
     parts = (status, *status.partitions)
-    return [getattr(part, number) is not None for part in parts for number in _NUMBERS]
+    known = [getattr(part, number) is not None for part in parts for number in _NUMBERS]
+    if routers := status.routers:
+        lags = [each.lag_messages is not None for each in routers.inputs]
+        known += [*lags, routers.held_records is not None, routers.held_bytes is not None]
+    return known
 
 
 def condition_events(old: Sequence[Condition], new: Sequence[Condition]) -> list[StreamEvent]:

@@ -6,7 +6,7 @@ Keys that other parts of the project use too are in `dedupe_crds.annotations`.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dedupe_crds.annotations import PARTITION, STREAM
+from dedupe_crds.annotations import PARTITION, ROUTERS_OF, STREAM
 from dedupe_crds.spec.stream import GROUP
 
 Object = dict[str, Any]
@@ -40,6 +40,37 @@ def stream_labels(stream: str) -> dict[str, str]:
 def partition_labels(stream: str, partition: int) -> dict[str, str]:
     """Return the labels of every object of one partition."""
     return {**stream_labels(stream), PARTITION: str(partition)}
+
+
+def router_labels(stream: str) -> dict[str, str]:
+    """Return the labels of the objects that all routers of a stream share."""
+    return {**stream_labels(stream), "app.kubernetes.io/component": "router"}
+
+
+def router_pod_labels(stream: str) -> dict[str, str]:
+    """Return the labels of a router's pod, which nothing that selects workers matches."""
+    labels = {**router_labels(stream), ROUTERS_OF: stream}
+    del labels[STREAM]
+    return labels
+
+
+def routers_name(stream: str) -> str:
+    """Return the name of the routers' StatefulSet, Service and PodDisruptionBudget.
+
+    >>> routers_name("orders")
+    'orders-router'
+    """
+    return f"{stream}-router"
+
+
+def router_of(pod: Object, stream: str) -> int | None:
+    """Return the number of the router in a pod of a stream, None for any other pod.
+
+    >>> router_of({"metadata": {"name": "orders-router-2"}}, "orders")
+    2
+    """
+    text = str(pod["metadata"]["name"]).removeprefix(f"{routers_name(stream)}-")
+    return int(text) if text.isdecimal() else None
 
 
 def partition_name(stream: str, partition: int) -> str:

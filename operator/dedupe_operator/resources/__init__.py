@@ -1,8 +1,8 @@
 """Child objects of a stream: one pure builder a file, in the order applied.
 
-`controller.apply` iterates over `SHARED`, then for each partition over `PER_PARTITION`. A builder returns the fields
-that the operator owns, for server-side apply, and nothing else: fields that other controllers set stay theirs. It
-returns None if the child is not wanted.
+`controller.apply` iterates over `SHARED`, over `ROUTERS`, then for each partition over `PER_PARTITION`. A builder
+returns the fields that the operator owns, for server-side apply, and nothing else: fields that other controllers set
+stay theirs. It returns None if the child is not wanted.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,9 @@ from dedupe_operator.resources import (
     config_map,
     persistent_volume_claim,
     pod_disruption_budget,
+    router_disruption_budget,
+    router_service,
+    router_stateful_set,
     service,
     service_account,
     stateful_set,
@@ -29,6 +32,18 @@ class StreamInputs:
 
     stream: DedupeStream
     admin_token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterInputs:
+    """Values from which the children of the routers are built.
+
+    `secrets_hash` is None if the Kafka credentials can't be read.
+    """
+
+    stream: DedupeStream
+    release: WorkerRelease
+    secrets_hash: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +97,15 @@ SHARED: Final[tuple[Callable[[StreamInputs], Object | None], ...]] = (
     lambda inputs: config_map.build(inputs.stream),
     lambda inputs: admin_secret.build(inputs.stream, inputs.admin_token),
     lambda inputs: pod_disruption_budget.build(inputs.stream),
+)
+
+# Without spec.repartition each of them is None. The StatefulSet is last, as it starts pods.
+ROUTERS: Final[tuple[Callable[[RouterInputs], Object | None], ...]] = (
+    lambda inputs: router_disruption_budget.build(inputs.stream),
+    lambda inputs: router_service.build(inputs.stream),
+    lambda inputs: router_stateful_set.build(
+        inputs.stream, release=inputs.release, secrets_hash=inputs.secrets_hash
+    ),
 )
 
 # The claim comes first, because the pod mounts it, then the Service, which gives the pod its address. The StatefulSet

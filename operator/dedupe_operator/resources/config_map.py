@@ -35,6 +35,23 @@ def build(stream: DedupeStream) -> Object:
     }
 
 
+def routers_hash(stream: DedupeStream) -> str:
+    """Return a hash of what a router reads at its start, and of nothing else."""
+    spec = _manifest(stream)["spec"]
+    fields = ("kafka", "input", "output", "id", "repartition", "delivery", "worker")
+    read = {field: spec.get(field) for field in fields}
+    # Neither changes a router that runs; the container's resources are in its pod.
+    read["repartition"] = {
+        key: each for key, each in read["repartition"].items() if key != "routers"
+    }
+    read["output"] = {"topic": stream.spec.output.topic}
+    if stream.spec.input.pattern is not None:
+        # Topics of the stream that match the pattern are not read.
+        sides = (stream.spec.duplicates, stream.spec.conflicts, stream.spec.late)
+        read["sides"] = [side.topic for side in sides]
+    return sha256(yaml.safe_dump(read, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def config_hash(stream: DedupeStream) -> str:
     """Return a hash of what a worker reads at its start, and of nothing else."""
     spec = _manifest(stream)["spec"]

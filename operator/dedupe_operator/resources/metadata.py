@@ -4,7 +4,14 @@ The API server's garbage collector deletes the objects that a deleted stream own
 """
 
 from dedupe_crds.spec.stream import API_VERSION, KIND, DedupeStream
-from dedupe_operator.kubernetes.names import Object, partition_labels, partition_name, stream_labels
+from dedupe_operator.kubernetes.names import (
+    Object,
+    partition_labels,
+    partition_name,
+    router_labels,
+    routers_name,
+    stream_labels,
+)
 
 
 def of_stream(stream: DedupeStream, name: str) -> Object:
@@ -15,6 +22,12 @@ def of_stream(stream: DedupeStream, name: str) -> Object:
         "labels": stream_labels(stream.metadata.name),
         "ownerReferences": [_controlled_by(stream)],
     }
+
+
+def of_routers(stream: DedupeStream) -> Object:
+    """Return the metadata of a child that all routers share."""
+    name = stream.metadata.name
+    return {**of_stream(stream, routers_name(name)), "labels": router_labels(name)}
 
 
 def of_partition(stream: DedupeStream, partition: int) -> Object:

@@ -8,20 +8,14 @@ from dedupe_crds.annotations import RESTART, STREAM
 from dedupe_crds.quantity import MIB
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_operator.kubernetes.names import CONFIG_HASH, Object, partition_labels
-from dedupe_operator.resources import admin_secret, config_map, service_account
+from dedupe_operator.resources import admin_secret, config_map, pod_parts
 
 CONTAINER: Final = "worker"
-PORT: Final = 8080
-KAFKA_MOUNT: Final = "/etc/dedupestream/kafka"
-PROPERTIES_KEY: Final = "client.properties"
-CONFIG_MOUNT: Final = "/etc/dedupestream/config"
 ADMIN_MOUNT: Final = "/etc/dedupestream/admin"
 STATE_MOUNT: Final = "/var/lib/dedupestream"
 STATE_VOLUME: Final = "state"
 S3_MOUNT: Final = "/etc/dedupestream/s3"
 S3_KEY: Final = "credentials"
-_USER: Final = 65532
-_GRACE_SECONDS: Final = 30
 # Resources of a worker with a small store.
 _CPU: Final = "50m"
 _MEMORY: Final = 256 * MIB
@@ -60,36 +54,10 @@ def build(
     return {
         "metadata": {"labels": partition_labels(name, partition), "annotations": annotations},
         "spec": {
-            "serviceAccountName": service_account.name(name),
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": _GRACE_SECONDS,
-            "securityContext": _pod_security(),
-            "topologySpreadConstraints": [_spread_over_nodes(name)],
+            **pod_parts.pod_spec(stream, siblings={STREAM: name}),
             "containers": [_container(stream, partition, release, restore_from)],
             "volumes": _volumes(stream, claim),
         },
-    }
-
-
-def _pod_security() -> Object:
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": _USER,
-        "runAsGroup": _USER,
-        "fsGroup": _USER,
-        # A store has many files; their owner is correct after the first start.
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
-def _spread_over_nodes(name: str) -> Object:
-    return {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {STREAM: name}},
     }
 
 
@@ -100,38 +68,25 @@ def _container(
     resources = worker.resources.model_dump(mode="json", exclude_defaults=True)
     # A stream's own image may be of any version; an old worker serves its probes at the port of its API only.
     probe_port = None if worker.image else release.probe_port
-    probes = "probes" if probe_port else "http"
     return {
         "name": CONTAINER,
         "image": worker.image or release.image,
         "imagePullPolicy": release.pull_policy,
         "args": _arguments(stream, partition, restore_from),
         **_environment(stream, probe_port),
-        "ports": [
-            {"name": "http", "containerPort": PORT, "protocol": "TCP"},
-            *(
-                [{"name": "probes", "containerPort": probe_port, "protocol": "TCP"}]
-                * bool(probe_port)
-            ),
-        ],
+        "ports": pod_parts.ports(probe_port),
         "resources": {"requests": _requests(stream.spec), **resources},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": pod_parts.container_security(),
         # The end of its log becomes the container's termination message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "startupProbe": _probe("/healthz", probes, period_seconds=1, failures=120),
-        "livenessProbe": _probe("/healthz", probes, period_seconds=10, failures=6),
-        "readinessProbe": _probe("/readyz", probes, period_seconds=2, failures=3),
+        **pod_parts.probes("probes" if probe_port else "http"),
         "volumeMounts": [
             {"name": STATE_VOLUME, "mountPath": STATE_MOUNT},
-            {"name": "config", "mountPath": CONFIG_MOUNT, "readOnly": True},
-            {"name": "admin", "mountPath": ADMIN_MOUNT, "readOnly": True},
-            *([{"name": "kafka", "mountPath": KAFKA_MOUNT, "readOnly": True}] * _secured(stream)),
-            *([{"name": "s3", "mountPath": S3_MOUNT, "readOnly": True}] * bool(_s3_secret(stream))),
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 # the container's own, in memory
+            pod_parts.config_mount(),
+            pod_parts.mount("admin", ADMIN_MOUNT),
+            *pod_parts.kafka_mounts(stream),
+            *([pod_parts.mount("s3", S3_MOUNT)] * bool(_s3_secret(stream))),
+            pod_parts.tmp_mount(),
         ],
     }
 
@@ -161,15 +116,15 @@ def _environment(stream: DedupeStream, probe_port: int | None) -> Object:
 
 def _arguments(stream: DedupeStream, partition: int, restore_from: str | None) -> list[str]:
     return [
-        f"--config={CONFIG_MOUNT}/{config_map.MANIFEST_KEY}",
+        pod_parts.CONFIG_ARGUMENT,
         f"--partition={partition}",
         # Not the volume's root, where a file system may have its own files.
         f"--state-dir={STATE_MOUNT}/state",
-        f"--http=0.0.0.0:{PORT}",
+        pod_parts.HTTP_ARGUMENT,
         # It outlives the container but not the pod: a new pod may take the partition over again.
         "--fenced-file=/tmp/fenced",
         f"--admin-token-file={ADMIN_MOUNT}/{admin_secret.TOKEN_KEY}",
-        *([f"--kafka-properties={KAFKA_MOUNT}/{PROPERTIES_KEY}"] * _secured(stream)),
+        *pod_parts.kafka_arguments(stream),
         *([f"--restore-from={restore_from}"] if restore_from else []),
     ]
 
@@ -178,29 +133,15 @@ def _volumes(stream: DedupeStream, claim: str) -> list[Object]:
     name = stream.metadata.name
     volumes: list[Object] = [
         {"name": STATE_VOLUME, "persistentVolumeClaim": {"claimName": claim}},
-        {"name": "config", "configMap": {"name": config_map.name(name)}},
+        pod_parts.config_volume(stream),
         {"name": "admin", "secret": {"secretName": admin_secret.name(name)}},
-        {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
+        pod_parts.tmp_volume(),
+        *pod_parts.kafka_volumes(stream),
     ]
-    if reference := stream.spec.kafka.config_secret_ref:
-        volumes.append({"name": "kafka", "secret": {"secretName": reference.name}})
     if secret := _s3_secret(stream):
         # Optional: without it snapshots fail with a reported error, and messages still pass.
         volumes.append({"name": "s3", "secret": {"secretName": secret, "optional": True}})
     return volumes
-
-
-def _probe(path: str, port: str, *, period_seconds: int, failures: int) -> Object:
-    return {
-        "httpGet": {"path": path, "port": port},
-        "periodSeconds": period_seconds,
-        "timeoutSeconds": 3,
-        "failureThreshold": failures,
-    }
-
-
-def _secured(stream: DedupeStream) -> bool:
-    return stream.spec.kafka.config_secret_ref is not None
 
 
 def _s3_secret(stream: DedupeStream) -> str | None:

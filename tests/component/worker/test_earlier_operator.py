@@ -16,7 +16,7 @@ import yaml
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_local.servers.kafka import free_ports
-from dedupe_operator.resources import config_map, pod_template
+from dedupe_operator.resources import config_map, pod_parts, pod_template
 from tests.support.earlier_release import (
     WITHOUT_FURTHER_FIELDS,
     run_earlier,
@@ -80,7 +80,7 @@ def in_pod(
     for name, text in data.items():
         (directory / name).write_text(text)
     here = {
-        f"{pod_template.CONFIG_MOUNT}/": f"{directory}/",
+        f"{pod_parts.CONFIG_MOUNT}/": f"{directory}/",
         f"{pod_template.ADMIN_MOUNT}/": f"{directory}/",
         f"{pod_template.STATE_MOUNT}/": f"{directory}/",
         "/tmp/fenced": f"{directory}/fenced",  # noqa: S108 (of the container)

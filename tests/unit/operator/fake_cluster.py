@@ -1,6 +1,7 @@
 """A cluster in memory: server-side apply, and the controllers the operator works beside."""
 
 import itertools
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from hashlib import sha256
@@ -215,22 +216,27 @@ class FakeCluster(KubernetesApi):
             "observedGeneration": stateful_set["metadata"]["generation"],
             "updateRevision": revision,
         }
-        pod = self.objects.get((PODS.kind, f"{name}-0"))
-        if pod is not None and (
-            spec["replicas"] == 0
-            or (_is_ready(pod) and _revision(pod) != revision)
-            or (CLAIMS.kind, _claim_of(pod)) not in self.objects
-        ):
-            self.remove(PODS.kind, f"{name}-0")
-            pod = None
-        if pod is None and spec["replicas"] == 1:
-            self._start(name, spec["template"], revision)
+        own = re.compile(rf"{re.escape(name)}-([0-9]+)")
+        found = {int(each[1]) for pod in self.names(PODS.kind) if (each := own.fullmatch(pod))}
+        for ordinal in sorted({*found, *range(spec["replicas"])}):
+            pod_name = f"{name}-{ordinal}"
+            pod = self.objects.get((PODS.kind, pod_name))
+            if pod is not None and (
+                ordinal >= spec["replicas"]
+                or (_is_ready(pod) and _revision(pod) != revision)
+                or any((CLAIMS.kind, claim) not in self.objects for claim in _claims_of(pod))
+            ):
+                self.remove(PODS.kind, pod_name)
+                pod = None
+            if pod is None and ordinal < spec["replicas"]:
+                self._start(pod_name, spec["template"], revision)
 
     def _start(self, name: str, template: Object, revision: str) -> None:
-        image = template["spec"]["containers"][0]["image"]
+        its = template["spec"]["containers"][0]
+        image = its["image"]
         ready = image not in self.bad_images
         pull_failed = {"waiting": {"reason": "ErrImagePull", "message": "not found"}}
-        container = {"name": "worker", "image": image, "ready": ready}
+        container = {"name": its["name"], "image": image, "ready": ready}
         container["state"] = {"running": {}} if ready else pull_failed
         labels = {**template["metadata"]["labels"], "controller-revision-hash": revision}
         self.add(
@@ -238,7 +244,7 @@ class FakeCluster(KubernetesApi):
                 "apiVersion": "v1",
                 "kind": PODS.kind,
                 "metadata": {
-                    "name": f"{name}-0",
+                    "name": name,
                     "namespace": NAMESPACE,
                     "labels": labels,
                     "annotations": template["metadata"]["annotations"],
@@ -262,9 +268,9 @@ def _revision(pod: Object) -> object:
     return pod["metadata"]["labels"]["controller-revision-hash"]
 
 
-def _claim_of(pod: Object) -> str:
+def _claims_of(pod: Object) -> list[str]:
     volumes = (one.get("persistentVolumeClaim") for one in pod["spec"]["volumes"])
-    return next(str(one["claimName"]) for one in volumes if one)
+    return [str(one["claimName"]) for one in volumes if one]
 
 
 def _list_key(items: list[Any]) -> str | None:

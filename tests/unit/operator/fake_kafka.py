@@ -42,7 +42,8 @@ class FakeKafka:
 
     def partition_state(self, stream: DedupeStream, partition: int) -> PartitionState:
         assert stream.spec.output.topic
-        assert 0 <= partition < self.partitions
+        repartition = stream.spec.repartition
+        assert 0 <= partition < (repartition.partitions if repartition else self.partitions)
         if self.fails:
             raise self.fails
         return self.state
@@ -52,6 +53,11 @@ class FakeKafka:
         if self.fails:
             raise self.fails
         created, self.created = self.created, False
+        if repartition := stream.spec.repartition:
+            count = repartition.partitions
+            return StreamTopics(
+                partitions=count, served=count, problems=self.problems, created=created
+            )
         accepts = stream.spec.input.accepts_added
         return StreamTopics(
             partitions=self.partitions,

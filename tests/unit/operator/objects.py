@@ -5,6 +5,12 @@ from typing import Any, Final
 
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.router import (
+    RepartitionTopicStatus,
+    RouterInput,
+    RouterPhase,
+    RouterStatus,
+)
 from dedupe_crds.status.stream import (
     Condition,
     ConditionStatus,
@@ -21,7 +27,12 @@ from dedupe_crds.status.worker import (
     WindowStatus,
     WorkerStatus,
 )
-from dedupe_operator.kubernetes.names import Object, partition_labels, partition_name
+from dedupe_operator.kubernetes.names import (
+    Object,
+    partition_labels,
+    partition_name,
+    router_pod_labels,
+)
 from dedupe_operator.resources.pod_template import WorkerRelease
 from tests.unit.crds.manifests import changed
 
@@ -118,6 +129,13 @@ def pod(
         "spec": {"nodeName": NODE},
         "status": status,
     }
+
+
+def router_pod(router: int = 0, *, ready: bool = True, container: Object | None = None) -> Object:
+    made = pod(ready=ready, container={"name": "router", **(container or {})})
+    name = {"name": f"{STREAM}-router-{router}", "uid": f"uid-of-router-{router}"}
+    made["metadata"] |= {**name, "labels": router_pod_labels(STREAM)}
+    return made
 
 
 def waiting(reason: str, message: str = "") -> Object:
@@ -263,5 +281,36 @@ def worker_status(
             generations=1,
             truncated=False,
             healthy=window_healthy,
+        ),
+    )
+
+
+def router_status(
+    router: int = 0,
+    *,
+    phase: RouterPhase = RouterPhase.RUNNING,
+    reason: str | None = None,
+    message: str | None = None,
+    warnings: dict[str, str] | None = None,
+    lags: dict[str, int | None] | None = None,
+    held: tuple[int, int] | None = (0, 0),
+) -> RouterStatus:
+    records, size = held or (None, None)
+    return RouterStatus(
+        stream=f"{NAMESPACE}/{STREAM}",
+        router=router,
+        phase=phase,
+        ready=phase is RouterPhase.RUNNING and reason is None,
+        reason=reason,
+        message=message,
+        warnings=warnings or {},
+        started_at=EARLIER,
+        uptime_seconds=3600.0,
+        inputs=[
+            RouterInput(topic=topic, partitions=[router], lag_messages=lag)
+            for topic, lag in ({"orders": 0} if lags is None else lags).items()
+        ],
+        output=RepartitionTopicStatus(
+            topic="orders-clean-repartition", partitions=2, held_records=records, held_bytes=size
         ),
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dedupe_crds.spec.stream import API_VERSION
+from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
@@ -13,7 +14,13 @@ from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 from tests.unit.operator.fake_cluster import FakeCluster
 from tests.unit.operator.fake_kafka import FakeClock, FakeKafka
-from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, worker_status
+from tests.unit.operator.objects import (
+    NAMESPACE,
+    RELEASE,
+    STREAM,
+    router_status,
+    worker_status,
+)
 
 KEY: Final = Key(NAMESPACE, STREAM)
 CHECKPOINT: Final = {
@@ -37,6 +44,7 @@ class FakeWorkers(WorkerClient):
 
     def __init__(self) -> None:
         self.say: dict[int, WorkerStatus] = {}
+        self.routers_say: dict[int, RouterStatus] = {}
         self.answers: dict[str, object] = {"/checkpoint": CHECKPOINT}
         self.asked: list[tuple[int, str, Mapping[str, object]]] = []
 
@@ -44,6 +52,9 @@ class FakeWorkers(WorkerClient):
         return {
             partition: self.say.get(partition) or worker_status(partition) for partition in pods
         }
+
+    def router_statuses(self, pods: Mapping[int, Object]) -> dict[int, RouterStatus | None]:
+        return {router: self.routers_say.get(router) or router_status(router) for router in pods}
 
     def post(
         self, pod: Object | None, path: str, body: Mapping[str, object], admin_token: str

@@ -153,3 +153,14 @@ def test_no_credentials_stay_of_a_stream_that_is_forgotten_while_they_are_writte
     watch.start(lambda _: None)
     assert written.wait(SECONDS)
     assert removed.wait(SECONDS)
+
+
+def test_a_stream_with_routers_is_not_watched_as_its_partitions_never_change(
+    watch: InputWatch, brokers: FakeBrokers
+) -> None:
+    brokers.counts = {"raw": 2, "paid": 3}
+    routed = changed({"spec.input.topic": "raw", "spec.repartition": {"partitions": 4}})
+    assert watch.partitions(ORDERS, DedupeStream.model_validate(routed), {}) is None
+    watch.partitions(PAYMENTS, stream("paid"), {})
+    watch.start(lambda _: None)
+    assert brokers.wait_until_asked() == {"paid"}

@@ -50,15 +50,12 @@ def test_the_answer_is_what_kafka_says(watch: TopicWatch, kafka: FakeKafka) -> N
     assert kafka.asked == [("kafka:9092", {"sasl.username": "me", "sasl.password": "hunter2"})]
 
 
-def test_a_stream_with_routers_is_refused_before_kafka_is_asked(
+def test_a_stream_with_routers_has_the_partitions_of_its_spec_and_none_waits(
     watch: TopicWatch, kafka: FakeKafka
 ) -> None:
-    view = watch.get(stream({"spec.repartition": {"partitions": 4}}), SECRET)
-    assert (view.partitions, view.usable) == (None, False)
-    (problem,) = view.problems
-    assert problem.reason == "Unsupported"
-    assert "`dedupe run`" in problem.message
-    assert not kafka.asked
+    kafka.partitions = 7
+    view = watch.get(stream({"spec.repartition": {"partitions": 4}}), SECRET, known=2)
+    assert (view.partitions, view.usable, view.added) == (4, True, {})
 
 
 def test_topics_that_are_well_are_looked_at_once_a_minute(

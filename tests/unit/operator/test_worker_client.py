@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from dedupe_operator.worker_client import WorkerClient, WorkerRefused
-from tests.unit.operator.objects import pod, worker_status
+from tests.unit.operator.objects import pod, router_pod, router_status, worker_status
 
 GOOD = worker_status(0).model_dump_json(by_alias=True)
 
@@ -122,3 +122,10 @@ def test_a_worker_that_is_not_there_is_not_asked(workers: WorkerClient) -> None:
         workers.post(None, "/snapshots", {"name": "s"}, "the-token")
     with pytest.raises(WorkerRefused, match="no worker"):
         ask(workers, dying=True)
+
+
+def test_routers_are_asked_as_workers_are(workers: WorkerClient, pods: FakePods) -> None:
+    pods.answers["10.0.0.1"] = (200, router_status(0).model_dump_json(by_alias=True))
+    assert workers.router_statuses({0: router_pod(0)}) == {0: router_status(0)}
+    pods.answers["10.0.0.1"] = (200, GOOD)
+    assert workers.router_statuses({0: router_pod(0)}) == {0: None}

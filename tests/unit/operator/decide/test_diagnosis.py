@@ -15,6 +15,8 @@ from tests.unit.operator.objects import (
     ended,
     event,
     pod,
+    router_pod,
+    router_status,
     stateful_set,
     waiting,
     worker_status,
@@ -263,3 +265,42 @@ def test_a_worker_that_is_ready_or_silent_is_no_problem() -> None:
     assert trouble.of_worker(None) is None
     assert trouble.of_worker(worker_status(reason="Catching", message="up")) is None
     assert trouble.of_worker(worker_status(phase=Phase.FAILED)) is None
+
+
+@pytest.mark.parametrize(
+    ("container", "reason", "part"),
+    [
+        (waiting("CreateContainerConfigError", "no Secret"), "RouterNotStarted", "no Secret"),
+        (ended(1), "RouterFailed", "the router ended with exit code 1"),
+        (
+            ended(137, reason="OOMKilled"),
+            "OutOfMemory",
+            "raise spec.repartition.routers.resources.limits.memory",
+        ),
+        (waiting("ErrImagePull", "gone"), "ImagePullFailed", "correct spec.worker.image"),
+    ],
+    ids=["config", "ended", "memory", "image"],
+)
+def test_a_router_is_told_by_its_own_name_and_fields(
+    container: Object, reason: str, part: str
+) -> None:
+    found = router_pod(ready=False, container=container)
+    problem = trouble.of_pod(found, None, [], NOW, trouble.ROUTER)
+    assert problem is not None
+    assert problem.reason == reason
+    assert part in problem.message
+    assert trouble.of_pod(found, None, [], NOW) is None
+
+
+def test_a_router_that_may_not_be_created_names_its_own_resources() -> None:
+    refused = event("FailedCreate", 'pods "a" is forbidden: exceeded quota: small')
+    problem = trouble.of_pod(None, stateful_set(), [refused], NOW, trouble.ROUTER)
+    assert problem is not None
+    assert "lower spec.repartition.routers.resources" in problem.message
+
+
+def test_a_router_is_a_problem_only_if_it_is_not_ready_and_says_why() -> None:
+    assert trouble.of_router(None) is None
+    assert trouble.of_router(router_status()) is None
+    problem = trouble.of_router(router_status(reason="NotAuthorized", message="an ACL"))
+    assert problem == trouble.Problem(reason="NotAuthorized", message="an ACL")

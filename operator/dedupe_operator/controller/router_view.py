@@ -1,0 +1,54 @@
+"""Put together what is known of a stream's routers; diagnose those not ready.
+
+The reconciler calls it at the end of a pass, before it writes the status. It reads Kubernetes events, nothing else.
+"""
+
+from typing import Final
+
+from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.controller.observe import events_about
+from dedupe_operator.decide import diagnosis
+from dedupe_operator.decide.diagnosis import ROUTER, Problem
+from dedupe_operator.decide.pod_readiness import is_ready
+from dedupe_operator.decide.router_status import RoutersView
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.resources import router_stateful_set
+
+# Routers whose events are read in one pass: a cause that many share shows in the first few.
+_EVENTS_OF: Final = 2
+
+
+def router_view(
+    api: KubernetesApi, context: ReconcileContext, result: ReconcileResult
+) -> RoutersView | None:
+    """Return a view of the routers; None for a stream without. Raises KubernetesError."""
+    if context.stream.spec.repartition is None:
+        return None
+    pods, replicas = context.observed.routers, router_stateful_set.replicas(context.stream)
+    problems: dict[int, Problem] = {}
+    diagnosed = 0
+    for router in range(replicas):
+        if is_ready(pods.get(router)):
+            continue
+        problem = result.router_problems.get(router)
+        problem = problem or diagnosis.of_router(context.routers.get(router))
+        if problem is None:
+            diagnosed += 1
+            problem = _diagnose(api, context, router, with_events=diagnosed <= _EVENTS_OF)
+        if problem is not None:
+            problems[router] = problem
+    return RoutersView(
+        replicas=replicas,
+        pods=pods,
+        reports={router: status for router, status in context.routers.items() if status},
+        problems=problems,
+    )
+
+
+def _diagnose(
+    api: KubernetesApi, context: ReconcileContext, router: int, *, with_events: bool
+) -> Problem | None:
+    """Return what Kubernetes reports about a router that is not ready."""
+    pod, stateful_set = context.observed.routers.get(router), context.observed.router_set
+    events = events_about(api, pod or stateful_set) if with_events else []
+    return diagnosis.of_pod(pod, stateful_set, events, context.now, ROUTER)

@@ -1,0 +1,135 @@
+"""Build what the pods of workers and of routers share: security, probes, mounts.
+
+`pod_template` and `router_stateful_set` call it. Invariant: what it returns is part of the workers' pod templates, so a
+change of it restarts all workers.
+"""
+
+from typing import Final
+
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.resources import config_map, service_account
+
+PORT: Final = 8080
+KAFKA_MOUNT: Final = "/etc/dedupestream/kafka"
+PROPERTIES_KEY: Final = "client.properties"
+CONFIG_MOUNT: Final = "/etc/dedupestream/config"
+_USER: Final = 65532
+_GRACE_SECONDS: Final = 30
+
+CONFIG_ARGUMENT: Final = f"--config={CONFIG_MOUNT}/{config_map.MANIFEST_KEY}"
+HTTP_ARGUMENT: Final = f"--http=0.0.0.0:{PORT}"
+
+
+def pod_spec(stream: DedupeStream, *, siblings: dict[str, str]) -> Object:
+    """Return the fields of a pod's spec without its containers and volumes.
+
+    `siblings` are the labels of the pods that are spread over the nodes.
+    """
+    return {
+        "serviceAccountName": service_account.name(stream.metadata.name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        "securityContext": _pod_security(),
+        "topologySpreadConstraints": [_spread_over_nodes(siblings)],
+    }
+
+
+def container_security() -> Object:
+    """Return a container's security context."""
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def probes(port: str) -> Object:
+    """Return the probes of a container, at one of its ports."""
+    return {
+        "startupProbe": _probe("/healthz", port, period_seconds=1, failures=120),
+        "livenessProbe": _probe("/healthz", port, period_seconds=10, failures=6),
+        "readinessProbe": _probe("/readyz", port, period_seconds=2, failures=3),
+    }
+
+
+def ports(probe_port: int | None) -> list[Object]:
+    """Return the ports of a container."""
+    numbers = {"http": PORT} | ({"probes": probe_port} if probe_port else {})
+    return [{"name": n, "containerPort": port, "protocol": "TCP"} for n, port in numbers.items()]
+
+
+def kafka_arguments(stream: DedupeStream) -> list[str]:
+    """Return the argument that names the Kafka credentials, if the stream has any."""
+    return [f"--kafka-properties={KAFKA_MOUNT}/{PROPERTIES_KEY}"] * _secured(stream)
+
+
+def mount(name: str, path: str) -> Object:
+    """Return the mount of a volume that can't be written."""
+    return {"name": name, "mountPath": path, "readOnly": True}
+
+
+def config_mount() -> Object:
+    """Return the mount of the manifest."""
+    return mount("config", CONFIG_MOUNT)
+
+
+def kafka_mounts(stream: DedupeStream) -> list[Object]:
+    """Return the mount of the Kafka credentials, if the stream has any."""
+    return [mount("kafka", KAFKA_MOUNT)] * _secured(stream)
+
+
+def tmp_mount() -> Object:
+    """Return the mount of /tmp, the container's own, in memory."""
+    return {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108
+
+
+def config_volume(stream: DedupeStream) -> Object:
+    """Return the volume with the manifest."""
+    return {"name": "config", "configMap": {"name": config_map.name(stream.metadata.name)}}
+
+
+def kafka_volumes(stream: DedupeStream) -> list[Object]:
+    """Return the volume with the Kafka credentials, if the stream has any."""
+    reference = stream.spec.kafka.config_secret_ref
+    return [{"name": "kafka", "secret": {"secretName": reference.name}}] if reference else []
+
+
+def tmp_volume() -> Object:
+    """Return the volume of /tmp."""
+    return {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
+
+
+def _secured(stream: DedupeStream) -> bool:
+    return stream.spec.kafka.config_secret_ref is not None
+
+
+def _pod_security() -> Object:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": _USER,
+        "runAsGroup": _USER,
+        "fsGroup": _USER,
+        # A store has many files; their owner is correct after the first start.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _spread_over_nodes(labels: dict[str, str]) -> Object:
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels},
+    }
+
+
+def _probe(path: str, port: str, *, period_seconds: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": port},
+        "periodSeconds": period_seconds,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }

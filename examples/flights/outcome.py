@@ -88,13 +88,13 @@ class Timeline(Measured):
 class Explained(Measured):
     """The topic of duplicates, compared with the raw topic.
 
-    `misattributed` duplicates do not name the first record with their id in their partition as their original; None if
-    that is not checked, because routers have moved the records.
+    `misattributed` duplicates do not name the first record with their id in their partition as their original; behind
+    routers, no other record with their id.
     `ages_ms` is the number of duplicates by age, in whole milliseconds.
     """
 
     records: int
-    misattributed: int | None
+    misattributed: int
     ages_ms: dict[int, int]
 
 

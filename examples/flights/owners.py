@@ -6,7 +6,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.source import read_range
-from dedupe_worker.dedup.classify import AGE_HEADER, ORIGINAL_HEADER
+from dedupe_worker.dedup.classify import AGE_HEADER, ORIGINAL_HEADER, POSITION_HEADER
 from examples.flights.outcome import Explained
 
 
@@ -18,9 +18,10 @@ def explained(spark: SparkSession, stream: DedupeStream) -> Explained:
     def read(topic: str | None) -> DataFrame:
         return read_range(spark, connection, cluster.offsets(topic or ""))
 
-    found = explain(read(spec.input.single), read(spec.duplicates.topic), spec.id.name)
-    # Behind routers a duplicate names the place of its original in the repartition topic, which is trimmed.
-    return found.model_copy(update={"misattributed": None}) if spec.repartition else found
+    raw, duplicates = read(spec.input.single), read(spec.duplicates.topic)
+    if spec.repartition is None:
+        return explain(raw, duplicates, spec.id.name)
+    return explain_routed(raw, duplicates, spec.input.single, spec.id.name)
 
 
 def explain(raw: DataFrame, duplicates: DataFrame, id_header: str | None = None) -> Explained:
@@ -31,18 +32,43 @@ def explain(raw: DataFrame, duplicates: DataFrame, id_header: str | None = None)
     id_ = (_header(id_header) if id_header else F.col("key")).alias("id")
     firsts = raw.groupBy(id_, "partition").agg(F.min("offset").alias("first"))
     first = F.format_string("%d:%d", "partition", "first")
+    told = _told(duplicates, id_)
+    return _counted(
+        told.join(firsts, ["id", "partition"], "left"), F.col("original").eqNullSafe(first)
+    )
+
+
+def explain_routed(
+    raw: DataFrame, duplicates: DataFrame, topic: str, id_header: str | None = None
+) -> Explained:
+    """Compare duplicates with raw records of any partition, of a stream with routers.
+
+    The original is another record with the id: which of them came first is decided between the partitions.
+    """
+    id_ = (_header(id_header) if id_header else F.col("key")).alias("id")
+    place = F.format_string(f"{topic}:%d:%d", "partition", "offset").alias("original")
+    originals = raw.select(id_, place, F.lit(True).alias("is_there"))
+    found = _told(duplicates, id_).join(originals, ["id", "original"], "left")
+    other = F.col("is_there").isNotNull() & (F.col("original") != F.col("position"))
+    return _counted(found, other)
+
+
+def _told(duplicates: DataFrame, id_: Column) -> DataFrame:
+    return duplicates.select(
+        id_,
+        "partition",
+        _header(ORIGINAL_HEADER).alias("original"),
+        _header(POSITION_HEADER).alias("position"),
+        _header(AGE_HEADER).cast("long").alias("age_ms"),
+    )
+
+
+def _counted(told: DataFrame, is_right: Column) -> Explained:
     by_age = (
-        duplicates.select(
-            id_,
-            "partition",
-            _header(ORIGINAL_HEADER).alias("original"),
-            _header(AGE_HEADER).cast("long").alias("age_ms"),
-        )
-        .join(firsts, ["id", "partition"], "left")
-        .groupBy("age_ms")
+        told.groupBy("age_ms")
         .agg(
             F.count(F.lit(1)).alias("records"),
-            F.count_if(~F.col("original").eqNullSafe(first)).alias("misattributed"),
+            F.count_if(~is_right).alias("misattributed"),
         )
         .collect()
     )

@@ -106,7 +106,6 @@ def _of_windows(outcome: Outcome) -> str:
 
 def _of_ages(outcome: Outcome) -> str:
     sent, found = outcome.sent, outcome.explained
-    original = "" if outcome.routed else " and with the partition and offset of its original"
     # Of the duplicates that were recognised the demo does not count retries and replays.
     records, retries, replays = (
         (f"the {found.records:,} that the workers recognised", "Retries", "Replays")
@@ -118,8 +117,8 @@ def _of_ages(outcome: Outcome) -> str:
         )
     )
     return (
-        f"From the topic of duplicates: it has {records}, each with its age"
-        f"{original}. {retries} repeat a record byte for byte, with its "
+        f"From the topic of duplicates: it has {records}, each with its age and with the partition and "
+        f"offset of its original. {retries} repeat a record byte for byte, with its "
         f"timestamp, so their age is 0. {replays} were sent again later. "
         f"Of all: {quantiles(plots.distribution(found.ages_ms))}. In production duplicates can come weeks later; "
         "they are detected within the window."

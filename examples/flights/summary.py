@@ -60,7 +60,7 @@ def figures(outcome: Outcome) -> list[tuple[str, str]]:
             f"+ {sent.replays:,} replays",
         ),
         ("out", f"{found.clean_records:,} records"),
-        ("removed", f"{found.removed:,} duplicates, each kept{_referring(outcome)}"),
+        ("removed", f"{found.removed:,} duplicates, each kept with a reference to its original"),
         ("lost", f"{found.lost:,}"),
         ("duplicated", _duplicated(found)),
         ("altered", f"{found.altered:,}"),
@@ -77,10 +77,6 @@ def figures(outcome: Outcome) -> list[tuple[str, str]]:
         ),
     ]
     return [*rows, ("took", f"{outcome.seconds:.0f} s")]
-
-
-def _referring(outcome: Outcome) -> str:
-    return "" if outcome.routed else " with a reference to its original"
 
 
 def _duplicated(found: PartitionAudit) -> str:

@@ -26,6 +26,8 @@ _VERSION: Final = 1
 _LAYOUT: Final = Struct(">BHHI")
 _OFFSET_AT: Final = 3
 _OFFSET_BYTES: Final = 6
+OFFSET_SLICE: Final = slice(_OFFSET_AT, _OFFSET_AT + _OFFSET_BYTES)
+"""The bytes of the offset in a header's value; the others are the same for all records of a partition."""
 _LOW_BITS: Final = 32
 _LOW_MASK: Final = (1 << _LOW_BITS) - 1
 
@@ -81,11 +83,21 @@ def decode_origin(value: bytes | str | None) -> Origin | None:
     return Origin(topic.decode(), partition, (high << _LOW_BITS) | low)
 
 
-def strip_origins(records: Iterable[Message]) -> None:
-    """Take the origins off records, which are then as their producers wrote them."""
+def strip_origins(records: Iterable[Message]) -> list[bytes | None]:
+    """Take the origins off records, which are then as their producers wrote them.
+
+    Return the value of each header; None for a record that came through no router.
+    """
+    values: list[bytes | None] = []
     for record in records:
-        _, headers = take_origin(record.headers())  # type: ignore[arg-type] # of a consumer they are a list
-        record.set_headers(headers)  # type: ignore[arg-type] # None is what a record without headers has
+        headers: list[Header] | None = record.headers()  # type: ignore[assignment] # of a consumer they are a list
+        value = headers[-1][1] if headers and headers[-1][0] == HEADER else None
+        if headers is None or value is None or decode_origin(value) is None:
+            values.append(None)
+            continue
+        record.set_headers(headers[:-1] or None)  # type: ignore[arg-type] # a record without headers has None
+        values.append(value)
+    return values
 
 
 def take_origin(headers: Sequence[Header] | None) -> tuple[Origin | None, list[Header] | None]:

@@ -219,9 +219,14 @@ class ComponentFactory:
                 extract=extract,
                 uncommitted=uncommitted,
                 on_read=self.keys.offer if spec.repartition is None else lambda _: None,
-                routed=spec.repartition is not None,
+                routed_from=spec.worker_input if spec.repartition else None,
             ),
-            logs=side_topic_writers(spec, output_topic_id, input_topic),
+            logs=side_topic_writers(
+                spec,
+                output_topic_id,
+                input_topic,
+                window.store.origins if spec.repartition else None,
+            ),
             worker_state=self.worker_state,
             clock=self.clock,
         )

@@ -2,7 +2,7 @@
 
 The owner is the first input record with the id (Tapjoy's owner id).
 
-    bytes 0-1   input partition, big-endian, unsigned
+    bytes 0-1   input partition, big-endian, unsigned; behind routers the number of a place (origins.py)
     bytes 2-7   offset in that partition, big-endian, unsigned
 
 If the stream routes its duplicates, six bytes follow with the record's timestamp (Unix milliseconds, big-endian,
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 OWNER_BYTES: Final = 8
 UNKNOWN_OWNER: Final = b"\xff" * OWNER_BYTES
 
-_OFFSET_BITS: Final = 48
+OFFSET_BITS: Final = 48
 _TIME_BYTES: Final = 6
 _HASH_BYTES: Final = 4
 _HASHED: Final = (OWNER_BYTES + _HASH_BYTES, OWNER_BYTES + _TIME_BYTES + _HASH_BYTES)
@@ -58,7 +58,12 @@ def decode_owner(owner: bytes) -> tuple[int, int] | None:
 
 def encode_owners(partition: int, offsets: Offsets) -> Values:
     """Pack a batch of owners of one partition: shape (n,) offsets to n owners."""
-    return (offsets | np.uint64(partition << _OFFSET_BITS)).astype(">u8").view(OWNER)
+    return (offsets | np.uint64(partition << OFFSET_BITS)).astype(">u8").view(OWNER)
+
+
+def owners_of(numbers: Offsets) -> Values:
+    """Pack a batch of owners that are numbers of 8 bytes: shape (n,)."""
+    return numbers.astype(">u8").view(OWNER)
 
 
 def unknown_owners(count: int) -> Values:

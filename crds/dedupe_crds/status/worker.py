@@ -124,6 +124,9 @@ class WindowStatus(Report):
 class IdOwner(Report):
     """The record that an id was first seen in."""
 
+    topic: str | None = Field(
+        default=None, description="Topic of the input; only with spec.repartition."
+    )
     partition: int = Field(description="Partition of the input.")
     offset: int = Field(description="Offset in that partition.")
 

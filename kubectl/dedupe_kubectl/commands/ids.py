@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from dedupe_crds.formatting import UNKNOWN, ranges
 from dedupe_crds.spec.topics import IdFrom
-from dedupe_crds.status.worker import IdStatus
+from dedupe_crds.status.worker import IdOwner, IdStatus
 from dedupe_kubectl.api import PARALLEL_CALLS, Api
 from dedupe_kubectl.errors import PluginError, WorkerRefused
 from dedupe_kubectl.objects import Object, by_partition, is_ready, read_stream
@@ -117,8 +117,14 @@ def print_forgotten(
         console.print(escape(f"note: {note}"), soft_wrap=True)
 
 
+def _place(owner: IdOwner) -> str:
+    """Write where an id was first seen; behind routers with the topic."""
+    topic = f"{owner.topic}:" if owner.topic else ""
+    return f"{topic}{owner.partition}:{owner.offset}"
+
+
 def _line(found: Found) -> dict[str, str]:
-    owner = f"{found.owner.partition}:{found.owner.offset}" if found.owner else "unknown"
+    owner = _place(found.owner) if found.owner else "unknown"
     return {
         "ID": found.id,
         "KNOWN": "yes" if found.known else "no",

@@ -86,8 +86,7 @@ def test_a_scattered_run_is_meant_to_pass_what_was_sent_to_other_partitions() ->
 def test_behind_routers_a_scattered_run_is_exactly_once() -> None:
     removed = {"clean_records": 100, "removed": 5, "duplicated": 0}
     nothing = {"duplicated_in_another_partition": 0, "repeats_in_another_partition": 0}
-    explained = EXPLAINED.model_copy(update={"misattributed": None})
-    routed = {"routed": True, "landed_records": 100, "explained": explained}
+    routed = {"routed": True, "landed_records": 100, "explained": EXPLAINED}
     run = scattered(**removed, **nothing).model_copy(update=routed)
     assert (run.problems(), run.shows_passing) == ([], False)
     passed = scattered().model_copy(update=routed)

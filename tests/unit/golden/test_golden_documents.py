@@ -95,8 +95,8 @@ def test_a_record_about_owners_is_read_and_written_as_it_was() -> None:
     before = of_topic("-owners")
     assert (before["topic"], before["key"]) == ("orders-clean-owners", IDENTITY.output_topic_id)
     value = bytes.fromhex(before["value"])
-    first, offsets, input_topic = decode_entry(value)
-    assert not input_topic
+    first, offsets, input_topic, origins = decode_entry(value)
+    assert (input_topic, origins) == ("", "")
     assert (first, tuple(offsets.tolist())) == (OUTPUT_FIRST, NOTED_OFFSETS)
 
     [built] = [each for each in documents.side_records() if each["topic"].endswith("-owners")]

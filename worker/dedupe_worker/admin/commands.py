@@ -17,6 +17,7 @@ from dedupe_ids.extract import pack_id
 from dedupe_kafka.errors import StreamError
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import DiskFull, OutputUnread, StoreCorrupt, StoreFailed
+from dedupe_worker.origins import Origins
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.ageing import Generation
 from dedupe_worker.store.api import IdStore
@@ -150,7 +151,9 @@ class AdminCommands:
         packed = [pack_id(raw) for raw in raw_ids]
         with _ends_session(StoreCorrupt, DiskFull, StoreFailed):
             known = self._store.locate(packed)
-        return [_id_status(raw, known.get(id_)) for raw, id_ in zip(raw_ids, packed, strict=True)]
+        origins = self._store.origins if self._config.stream.spec.repartition else None
+        found = map(known.get, packed)
+        return [_id_status(raw, each, origins) for raw, each in zip(raw_ids, found, strict=True)]
 
     def forget(self, raw_ids: list[bytes]) -> int:
         """Forget ids; return how many were in the store.
@@ -178,20 +181,29 @@ def _ends_session(*kinds: type[StreamError]) -> Iterator[None]:
         raise StoreUnusable(error) from error
 
 
-def _id_status(raw: bytes, found: tuple[bytes, Generation] | None) -> IdStatus:
+def _id_status(
+    raw: bytes, found: tuple[bytes, Generation] | None, origins: Origins | None
+) -> IdStatus:
     if found is None:
         return IdStatus(id=raw.decode(), known=False)
     value, generation = found
-    owner = decode_owner(value[:OWNER_BYTES])
     return IdStatus(
         id=raw.decode(),
         known=True,
-        owner=IdOwner(partition=owner[0], offset=owner[1]) if owner else None,
+        owner=_owner(value, origins),
         timestamp=_time(timestamp_of(value)),
         generation=generation.name,
         seen_after=_time(generation.first_seen_ms),
         seen_before=_time(generation.last_seen_ms),
     )
+
+
+def _owner(value: bytes, origins: Origins | None) -> IdOwner | None:
+    owner = decode_owner(value[:OWNER_BYTES])
+    if owner is None or origins is None:
+        return owner and IdOwner(partition=owner[0], offset=owner[1])
+    place = origins.place_of(owner[0])
+    return place and IdOwner(topic=place[0], partition=place[1], offset=owner[1])
 
 
 def _time(milliseconds: int | None) -> datetime | None:

@@ -24,7 +24,9 @@ from dedupe_worker.dedup.policy import Policy, late_before
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.producer import Routed
+from dedupe_worker.origins import Origins
 from dedupe_worker.values import (
+    OFFSET_BITS,
     OWNER_BYTES,
     Offsets,
     Times,
@@ -32,17 +34,19 @@ from dedupe_worker.values import (
     came_after,
     contents_differ,
     decode_owner,
-    encode_owners,
+    owners_of,
     timestamp_of,
     timestamps,
 )
 
 ORIGINAL_HEADER: Final = "dedupe-original"
-"""Input partition and offset of the record that this one repeats or contradicts: `3:1207`, or `unknown`."""
+"""Partition and offset of the record that this one repeats or contradicts: `3:1207`, or `unknown`.
+
+Behind routers its topic comes first: `orders:3:1207`."""
 AGE_HEADER: Final = "dedupe-age-ms"
 """This record's timestamp minus the original record's, in milliseconds; absent if the original's is not stored."""
 POSITION_HEADER: Final = "dedupe-position"
-"""Input partition and offset of this record."""
+"""Partition and offset of this record; behind routers its topic comes first."""
 LATE_HEADER: Final = "dedupe-late"
 """The bound that made this record late, Unix milliseconds: its timestamp is before it. Ids are remembered only of
 records from this time on, or `late.maxAge` sets it."""
@@ -53,7 +57,7 @@ class Identified:
     """A batch of n records of which m have an id.
 
     `rows` (m,) are the positions of these m, `packed` (16 m bytes) their ids, `values` (m,) what to store for them.
-    `offsets` (n,) are of the input, `times` (n,) in Unix milliseconds.
+    `offsets` (n,) are of the input, `times` (n,) in Unix milliseconds, `owners` (n,) numbers of 8 bytes.
     """
 
     rows: Rows
@@ -61,6 +65,7 @@ class Identified:
     values: Values
     offsets: Offsets
     times: Times
+    owners: Offsets
 
     @property
     def newest_ms(self) -> int:
@@ -94,11 +99,12 @@ def make_verdict(
     redelivered: Sequence[int] = (),
     late: Sequence[int] = (),
     bound: int = 0,
+    origins: Origins | None = None,
 ) -> Verdict:
     """Decide on a batch, without I/O. Records without an id pass.
 
-    `values` are those of `rows`, the records with an id. The other facts name positions in `rows`, and no position has
-    two of them:
+    `values` are those of `rows`, the records with an id; `origins` name their places if they are routed. The other
+    facts name positions in `rows`, and no position has two of them:
 
       - `repeats`: the record has the id of an earlier one, with the value of that one
       - `redelivered`: the record's output is in the output topic already, uncommitted before a crash
@@ -111,8 +117,7 @@ def make_verdict(
     if not (repeats or redelivered or late):
         return Verdict(passed)  # most batches, so it saves the work on empty arrays
     routed: list[Routed] = []
-    repeating = np.fromiter(repeats, np.intp, len(repeats))
-    enforced = policy.mode is Mode.ENFORCE
+    repeating, enforced = np.fromiter(repeats, np.intp, len(repeats)), policy.mode is Mode.ENFORCE
     duplicates = conflicts = of_itself = 0
     for row, own, original in zip(
         rows[repeating].tolist(), values[repeating].tolist(), repeats.values(), strict=True
@@ -127,13 +132,13 @@ def make_verdict(
         conflicts += conflict
         topic = policy.conflicts_topic if conflict else policy.duplicates_topic
         if enforced and topic:
-            routed.append(Routed(topic, records[row], _repeat_headers(own, original)))
+            routed.append(Routed(topic, records[row], _repeat_headers(own, original, origins)))
     passed[rows[list(redelivered)]] = False
     if policy.routes_late and policy.late_topic is not None:
         away = list(late)
         passed[rows[away]] = False
         routed.extend(
-            Routed(policy.late_topic, records[row], _late_headers(value, bound))
+            Routed(policy.late_topic, records[row], _late_headers(value, bound, origins))
             for row, value in zip(rows[away].tolist(), values[away].tolist(), strict=True)
         )
     return Verdict(
@@ -150,7 +155,7 @@ class Classifier:
     """Classify the batches of one partition.
 
     Ids that `classify` finds new are in the window's open transaction from then on. `on_read` gets each batch.
-    `routed`: the records come from routers.
+    `routed_from` is the repartition topic, if the records come from routers.
     """
 
     def __init__(
@@ -162,7 +167,7 @@ class Classifier:
         extract: Extractor,
         uncommitted: UncommittedIds | None = None,
         on_read: Callable[[Sequence[Message]], None] = lambda _: None,
-        routed: bool = False,
+        routed_from: str | None = None,
     ) -> None:
         self._policy = policy
         self._partition = partition
@@ -171,19 +176,29 @@ class Classifier:
         self._layout = policy.layout
         self._uncommitted = uncommitted or UncommittedIds()
         self._on_read = on_read
-        self._routed = routed
+        self._routed_from = routed_from
 
     def identify(self, records: list[Message]) -> Identified:
         """Take the ids of a batch, and the headers that routers have added."""
         self._on_read(records)
-        if self._routed:
-            strip_origins(records)
+        headers = None if self._routed_from is None else strip_origins(records)
         ids = self._extract(records)
         offsets = np.fromiter(map(Message.offset, records), np.uint64, len(records))
-        owners = encode_owners(self._partition, offsets[ids.rows])
+        owners = self._owners(headers, offsets)
         times = timestamps(records)
-        values = self._layout.encode(owners, records, ids.rows, times)
-        return Identified(ids.rows, ids.packed, values, offsets, times)
+        values = self._layout.encode(owners_of(owners[ids.rows]), records, ids.rows, times)
+        return Identified(ids.rows, ids.packed, values, offsets, times, owners)
+
+    def _owners(self, headers: Sequence[bytes | None] | None, offsets: Offsets) -> Offsets:
+        """Return the owner of each record; of one through no router, its own place."""
+        if headers is None or self._routed_from is None:
+            return offsets | np.uint64(self._partition << OFFSET_BITS)
+        own = self._routed_from, self._partition
+        return self._window.store.origins.owners(headers, lambda _: own, offsets)
+
+    @property
+    def _names(self) -> Origins | None:
+        return None if self._routed_from is None else self._window.store.origins
 
     def classify(self, records: Sequence[Message], batch: Identified, now_ms: int) -> Verdict:
         """Look up the ids of a batch and decide on each record.
@@ -218,6 +233,7 @@ class Classifier:
             redelivered=redelivered,
             late=np.flatnonzero(late).tolist() if any_late else (),
             bound=bound,
+            origins=self._names,
         )
 
     def _admit_in_time(self, batch: Identified, late: Mask) -> dict[int, bytes]:
@@ -239,18 +255,27 @@ class Classifier:
         return repeats
 
 
-def _repeat_headers(own: bytes, original: bytes) -> list[Header]:
-    headers = [(ORIGINAL_HEADER, _position(original)), (POSITION_HEADER, _position(own))]
+def _repeat_headers(own: bytes, original: bytes, origins: Origins | None) -> list[Header]:
+    headers = [
+        (ORIGINAL_HEADER, _position(original, origins)),
+        (POSITION_HEADER, _position(own, origins)),
+    ]
     time_ms, original_ms = timestamp_of(own), timestamp_of(original)
     if time_ms is not None and original_ms is not None:
         headers.append((AGE_HEADER, b"%d" % (time_ms - original_ms)))
     return headers
 
 
-def _late_headers(value: bytes, bound: int) -> list[Header]:
-    return [(LATE_HEADER, b"%d" % bound), (POSITION_HEADER, _position(value))]
+def _late_headers(value: bytes, bound: int, origins: Origins | None) -> list[Header]:
+    return [(LATE_HEADER, b"%d" % bound), (POSITION_HEADER, _position(value, origins))]
 
 
-def _position(value: bytes) -> bytes:
-    at = decode_owner(value[:OWNER_BYTES])
-    return b"unknown" if at is None else b"%d:%d" % at
+def _position(value: bytes, origins: Origins | None) -> bytes:
+    owner = decode_owner(value[:OWNER_BYTES])
+    if owner is None:
+        return b"unknown"
+    number, offset = owner
+    if origins is None:
+        return b"%d:%d" % owner
+    place = origins.place_of(number)
+    return b"unknown" if place is None else f"{place[0]}:{place[1]}:{offset}".encode()

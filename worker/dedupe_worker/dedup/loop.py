@@ -215,16 +215,16 @@ class Loop:
             newest_ms = identified.newest_ms
         with self._stage("lookup"):
             verdict = self._classifier.classify(records, identified, self._time_ms())
-            passed, offsets = records, identified.offsets
+            passed, owners = records, identified.owners
             if not verdict.passed.all():
                 passed = list(compress(records, verdict.passed.tolist()))
-                offsets = offsets[verdict.passed]
+                owners = owners[verdict.passed]
         with self._stage("produce"):
             self._output.produce(passed)
             self._output.route(verdict.routed)
             if passed:
                 for log in self._logs:
-                    log.add(passed, offsets)
+                    log.add(passed, owners)
         self._open.records += len(records)
         self._open.passed += len(passed)
         self._open.next_offset = batch.next_offset

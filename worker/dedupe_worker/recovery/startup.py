@@ -255,7 +255,7 @@ class Startup:
                 reader,
                 window,
                 self._extract,
-                self._output_values(partition, plan, metadata, readers),
+                self._output_values(partition, plan, window, readers),
                 start=plan.start,
                 end=end,
                 begin=begin,
@@ -267,19 +267,15 @@ class Startup:
             )
 
     def _output_values(
-        self,
-        partition: TakenOver,
-        plan: CatchUpPlan,
-        metadata: StoreMetadata | None,
-        readers: ExitStack,
+        self, partition: TakenOver, plan: CatchUpPlan, window: Window, readers: ExitStack
     ) -> OutputValues:
         """Make the reader of the values of output records; `readers` closes its consumer."""
-        number, owner_log = self._config.partition, None
-        if needs_owner_log(self._config.stream.spec):
+        number, owner_log, spec = self._config.partition, None, self._config.stream.spec
+        if needs_owner_log(spec):
             topic = owners_topic(partition.output_topic.name)
             there = self._settled(partition.topics, topic)
             start: int | None = there.low
-            if metadata and not plan.rebuild:
+            if (metadata := window.store.metadata) and not plan.rebuild:
                 since = datetime.fromtimestamp(metadata.last_seen_ms / 1000, UTC) - CLOCK_SKEW
                 start = partition.topics.offset_at(topic, number, since)
             reader = readers.enter_context(closing(self._factory.make_reader(topic)))
@@ -295,6 +291,7 @@ class Startup:
                 rewind=rewind,
                 input_topic=input_topic,
                 unlabelled=tail_of,
+                origins=window.store.origins if spec.repartition else None,
                 on_read=self._worker_state.heartbeat,
             )
         return OutputValues(self._layout, partition=number, owner_log=owner_log)

@@ -9,6 +9,7 @@ position in the input. So each transaction writes entries about its output recor
     bytes 1-8    output offset of the first record, big-endian; the others follow without gaps
     then, compressed by zlib, runs of neighbouring input offsets: first offset and length, both 8 bytes, little-endian
     then the input topic's id as text, not compressed; releases that don't know of it ignore what follows the runs
+    behind routers then a line feed, and the table of the places (origins.py) that the runs' first 2 bytes number
 
 As few records are duplicates, runs are long and an entry takes a few bytes a duplicate. A header on each output record
 would cost 25 bytes a record and change it.
@@ -33,6 +34,7 @@ from dedupe_ids.batch import Rows
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.consumer import Reader
 from dedupe_worker.kafka.producer import SideRecord
+from dedupe_worker.origins import Origins
 from dedupe_worker.values import (
     OWNER,
     UNKNOWN_OWNER,
@@ -41,6 +43,7 @@ from dedupe_worker.values import (
     ValueLayout,
     Values,
     encode_owners,
+    owners_of,
     unknown_owners,
 )
 
@@ -65,12 +68,14 @@ log = structlog.get_logger()
 class OwnerEntry(NamedTuple):
     """The input offsets of the output records from `first_output` on.
 
-    `input_topic` is empty in an entry of an earlier release.
+    `input_topic` is empty in an entry of an earlier release. Behind routers `inputs` are whole owners, whose places
+    `origins` names.
     """
 
     first_output: int
     inputs: Offsets
     input_topic: str = ""
+    origins: str = ""
 
     @property
     def end(self) -> int:
@@ -78,8 +83,11 @@ class OwnerEntry(NamedTuple):
         return self.first_output + len(self.inputs)
 
 
-def encode_entries(first_output: int, inputs: Offsets, input_topic: str = "") -> Iterator[bytes]:
-    """Encode the input offsets, ascending, of output records from `first_output` on."""
+def encode_entries(
+    first_output: int, inputs: Offsets, input_topic: str = "", origins: str = ""
+) -> Iterator[bytes]:
+    """Encode the input offsets of output records from `first_output` on."""
+    names = f"{input_topic}\n{origins}" if origins else input_topic
     starts = np.flatnonzero(np.diff(inputs, prepend=inputs[:1]) != 1)
     lengths = np.diff(starts, append=len(inputs))
     for at in range(0, len(starts), _MOST_RUNS):
@@ -87,7 +95,7 @@ def encode_entries(first_output: int, inputs: Offsets, input_topic: str = "") ->
         runs = np.stack([inputs[starts[part]], lengths[part].astype(np.uint64)], axis=1)
         packed = zlib.compress(runs.astype("<u8").tobytes(), _FASTEST)
         head = _HEAD.pack(_FORMAT, first_output + int(starts[at]))
-        yield head + packed + input_topic.encode()
+        yield head + packed + names.encode()
 
 
 def decode_entry(value: bytes) -> OwnerEntry:
@@ -105,24 +113,34 @@ def decode_entry(value: bytes) -> OwnerEntry:
     lengths = runs[:, 1].astype(np.int64)
     within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     inputs = np.repeat(runs[:, 0].astype(np.uint64), lengths) + within.astype(np.uint64)
-    return OwnerEntry(first_output, inputs, stream.unused_data.decode(errors="replace"))
+    input_topic, _, origins = stream.unused_data.decode(errors="replace").partition("\n")
+    return OwnerEntry(first_output, inputs, input_topic, origins)
 
 
 class OwnerLogWriter:
     """A `SideTopicWriter` of owner entries."""
 
-    def __init__(self, topic: str, output_topic_id: str, input_topic: str = "") -> None:
+    def __init__(
+        self,
+        topic: str,
+        output_topic_id: str,
+        input_topic: str = "",
+        *,
+        origins: Origins | None = None,
+    ) -> None:
         self._topic = topic
         self._input_topic = input_topic
+        self._origins = origins
         self._key = output_topic_id.encode()
         self._offsets: list[Offsets] = []
 
-    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
-        self._offsets.append(offsets)
+    def add(self, passed: Sequence[Message], owners: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
+        self._offsets.append(owners & _OFFSETS if self._origins is None else owners)
 
     def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
         offsets = np.concatenate(self._offsets)
-        values = encode_entries(written.low, offsets, self._input_topic)
+        table = self._origins.text if self._origins else ""
+        values = encode_entries(written.low, offsets, self._input_topic, table)
         return [SideRecord(self._topic, self._key, value) for value in values]
 
     def clear(self) -> None:  # noqa: D102
@@ -135,7 +153,8 @@ class OwnerLogReader:
     `reader` is at the estimated start of the entries that are needed; the topic ends at `end`. `rewind` moves the
     reader to the topic's first entry, in case they start earlier: the time at which an id was seen is not the time of
     its entry. It is None if the reader is at the first entry already. Entries of another input topic than `input_topic`
-    are skipped; `unlabelled` is the topic of entries that name none. `on_read` is called after each read.
+    are skipped; `unlabelled` is the topic of entries that name none. Behind routers `origins` get the places that
+    entries name. `on_read` is called after each read.
     """
 
     def __init__(
@@ -147,8 +166,10 @@ class OwnerLogReader:
         rewind: Callable[[], None] | None,
         input_topic: str = "",
         unlabelled: str = "",
+        origins: Origins | None = None,
         on_read: Callable[[], None] = lambda: None,
     ) -> None:
+        self._origins = origins
         self._input_topic = input_topic
         self._unlabelled = unlabelled
         self._on_read = on_read
@@ -159,8 +180,15 @@ class OwnerLogReader:
         self._position = 0
         self._waiting: deque[OwnerEntry] = deque()
 
+    @property
+    def is_routed(self) -> bool:
+        """Return whether what it reads are whole owners, not offsets of one partition."""
+        return self._origins is not None
+
     def inputs(self, outputs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the input offsets of output records, both ascending; -1 without an entry.
+        """Return the input offset of each output record; -1 without an entry.
+
+        Behind routers it is a whole owner. `outputs` are ascending.
 
         Raises StreamError.
         """
@@ -176,7 +204,7 @@ class OwnerLogReader:
         self._rewind = None
         while self._waiting and self._waiting[0].end <= outputs[0]:
             self._waiting.popleft()
-        for first, inputs, topic in self._waiting:
+        for first, inputs, topic, _ in self._waiting:
             if (topic or self._unlabelled) != self._input_topic:
                 continue
             at = outputs - first
@@ -199,7 +227,10 @@ class OwnerLogReader:
 
     def _take(self, record: Message) -> None:
         try:
-            self._waiting.append(decode_entry(record.value() or b""))
+            entry = decode_entry(record.value() or b"")
+            if self._origins is not None:
+                entry = entry._replace(inputs=self._origins.adopted(entry.inputs, entry.origins))
+            self._waiting.append(entry)
         except (
             ValueError
         ) as error:  # only the owners of this transaction's records are unknown then
@@ -229,6 +260,11 @@ class OutputValues:
         else:
             outputs = np.fromiter(map(Message.offset, records), np.int64, len(records))
             inputs = self._owner_log.inputs(outputs)[rows]
-            owners = encode_owners(self._partition, inputs.astype(np.uint64) & _OFFSETS)
+            known = inputs.astype(np.uint64)
+            owners = (
+                owners_of(known)
+                if self._owner_log.is_routed
+                else encode_owners(self._partition, known & _OFFSETS)
+            )
             owners[inputs == _UNKNOWN] = np.frombuffer(UNKNOWN_OWNER, OWNER)[0]
         return self._layout.encode(owners, records, rows, times)

@@ -20,6 +20,7 @@ from dedupe_filters.wire_format import Origin
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_kafka.side_topics import filters_topic, needs_owner_log, owners_topic
 from dedupe_worker.kafka.producer import SideRecord
+from dedupe_worker.origins import Origins
 from dedupe_worker.side_topics.owner_log import OwnerLogWriter
 from dedupe_worker.values import Offsets
 
@@ -30,8 +31,8 @@ class SideTopicWriter(Protocol):
     Call `add` for each batch that is passed on, then `records` to get what to write, then `clear`.
     """
 
-    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:
-        """Add records that are passed on, with their offsets in the input."""
+    def add(self, passed: Sequence[Message], owners: Offsets) -> None:
+        """Add records that are passed on, with their owners as numbers of 8 bytes."""
 
     def records(self, written: OffsetRange) -> list[SideRecord]:
         """Return what to write about all of them; `written` are their output offsets."""
@@ -48,7 +49,7 @@ class FilterWriter:
         self._collector = collector
         self._origin = origin
 
-    def add(self, passed: Sequence[Message], offsets: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
+    def add(self, passed: Sequence[Message], owners: Offsets) -> None:  # noqa: ARG002, D102 (see SideTopicWriter)
         self._collector.add(passed)
 
     def records(self, written: OffsetRange) -> list[SideRecord]:  # noqa: D102
@@ -60,13 +61,14 @@ class FilterWriter:
 
 
 def side_topic_writers(
-    spec: Spec, output_topic_id: str, input_topic: str = ""
+    spec: Spec, output_topic_id: str, input_topic: str = "", origins: Origins | None = None
 ) -> list[SideTopicWriter]:
-    """Return the writers that a stream needs."""
+    """Return the writers that a stream needs; `origins` are of its routed records."""
     output = spec.output
     writers: list[SideTopicWriter] = []
     if needs_owner_log(spec):
-        writers.append(OwnerLogWriter(owners_topic(output.topic), output_topic_id, input_topic))
+        topic = owners_topic(output.topic)
+        writers.append(OwnerLogWriter(topic, output_topic_id, input_topic, origins=origins))
     if output.filter is not None:
         collector = FilterBuilder(
             FilterSource.of(output.filter), output.filter.size_bytes, output_topic_id

@@ -4,13 +4,20 @@
 """
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 
+from dedupe_worker.origins import Origins
 from dedupe_worker.store.ageing import Generation, window_seconds
 from dedupe_worker.store.metadata import StoreMetadata
 
 
 class DescribedStore(ABC):
     """A store with metadata."""
+
+    @cached_property
+    def origins(self) -> Origins:
+        """Return the numbers of places; what is added is kept by the next `write`."""
+        return Origins(self.metadata.origins if self.metadata else "")
 
     @property
     @abstractmethod

@@ -29,6 +29,7 @@ Further fields stand under the key `more`, written in the same batch. The releas
     changes        how often ids were added to this generation, or removed from it, at a position that stayed
     ownOutput      ranges of the output after the position whose ids are in the store (`encode_ranges`): an open
                    transaction of another producer keeps the position before them
+    origins        the numbers of the places in owners, behind routers only (origins.py)
 
 A stamp that the release before wrote differs from the one above, so the further fields are unknown then, not stale.
 """
@@ -67,6 +68,7 @@ _FURTHER: Final = {
     "agedToMs": "aged_to_ms",
     "changes": "changes",
     "ownOutput": "own_output",
+    "origins": "origins",
 }
 """The further fields: their names in JSON, and in `StoreMetadata`."""
 
@@ -94,6 +96,7 @@ class StoreMetadata:
     aged_to_ms: int = 0
     changes: int = 0
     own_output: str = ""
+    origins: str = ""
 
     def of_next_generation(self) -> "StoreMetadata":
         """Return the metadata of a generation without ids, whose predecessor has this."""
@@ -170,6 +173,7 @@ def next_metadata(
     last: "LastRecords",
     aged_ms: int,
     own_output: str = "",
+    origins: str = "",
 ) -> StoreMetadata:
     """Return the metadata of a generation after ids were written to it.
 
@@ -196,6 +200,7 @@ def next_metadata(
         aged_to_ms=max(aged_ms, last_ms),
         changes=before.changes if before else 0,
         own_output=own_output,
+        origins=origins or (latest.origins if latest else ""),
     )
 
 

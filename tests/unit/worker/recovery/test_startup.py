@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -294,7 +294,8 @@ def test_an_owner_that_names_no_topic_is_known_only_behind_a_store_of_the_same_i
     monkeypatch.setattr(starts.factory, "make_reader", lambda _: OneEntry([]))
     partition = replace(starts.partition(), input_topic=Topic("orders", input_topic, 1))
     plan = CatchUpPlan(start=50, rebuild=rebuild, truncated=False, reason="Tail")
-    with ExitStack() as readers:
-        reading = starts.startup._output_values(partition, plan, None, readers)  # noqa: SLF001 (what the catch-up reads)
+    with ExitStack() as readers, closing(starts.factory.make_store()) as store:
+        window = starts.factory.make_window(store)
+        reading = starts.startup._output_values(partition, plan, window, readers)  # noqa: SLF001 (what the catch-up reads)
         [value] = reading.values([message(60, b"a")], np.arange(1), np.array([5])).tolist()
     assert decode_owner(value[:OWNER_BYTES]) == owner

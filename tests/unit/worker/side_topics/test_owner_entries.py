@@ -15,7 +15,7 @@ inputs = st.lists(st.integers(0, 2**48 - 2), min_size=1, max_size=300, unique=Tr
 @given(st.integers(0, 2**62), inputs)
 def test_a_chunk_is_read_as_it_was_written(first_output: int, offsets: list[int]) -> None:
     [note] = encode_entries(first_output, np.array(offsets, np.uint64))
-    first, found, _ = decode_entry(note)
+    first, found, *_ = decode_entry(note)
     assert (first, found.tolist()) == (first_output, offsets)
 
 
@@ -26,7 +26,7 @@ def test_a_chunk_of_many_runs_takes_several_notes_that_continue_each_other() -> 
     assert max(map(len, notes)) < 100_000
     position, found = 1000, []
     for note in notes:
-        first, part, _ = decode_entry(note)
+        first, part, *_ = decode_entry(note)
         assert first == position
         position += len(part)
         found += part.tolist()
@@ -54,3 +54,19 @@ def test_damage_is_told(damage: object) -> None:
     [note] = encode_entries(7, np.arange(9, dtype=np.uint64))
     with pytest.raises(ValueError, match="entry of the owner log"):
         decode_entry(damage(note))  # type: ignore[operator] # one of the functions above
+
+
+OF_ROUTED_RECORDS = bytes.fromhex(
+    "01000000000000002878016367000166062630cdc0c008a639a13403032b8a3803030003c8001e746f7069632d"
+    "69640a6f72646572733a302b382c72657475726e733a302b38"
+)
+"""What this release writes of the owners below; later ones must read it."""
+
+
+def test_owners_of_routed_records_come_with_the_names_of_their_places() -> None:
+    owners = np.array([3 << 48 | 7, 3 << 48 | 8, 9 << 48 | 1, 5], np.uint64)
+    [note] = encode_entries(40, owners, "topic-id", "orders:0+8,returns:0+8")
+    for written in (note, OF_ROUTED_RECORDS):
+        entry = decode_entry(written)
+        assert (entry.first_output, entry.inputs.tolist()) == (40, owners.tolist())
+        assert (entry.input_topic, entry.origins) == ("topic-id", "orders:0+8,returns:0+8")

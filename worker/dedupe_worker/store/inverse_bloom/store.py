@@ -141,9 +141,8 @@ class InverseBloomStore(DescribedStore):
         if latest is None or (latest.input_topic or unlabelled) == input_topic:
             return
         for number, table in enumerate(self._tables):
-            table.forget_owners(
-                partial(self._report, Step.WRITING_TABLE, number, len(self._tables))
-            )
+            of = (Step.WRITING_TABLE, number, len(self._tables))
+            table.forget_owners(partial(self._report, *of))
         self.flush()
         self._tables[-1].metadata = latest.of_new_input(input_topic)
         self.flush()
@@ -189,6 +188,7 @@ class InverseBloomStore(DescribedStore):
             input_topic=self._input_topic,
             last=last,
             own_output=own_output,
+            origins=self.origins.text,
         )
         newest_ms = max(written.newest_ms, latest.newest_ms if latest else 0)
         newest.metadata = replace(written, keys=newest.puts, newest_ms=newest_ms)

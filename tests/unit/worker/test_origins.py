@@ -1,0 +1,74 @@
+"""The numbers of places: given once, kept as text, and the same after a rebuild."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_ids.origin import encode_origin
+from dedupe_worker.origins import Origins, TooManyOrigins
+
+PLACES = st.lists(
+    st.tuples(st.sampled_from(["orders", "returns", "a.b-c_d"]), st.integers(0, 500)), max_size=30
+)
+OWN = ("orders-clean-repartition", 3)
+
+
+def owner(number: int, offset: int) -> int:
+    return number << 48 | offset
+
+
+@given(PLACES)
+def test_each_place_has_a_number_of_its_own(places: list[tuple[str, int]]) -> None:
+    origins = Origins()
+    numbers = {place: origins.number_of(place) for place in places}
+    assert len(set(numbers.values())) == len(numbers)
+    assert {place: origins.place_of(number) for place, number in numbers.items()} == {
+        place: place for place in places
+    }
+    again = Origins(origins.text)
+    assert {place: again.number_of(place) for place in places} == numbers
+    assert again.text == origins.text
+
+
+def test_partitions_that_are_added_get_numbers_and_change_none() -> None:
+    origins = Origins()
+    assert [origins.number_of(("orders", p)) for p in (0, 7)] == [0, 7]
+    assert origins.number_of(("returns", 0)) == 8
+    assert [origins.number_of(("orders", p)) for p in (8, 23, 0)] == [16, 31, 0]
+    assert origins.text == "orders:0+8,returns:0+8,orders:8+8,orders:16+8"
+    assert origins.place_of(40) is None
+
+
+def test_numbers_are_not_without_end() -> None:
+    origins = Origins()
+    origins.number_of(("orders", 2**14))
+    with pytest.raises(TooManyOrigins, match="32,768 partitions"):
+        origins.number_of(("returns", 2**14))
+
+
+def test_the_owner_of_a_record_is_its_origin_or_else_its_own_place() -> None:
+    origins = Origins()
+    headers = [encode_origin("orders", 2, 7), None, encode_origin("returns", 0, 9)]
+    headers += [encode_origin("orders", 2, 8)]
+    found = origins.owners(headers, lambda _: OWN, np.array([10, 11, 12, 13], np.uint64))
+    assert origins.text == "orders:0+8,orders-clean-repartition:0+8,returns:0+8"
+    assert found.tolist() == [owner(2, 7), owner(11, 11), owner(16, 9), owner(2, 8)]
+
+
+@given(PLACES, PLACES, st.integers(0, 2**48 - 1))
+def test_owners_of_another_store_keep_their_places(
+    ours: list[tuple[str, int]], theirs: list[tuple[str, int]], offset: int
+) -> None:
+    origins, others = Origins(), Origins()
+    for place in ours:
+        origins.number_of(place)
+    owners = np.array([owner(others.number_of(place), offset) for place in theirs], np.uint64)
+    adopted = origins.adopted(owners, others.text)
+    assert [origins.place_of(each >> 48) for each in adopted.tolist()] == theirs
+    assert {each & (2**48 - 1) for each in adopted.tolist()} <= {offset}
+
+
+def test_a_number_that_no_place_has_is_damage() -> None:
+    with pytest.raises(ValueError, match="no place has the number 9"):
+        Origins().adopted(np.array([owner(9, 0)], np.uint64), "orders:0+8")

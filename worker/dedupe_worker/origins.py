@@ -1,0 +1,129 @@
+"""Numbers of the places that routed records come from.
+
+With them an owner keeps its 8 bytes: 2 of place and 6 of offset (values.py). Without routers the place is the input
+partition. Behind routers it is a number of a topic and a partition of it, which each store gives for itself, in the
+order in which it meets them. The table of numbers is a text in the store's metadata, written in the same batch as the
+ids:
+
+    orders:0+8,returns:0+8,orders:8+16
+
+Each entry gives the next `+count` numbers to the partitions of a topic from one on: here orders/0 to 7 have the numbers
+0 to 7, returns/0 to 7 have 8 to 15, and orders/8 to 23 have 16 to 31. Entries are added, and never changed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dedupe_ids.origin import OFFSET_SLICE, decode_origin
+from dedupe_kafka.errors import StreamError
+from dedupe_worker.values import OFFSET_BITS, Offsets
+
+Place = tuple[str, int]
+"""A topic and the number of a partition of it."""
+
+_MOST_NUMBERS: Final = 1 << 15
+_FEWEST: Final = 8
+
+
+class TooManyOrigins(StreamError):
+    """The inputs have more partitions than a store can number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Numbers from `first_number` on for partitions of a topic from `first` on."""
+
+    topic: str
+    first: int
+    count: int
+    first_number: int
+
+
+class Origins:
+    """The numbers of one store. Raises ValueError for a text of another form."""
+
+    def __init__(self, text: str = "") -> None:
+        self._ranges: list[_Range] = []
+        self._next = 0
+        # By the bytes of a header that are not the offset: most records find their number here.
+        self._numbers: dict[bytes, int] = {}
+        for entry in filter(None, text.split(",")):
+            topic, _, partitions = entry.rpartition(":")
+            first, count = map(int, partitions.split("+"))
+            self._add(topic, first, count)
+
+    @property
+    def text(self) -> str:
+        """Return the table as text."""
+        return ",".join(f"{each.topic}:{each.first}+{each.count}" for each in self._ranges)
+
+    def number_of(self, place: Place) -> int:
+        """Return the number of a place, which gets one if it has none.
+
+        Raises TooManyOrigins.
+        """
+        topic, partition = place
+        end = 0
+        for each in self._ranges:
+            if each.topic != topic:
+                continue
+            if each.first <= partition < each.first + each.count:
+                return each.first_number + partition - each.first
+            end = max(end, each.first + each.count)
+        needed = max(_FEWEST, 1 << (partition - end).bit_length())
+        if self._next + needed > _MOST_NUMBERS:
+            raise TooManyOrigins(
+                f"the inputs of this stream have had more than {_MOST_NUMBERS:,} partitions: create another stream"
+            )
+        self._add(topic, end, needed)
+        return self.number_of(place)
+
+    def place_of(self, number: int) -> Place | None:
+        """Return the place of a number; None if no place has it."""
+        for each in self._ranges:
+            if each.first_number <= number < each.first_number + each.count:
+                return each.topic, each.first + number - each.first_number
+        return None
+
+    def owners(
+        self, headers: Sequence[bytes | None], own: Callable[[int], Place], at: Offsets
+    ) -> Offsets:
+        """Return the owner of each record as a number of 8 bytes: shape (n,).
+
+        `headers` are the values of their origin headers. A record without one comes from `own` of its row, and from the
+        offset `at` of it. Raises TooManyOrigins.
+        """
+        found = []
+        for row, value in enumerate(headers):
+            if value is None:
+                found.append(self.number_of(own(row)) << OFFSET_BITS | int(at[row]))
+                continue
+            key = value[: OFFSET_SLICE.start] + value[OFFSET_SLICE.stop :]
+            if (number := self._numbers.get(key)) is None:
+                origin = decode_origin(value)
+                assert origin is not None  # noqa: S101 (only such headers are taken)
+                number = self._numbers[key] = self.number_of((origin.topic, origin.partition))
+            found.append(number << OFFSET_BITS | int.from_bytes(value[OFFSET_SLICE], "big"))
+        return np.array(found, np.uint64)
+
+    def adopted(self, owners: Offsets, table: str) -> Offsets:
+        """Return owners of another table with the numbers of this one: shape (n,).
+
+        Raises TooManyOrigins, and ValueError for a table of another form.
+        """
+        if table == self.text:
+            return owners
+        others, numbers = Origins(table), (owners >> np.uint64(OFFSET_BITS)).astype(np.intp)
+        renumbered = owners & np.uint64((1 << OFFSET_BITS) - 1)
+        for number in np.unique(numbers).tolist():
+            if (place := others.place_of(number)) is None:
+                raise ValueError(f"no place has the number {number} in {table}")
+            renumbered[numbers == number] |= np.uint64(self.number_of(place) << OFFSET_BITS)
+        return renumbered
+
+    def _add(self, topic: str, first: int, count: int) -> None:
+        self._ranges.append(_Range(topic, first, count, self._next))
+        self._next += count

@@ -78,6 +78,9 @@ class _StateCollector(Collector):
             )
         if output is not None and output.held_bytes is not None:
             yield self._gauge("held_bytes", "Estimate of their bytes.", output.held_bytes)
+        yield self._gauge(
+            "held_bytes_limit", "Bytes from which the router pauses.", self._state.most_held_bytes
+        )
 
     def _gauge(self, name: str, text: str, value: float) -> Metric:
         gauge = GaugeMetricFamily(f"dedupe_router_{name}", text, labels=_LABELS)

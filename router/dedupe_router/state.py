@@ -38,6 +38,8 @@ class RouterState:
     def __init__(self, stream: DedupeStream, router: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self.stream = stream.shown
         self.router = router
+        repartition = stream.spec.repartition
+        self.most_held_bytes = repartition.topic.max_bytes if repartition else 0
         self.tally = Tally()
         self.errors: Counter[str] = Counter()
         self.warnings: dict[str, str] = {}

@@ -138,7 +138,7 @@ class Fleet:
         self.stream = _changed(self.stream, "input", added_partitions=AddedPartitions.ACCEPT)
 
     def stop(self) -> bool:
-        """Stop routers, then workers, within 10 s; return whether all exited with code 0."""
+        """Stop routers, then workers; return whether all exited with code 0."""
         self._stop.set()
         self._supervisor.shutdown()
         self._http.close()
@@ -248,7 +248,9 @@ class Fleet:
                 self._stop.wait(_TICK_SECONDS)
         finally:
             running = [[each.process for each in stage if each.process] for stage in self._stages]
-            child_process.stop_in_turn(running, deadline_seconds=STOP_SECONDS, clock=self._clock)
+            # A router and a worker may each take 9 s to end what they have begun.
+            seconds = STOP_SECONDS * sum(map(bool, running))
+            child_process.stop_in_turn(running, deadline_seconds=seconds, clock=self._clock)
             self._graceful = all(process.returncode == 0 for process in chain(*running))
             for each in chain(*self._stages):
                 each.retire()

@@ -118,7 +118,10 @@ def test_several_inputs_with_the_same_ids(
         return sorted((each.topic, n) for each in inputs for n in each.partitions) == everything
 
     wait_for(shares_all, "the routers share all partitions")
-    assert {each.lag_messages for router in both for each in router.status().inputs} == {0}
+    wait_for(
+        lambda: {each.lag_messages for r in both for each in r.status().inputs} == {0},
+        "no router has a lag",
+    )
     drained(stream, workers, 3)
     verdict(stream, header, 3).assert_exactly_once()
 

@@ -162,7 +162,10 @@ def test_a_lookup_tells_what_is_known_of_an_id_until_it_is_forgotten(
         return answer.raise_for_status().json()
 
     [known, unknown] = ask("lookup")["ids"]
-    assert (known["known"], known["owner"]) == (True, {"partition": 0, "offset": 1})
+    assert (known["known"], known["owner"]) == (
+        True,
+        {"topic": None, "partition": 0, "offset": 1},
+    )
     assert known["timestamp"] == "2026-09-21T14:13:20Z"
     assert known["seenAfter"] <= known["seenBefore"]
     assert unknown == {**dict.fromkeys(unknown), "id": "z", "known": False}

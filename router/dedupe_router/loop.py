@@ -103,6 +103,8 @@ class Loop:
         membership = self.reader.membership()
         if not offsets or membership is None:
             self._offsets_due = now + _OFFSETS_SECONDS
+            if membership is not None and not records:
+                self.state.clear_failure()  # at rest no commit shows that the session is well
             return
         routed = self.route.of(records)
         try:

@@ -240,8 +240,8 @@ class InputReader:
             self._owned[start.place] = _Owned(start.offset, start.committed, start.topic_id)
         assigned = [TopicPartition(*start.place, start.offset) for start in found]
         self.consumer.incremental_assign(assigned)
-        if self._paused and assigned:
-            self.consumer.pause(assigned)
+        # A partition that comes back may be paused as it was when it was given away.
+        (self.consumer.pause if self._paused else self.consumer.resume)(assigned)
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalanced = True

@@ -190,6 +190,24 @@ def test_a_full_repartition_topic_pauses_by_name(router: Router) -> None:
     assert (router.group.paused, router.state.ready) == (set(), True)
 
 
+def test_a_session_at_rest_ends_the_failure_of_the_one_before(router: Router) -> None:
+    router.turn()
+    router.state.report_failure(BrokerUnavailable("no answer"))
+    router.turn()
+    assert router.state.ready
+
+
+def test_a_failure_stays_until_what_failed_is_committed(router: Router) -> None:
+    router.turn()
+    router.state.report_failure(BrokerUnavailable("no answer"))
+    router.output.refuses = lambda _: Rebalanced("another generation")
+    router.turn(record(offset=0))
+    assert not router.state.ready
+    router.output.refuses = lambda _: None
+    router.turn()
+    assert router.state.ready
+
+
 def test_it_subscribes_to_what_the_watch_finds(router: Router) -> None:
     router.watch.topics = ("more", "raw")
     router.turn()

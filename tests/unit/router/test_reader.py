@@ -156,6 +156,16 @@ def test_the_records_of_a_waiting_partition_that_is_given_away_do_not_come_back(
     assert reader.pending == []
 
 
+def test_a_partition_that_comes_back_is_read_although_it_waited_before(
+    group: FakeGroup, reader: InputReader
+) -> None:
+    reader.hold(A)
+    group.take(A)
+    assert group.paused == {A}
+    group.give(A)
+    assert group.paused == set()
+
+
 def test_a_pause_covers_partitions_that_come_meanwhile(group: FakeGroup) -> None:
     reader = reader_of(group)
     group.give(A)

@@ -18,6 +18,7 @@ from dedupe_kafka.topic import FOR_EVER_MS, Topic, TopicProblem, lasting_config
 HEADER_ALLOWANCE_BYTES: Final = 512
 
 _FOR_EVER: Final = str(FOR_EVER_MS)
+_SEGMENT_BYTES: Final = 50 << 20
 _BROKERS_DEFAULT: Final = -1
 # Of topics, if the brokers are not configured otherwise.
 _KAFKAS_RETENTION_MS: Final = 7 * 24 * 3_600_000
@@ -80,10 +81,13 @@ def ensure_repartition(cluster: Topics, source: Topic) -> list[TopicProblem]:
 
 def repartition_config(source: Topic) -> dict[str, str]:
     """Return the settings of a new repartition topic for the merged inputs."""
+    largest = source.number(_BYTES) + HEADER_ALLOWANCE_BYTES
     return {
         **lasting_config(FOR_EVER_MS),
         "retention.bytes": _FOR_EVER,
-        _BYTES: str(source.number(_BYTES) + HEADER_ALLOWANCE_BYTES),
+        _BYTES: str(largest),
+        # What workers have read leaves the disk by whole segments, which must hold the largest record.
+        "segment.bytes": str(max(_SEGMENT_BYTES, largest)),
         _REPLICAS: source.config[_REPLICAS],
     }
 

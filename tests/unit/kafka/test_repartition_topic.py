@@ -158,6 +158,7 @@ def test_the_topic_between_keeps_all_that_any_input_has_until_it_is_read() -> No
         **DEFAULTS,
         "retention.ms": "-1",
         "max.message.bytes": "5512",
+        "segment.bytes": "52428800",
         "min.insync.replicas": "2",
         "message.timestamp.before.max.ms": str(LARGEST),
         "message.timestamp.after.max.ms": str(LARGEST),

@@ -31,6 +31,7 @@ EXTRAS = {
             "dedupe_ids",
             "dedupe_filters",
             "dedupe_httpd",
+            "dedupe_router",
             "dedupe_worker",
         ],
     ),

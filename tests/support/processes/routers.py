@@ -145,13 +145,15 @@ class RouterProcess:
         number: int,
         directory: Path,
         crash: RouterCrash | None = None,
+        *,
+        arguments: Sequence[str | Path] = (),
     ) -> None:
         self.number = number
         run = len(list(directory.glob(f"{stream.name}-router-{number}.*.log")))
         self.log_path = directory / f"{stream.name}-router-{number}.{run}.log"
         self._endpoint = self.log_path.with_suffix(".endpoint")
         options: list[str | Path] = ["--config", stream.manifest, "--router", str(number)]
-        options += ["--http", "127.0.0.1:0", "--endpoint-file", self._endpoint]
+        options += ["--http", "127.0.0.1:0", "--endpoint-file", self._endpoint, *arguments]
         module = "tests.support.crashes.crashing_router" if crash else "dedupe_router"
         environment = crash.environment if crash else {}
         self.process = ForkedProcess(module, options, self.log_path, environment)
@@ -207,10 +209,18 @@ class Routers:
         self._started: list[RouterProcess] = []
 
     def start(
-        self, stream: RoutedStream, number: int = 0, *, crash: RouterCrash | None = None
+        self,
+        stream: RoutedStream,
+        number: int = 0,
+        *,
+        crash: RouterCrash | None = None,
+        arguments: Sequence[str | Path] = (),
     ) -> RouterProcess:
-        """Start a router. `crash` is where it kills or stops itself."""
-        router = RouterProcess(stream, number, self._directory, crash)
+        """Start a router.
+
+        `crash` is where it kills or stops itself; `arguments` are added to its command line.
+        """
+        router = RouterProcess(stream, number, self._directory, crash, arguments=arguments)
         self._started.append(router)
         return router
 

@@ -15,6 +15,8 @@ from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.openapi import CUSTOM_RESOURCES
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator import metrics as operator_metrics
+from dedupe_router import metrics as router_metrics
+from dedupe_router.state import RouterState
 from dedupe_worker.admin.metrics import make_registry
 from dedupe_worker.status import Degraded, WorkerState
 from tests.cluster.paths import CHART
@@ -356,6 +358,8 @@ def samples_of(registry: CollectorRegistry) -> set[str]:
 def known_metrics() -> set[str]:
     worker_state = WorkerState(DedupeStream.model_validate(MINIMAL), 0)
     workers = samples_of(make_registry(worker_state))
+    router_state = RouterState(DedupeStream.model_validate(MINIMAL), 0)
+    routers = samples_of(router_metrics.make_registry(router_state))
     # These are there once there is something to tell.
     later = {
         "dedupe_lag_messages",
@@ -363,8 +367,9 @@ def known_metrics() -> set[str]:
         "dedupe_snapshot_uploaded_bytes",
         "dedupe_restore_bytes",
         "dedupe_catch_up_remaining_offsets",
+        "dedupe_router_held_bytes",
     }
-    return workers | later | samples_of(operator_metrics.registry) | {"up"}
+    return workers | routers | later | samples_of(operator_metrics.registry) | {"up"}
 
 
 def test_alerts_and_dashboard_ask_only_for_metrics_that_exist() -> None:

@@ -1,17 +1,14 @@
-"""The clock, and that nothing in worker and router reads the time around it."""
+"""Nothing in worker and router reads the time around the clock."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 
 import pytest
 
 import dedupe_crds
 import dedupe_router
 import dedupe_worker
-from dedupe_crds.clock import SYSTEM_CLOCK
-from tests.unit.worker.still_clock import StillClock
 
 OWN = Path(dedupe_crds.__path__[0]) / "clock.py"
 _READS = {"now", "utcnow", "today"}
@@ -20,25 +17,6 @@ MODULES = {
     for folder in map(Path, (*dedupe_worker.__path__, *dedupe_router.__path__))
     for path in folder.rglob("*.py")
 }
-
-
-def test_all_times_are_of_one_clock() -> None:
-    clock = StillClock()
-    assert clock.time_ms() == 1_000_000
-    assert clock.now().timestamp() == 1_000
-    deadline = clock.deadline(5)
-    assert deadline.pause(3)
-    assert clock.seconds == 1_003
-    assert deadline.pause(3)
-    assert (deadline.expired, clock.seconds) == (True, 1_005)
-
-
-def test_a_stop_ends_the_pauses_of_a_deadline() -> None:
-    stop = Event()
-    deadline = SYSTEM_CLOCK.deadline(60, stop)
-    assert deadline.pause(0)
-    stop.set()
-    assert not deadline.pause(60)
 
 
 def reads_of_the_time(module: Path) -> Iterator[str]:

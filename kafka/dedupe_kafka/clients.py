@@ -1,7 +1,8 @@
 """The classes of the client library that speak to Kafka.
 
-`ComponentFactory` takes them as an argument. Invariant: the worker creates no client but through one of these, so that
-tests/simulation can supply a Kafka in memory; tests/unit/worker/test_clients.py checks that.
+The worker's `ComponentFactory`, the router's `Session` and `Cluster` take them as an argument. Invariant: worker and
+router create no client but through one of these, so that tests/simulation can supply a Kafka in memory;
+tests/unit/kafka/test_clients.py checks that.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ Config = dict[str, Any]
 class Clients:
     """The class of each client, to be called with its librdkafka configuration.
 
-    A stand-in has the methods that the worker calls; the library's classes are C types without an interface.
+    A stand-in has the methods that its caller uses; the library's classes are C types without an interface.
     """
 
     consumer: Callable[[Config], Any] = Consumer

@@ -7,18 +7,13 @@ in time, and whatever Kafka answers is checked or reported, never assumed.
 from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined] # public names
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined] # public names
 
-from dedupe_crds.deadline import Deadline
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, made
+from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import (
     BrokerUnavailable,
     OpenTransaction,
@@ -54,7 +49,11 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         *,
         timeout_seconds: float = 15.0,
+        clients: Clients = CLIENTS,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clients = clients
+        self._deadline = clock.deadline
         self._servers = bootstrap_servers
         self._timeout_seconds = timeout_seconds
         complaints = ClientComplaints()
@@ -63,11 +62,12 @@ class Cluster:
             **client_config(bootstrap_servers, properties or {}),
         }
         self._requests = AdminRequests(
-            made(AdminClient, {**self._config, "error_cb": complaints.hear}),
+            made(clients.admin, {**self._config, "error_cb": complaints.hear}),
             timeout_seconds=timeout_seconds,
             hang_seconds=2 * timeout_seconds,
             where=f" on {bootstrap_servers}",
             complaints=complaints,
+            deadline=self._deadline,
         )
 
     def ensure_output(self, stream: DedupeStream, known: int = 0, *, seen: int = 0) -> StreamTopics:
@@ -175,13 +175,13 @@ class Cluster:
             [NewPartitions(name, partitions)], request_timeout=self._timeout_seconds
         )
         self._requests.answer(futures[name], f"adding partitions to topic {name}")
-        Deadline(self._timeout_seconds).wait_for(
+        self._deadline(self._timeout_seconds).wait_for(
             lambda: self.partition_count(name) >= partitions, poll_seconds=_POLL_SECONDS
         )
 
     def wait_for(self, name: str) -> Topic:
         """Wait until the brokers know a new topic, and describe it."""
-        deadline = Deadline(self._timeout_seconds)
+        deadline = self._deadline(self._timeout_seconds)
         topic = deadline.wait_for(lambda: self.topic(name), poll_seconds=_POLL_SECONDS)
         if topic is None:
             raise BrokerUnavailable(
@@ -223,7 +223,7 @@ class Cluster:
             behind[:] = _behind(goal, found.ends)
             return None if behind else found
 
-        found = Deadline(within.total_seconds()).wait_for(settled, poll_seconds=_POLL_SECONDS)
+        found = self._deadline(within.total_seconds()).wait_for(settled, poll_seconds=_POLL_SECONDS)
         if found is None:
             raise OpenTransaction(
                 f"Topic {name}, partitions {behind}: a transaction is open for over "
@@ -261,13 +261,14 @@ class Cluster:
         wanted = [TopicPartition(*place) for place in places]
         # Not through the admin client: its answer to a coordinator that is still loading is a crash
         # of the process (librdkafka treats the answer as a consumer's).
-        consumer = Consumer({**self._config, "group.id": group, "isolation.level": isolation})
+        config = {**self._config, "group.id": group, "isolation.level": isolation}
+        consumer = self._clients.consumer(config)
         try:
             found = read_group_offsets(
                 consumer,
                 wanted,
                 timeout_seconds=self._timeout_seconds,
-                deadline=Deadline(self._timeout_seconds),
+                deadline=self._deadline(self._timeout_seconds),
                 where=f" of group {group} on {self._servers}",
             )
         finally:

@@ -13,12 +13,13 @@ from contextlib import ExitStack
 from threading import Event
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.spec.topics import Delivery
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
+from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
 from dedupe_router.config import RouterConfig
@@ -45,14 +46,22 @@ _MOST_RECORDS: Final = 10_000
 
 
 class Session:
-    """One run of the steps above."""
+    """One run of the steps above. Every Kafka client is made through `clients`."""
 
-    def __init__(self, config: RouterConfig, state: RouterState, clock: Clock, stop: Event) -> None:
+    def __init__(
+        self,
+        config: RouterConfig,
+        state: RouterState,
+        clock: Clock,
+        stop: Event,
+        clients: Clients = CLIENTS,
+    ) -> None:
         self._config = config
         self._spec = config.stream.spec
         self._state = state
         self._clock = clock
         self._stop = stop
+        self._clients = clients
 
     def run(self) -> None:
         """Run until `stop` is set. Raises StreamError for a failure before."""
@@ -66,7 +75,9 @@ class Session:
 
     def _run(self) -> None:
         config, spec = self._config, self._spec
-        cluster = Cluster(config.servers, config.properties)
+        cluster = Cluster(
+            config.servers, config.properties, clients=self._clients, clock=self._clock
+        )
         watch = StreamWatch(config, cluster, self._state, self._clock)
         watch.check()
         with ExitStack() as cleanup:
@@ -103,7 +114,8 @@ class Session:
             "heartbeat.interval.ms": _HEARTBEAT_MS,
             "topic.metadata.refresh.interval.ms": _METADATA_MS,
         }
-        return made(Consumer, self._watched(config))
+        consumer: Consumer = made(self._clients.consumer, self._watched(config))
+        return consumer
 
     def _output(self, cluster: Cluster, reader: InputReader) -> Output:
         exactly_once = self._spec.delivery is Delivery.EXACTLY_ONCE
@@ -121,8 +133,14 @@ class Session:
             )
         )
         if exactly_once:
-            return TransactionalOutput(made(Producer, config), topic, self._clock)
-        return NonTransactionalOutput(config, topic, self._clock, commit=reader.commit)
+            return TransactionalOutput(made(self._clients.producer, config), topic, self._clock)
+        return NonTransactionalOutput(
+            config,
+            topic,
+            self._clock,
+            commit=reader.commit,
+            make_producer=self._clients.producer,
+        )
 
     def _on_rebalance(self) -> None:
         self._state.tally.rebalances += 1

@@ -9,6 +9,7 @@ import structlog
 from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterPhase
 from dedupe_crds.status.worker import ExitCode
+from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import Stopped, StreamError
 from dedupe_router.config import RouterConfig
 from dedupe_router.session import Session
@@ -22,14 +23,27 @@ log = structlog.get_logger()
 
 
 class Supervisor:
-    """Run sessions of one router until `stop` is set or an error is fatal."""
+    """Run sessions of one router until `stop` is set or an error is fatal.
 
-    def __init__(self, config: RouterConfig, state: RouterState, clock: Clock, stop: Event) -> None:
+    `random` spreads the retries of many routers out.
+    """
+
+    def __init__(
+        self,
+        config: RouterConfig,
+        state: RouterState,
+        clock: Clock,
+        stop: Event,
+        *,
+        clients: Clients = CLIENTS,
+        random: Random | None = None,
+    ) -> None:
         self._config = config
         self._state = state
         self._clock = clock
         self._stop = stop
-        self._random = Random()  # noqa: S311 (spreads routers out, nothing secret)
+        self._clients = clients
+        self._random = random or Random()  # noqa: S311 (spreads routers out, nothing secret)
         self._failures = 0
 
     def run(self) -> ExitCode:
@@ -53,7 +67,7 @@ class Supervisor:
         began = self._clock.monotonic()
         self._state.phase = RouterPhase.STARTING
         try:
-            Session(self._config, self._state, self._clock, self._stop).run()
+            Session(self._config, self._state, self._clock, self._stop, self._clients).run()
         except StreamError as error:
             if not error.retriable:
                 raise

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_kafka.clients import Clients
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import (
     BrokerUnavailable,
@@ -111,22 +112,18 @@ class FakeConsumer:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeAdmin]:
-    monkeypatch.setattr("dedupe_kafka.cluster.Consumer", FakeConsumer)
-    admins: list[FakeAdmin] = []
-
-    def make(config: dict[str, Any]) -> FakeAdmin:
-        admins.append(FakeAdmin(config))
-        return admins[-1]
-
-    monkeypatch.setattr("dedupe_kafka.cluster.AdminClient", make)
-    return admins
+def made() -> list[FakeAdmin]:
+    return []
 
 
 @pytest.fixture
 def cluster(made: list[FakeAdmin]) -> Cluster:
-    assert not made
-    return Cluster("here:1", timeout_seconds=0.1)
+    def make(config: dict[str, Any]) -> FakeAdmin:
+        made.append(FakeAdmin(config))
+        return made[-1]
+
+    clients = Clients(consumer=FakeConsumer, admin=make)
+    return Cluster("here:1", timeout_seconds=0.1, clients=clients)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Nothing in the worker makes a Kafka client around `Clients`."""
+"""Nothing in worker and router makes a Kafka client around `Clients`."""
 
 import ast
 from collections.abc import Iterator
@@ -7,10 +7,16 @@ from pathlib import Path
 import pytest
 
 import dedupe_kafka.clients
+import dedupe_router
 import dedupe_worker
 
-WORKER = Path(dedupe_worker.__file__).parent
-MODULES = {path.relative_to(WORKER).as_posix(): path for path in WORKER.rglob("*.py")}
+MODULES = {
+    path.relative_to(folder.parent).as_posix(): path
+    for folder in map(
+        Path, (*dedupe_kafka.__path__, *dedupe_router.__path__, *dedupe_worker.__path__)
+    )
+    for path in folder.rglob("*.py")
+}
 _CLIENTS = {"Consumer", "Producer", "AdminClient"}
 
 
@@ -26,7 +32,7 @@ def makes_a_client(module: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
-def test_the_worker_makes_clients_through_its_factory(name: str) -> None:
+def test_a_process_makes_its_clients_through_the_seam(name: str) -> None:
     assert list(makes_a_client(MODULES[name])) == []
 
 

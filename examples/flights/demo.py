@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
-from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
+from dedupe_local.run.fleet import Fleet
+from dedupe_local.run.stream_changes import with_bootstrap_servers
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
 from dedupe_pipeline.jobs.audit import AuditResult, audit

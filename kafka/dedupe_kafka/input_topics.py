@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 from dedupe_crds.spec.flow import Flow
+from dedupe_kafka.epochs_topic import epochs_topic
 from dedupe_kafka.errors import TopicMissing
 from dedupe_kafka.side_topics import filters_topic, owners_topic
 from dedupe_kafka.topic import Topic
@@ -55,7 +56,7 @@ def matching_topics(names: Iterable[str], spec: Flow) -> list[str]:
 
 def _own_topics(spec: Flow) -> set[str | None]:
     output = spec.output.topic
-    beside = {filters_topic(output), owners_topic(output), f"{output}-epochs"}
+    beside = {filters_topic(output), owners_topic(output), epochs_topic(output)}
     routed = {spec.duplicates.topic, spec.conflicts.topic, spec.late.topic}
     return {output, spec.worker_input, *beside, *routed}
 

@@ -10,7 +10,8 @@ from typing import Final
 
 from dedupe_crds.spec.repartition import Repartition
 from dedupe_crds.spec.stream import Spec
-from dedupe_kafka.stream_topics import StreamTopics, Topics, ensure_topics
+from dedupe_kafka.epochs_topic import ensure_epochs
+from dedupe_kafka.stream_topics import StreamTopics, Topics, ensure_topics, grown
 from dedupe_kafka.topic import FOR_EVER_MS, Topic, TopicProblem, lasting_config
 
 # By how much the origin header makes a record larger at most: a name of 13 bytes, a value of 9 and a topic's name,
@@ -32,8 +33,8 @@ def ensure_repartitioned(
 ) -> StreamTopics:
     """Create the missing topics of a stream with routers, and check the others.
 
-    Settings of the output follow from the inputs, not from the repartition topic, which keeps its records for ever and
-    accepts larger ones.
+    Topics with fewer partitions than the manifest asks for get more: so a growth begins. Settings of the output follow
+    from the inputs, not from the repartition topic, which keeps its records for ever and accepts larger ones.
     """
     name, partitions = spec.worker_input, repartition.partitions
     problems, created = [], False
@@ -42,8 +43,12 @@ def ensure_repartitioned(
     else:
         problems.append(_no_input(spec))
         source, created = _without_inputs(cluster, spec, name, partitions)
+    present = cluster.topic(name)
+    grows = present is not None and present.partitions < partitions
+    # Before the repartition topic, which shows after a crash that the others may not have grown yet.
+    found = ensure_topics(cluster, spec, source, known=0, grows=grows)
     problems += ensure_repartition(cluster, source)
-    found = ensure_topics(cluster, spec, source, known=0)
+    problems += ensure_epochs(cluster, spec.output.topic, source)
     return replace(found, created=found.created or created).with_problems(problems)
 
 
@@ -76,7 +81,7 @@ def ensure_repartition(cluster: Topics, source: Topic) -> list[TopicProblem]:
         found = cluster.wait_for(source.name)
         if created:
             return []
-    return list(check_repartition(source, found))
+    return list(check_repartition(source, grown(cluster, found, source.partitions)))
 
 
 def repartition_config(source: Topic) -> dict[str, str]:
@@ -125,13 +130,18 @@ def check_repartition(source: Topic, topic: Topic) -> Iterator[TopicProblem]:
 
 
 def _wrong_partitions(source: Topic, topic: Topic) -> Iterator[TopicProblem]:
-    if topic.partitions != source.partitions:
+    if topic.partitions < source.partitions:
+        yield _fatal(
+            "RepartitionTopicTooFewPartitions",
+            f"Repartition topic {topic.name} has {topic.partitions} partitions, and spec.repartition.partitions is "
+            f"{source.partitions}: grant the ACL ALTER on it and on the stream's other topics, or add the partitions.",
+        )
+    elif topic.partitions > source.partitions:
         yield _fatal(
             "RepartitionTopicWrongPartitions",
             f"Repartition topic {topic.name} has {topic.partitions} partitions, and spec.repartition.partitions is "
-            f"{source.partitions}: the id of a message decides between exactly so many, and they can't be added yet. "
-            f"Create the stream with partitions: {topic.partitions}, or with another name in "
-            "spec.repartition.topic.name.",
+            f"{source.partitions}: partitions can't be removed. Create the stream with partitions: {topic.partitions}, "
+            "or with another name in spec.repartition.topic.name.",
         )
 
 

@@ -55,16 +55,20 @@ class Topics(Protocol):
     ) -> bool: ...
 
 
-def ensure_topics(cluster: Topics, spec: Spec, source: Topic, known: int) -> StreamTopics:
+def ensure_topics(
+    cluster: Topics, spec: Spec, source: Topic, known: int, *, grows: bool = False
+) -> StreamTopics:
     """Create the output and side topics that are missing, and check the existing ones.
 
-    `source` is the input, `known` the number of its partitions that have had workers, 0 for a new stream.
+    `source` is the input, `known` the number of its partitions that have had workers, 0 for a new stream. With `grows`
+    the others get as many partitions.
     """
     partitions = source.partitions
     accepts = spec.input.accepts_added
     if known and not accepts:
         source = replace(source, partitions=min(known, partitions))
-    stream = _Ensured(cluster, spec, source, grows=accepts and 0 < known < partitions)
+    grows = grows or (accepts and 0 < known < partitions)
+    stream = _Ensured(cluster, spec, source, grows=grows)
     created, problems = stream.ensure()
     return StreamTopics(
         partitions=partitions,
@@ -116,10 +120,15 @@ class _Ensured:
 
     def _grown(self, topic: Topic) -> Topic:
         """Return the topic with as many partitions as the input, if it may get them."""
-        if not self.grows or topic.partitions >= self.source.partitions:
-            return topic
-        try:
-            self.cluster.grow(topic.name, self.source.partitions)
-        except NotAuthorized:
-            return topic  # then that it has too few is a problem for a user
-        return replace(topic, partitions=self.source.partitions)
+        return grown(self.cluster, topic, self.source.partitions) if self.grows else topic
+
+
+def grown(cluster: Topics, topic: Topic, partitions: int) -> Topic:
+    """Return the topic with at least so many partitions, if it may get them."""
+    if topic.partitions >= partitions:
+        return topic
+    try:
+        cluster.grow(topic.name, partitions)
+    except NotAuthorized:
+        return topic  # then that it has too few is a problem for a user
+    return replace(topic, partitions=partitions)

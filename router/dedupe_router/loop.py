@@ -3,6 +3,7 @@
 `Session` calls `turn` until it is stopped. Invariants:
   - No transaction is open while the group is served, so a rebalance never meets one.
   - A batch that is not committed stays with the reader, and goes with its partition if that is given away.
+  - A partition's start is committed before its first record is routed, so no offsets means that nothing is routed.
   - A record that Kafka refuses stops its input partition, and no other one.
 """
 
@@ -16,16 +17,17 @@ from confluent_kafka import Message, TopicPartition
 from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterPhase
 from dedupe_kafka.errors import RecordRefused, StreamError
+from dedupe_router.adoption import Adoption
 from dedupe_router.errors import Rebalanced
 from dedupe_router.output import Batch, Output
 from dedupe_router.reader import InputReader
-from dedupe_router.route import Route
 from dedupe_router.start import Place, place_of
 from dedupe_router.state import RouterState
 from dedupe_router.watch import StreamWatch
 
 _NARROW_BY: Final = 10
 _AGAIN_SECONDS: Final = 15.0
+_REBALANCE_SECONDS: Final = 0.1
 # Between two commits of offsets alone.
 _OFFSETS_SECONDS: Final = 1.0
 _STATUS_SECONDS: Final = 1.0
@@ -54,7 +56,7 @@ class Loop:
 
     reader: InputReader
     output: Output
-    route: Route
+    adoption: Adoption
     watch: StreamWatch
     state: RouterState
     clock: Clock
@@ -62,20 +64,29 @@ class Loop:
     _subscribed: Sequence[str] = ()
     _limit: int = 0
     _held: dict[Place, _Held] = field(default_factory=dict)
+    _early: dict[Place, list[Message]] = field(default_factory=dict)
+    _sorted_by: tuple[int, int] = (0, 0)
     _offsets_due: float = 0.0
     _status_due: float = 0.0
+    _again_at: float = 0.0
 
     def turn(self) -> None:
         """Route one batch. Raises StreamError."""
         self._follow()
         self.reader.read(self.most)
+        self._sort_out()
         self._show()
         self._route(self.reader.pending[: self._limit or self.most])
         self.state.heartbeat()
 
     def _follow(self) -> None:
-        """Follow what the watch sees: topics that come and go, and a full topic."""
+        """Follow what the watch and the log say: topics, a full topic, a new epoch."""
         self.watch.check_if_due()
+        before = self.adoption.epoch
+        self.adoption.follow()
+        if self.adoption.epoch != before:
+            self.output.refresh()
+            self._offsets_due = 0.0  # a growth waits for partitions without records as well
         if self.watch.topics != self._subscribed:
             self.reader.subscribe(self.watch.topics)
             self._subscribed = self.watch.topics
@@ -95,22 +106,48 @@ class Loop:
             self.state.phase = RouterPhase.RUNNING
             self.state.unblock()
 
+    def _sort_out(self) -> None:
+        """Let the partitions wait that may not be routed by this epoch, until they may."""
+        state = self.adoption.known, self.reader.rebalances
+        if state == self._sorted_by:
+            return
+        self._sorted_by = state
+        places, reasons = self.reader.places, []
+        self._early = {place: held for place, held in self._early.items() if place in places}
+        for place in places:
+            why = self.adoption.refuses(place, self.reader.epoch_of(place))
+            if why:
+                reasons.append(f"{place[0]}/{place[1]} {why}")
+            if why and not self.reader.waits(place):
+                self._held.pop(place, None)  # of a time before this router had the partition again
+                self._early[place] = self.reader.hold(place)
+            elif not why and place in self._early:
+                self.reader.release(place, self._early.pop(place))
+        self.state.warn("InputWaitsForEpoch", "; ".join(reasons))
+
     def _route(self, records: Sequence[Message]) -> None:
         now = self.clock.monotonic()
-        if not records and now < self._offsets_due:
+        if now < self._again_at:
             return
-        offsets = self.reader.offsets_after(records)
+        if offsets := self.reader.new_starts(self.adoption.epoch):
+            records = ()
+        elif not records and now < self._offsets_due:
+            return
+        else:
+            offsets = self.reader.offsets_after(records, self.adoption.epoch)
         membership = self.reader.membership()
         if not offsets or membership is None:
             self._offsets_due = now + _OFFSETS_SECONDS
             if membership is not None and not records:
                 self.state.clear_failure()  # at rest no commit shows that the session is well
             return
-        routed = self.route.of(records)
+        routed = self.adoption.route.of(records)
         try:
             self.output.send(Batch(records, routed.partitions, offsets), membership)
         except Rebalanced as error:
             self.state.tally.aborted_transactions += 1
+            # A rebalance takes as long as its slowest member; meanwhile each attempt is refused.
+            self._again_at = now + _REBALANCE_SECONDS
             log.info("batch is not committed", reason=error.reason, why=str(error))
         except RecordRefused as error:
             self.state.tally.aborted_transactions += 1
@@ -150,5 +187,6 @@ class Loop:
         now = self.clock.monotonic()
         if now >= self._status_due:
             self.state.inputs = self.reader.inputs()
+            self.state.epoch = self.adoption.epoch
             self.state.is_member = self.reader.membership() is not None
             self._status_due = now + _STATUS_SECONDS

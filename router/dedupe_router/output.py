@@ -67,6 +67,9 @@ class Output(Protocol):
     def fence(self, stop: Event) -> None:
         """Take over this router's number. Raises StreamError, and Stopped."""
 
+    def refresh(self) -> None:
+        """Learn of partitions that were added to the topic. Raises StreamError."""
+
     def send(self, batch: Batch, membership: bytes) -> None:
         """Write a batch, and commit its offsets.
 
@@ -101,6 +104,10 @@ class TransactionalOutput:
                 raise Stopped(str(named)) from error
             else:
                 return
+
+    def refresh(self) -> None:
+        """Learn of partitions that were added to the topic."""
+        refresh_partitions(self._producer, self._topic)
 
     def send(self, batch: Batch, membership: bytes) -> None:
         """Write a batch in one transaction."""
@@ -170,6 +177,10 @@ class NonTransactionalOutput:
     def fence(self, stop: Event) -> None:
         """Do nothing: without transactions a broker knows no owner of a number."""
 
+    def refresh(self) -> None:
+        """Learn of partitions that were added to the topic."""
+        refresh_partitions(self._producer, self._topic)
+
     def send(self, batch: Batch, membership: bytes) -> None:  # noqa: ARG002 (the consumer commits as what it is)
         """Write a batch, wait until it is acknowledged, then commit its offsets."""
         self._refused = None
@@ -195,6 +206,17 @@ class NonTransactionalOutput:
     def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and self._refused is None:
             self._refused = error
+
+
+def refresh_partitions(producer: Producer, topic: str) -> None:
+    """Ask Kafka for the topic's partitions. Raises StreamError.
+
+    librdkafka does so every 5 minutes, and until then refuses a record for a new partition.
+    """
+    try:
+        producer.list_topics(topic, _CALLS_SECONDS)
+    except KafkaException as error:
+        raise named_error(error, f"asking for the partitions of {topic}") from error
 
 
 def produce_all(producer: Producer, topic: str, batch: Batch, expired: Callable[[], bool]) -> None:

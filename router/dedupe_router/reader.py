@@ -13,9 +13,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterInput
+from dedupe_growth.routed_offsets import decode_routed, encode_routed
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import StreamError
 from dedupe_router.errors import OffsetOutOfRange
+from dedupe_router.owned import Owned, show_inputs
 from dedupe_router.start import Place, Start, place_of, places_of
 
 _GATHER_SECONDS: Final = 0.01
@@ -34,16 +36,6 @@ class Starts(Protocol):
 
 
 @dataclass(slots=True)
-class _Owned:
-    """A partition of this router: the next offset to read, and the committed one."""
-
-    next_offset: int
-    committed: int
-    topic_id: str
-    waits: bool = False
-
-
-@dataclass(slots=True)
 class InputReader:
     """The consumer of one router."""
 
@@ -53,7 +45,9 @@ class InputReader:
     on_rebalance: Callable[[], None]
     pending: list[Message] = field(default_factory=list)
     """Records that are read and not committed, in order."""
-    _owned: dict[Place, _Owned] = field(default_factory=dict)
+    rebalances: int = 0
+    """How often partitions were given or taken."""
+    _owned: dict[Place, Owned] = field(default_factory=dict)
     _failure: StreamError | None = None
     _rebalanced: bool = False
     _idle: bool = False
@@ -75,6 +69,14 @@ class InputReader:
     def places(self) -> list[Place]:
         """Return the partitions of this router."""
         return sorted(self._owned)
+
+    def epoch_of(self, place: Place) -> int:
+        """Return the epoch of what is committed of a partition of this router."""
+        return self._owned[place].epoch
+
+    def waits(self, place: Place) -> bool:
+        """Return whether a partition of this router waits, see `hold`."""
+        return self._owned[place].waits
 
     def read(self, most: int) -> None:
         """Serve the group, and add to `pending` what arrives, up to `most` records.
@@ -136,7 +138,7 @@ class InputReader:
             at.next_offset = (offset or 0) + 1
             self.pending.append(message)
 
-    def _handle_error(self, message: Message, place: Place, at: _Owned | None) -> None:
+    def _handle_error(self, message: Message, place: Place, at: Owned | None) -> None:
         error = message.error()
         assert error is not None  # noqa: S101 (the caller chose by it)
         if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 (a public name)
@@ -150,11 +152,24 @@ class InputReader:
 
     # -- what is committed -----------------------------------------------------------------------
 
-    def offsets_after(self, records: Sequence[Message]) -> list[TopicPartition]:
+    def new_starts(self, epoch: int) -> list[TopicPartition]:
+        """Return the starts of the partitions that have no committed offset.
+
+        They are committed before a record is routed. Else a router that is killed in its first transaction leaves
+        records, though aborted ones, and no offset: as if the offsets were lost.
+        """
+        return [
+            TopicPartition(*place, at.start, encode_routed(at.topic_id, epoch))
+            for place, at in self._owned.items()
+            if at.committed < 0
+        ]
+
+    def offsets_after(self, records: Sequence[Message], epoch: int) -> list[TopicPartition]:
         """Return the offsets to commit with the first `records` of `pending`.
 
-        Each is that of the next record to route; with it goes the topic's id. Partitions without a record of these
-        have one if they are read further than is committed: after transaction markers, or at their start.
+        Each is that of the next record to route; with it go the topic's id, and the epoch by which this router routes.
+        Partitions without a record of these have one if they are read further than is committed, after transaction
+        markers or at their start, and if what is committed is of another epoch.
         """
         after: dict[Place, int] = {}
         left: set[Place] = set()
@@ -166,9 +181,9 @@ class InputReader:
             if place not in left and not at.waits:
                 after[place] = at.next_offset
         return [
-            TopicPartition(*place, offset, self._owned[place].topic_id)
+            TopicPartition(*place, offset, encode_routed(self._owned[place].topic_id, epoch))
             for place, offset in after.items()
-            if offset != self._owned[place].committed
+            if (offset, epoch) != (self._owned[place].committed, self._owned[place].epoch)
         ]
 
     def mark_committed(self, records: int, offsets: Iterable[TopicPartition]) -> None:
@@ -177,6 +192,7 @@ class InputReader:
         for each in offsets:
             if (at := self._owned.get((each.topic, each.partition))) is not None:
                 at.committed = each.offset
+                at.epoch = decode_routed(each.metadata).epoch
 
     def membership(self) -> bytes | None:
         """Return the group's metadata for a commit; None if this is no member now.
@@ -226,6 +242,7 @@ class InputReader:
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalanced = True
+        self.rebalances += 1
         self.on_rebalance()
         try:
             self._begin(partitions)
@@ -237,7 +254,8 @@ class InputReader:
     def _begin(self, partitions: Sequence[TopicPartition]) -> None:
         found = self.starts.of(partitions) if partitions else []
         for start in found:
-            self._owned[start.place] = _Owned(start.offset, start.committed, start.topic_id)
+            at = start.offset
+            self._owned[start.place] = Owned(at, at, start.committed, start.topic_id, start.epoch)
         assigned = [TopicPartition(*start.place, start.offset) for start in found]
         self.consumer.incremental_assign(assigned)
         # A partition that comes back may be paused as it was when it was given away.
@@ -245,6 +263,7 @@ class InputReader:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._rebalanced = True
+        self.rebalances += 1
         self.on_rebalance()
         self._forget(partitions)
         consumer.incremental_unassign(partitions)
@@ -255,27 +274,9 @@ class InputReader:
             self._owned.pop(place, None)
         self.pending = [record for record in self.pending if place_of(record) not in gone]
 
-    # -- the status ------------------------------------------------------------------------------
-
     def inputs(self) -> list[RouterInput]:
         """Return the partitions of each topic, with their lag."""
-        lags: dict[str, int | None] = {}
-        numbers: dict[str, list[int]] = {}
-        for (topic, number), at in sorted(self._owned.items()):
-            numbers.setdefault(topic, []).append(number)
-            before, lag = lags.get(topic, 0), self._lag(topic, number, at)
-            lags[topic] = None if before is None or lag is None else before + lag
-        return [
-            RouterInput(topic=topic, partitions=numbers[topic], lag_messages=lags[topic])
-            for topic in numbers
-        ]
-
-    def _lag(self, topic: str, number: int, at: _Owned) -> int | None:
-        where = TopicPartition(topic, number)
-        watermarks = self.consumer.get_watermark_offsets(where, cached=True)
-        if not watermarks or watermarks[1] < 0:
-            return None
-        return max(0, watermarks[1] - max(at.committed, 0))
+        return show_inputs(self._owned, self.consumer)
 
     def close(self) -> None:
         """Leave the group."""

@@ -1,6 +1,6 @@
 """Run one router, from its start to a stop or a failure, in this order.
 
-    1  describe the topics
+    1  read how many partitions there are, and describe the topics
     2  take over the number of this router (fences an older process, aborts its open transaction)
     3  join the consumer group
     4  route batch after batch
@@ -17,11 +17,13 @@ from confluent_kafka import Consumer, KafkaError
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.spec.topics import Delivery
+from dedupe_growth.log import open_epochs
 from dedupe_kafka.client import kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
+from dedupe_router.adoption import Adoption
 from dedupe_router.config import RouterConfig
 from dedupe_router.loop import Loop
 from dedupe_router.output import (
@@ -31,7 +33,6 @@ from dedupe_router.output import (
     TransactionalOutput,
 )
 from dedupe_router.reader import InputReader
-from dedupe_router.route import Route
 from dedupe_router.start import StartFinder
 from dedupe_router.state import RouterState
 from dedupe_router.watch import StreamWatch
@@ -78,9 +79,17 @@ class Session:
         cluster = Cluster(
             config.servers, config.properties, clients=self._clients, clock=self._clock
         )
-        watch = StreamWatch(config, cluster, self._state, self._clock)
-        watch.check()
         with ExitStack() as cleanup:
+            epochs = open_epochs(
+                self._clients.consumer,
+                *(config.stream, config.properties, self._clock),
+                error_cb=self._on_client_error,
+            )
+            cleanup.callback(epochs.close)
+            adoption = Adoption(epochs, spec, config.repartition.by)
+            adoption.begin(self._stop)
+            watch = StreamWatch(config, cluster, adoption, self._state, self._clock)
+            watch.check()
             consumer = self._consumer()
             starts = StartFinder(consumer, cluster, self._clock, self._state.warn)
             reader = InputReader(consumer, starts, self._clock, self._on_rebalance)
@@ -91,7 +100,7 @@ class Session:
             loop = Loop(
                 reader=reader,
                 output=output,
-                route=Route(spec, config.repartition.by, config.repartition.partitions),
+                adoption=adoption,
                 watch=watch,
                 state=self._state,
                 clock=self._clock,

@@ -11,6 +11,8 @@ from typing import Final
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from dedupe_crds.clock import Clock
+from dedupe_growth.epochs import NO_EPOCH
+from dedupe_growth.routed_offsets import decode_routed
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_router.errors import InputTruncated, RouterOffsetsLost
@@ -38,12 +40,16 @@ def places_of(records: Sequence[Message]) -> list[Place]:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The offset to read from, the committed one or -1, and the topic's id."""
+    """The offset to read from, the committed one or -1, and the topic's id.
+
+    `epoch` is the one by which what is committed was routed, -1 if nothing is.
+    """
 
     place: Place
     offset: int
     committed: int
     topic_id: str
+    epoch: int
 
 
 class StartFinder:
@@ -75,9 +81,8 @@ class StartFinder:
     def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
         """Return the start of each partition. Raises StreamError."""
         committed = self._committed(partitions)
-        offsets = {
-            topic: self._cluster.offsets(topic) for topic in {each.topic for each in partitions}
-        }
+        topics = sorted({each.topic for each in partitions})
+        offsets = {topic: self._cluster.offsets(topic) for topic in topics}
         return [
             self._start(
                 each, offsets[each.topic].id, offsets[each.topic].lows, offsets[each.topic].ends
@@ -101,23 +106,24 @@ class StartFinder:
         low, end = lows.get(at.partition, 0), ends.get(at.partition, 0)
         where = f"{at.topic}/{at.partition}"
         if at.offset < 0:
-            return Start(place, low, -1, topic_id)
-        if at.metadata and at.metadata != topic_id:
+            return Start(place, low, -1, topic_id, NO_EPOCH)
+        routed_id, epoch = decode_routed(at.metadata)
+        if routed_id and routed_id != topic_id:
             self._warn(
                 "InputTopicReplaced",
                 f"{at.topic} was deleted and created again; it is read from its beginning",
             )
-            return Start(place, low, at.offset, topic_id)
+            return Start(place, low, at.offset, topic_id, epoch)
         if at.offset < low:
             self._warn(
                 "InputExpired",
                 f"{where}: {low - at.offset} offsets were deleted before they were read; routing continues with what "
                 "is left. Raise the topic's retention, or add routers",
             )
-            return Start(place, low, at.offset, topic_id)
+            return Start(place, low, at.offset, topic_id, epoch)
         if at.offset > end:
             raise InputTruncated(
                 f"{where} ends at {end}, and was routed up to {at.offset}: the brokers have lost records. Wait for "
                 "them, or set the group's offset to where routing shall continue"
             )
-        return Start(place, at.offset, at.offset, topic_id)
+        return Start(place, at.offset, at.offset, topic_id, epoch)

@@ -47,6 +47,7 @@ class RouterState:
         self.output: RepartitionTopicStatus | None = None
         self.phase = RouterPhase.STARTING
         self.is_member = False
+        self.epoch = 0
         self._blocked: StreamError | None = None
         self._failure: StreamError | None = None
         self._client_error: StreamError | None = None
@@ -134,6 +135,7 @@ class RouterState:
             started_at=self._started_at,
             uptime_seconds=self._clock.monotonic() - self._started,
             inputs=list(self.inputs),
+            epoch=self.epoch,
             output=self.output,
             counts=RouterCounts(
                 routed=tally.routed,

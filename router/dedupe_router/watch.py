@@ -13,6 +13,7 @@ from dedupe_crds.quantity import format_size
 from dedupe_crds.status.router import RepartitionTopicStatus
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.input_topics import matching_topics
+from dedupe_router.adoption import Adoption
 from dedupe_router.config import RouterConfig
 from dedupe_router.errors import InputTopicReplaced, RepartitionTopicReplaced
 from dedupe_router.state import RouterState
@@ -33,6 +34,7 @@ class StreamWatch:
 
     config: RouterConfig
     cluster: Cluster
+    adoption: Adoption
     state: RouterState
     clock: Clock
     topics: Sequence[str] = ()
@@ -90,10 +92,10 @@ class StreamWatch:
     def _check_repartition(self) -> None:
         repartition, name = self.config.repartition, self.config.stream.spec.worker_input
         found = self.cluster.offsets(name)
-        if len(found.ends) != repartition.partitions:
+        if len(found.ends) < self.adoption.partitions:
             raise RepartitionTopicReplaced(
-                f"{name} has {len(found.ends)} partitions, and spec.repartition.partitions is "
-                f"{repartition.partitions}: correct one of them"
+                f"{name} has {len(found.ends)} partitions, and the epoch log says {self.adoption.partitions}: it was "
+                "deleted and created again; add the missing partitions"
             )
         self._has_routed = any(found.ends.values())
         held = sum(end - found.lows[partition] for partition, end in found.ends.items())

@@ -18,6 +18,7 @@ from dedupe_worker.snapshots.upload import upload
 from dedupe_worker.store.checkpoint import make_checkpoint
 from dedupe_worker.store.state_dir import StateDirectory, write_atomically
 from tests.golden import documents
+from tests.golden.growth import growth
 from tests.golden.stores import (
     CHECKPOINT_TIME,
     FORGOTTEN_MS,
@@ -151,6 +152,7 @@ def _write_documents(root: Path) -> None:
         "children_full": documents.children("full"),
         "snapshots": documents.snapshots(),
         "database": documents.database(),
+        "growth": growth(),
     }
     store.close()
     shutil.rmtree(copied)

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_crds.status.worker import Phase
+from dedupe_growth.log import EpochReader, open_epochs
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
@@ -21,6 +22,7 @@ from dedupe_kafka.errors import NotAuthorized
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.ageing_clock import AgeingClock
+from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.classify import Classifier
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.dedup.policy import policy_of
@@ -32,6 +34,7 @@ from dedupe_worker.kafka.consumer import PartitionReader, open_reader
 from dedupe_worker.kafka.input_trim import InputTrim
 from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
+from dedupe_worker.kafka.output_reader import OutputReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.take_over import TakeOver
 from dedupe_worker.kafka.topic_watch import TopicWatch
@@ -68,8 +71,7 @@ class ComponentFactory:
         self._step: tuple[Step | None, float] = (None, 0.0)
         self.requests = ReconcileRequests(self.worker_state, config.state.reconcile_answer)
         self.upload_manager = self._make_upload_manager()
-        kafka = config.stream.spec.kafka
-        self._servers = kafka.bootstrap_servers
+        self._servers = config.stream.spec.kafka.bootstrap_servers
         self._tuning = config.stream.spec.worker.tuning
 
     def _make_upload_manager(self) -> "UploadManager | None":
@@ -93,16 +95,29 @@ class ComponentFactory:
         admin = made(self._clients.admin, config)
         return Topics(admin, stop, self.clock, on_answer=self.worker_state.heartbeat)
 
-    def make_reader(self, topic: str) -> PartitionReader:
-        """Make a reader of this worker's partition of `topic`."""
+    def make_reader(self, topic: str, partition: int | None = None) -> PartitionReader:
+        """Make a reader of a partition of `topic`, by default this worker's."""
+        number = self.config.partition if partition is None else partition
+        return open_reader(self._clients.consumer, self._reading, topic, number, self.clock)
+
+    def make_output_reader(self, topic: str) -> OutputReader:
+        """Make a reader of several partitions of the output `topic`."""
+        return OutputReader(made(self._clients.consumer, self._reading), topic, self.clock)
+
+    def make_epoch_reader(self) -> EpochReader:
+        """Make a reader of the stream's epoch log."""
+        of = (self.config.stream, self.config.properties, self.clock)
+        return open_epochs(self._clients.consumer, *of, error_cb=self._on_client_error)
+
+    @property
+    def _reading(self) -> dict[str, Any]:
         config = consumer_config(
             self._servers,
             self.config.properties,
             group=self.config.group,
             queue_bytes=self._tuning.queue_bytes,
         )
-        make = self._clients.consumer
-        return open_reader(make, self._watched(config), topic, self.config.partition, self.clock)
+        return self._watched(config)
 
     def make_output(self, largest_batch_bytes: int) -> PartitionOutput:
         """Make the producer of the output partition."""
@@ -190,6 +205,7 @@ class ComponentFactory:
         window: Window,
         extract: Extractor,
         uncommitted: UncommittedIds,
+        border: NoBorder,
         record_limit: int,
     ) -> Loop:
         """Make the loop of a stream with so many input partitions.
@@ -227,6 +243,7 @@ class ComponentFactory:
                 input_topic,
                 window.store.origins if spec.repartition else None,
             ),
+            border=border,
             worker_state=self.worker_state,
             clock=self.clock,
         )
@@ -241,12 +258,10 @@ class ComponentFactory:
     ) -> Callable[[TopicWatch], None]:
         """Return what to do each time the topics were checked.
 
-        Partitions of the input that no worker reads are reported; or, if routers write the input, what is committed of
-        it is deleted.
+        Report input partitions that no worker reads; if routers write the input, delete what is committed of it.
         """
-        state = self.worker_state
+        state, where = self.worker_state, (topics, input_topic.name, self.config.partition)
         if self.config.stream.spec.repartition is not None:
-            where = (topics, input_topic.name, self.config.partition)
             trim = InputTrim(*where, clock=self.clock, degradations=state.degradations)
             return lambda watch: trim.run(output.committed, is_same=watch.is_described)
         added = AddedPartitions(topics, input_topic, output_topic)

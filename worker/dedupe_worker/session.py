@@ -4,7 +4,8 @@
     2  describe the topics as they are now, and take over the partition (fences an older worker, aborts its open
        transaction)
     3  open the store, or discard it if it cannot be trusted; find the input offset, and record which topics both are of
-    4  catch up with the output topic; run a full reconcile if one was requested
+    4  catch up with the output topic; learn the ids of older partitions if a growth has added this one; run a full
+       reconcile if one was requested
     5  run the loop until a stop or a reconcile is requested
 
 `Supervisor` runs one session after another. A failure anywhere ends the session with a named error; the next session
@@ -39,6 +40,7 @@ from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.topic_watch import TopicWatch
+from dedupe_worker.recovery.epochs import read_epochs
 from dedupe_worker.recovery.foreign_records import read_foreign
 from dedupe_worker.recovery.input_offset import begin_output, find_start
 from dedupe_worker.recovery.on_demand import run_requested
@@ -127,6 +129,9 @@ class Session:
         cleanup: ExitStack,
     ) -> None:
         """Run the steps from 3 on; `cleanup` closes the store."""
+        epochs = cleanup.enter_context(
+            read_epochs(self._factory, partition, self._extract, self._stop)
+        )
         # 3
         opened = self._startup.open_store(partition)
         store, partition = opened.store, opened.partition
@@ -142,18 +147,22 @@ class Session:
             start = begin_output(start, partition)
         record_topics(self._config.state, partition, output, reader, start)
         request = self._requests.waiting
-        position = self._startup.catch_up(partition, opened.plan, window, start.offset)
+        learn = partial(epochs.learn, window, start)
+        position = self._startup.catch_up(partition, opened.plan, window, start.offset, learn=learn)
         if request and not self._stop.is_set():
             run_requested(
-                request, self._factory, partition.topics, store, self._extract, self._stop
+                *(request, self._factory, partition.topics, store, self._extract, self._stop),
+                learnt=epochs.learnt_ids,
             )
         # 5
         reader.seek(start.offset)
         if not self._stop.is_set():
+            border = epochs.border(start.committed, position=position)
             uncommitted = resume(
                 *(self._factory, partition, output, reader, start),
                 extract=self._extract,
                 position=position,
+                border=border,
                 stop=self._stop,
             )
             loop = self._factory.make_loop(
@@ -165,6 +174,7 @@ class Session:
                 window=window,
                 extract=self._extract,
                 uncommitted=uncommitted,
+                border=border,
                 record_limit=self._record_limit,
             )
             self._run_loop(loop, partition, reader, output, window)

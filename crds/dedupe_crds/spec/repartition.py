@@ -54,6 +54,12 @@ _SAME_NAME: Final = FieldRule(
     message="the name of the repartition topic never changes; create another stream instead",
 )
 
+_ONLY_GROWS: Final = FieldRule(
+    cel="self >= oldSelf",
+    message="the number of partitions is never lowered: the ids of a partition that is removed would be forgotten; "
+    "create another stream instead",
+)
+
 
 class Repartition(Model):
     """Partitioning by id: the copies of a message meet in one worker."""
@@ -63,10 +69,9 @@ class Repartition(Model):
         description="Id: by the id of the message, and the copies of an id keep their order. Key: by the key of the "
         "record, and the records of a key keep their order; then equal ids need equal keys.",
     )
-    partitions: Annotated[
-        StrictInt, Field(ge=1, le=10_000), never_changes("the number of partitions")
-    ] = Field(
-        description="Number of partitions of the repartition topic and of the output. A worker runs for each of them."
+    partitions: Annotated[StrictInt, Field(ge=1, le=10_000), _ONLY_GROWS] = Field(
+        description="Number of partitions of the repartition topic and of the output. A worker runs for each of them. "
+        "It may be raised while the stream runs: the new workers learn the ids that become theirs first."
     )
     topic: Annotated[RepartitionTopic, _SAME_NAME] = Field(
         default=RepartitionTopic(), description="The topic between routers and workers."

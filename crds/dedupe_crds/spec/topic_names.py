@@ -62,17 +62,21 @@ def has_owners_topic(topic: str | None, source: Input, target: Output) -> bool:
     return topic is None or (len(name) <= 249 and name not in source.names)
 
 
+EPOCHS_SUFFIX: Final = "-epochs"
 REPARTITION_TOPIC: Final = (
     "is spec.output.topic with -repartition appended by default; it must have at most 249 characters and "
-    "differ from all other topics of the stream"
+    "differ from all other topics of the stream, of which spec.output.topic with -epochs appended is one"
 )
+_EPOCHS_CEL: Final = f"self.output.topic + '{EPOCHS_SUFFIX}'"
 _ROUTED: Final = ("duplicates", "conflicts", "late")
 _ROUTED_CEL: Final = " && ".join(
-    f"(!has(self.{field}.topic) || self.{field}.topic != {_REPARTITION_CEL})" for field in _ROUTED
+    f"(!has(self.{field}.topic) || !(self.{field}.topic in [{_REPARTITION_CEL}, {_EPOCHS_CEL}]))"
+    for field in _ROUTED
 )
 REPARTITION_TOPIC_CEL: Final = (
     f"!has(self.repartition) || size({_REPARTITION_CEL}) <= 249 && !({_REPARTITION_CEL} in {_INPUTS_CEL} + "
-    f"[self.output.topic, self.output.topic + '-filters', self.output.topic + '-owners']) && {_ROUTED_CEL}"
+    f"[self.output.topic, self.output.topic + '-filters', self.output.topic + '-owners', {_EPOCHS_CEL}]) && "
+    f"{not_input_cel(EPOCHS_SUFFIX)} && size(self.output.topic) <= 242 && {_ROUTED_CEL}"
 )
 
 
@@ -82,8 +86,13 @@ def has_repartition_topic(
     """Return whether the repartition topic has a valid name that no other topic has."""
     if repartition is None:
         return True
-    name = repartition.topic_name(target.topic)
-    return len(name) <= 249 and name not in (*source.names, *_with_side_topics(target), *routed)
+    name, epochs = repartition.topic_name(target.topic), f"{target.topic}{EPOCHS_SUFFIX}"
+    others = (*source.names, *routed)
+    return (
+        max(len(name), len(epochs)) <= 249
+        and name not in (*others, *_with_side_topics(target), epochs)
+        and epochs not in others
+    )
 
 
 def _with_side_topics(target: Output) -> tuple[str, ...]:

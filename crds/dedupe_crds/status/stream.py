@@ -11,6 +11,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from dedupe_crds.base import Model
 from dedupe_crds.quantity import ByteSize, Duration
+from dedupe_crds.status.growth import GrowthStatus
 
 Count = Annotated[StrictInt, Field(ge=0)]
 
@@ -33,7 +34,7 @@ class Condition(Model):
 
     type: Annotated[str, Field(min_length=1, max_length=316)] = Field(
         description="Ready, Progressing, Degraded, WindowHealthy, GuaranteesMet, InputPartitionsAdded, "
-        "InputPartitioning, SnapshotsHealthy or ReconciliationPaused."
+        "InputPartitioning, SnapshotsHealthy, Growing or ReconciliationPaused."
     )
     status: ConditionStatus = Field(description="True, False or Unknown.")
     observed_generation: Count | None = Field(
@@ -255,6 +256,11 @@ class StreamStatus(Model):
     )
     routers: RoutersStatus | None = Field(
         default=None, description="The routers, of a stream with spec.repartition."
+    )
+    growth: GrowthStatus | None = Field(
+        default=None,
+        description="The present growth of spec.repartition.partitions, or the last one; none of a stream that never "
+        "grew.",
     )
     window: Duration | None = Field(
         default=None,

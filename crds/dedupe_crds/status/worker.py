@@ -93,6 +93,10 @@ class Counts(Report):
         default=0,
         description="Records that were read again and whose output was already committed.",
     )
+    sent_on: int = Field(
+        default=0,
+        description="Records that were another partition's after a growth, and were sent on to it.",
+    )
     conflicts: int = Field(
         default=0,
         description="Duplicates whose content differs from that of the record they repeat.",

@@ -15,9 +15,9 @@ from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.errors import Refused
-from dedupe_local.run.fleet import with_bootstrap_servers
 from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported
+from dedupe_local.run.stream_changes import with_bootstrap_servers
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
 from dedupe_worker.bootstrap.job import OnProgress

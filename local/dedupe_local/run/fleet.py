@@ -6,10 +6,9 @@ with StateDir(path) as state, Fleet(stream, state) as fleet:
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from functools import cached_property
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Self
@@ -17,19 +16,22 @@ from typing import Self
 import httpx
 
 from dedupe_crds.deadline import Deadline
-from dedupe_crds.spec.input import AddedPartitions
+from dedupe_crds.spec.input import AddedPartitions as AddedPolicy
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import StreamError, TopicUnusable
+from dedupe_kafka.errors import TopicUnusable
 from dedupe_kafka.partitioning import PartitioningReason, describe_added, judge_stream
 from dedupe_local.errors import NotDrained
 from dedupe_local.run import child_process
+from dedupe_local.run.added_partitions import AddedPartitions
 from dedupe_local.run.drain import Drain, WorkerDrain
 from dedupe_local.run.fleet_view import FleetView
+from dedupe_local.run.growth import growth_of
 from dedupe_local.run.routed_drain import RoutedDrain
 from dedupe_local.run.router_process import RouterProcess, RouterView
+from dedupe_local.run.stream_changes import with_added, with_partitions
 from dedupe_local.run.worker_process import WorkerProcess, WorkerView
 from dedupe_local.state_dir import StateDir
 
@@ -37,14 +39,13 @@ STOP_SECONDS = 10.0
 
 _TICK_SECONDS = 0.1
 _ASK_TIMEOUT_SECONDS = 1.0
-_LOOK_SECONDS = 5.0
 _LOOK_TIMEOUT_SECONDS = 3.0
 
 
 class Fleet:
     """The workers and routers of a stream here, which cannot outlive this process.
 
-    They get the stream as it is given; see `with_bootstrap_servers`. `kafka_properties` is a file with
+    They get the stream as it is given; see `stream_changes`. `kafka_properties` is a file with
     librdkafka properties. Only one fleet may run for a stream, as a second fleet would fence the first. On this machine
     the lock on `state` ensures that.
     """
@@ -66,9 +67,11 @@ class Fleet:
         self._http = httpx.Client(timeout=_ASK_TIMEOUT_SECONDS, trust_env=False)
         self._workers: list[WorkerProcess] = []
         self._routers: list[RouterProcess] = []
-        self._partitions = 0
-        self._look_at = 0.0
-        self.added_lags: Mapping[int, int] = {}
+        connect = partial(self._connect, _LOOK_TIMEOUT_SECONDS)
+        self._added = AddedPartitions(connect, clock)
+        self._growth = growth_of(
+            stream, read_properties(kafka_properties), connect, statuses=self.statuses
+        )
         self._stop = threading.Event()
         self._supervisor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fleet")
         self._supervision: Future[None] | None = None
@@ -94,8 +97,12 @@ class Fleet:
         self.warnings = [problem.message for problem in topics.problems]
         self._state.write_manifest(self.stream)
         self._state.ensure_admin_token()
-        self._partitions = topics.partitions
-        self._add_workers(topics.served)
+        if self._growth is None:
+            self._added.partitions = topics.partitions
+            self._add_workers(topics.served)
+        else:
+            self._growth.begin(self._state.partitions())
+            self._add_workers(self._growth.workers)
         if self.stream.spec.repartition is not None:
             self._routers = [
                 RouterProcess(
@@ -121,7 +128,7 @@ class Fleet:
     @property
     def added(self) -> range:
         """Return the partitions that were added to the input, and have no worker."""
-        return range(len(self._workers), self._partitions)
+        return range(len(self._workers), self._added.partitions)
 
     def notes(self) -> list[str]:
         """Return what a user should know of the topics while the fleet runs."""
@@ -131,15 +138,31 @@ class Fleet:
         by_keys = [] if silent else [f"{found.reason}: {found.message}"]
         added = [describe_added(self.added)] if self.added else []
         routing = {text for view in self.router_views() for text in view.warnings}
-        return [*self.warnings, *added, *by_keys, *sorted(routing)]
+        growth = self._growth.notes() if self._growth else []
+        return [*self.warnings, *added, *growth, *by_keys, *sorted(routing)]
+
+    @property
+    def growing(self) -> bool:
+        """Return whether partitions are being added to a stream with routers."""
+        return self._growth is not None and self._growth.under_way
 
     def accept_added(self) -> None:
         """Have workers for added partitions from now on, as if the manifest said so."""
-        self.stream = _changed(self.stream, "input", added_partitions=AddedPartitions.ACCEPT)
+        self.stream = with_added(self.stream, AddedPolicy.ACCEPT)
+
+    def grow(self, partitions: int) -> None:
+        """Take a stream with routers to this many partitions, as if the manifest said so."""
+        if self._growth is None:
+            raise RuntimeError("Only a stream with routers grows.")
+        self.stream = with_partitions(self.stream, partitions)
+        self._state.write_manifest(self.stream)
+        self._growth.ask(self.stream)
 
     def stop(self) -> bool:
         """Stop routers, then workers; return whether all exited with code 0."""
         self._stop.set()
+        if self._growth is not None:
+            self._growth.stop()
         self._supervisor.shutdown()
         self._http.close()
         return self._graceful
@@ -153,8 +176,9 @@ class Fleet:
         return FleetView(
             workers=self.views(),
             routers=self.router_views(),
-            added=self.added_lags,
+            added=self._added.lags,
             notes=self.notes(),
+            growth=self._growth.status if self._growth else None,
         )
 
     def router_views(self) -> list[RouterView]:
@@ -212,9 +236,9 @@ class Fleet:
         """
         now = self._clock()
         drain.observe(self.statuses(), now)
-        if stalled := drain.stalled(now):
+        if not self.growing and (stalled := drain.stalled(now)):
             raise NotDrained(f"No progress any more: {'; '.join(stalled)}.")
-        return drain.done
+        return drain.done and not self.growing
 
     def wait_drained(self, stall_seconds: float = 120.0) -> None:
         """Wait until every partition has reached the current end of its input.
@@ -243,8 +267,10 @@ class Fleet:
             while not self._stop.is_set():
                 for each in chain(*self._stages):
                     each.tick()
-                if self.stream.spec.repartition is None:
+                if self._growth is None:
                     self._look_for_partitions()
+                elif self._growth.workers > len(self._workers):
+                    self._add_workers(self._growth.workers)
                 self._stop.wait(_TICK_SECONDS)
         finally:
             running = [[each.process for each in stage if each.process] for stage in self._stages]
@@ -260,39 +286,11 @@ class Fleet:
         """Return the processes in the order in which they stop."""
         return self._routers, self._workers
 
-    @cached_property
-    def _own_cluster(self) -> Cluster:
-        """Return the supervisor's connection: the other one is for the caller's thread."""
-        return self._connect(_LOOK_TIMEOUT_SECONDS)
-
     def _look_for_partitions(self) -> None:
-        """Learn from the workers how many partitions there are; serve them if wanted."""
-        counted = [view.status.input.partitions or 0 for view in self.views() if view.status]
-        self._partitions = max([self._partitions, *counted])
-        if not self.added:
-            self.added_lags = {}
-            return
-        if self._clock() < self._look_at:
-            return
-        self._look_at = self._clock() + _LOOK_SECONDS
-        cluster = self._own_cluster
-        with suppress(StreamError):  # the workers name it as well
-            if self.stream.spec.input.accepts_added:
-                topics = cluster.ensure_output(self.stream, len(self._workers))
-                self.warnings = [problem.message for problem in topics.problems]
-                if not any(problem.fatal for problem in topics.problems):
-                    self._add_workers(topics.served)
-            added = self.added
-            self.added_lags = cluster.unread(self.stream.spec.worker_input, added) if added else {}
-
-
-def with_bootstrap_servers(stream: DedupeStream, bootstrap_servers: str) -> DedupeStream:
-    """Return the stream with other bootstrap servers."""
-    return _changed(stream, "kafka", bootstrap_servers=bootstrap_servers)
-
-
-def _changed(stream: DedupeStream, part: str, **changes: object) -> DedupeStream:
-    """Return the stream with other values in a part of its spec."""
-    changed = getattr(stream.spec, part).model_copy(update=changes)
-    spec = stream.spec.model_copy(update={part: changed})
-    return stream.model_copy(update={"spec": spec})
+        """Serve partitions that were added to the input, if that is wanted."""
+        served = len(self._workers)
+        topics = self._added.look(self.stream, self.statuses(), served)
+        if topics is not None:
+            self.warnings = [problem.message for problem in topics.problems]
+            if not any(problem.fatal for problem in topics.problems):
+                self._add_workers(topics.served)

@@ -7,7 +7,11 @@ from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.run.fleet import Fleet
 
-_NO_RESTART: Final = {"input": {"added_partitions"}, "kafka": {"bootstrap_servers"}}
+_NO_RESTART: Final = {
+    "input": {"added_partitions"},
+    "kafka": {"bootstrap_servers"},
+    "repartition": {"partitions"},
+}
 """Fields of the spec that are applied at once, or that a command-line option may set."""
 
 
@@ -39,6 +43,7 @@ class ManifestChanges:
             lines.append(
                 "Stop and start the run to have partitions wait that are added to the input."
             )
+        lines += _grow(fleet, wanted)
         if _rest(wanted) != _rest(self._stream):
             lines.append("The manifest has changed: stop and start the run to apply it.")
         return lines
@@ -50,6 +55,20 @@ class ManifestChanges:
         except OSError:
             return None
         return (found.st_mtime_ns, found.st_size) if found else None
+
+
+def _grow(fleet: Fleet, wanted: DedupeStream) -> list[str]:
+    """Ask for a growth if the manifest does; return lines for the user."""
+    asked, runs = wanted.spec.repartition, fleet.stream.spec.repartition
+    if asked is None or runs is None or asked.partitions == runs.partitions:
+        return []
+    if asked.partitions < runs.partitions:
+        return [
+            f"spec.repartition.partitions is {asked.partitions}, and the stream has {runs.partitions}: it can only "
+            "grow."
+        ]
+    fleet.grow(asked.partitions)
+    return [f"The stream grows from {runs.partitions} to {asked.partitions} partitions."]
 
 
 def _rest(stream: DedupeStream) -> dict[str, object]:

@@ -18,10 +18,11 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.partitioning import describe_added
 from dedupe_local.errors import NotDrained, Refused
-from dedupe_local.run.fleet import Fleet, with_bootstrap_servers
+from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.live_table import print_line, screen
 from dedupe_local.run.manifest_changes import ManifestChanges
 from dedupe_local.run.preflight import embedded_port, refuse_unsupported, unused_fields
+from dedupe_local.run.stream_changes import with_bootstrap_servers
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
 

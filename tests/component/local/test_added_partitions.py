@@ -80,7 +80,7 @@ def test_what_is_added_waits_until_it_is_accepted_and_no_worker_is_restarted(
             lambda: list(fleet.added) == [2, 3], "it is noticed", deadline_seconds=NOTICED_SECONDS
         )
         wait_for(
-            lambda: sum(fleet.added_lags.values()) == moved,
+            lambda: sum(fleet.view().added.values()) == moved,
             "the lag is shown",
             deadline_seconds=NOTICED_SECONDS,
         )

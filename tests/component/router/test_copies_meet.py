@@ -90,6 +90,8 @@ def test_a_keyed_topic_that_grows_while_it_is_routed(
         lambda: [each.partitions for each in router.status().inputs] == [[0, 1, 2, 3]],
         "the new partitions are read",
     )
+    assert "is new" in router.status().warnings["InputWaitsForEpoch"]
+    stream.list_inputs()
     stream.send_to(raw, [Message(crc32(key) % 4, key, b"first") for key in ids])
     stream.wait_until_routed()
     drained(stream, workers, 4)

@@ -113,12 +113,17 @@ def test_a_topic_that_appears_under_a_pattern_is_read(
     hint = f"orders-{stream.name}"
     first = topics(hint, 1)
     _change(stream.manifest, "input", {"pattern": f"{hint}-.*"})
+    stream.list_inputs()
     router = routers.start(stream)
     router.wait_until_ready()
     second = f"{hint}-later"
     Cluster(stream.bootstrap_servers).create(second, 2, 1, {})
     for name in (first, second):
         stream.send_to(name, messages(10))
+    router.wait_until(
+        lambda: second in router.status().warnings.get("InputWaitsForEpoch", ""), "it waits"
+    )
+    stream.list_inputs()
     router.wait_until(lambda: router.status().counts.routed == 20, "both are routed")
     assert [each.topic for each in router.status().inputs] == sorted([first, second])
     admin = AdminClient({"bootstrap.servers": stream.bootstrap_servers})

@@ -25,6 +25,7 @@ from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
 from tests.support.fixtures import HOLDS_ANYTHING
 from tests.support.processes.processes import Workers, wait_for
+from tests.support.processes.routers import list_inputs
 from tests.support.traffic.streams import TestStream, stream_manifest
 from tests.support.traffic.traffic import retries
 
@@ -47,8 +48,10 @@ def stream(
     between = f"{clean}-repartition"
     cluster = Cluster(broker.bootstrap_servers)
     cluster.wait_for(raw)
-    found = cluster.ensure_output(load_manifest(written.manifest))
+    manifest = load_manifest(written.manifest)
+    found = cluster.ensure_output(manifest)
     assert (found.partitions, found.served, found.problems) == (PARTITIONS, PARTITIONS, ())
+    list_inputs(manifest)
     yield TestStream(
         name=written.name,
         bootstrap_servers=written.bootstrap_servers,
@@ -57,7 +60,9 @@ def stream(
         manifest=written.manifest,
     )
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for deleted in admin.delete_topics([between, clean], operation_timeout=30).values():
+    for deleted in admin.delete_topics(
+        [between, clean, f"{clean}-epochs"], operation_timeout=30
+    ).values():
         deleted.result(30)
 
 
@@ -171,7 +176,7 @@ def test_a_broker_gives_the_topics_of_a_pattern_without_topics_its_own_sizes(
     again = cluster.ensure_output(stream)
     assert (again.problems, again.created) == ((), False)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for deleted in admin.delete_topics([clean, f"{clean}-repartition"]).values():
+    for deleted in admin.delete_topics([clean, f"{clean}-repartition", f"{clean}-epochs"]).values():
         deleted.result(30)
 
 

@@ -53,9 +53,9 @@ class CrashingFactory(ComponentFactory):
         super().__init__(config)
         self._trigger = _Trigger(crash)
 
-    def make_reader(self, topic: str) -> PartitionReader:
+    def make_reader(self, topic: str, partition: int | None = None) -> PartitionReader:
         """Return a reader, watched if it reads the output: then it is for the reconcile."""
-        reader = super().make_reader(topic)
+        reader = super().make_reader(topic, partition)
         if topic != self.config.stream.spec.output.topic:
             return reader
         return cast("PartitionReader", _ReconcilingReader(reader, self._trigger))

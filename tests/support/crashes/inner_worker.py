@@ -66,9 +66,9 @@ class FaultyFactory(ComponentFactory):
         self._trigger = Trigger(InnerCrash.from_environment())
         super().__init__(replace(config, state=_State(config.state.root, self._trigger)))
 
-    def make_reader(self, topic: str) -> PartitionReader:
+    def make_reader(self, topic: str, partition: int | None = None) -> PartitionReader:
         """Return a reader whose client may stop fetching the input."""
-        reader = super().make_reader(topic)
+        reader = super().make_reader(topic, partition)
         if topic == self.config.stream.spec.input.topic:
             real = reader._consumer  # noqa: SLF001 # librdkafka itself has no seam
             reader._consumer = _Consumer(real, self._trigger)  # type: ignore[assignment] # noqa: SLF001

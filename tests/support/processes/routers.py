@@ -9,7 +9,9 @@ import httpx
 import yaml
 
 from dedupe_crds.manifest import load_manifest
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.router import RouterStatus
+from dedupe_growth.controller import GrowthController
 from dedupe_kafka.cluster import Cluster
 from tests.support.checker import history
 from tests.support.checker.record import Message, Record
@@ -37,6 +39,10 @@ class RoutedStream(TestStream):
     def router_group(self) -> str:
         """Return the consumer group of the routers."""
         return f"{self.group}.routers"
+
+    def list_inputs(self) -> None:
+        """List new inputs in the epoch log, as the runner of a stream does within seconds."""
+        list_inputs(load_manifest(self.manifest))
 
     def send_to(self, topic: str, messages: Iterable[Message]) -> None:
         """Send messages to an input, and wait for them."""
@@ -126,6 +132,7 @@ def routed_manifest(
         cluster.wait_for(each)
     problems = cluster.ensure_output(stream).problems
     assert not [problem for problem in problems if problem.fatal]
+    list_inputs(stream)
     return RoutedStream(
         name=name,
         bootstrap_servers=servers,
@@ -134,6 +141,15 @@ def routed_manifest(
         manifest=manifest,
         inputs=tuple(inputs),
     )
+
+
+def list_inputs(stream: DedupeStream) -> None:
+    """Write to the epoch log what the runner of a stream writes there before its routers run."""
+    assert stream.spec.repartition is not None
+    cluster = Cluster(stream.spec.kafka.bootstrap_servers)
+    controller = GrowthController(stream, {}, cluster)
+    while controller.step(stream.spec.repartition.partitions, {}):
+        pass
 
 
 class RouterProcess:

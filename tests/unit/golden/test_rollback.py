@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dedupe_ids.extract import ID_BYTES
+from dedupe_kafka.offset_metadata import encode_metadata
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_worker.kafka.offset_metadata import encode_metadata
 from dedupe_worker.kafka.take_over import TakeOver
 from dedupe_worker.side_topics.owner_log import OwnerLogWriter
 from dedupe_worker.snapshots.manifest import FileEntry, Manifest

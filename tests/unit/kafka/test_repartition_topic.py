@@ -1,13 +1,14 @@
 """The topics of a stream with routers, whose input is several topics or a pattern."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import Spec
-from dedupe_kafka.errors import TopicMissing
+from dedupe_kafka.errors import NotAuthorized, TopicMissing
 from dedupe_kafka.input_topics import input_topics, matching_topics
 from dedupe_kafka.repartition_topic import ensure_repartitioned
 from dedupe_kafka.stream_topics import StreamTopics
@@ -58,6 +59,8 @@ class FakeTopics:
     def __init__(self, *topics: Topic) -> None:
         self.topics = {each.name: each for each in topics}
         self.created: list[str] = []
+        self.grown: list[str] = []
+        self.closed: set[str] = set()
         self.listed: list[str] = []
         self.someone_creates: Topic | None = None
 
@@ -87,7 +90,10 @@ class FakeTopics:
         return True
 
     def grow(self, name: str, partitions: int) -> None:
-        raise AssertionError(f"nothing adds partitions to {name}, to have {partitions}")
+        if name in self.closed:
+            raise NotAuthorized(name)
+        self.topics[name] = replace(self.topics[name], partitions=partitions)
+        self.grown.append(name)
 
     def ensure(self, wanted: Spec) -> StreamTopics:
         assert wanted.repartition is not None
@@ -259,7 +265,6 @@ def between(partitions: int = 6, **config: Any) -> Topic:  # noqa: ANN401 # a to
 @pytest.mark.parametrize(
     ("found", "reason", "told"),
     [
-        (between(5), "WrongPartitions", "partitions: 5"),
         (between(7), "WrongPartitions", "spec.repartition.topic.name"),
         (between(cleanup_policy="compact"), "Compacted", "cleanup.policy to delete"),
         (between(cleanup_policy="compact,delete"), "Compacted", "no worker has read"),
@@ -289,7 +294,7 @@ def test_a_topic_that_takes_smaller_records_is_warned_of_with_the_value_to_set()
 
 def test_a_topic_that_someone_else_creates_meanwhile_is_checked_too() -> None:
     cluster = FakeTopics(topic("a"), topic("b"))
-    cluster.someone_creates = between(4)
+    cluster.someone_creates = between(9)
     assert reasons(cluster.ensure(spec())) == [("RepartitionTopicWrongPartitions", True)]
 
 
@@ -309,3 +314,32 @@ def test_one_topic_with_routers_is_an_input_too() -> None:
     cluster = FakeTopics(topic("raw", 2))
     found = cluster.ensure(spec({"topic": "raw"}))
     assert (found.partitions, found.problems) == (6, ())
+
+
+def test_a_growth_adds_partitions_to_every_topic_and_the_repartition_topic_is_last() -> None:
+    cluster = FakeTopics(
+        topic("a"), topic("b"), between(4), topic("orders-clean", 4, retention_ms=-1)
+    )
+    assert not cluster.ensure(spec()).problems
+    assert cluster.grown == ["orders-clean", BETWEEN]
+    assert not cluster.ensure(spec()).problems
+    assert cluster.grown == ["orders-clean", BETWEEN]
+
+
+def test_a_growth_without_the_right_to_add_partitions_is_named() -> None:
+    cluster = FakeTopics(
+        topic("a"), topic("b"), between(4), topic("orders-clean", 6, retention_ms=-1)
+    )
+    cluster.closed = {BETWEEN}
+    found = cluster.ensure(spec())
+    assert reasons(found) == [("RepartitionTopicTooFewPartitions", True)]
+    assert "ACL ALTER" in found.problems[0].message
+
+
+@pytest.mark.parametrize("setting", [{"partitions": 2}, {"cleanup_policy": "delete"}])
+def test_an_epoch_log_that_would_lose_entries_is_no_use(setting: dict[str, Any]) -> None:
+    told = {"partitions": 1, "cleanup_policy": "compact", **setting}
+    log = topic("orders-clean-epochs", told.pop("partitions"), **told)
+    assert reasons(FakeTopics(topic("a"), topic("b"), log).ensure(spec())) == [
+        ("EpochLogExpires", True)
+    ]

@@ -1,10 +1,16 @@
 """A consumer of a group, whose rebalances a test decides on."""
 
 from collections.abc import Callable, Sequence
+from threading import Event
 from typing import Any
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from dedupe_crds.spec.flow import Flow
+from dedupe_crds.spec.repartition import RepartitionBy
+from dedupe_growth.entries import Entry, Switch
+from dedupe_growth.epochs import NO_EPOCH, Epochs, epochs_of
+from dedupe_router.adoption import Adoption
 from dedupe_router.reader import InputReader
 from dedupe_router.start import Place, Start
 from tests.unit.worker.still_clock import StillClock
@@ -115,15 +121,45 @@ class FakeStarts:
 
     def __init__(self) -> None:
         self.offsets: dict[Place, int] = {}
+        self.epochs: dict[Place, int] = {}
         self.fails: Exception | None = None
 
     def of(self, partitions: Sequence[TopicPartition]) -> list[Start]:
         if self.fails:
             raise self.fails
         return [
-            Start(place, self.offsets.get(place, 0), self.offsets.get(place, -1), "id-1")
+            Start(
+                place,
+                self.offsets.get(place, 0),
+                self.offsets.get(place, -1),
+                "id-1",
+                self.epochs.get(place, 0 if place in self.offsets else NO_EPOCH),
+            )
             for place in places(partitions)
         ]
+
+
+class FakeLog:
+    """The epoch log. A router sees the entries up to `shown`."""
+
+    def __init__(self, *entries: Entry) -> None:
+        self.epochs = Epochs()
+        self.entries = list(entries)
+
+    def read_to_end(self, _stop: Event | None = None) -> Epochs:
+        return self.poll()
+
+    def poll(self) -> Epochs:
+        self.epochs = epochs_of(self.entries)
+        return self.epochs
+
+
+def adoption_of(spec: Flow, log: FakeLog | None = None, partitions: int = 4) -> Adoption:
+    """An adoption that has begun; the log lists 10 partitions of the topic `raw`."""
+    start = Switch(epoch=0, partitions=partitions, inputs={"raw": 10})
+    adoption = Adoption(log or FakeLog(start), spec, RepartitionBy.ID)
+    adoption.begin(Event())
+    return adoption
 
 
 def reader_of(group: FakeGroup, starts: FakeStarts | None = None) -> InputReader:

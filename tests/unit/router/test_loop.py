@@ -8,19 +8,19 @@ import pytest
 from confluent_kafka import Message
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_crds.status.router import RouterPhase
+from dedupe_growth.entries import Listed, Switch
 from dedupe_kafka.errors import BrokerUnavailable, RecordTooLarge
 from dedupe_router.errors import Rebalanced
 from dedupe_router.loop import Loop
 from dedupe_router.output import Batch
-from dedupe_router.route import Route
 from dedupe_router.state import RouterState
 from tests.unit.crds.manifests import changed
-from tests.unit.router.group import FakeGroup, FakeStarts, reader_of, record
+from tests.unit.router.group import FakeGroup, FakeLog, FakeStarts, adoption_of, reader_of, record
 from tests.unit.worker.still_clock import StillClock
 
 A, B = ("raw", 0), ("raw", 1)
+START = Switch(epoch=0, partitions=4, inputs={"raw": 10})
 STREAM = parse_manifest(changed({"spec.repartition.partitions": 4}), "-")
 
 
@@ -30,10 +30,14 @@ class FakeOutput:
 
     sent: list[Batch] = field(default_factory=list)
     tried: int = 0
+    refreshed_after: list[int] = field(default_factory=list)
     refuses: Callable[[Batch], Exception | None] = lambda _: None
 
     def fence(self, stop: Event) -> None:
         raise NotImplementedError
+
+    def refresh(self) -> None:
+        self.refreshed_after.append(len(self.sent))
 
     def send(self, batch: Batch, membership: bytes) -> None:
         assert membership.startswith(b"metadata of m-")
@@ -65,6 +69,7 @@ class Router:
     output: FakeOutput = field(default_factory=FakeOutput)
     watch: FakeWatch = field(default_factory=FakeWatch)
     clock: StillClock = field(default_factory=StillClock)
+    log: FakeLog = field(default_factory=lambda: FakeLog(START))
     state: RouterState = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +78,7 @@ class Router:
         self.loop = Loop(
             reader=self.reader,
             output=self.output,
-            route=Route(STREAM.spec, RepartitionBy.ID, 4),
+            adoption=adoption_of(STREAM.spec, self.log),
             watch=self.watch,  # type: ignore[arg-type] # what the loop uses of it
             state=self.state,
             clock=self.clock,
@@ -89,7 +94,10 @@ class Router:
 
 @pytest.fixture
 def router() -> Router:
-    return Router()
+    """A router of partitions whose starts are committed."""
+    starts = FakeStarts()
+    starts.offsets = {A: 0, B: 0}
+    return Router(starts=starts)
 
 
 def too_large(at: tuple[str, int], offset: int) -> Callable[[Batch], Exception | None]:
@@ -109,23 +117,37 @@ def test_a_batch_goes_with_the_offsets_after_it(router: Router) -> None:
         ("raw", 0, 1),
         ("raw", 1, 1),
     ]
-    assert {each.metadata for each in batch.offsets} == {"id-1"}
+    assert {each.metadata for each in batch.offsets} == {"id-1:0"}
     assert len(batch.partitions) == 2
     assert router.state.status().counts.routed == 2
     assert (router.state.ready, router.state.phase) == (True, RouterPhase.RUNNING)
 
 
-def test_starts_are_committed_although_there_is_no_record(router: Router) -> None:
+def test_starts_are_committed_although_there_is_no_record() -> None:
+    router = Router()
     router.turn()
     assert [len(batch.records) for batch in router.output.sent] == [0]
     router.turn()
     assert len(router.output.sent) == 1
 
 
+def test_starts_are_committed_before_the_first_record() -> None:
+    """A router that is killed in its first transaction leaves an offset, beside records that are aborted."""
+    router = Router()
+    router.turn(record(offset=3), record(offset=4))
+    (first,) = router.output.sent
+    assert [(each.partition, each.offset) for each in first.offsets] == [(0, 0), (1, 0)]
+    assert not first.records
+    router.turn()
+    assert router.output.records == [(0, 3), (0, 4)]
+
+
 def test_a_batch_of_an_old_generation_is_sent_again_by_its_owner(router: Router) -> None:
     router.output.refuses = lambda _: Rebalanced("another generation")
     router.turn(record(offset=0), record(partition=1, offset=0))
     assert router.state.tally.aborted_transactions == 1
+    router.loop.turn()
+    assert router.output.tried == 1, "not again and again while the group changes"
     router.output.refuses = lambda _: None
     router.turn(lambda: router.group.take(A))
     assert router.output.records == [(1, 0)]
@@ -215,3 +237,59 @@ def test_it_subscribes_to_what_the_watch_finds(router: Router) -> None:
     router.watch.topics = ()
     router.turn()
     assert router.group.subscribed == []
+
+
+def epochs_sent(router: Router) -> list[tuple[str, int, int, str | None]]:
+    """What the last batch commits."""
+    return [(o.topic, o.partition, o.offset, o.metadata) for o in router.output.sent[-1].offsets]
+
+
+def test_a_new_epoch_is_adopted_with_the_next_batch_and_for_partitions_without_records(
+    router: Router,
+) -> None:
+    router.turn(record(offset=0, key=b"k"))
+    router.log.entries.append(Switch(epoch=1, partitions=6, inputs={"raw": 10}))
+    assert router.output.refreshed_after == []
+    router.loop.turn()
+    assert router.output.refreshed_after == [1], "before a record goes to a new partition"
+    assert epochs_sent(router) == [("raw", 0, 1, "id-1:1"), ("raw", 1, 0, "id-1:1")]
+    sent = len(router.output.sent)
+    router.turn()
+    assert len(router.output.sent) == sent  # once is enough
+    router.turn(*(record(offset=1 + n, key=b"%d" % n) for n in range(50)))
+    assert max(router.output.sent[-1].partitions) > 3
+
+
+def test_a_partition_that_the_log_does_not_list_waits_with_its_records() -> None:
+    router = Router(log=FakeLog(Switch(epoch=0, partitions=4, inputs={"raw": 1})))
+    router.turn(record(offset=0, key=b"k"), record(partition=1, offset=0, key=b"l"))
+    router.turn()  # after the starts
+    assert router.output.records == [(0, 0)]
+    assert [place for place in router.group.paused if place == B]
+    assert "raw/1 is new" in router.state.warnings["InputWaitsForEpoch"]
+    router.log.entries.append(Listed(epoch=0, inputs={"raw": 2}))
+    router.turn()
+    assert router.output.records == [(0, 0), (1, 0)]
+    assert not router.group.paused
+    assert not router.state.warnings
+
+
+def test_what_a_newer_epoch_has_routed_waits_until_the_log_shows_that_epoch() -> None:
+    starts = FakeStarts()
+    starts.offsets, starts.epochs = {A: 5, B: 5}, {A: 1}
+    router = Router(starts=starts)
+    router.turn(record(offset=5, key=b"k"), record(partition=1, offset=5, key=b"l"))
+    assert router.output.records == [(1, 5)]
+    router.log.entries.append(Switch(epoch=1, partitions=6, inputs={"raw": 10}))
+    router.turn()
+    assert router.output.records == [(1, 5), (0, 5)]
+    assert [o for o in epochs_sent(router) if o[1] == 0] == [("raw", 0, 6, "id-1:1")]
+
+
+def test_a_waiting_partition_that_went_and_came_back_is_read_anew() -> None:
+    router = Router(log=FakeLog(Switch(epoch=0, partitions=4, inputs={"raw": 1})))
+    router.turn(record(partition=1, offset=0, key=b"l"))
+    router.turn(lambda: router.group.take(B), lambda: router.group.give(B))
+    router.log.entries.append(Listed(epoch=0, inputs={"raw": 2}))
+    router.turn(record(partition=1, offset=0, key=b"l"))
+    assert router.output.records.count((1, 0)) == 1

@@ -28,7 +28,7 @@ def offsets(records: list[Message]) -> list[tuple[int | None, int | None]]:
 
 def commits(reader: InputReader, count: int | None = None) -> dict[tuple[str, int], int]:
     records = reader.pending[:count]
-    return {(each.topic, each.partition): each.offset for each in reader.offsets_after(records)}
+    return {(each.topic, each.partition): each.offset for each in reader.offsets_after(records, 0)}
 
 
 def test_it_starts_where_the_group_has_committed(group: FakeGroup) -> None:
@@ -44,7 +44,7 @@ def test_records_wait_until_they_are_committed(group: FakeGroup, reader: InputRe
     reader.read(10)
     assert offsets(reader.pending) == [(0, 0), (1, 0), (0, 1)]
     assert commits(reader) == {A: 2, B: 1}
-    reader.mark_committed(3, reader.offsets_after(reader.pending))
+    reader.mark_committed(3, reader.offsets_after(reader.pending, 0))
     assert (reader.pending, commits(reader)) == ([], {})
 
 
@@ -195,5 +195,5 @@ def test_the_lag_of_a_topic_is_known_once_each_partition_is(
     assert reader.inputs()[0].lag_messages == 15
     group.arrives = [record(offset=0)]
     reader.read(10)
-    reader.mark_committed(1, reader.offsets_after(reader.pending))
+    reader.mark_committed(1, reader.offsets_after(reader.pending, 0))
     assert reader.inputs()[0].lag_messages == 14

@@ -53,8 +53,10 @@ def test_what_was_never_read_is_read_from_its_beginning() -> None:
     assert (found.offset, found.committed, found.topic_id) == (3, -1, "id-1")
 
 
-def test_it_starts_after_what_is_committed() -> None:
-    found = FakeKafka(committed_at=42, metadata="id-1").start()
+@pytest.mark.parametrize(("metadata", "epoch"), [("id-1", 0), ("id-1:0", 0), ("id-1:7", 7)])
+def test_it_starts_after_what_is_committed(metadata: str, epoch: int) -> None:
+    found = FakeKafka(committed_at=42, metadata=metadata).start()
+    assert found.epoch == epoch
     assert (found.offset, found.committed) == (42, 42)
 
 

@@ -14,6 +14,7 @@ from dedupe_router.errors import InputTopicReplaced, RepartitionTopicReplaced
 from dedupe_router.state import RouterState
 from dedupe_router.watch import StreamWatch
 from tests.unit.crds.manifests import changed
+from tests.unit.router.group import adoption_of
 from tests.unit.worker.still_clock import StillClock
 
 STAGE = {"partitions": 2, "topic": {"maxBytes": "1Mi"}}
@@ -55,7 +56,9 @@ class Seen:
         )
         self.state = RouterState(stream, 0, self.clock)
         cluster: Any = self.cluster
-        self.watch = StreamWatch(config, cluster, self.state, self.clock)
+        self.watch = StreamWatch(
+            config, cluster, adoption_of(stream.spec, partitions=2), self.state, self.clock
+        )
         self.watch.check()
 
 
@@ -107,8 +110,10 @@ def test_another_topic_of_the_name_ends_the_session() -> None:
 
 def test_another_number_of_partitions_is_refused() -> None:
     seen = Seen({"topic": "raw"})
-    seen.cluster.ends = {0: 0, 1: 0, 2: 0}
-    with pytest.raises(RepartitionTopicReplaced, match="has 3 partitions"):
+    seen.cluster.lows = seen.cluster.ends = {0: 0, 1: 0, 2: 0}
+    seen.watch.check()  # a growth has added one, and no epoch routes to it yet
+    seen.cluster.ends = {0: 0}
+    with pytest.raises(RepartitionTopicReplaced, match="has 1 partitions"):
         seen.watch.check()
 
 

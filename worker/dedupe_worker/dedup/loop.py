@@ -16,17 +16,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
-from typing import Final, Protocol
+from typing import Final
 
 from confluent_kafka import Message
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.errors import RecordRefused
-from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.dedup.border import NoBorder, Part
 from dedupe_worker.dedup.classify import Classifier, Verdict
+from dedupe_worker.dedup.loop_output import Output
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.consumer import Batch, Source
-from dedupe_worker.kafka.producer import Routed, SideRecord
 from dedupe_worker.side_topics.writers import SideTopicWriter
 from dedupe_worker.status import Degraded, WorkerState
 from dedupe_worker.store.metadata import NO_RECORDS, LastRecords
@@ -39,24 +39,6 @@ _SKIPPED_OFFSETS: Final = 10_000
 _MISSING_IDS: Final = (
     "records have no usable id by spec.id: they pass, and their repeats are not recognised"
 )
-
-
-class Output(Protocol):
-    """The part of `PartitionOutput` that the loop uses."""
-
-    @property
-    def position(self) -> int: ...  # noqa: D102 (see PartitionOutput)
-    @property
-    def complete_up_to(self) -> int: ...  # noqa: D102
-    @property
-    def own(self) -> Sequence[OffsetRange]: ...  # noqa: D102
-    def begin(self) -> None: ...  # noqa: D102
-    def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
-    def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
-    def produce_side_records(self, records: Sequence[SideRecord]) -> None: ...  # noqa: D102
-    def flush(self) -> OffsetRange | None: ...  # noqa: D102
-    def commit(self, next_offset: int, source: Source) -> None: ...  # noqa: D102
-    def abort(self) -> None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +85,7 @@ class Loop:
         window: Window,
         classifier: Classifier,
         logs: Sequence[SideTopicWriter],
+        border: NoBorder,
         worker_state: WorkerState,
         clock: Clock,
     ) -> None:
@@ -112,6 +95,7 @@ class Loop:
         self._window = window
         self._classifier = classifier
         self._logs = logs
+        self._border = border
         self._worker_state = worker_state
         # Bound once: each batch reads the time several times.
         self._monotonic, self._time_ms = clock.monotonic, clock.time_ms
@@ -137,7 +121,8 @@ class Loop:
         try:
             if batch.records:
                 self._last_arrival = self._last_read
-                self._process(batch)
+                for part in self._border.parts(batch):
+                    self._take(part)
             if self._open is None and batch.next_offset - self._committed >= _SKIPPED_OFFSETS:
                 self._begin(batch.next_offset, batch.next_offset)
             if self._open and self._is_due(self._open, batch):
@@ -200,16 +185,32 @@ class Loop:
             or self._monotonic() - transaction.began >= _LONGEST_TRANSACTION_SECONDS
         )
 
+    def _take(self, part: Part) -> None:
+        """Process records; at a mark commit, and begin its epoch."""
+        if part.records:
+            self._process(part)
+        elif part.mark is not None:
+            self.commit()
+            self._border.pass_mark(part.mark, self._output.position)
+            self._begin(part.next_offset - 1, part.next_offset)
+            self.commit()
+
     def _begin(self, first_offset: int, next_offset: int) -> None:
         self._output.begin()
         self._open = _Transaction(self._monotonic(), first_offset, next_offset=next_offset)
 
-    def _process(self, batch: Batch) -> None:
+    def _process(self, batch: Part) -> None:
         self._worker_state.clear_client_error()
-        records = batch.records
         if self._open is None:
-            self._begin(records[0].offset() or 0, 0)
+            self._begin(batch.records[0].offset() or 0, 0)
         assert self._open is not None  # noqa: S101 (for the type checker)
+        records, strays = self._border.strays(batch.records)
+        self._open.records += len(batch.records)
+        self._open.next_offset = batch.next_offset
+        self._worker_state.tally.sent_on += len(strays)
+        self._output.route(strays)
+        if not records:
+            return
         with self._stage("identify"):
             identified = self._classifier.identify(records)
             newest_ms = identified.newest_ms
@@ -225,9 +226,7 @@ class Loop:
             if passed:
                 for log in self._logs:
                     log.add(passed, owners)
-        self._open.records += len(records)
         self._open.passed += len(passed)
-        self._open.next_offset = batch.next_offset
         self._open.last_read = records[-1]
         self._open.last_passed = passed[-1] if passed else self._open.last_passed
         self._open.newest_ms = max(self._open.newest_ms, newest_ms)

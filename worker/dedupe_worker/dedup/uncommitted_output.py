@@ -16,9 +16,9 @@ from typing import Final
 import structlog
 
 from dedupe_ids.extract import ID_BYTES, Extractor
+from dedupe_kafka.offset_metadata import decode_metadata
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader, read_output
-from dedupe_worker.kafka.offset_metadata import decode_metadata
 
 MAX_OFFSETS: Final = 1_000_000
 """The most output offsets to read: far above any transaction, and a bound on memory."""

@@ -202,7 +202,7 @@ def needed_rights(spec: Spec) -> dict[str, frozenset[AclOperation]]:
     """Return the operations on each topic of a stream: input first, then output."""
     trims = spec.repartition is not None
     needed = {
-        spec.worker_input: _READ | _DELETE if trims else _READ,
+        spec.worker_input: _READ | _WRITE | _DELETE if trims else _READ,
         spec.output.topic: _READ | _WRITE,
     }
     needed |= dict.fromkeys((*routed_topics(spec), *metadata_topics(spec)), _WRITE)

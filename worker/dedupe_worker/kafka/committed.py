@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.group_offsets import read_group_offsets
-from dedupe_worker.kafka.take_over import split_token
+from dedupe_kafka.offset_metadata import split_token
 
 _TIMEOUT_SECONDS: Final = 15.0
 

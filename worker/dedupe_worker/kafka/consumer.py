@@ -65,8 +65,7 @@ class PartitionReader:
         self._clock = clock
         self._fetched = fetched
         self._longest_starved_seconds = starved_seconds
-        self.topic = topic
-        self._partition = partition
+        self.topic, self.partition = topic, partition
         self._next_offset = 0
         self._idle = False
         self._starved_seconds = 0.0
@@ -83,7 +82,7 @@ class PartitionReader:
 
     def seek(self, offset: int) -> None:
         """Read from `offset` on."""
-        self._consumer.assign([TopicPartition(self.topic, self._partition, offset)])
+        self._consumer.assign([TopicPartition(self.topic, self.partition, offset)])
         self._next_offset = offset
         self._seeks += 1
         self._idle = False
@@ -91,7 +90,7 @@ class PartitionReader:
 
     def committed(self) -> Committed | None:
         """Return the offset that the group has committed; None if there is none."""
-        return self.committed_of([self._partition]).get(self._partition)
+        return self.committed_of([self.partition]).get(self.partition)
 
     def committed_of(self, partitions: Iterable[int]) -> dict[int, Committed]:
         """Return what the group has committed of partitions of the topic."""
@@ -99,7 +98,7 @@ class PartitionReader:
 
     def end_offset(self) -> int | None:
         """Return the end of the partition as of the last fetch."""
-        where = TopicPartition(self.topic, self._partition)
+        where = TopicPartition(self.topic, self.partition)
         watermarks = self._consumer.get_watermark_offsets(where, cached=True)
         return watermarks[1] if watermarks and watermarks[1] >= 0 else None
 
@@ -112,7 +111,7 @@ class PartitionReader:
         try:
             messages = self._receive(max_records, wait_seconds)
         except KafkaException as error:
-            raise kafka_error(error, f"reading {self.topic}/{self._partition}") from error
+            raise kafka_error(error, f"reading {self.topic}/{self.partition}") from error
         records = [m for m in messages if m.error() is None]
         if records:
             if self._failures.before_these():
@@ -146,18 +145,18 @@ class PartitionReader:
             self._starved_seconds = 0.0
         elif self._starved_seconds >= self._longest_starved_seconds:
             raise BrokerUnavailable(
-                f"nothing of {self.topic}/{self._partition} is fetched from offset {self._next_offset} on, although it "
+                f"nothing of {self.topic}/{self.partition} is fetched from offset {self._next_offset} on, although it "
                 f"ends at {end}; connecting again"
             )
 
     def commit(self, next_offset: int, metadata: str) -> None:
         """Commit `next_offset` and its metadata for the group, without a transaction."""
-        where = TopicPartition(self.topic, self._partition, next_offset, metadata)
+        where = TopicPartition(self.topic, self.partition, next_offset, metadata)
         try:
             done = self._consumer.commit(offsets=[where], asynchronous=False)
         except KafkaException as error:
             raise kafka_error(
-                error, f"committing offset {next_offset} of {self.topic}/{self._partition}"
+                error, f"committing offset {next_offset} of {self.topic}/{self.partition}"
             ) from error
         for each in done or ():
             if each.error is not None:
@@ -210,10 +209,10 @@ class PartitionReader:
                     self._next_offset = max(self._next_offset, message.offset() or 0)
                 case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE:  # noqa: SLF001
                     raise OffsetOutOfRange(
-                        f"offset {self._next_offset} of {self.topic}/{self._partition} does not exist: {error.str()}"
+                        f"offset {self._next_offset} of {self.topic}/{self.partition} does not exist: {error.str()}"
                     )
                 case _ if not error.retriable():
-                    raise kafka_error(error, f"reading {self.topic}/{self._partition}")
+                    raise kafka_error(error, f"reading {self.topic}/{self.partition}")
         return at_end
 
 

@@ -40,11 +40,12 @@ class SideRecord:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """An input record for a side topic, unchanged but for the added `headers`."""
+    """An input record for this or a named `partition`, but for `headers` unchanged."""
 
     topic: str
     record: Message
     headers: list[Header]
+    partition: int | None = None
 
 
 class PartitionOutput(ABC):
@@ -176,7 +177,7 @@ class PartitionOutput(ABC):
     def route(self, routed: Sequence[Routed]) -> None:
         """Send records to side topics, unchanged but for the added headers."""
         for each in routed:
-            self._send(each.topic, each.record, None, each.headers)
+            self._send(each.topic, each.record, None, each.headers, each.partition)
 
     def produce_side_records(self, records: Sequence[SideRecord]) -> None:
         """Send the worker's own records about output records."""
@@ -234,13 +235,14 @@ class PartitionOutput(ABC):
         record: Message,
         report: DeliveryReport | None,
         added: Sequence[Header] = (),
+        partition: int | None = None,
     ) -> None:
         headers = record.headers() or []
         self._enqueue(
             topic,
             record.value(),
             record.key(),
-            self._partition,
+            self._partition if partition is None else partition,
             report,
             timestamp=record.timestamp()[1] or 1,
             headers=[*headers, *added] if added else headers,

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from dedupe_crds.clock import Clock
 from dedupe_kafka.errors import Fenced, StreamError, TransactionExpired
+from dedupe_kafka.offset_metadata import with_token
 
-_SEPARATOR: Final = "@"
 # A newer worker that has fenced this one commits its token within this time. It needs some requests.
 _RECORDED_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.2
@@ -31,18 +31,6 @@ class OffsetReader(Protocol):
     """The part of `PartitionReader` that shows who has committed last."""
 
     def committed(self) -> _Committed | None: ...  # noqa: D102
-
-
-def split_token(metadata: str | None) -> tuple[str | None, str | None]:
-    """Return the metadata of an offset commit without its token, and the token.
-
-    >>> split_token("Ab1:7@3-1700000000000"), split_token("Ab1:7"), split_token(None)
-    (('Ab1:7', '3-1700000000000'), ('Ab1:7', None), (None, None))
-    """
-    text, separator, token = (metadata or "").rpartition(_SEPARATOR)
-    if not separator or not token.partition("-")[0].isdecimal():
-        return metadata, None
-    return text, token
 
 
 class TakeOver:
@@ -76,7 +64,7 @@ class TakeOver:
 
     def add_token(self, metadata: str) -> str:
         """Return the metadata for an offset commit with this session's token."""
-        return metadata if self._token is None else f"{metadata}{_SEPARATOR}{self._token}"
+        return metadata if self._token is None else with_token(metadata, self._token)
 
     def explain(
         self, error: Fenced, reader: OffsetReader, *, expired: bool, stop: Event

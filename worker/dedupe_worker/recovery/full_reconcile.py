@@ -10,16 +10,16 @@ files take 24 bytes for each output record, and are deleted in any case.
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
-from dedupe_ids.extract import Extractor
+from dedupe_ids.extract import ID_BYTES, Extractor
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.errors import store_errors
 from dedupe_worker.kafka.consumer import Reader, read_output
@@ -42,6 +42,14 @@ _FIRST_GENERATION: Final = "g00000001"
 OnProgress = Callable[[Progress], None]
 
 
+class Learnt(Protocol):
+    """Ids that are of no record of the own output, see `learnt_ids.py`."""
+
+    @property
+    def all_there(self) -> bool: ...  # noqa: D102
+    def packed(self) -> Iterator[bytes]: ...  # noqa: D102
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Counts: `records` that were read; the others are ids, see ComparisonStatus."""
@@ -62,9 +70,10 @@ def run_full_reconcile(
     output: OffsetRange,
     stop: Event,
     on_progress: OnProgress,
+    learnt: Learnt | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Outcome | None:
-    """Make the store hold the ids of the output partition.
+    """Make the store hold the ids of the output partition, and `learnt` ones.
 
     None if `stop` was set before the end. `reader` is at the low end of `output`, and the store has metadata.
     `directory` is for files that are deleted before the call ends. `on_progress` is called after each batch and each
@@ -76,9 +85,10 @@ def run_full_reconcile(
     try:
         with store_errors(f"making {directory}"):
             directory.mkdir(exist_ok=True)
-        return _FullReconcile(store, directory, output, stop, on_progress, clock=clock).run(
-            reader, extract
+        reconcile = _FullReconcile(
+            store, directory, output, stop, on_progress, learnt=learnt, clock=clock
         )
+        return reconcile.run(reader, extract)
     finally:
         remove_work_files(directory)
 
@@ -97,8 +107,10 @@ class _FullReconcile:
         stop: Event,
         on_progress: OnProgress,
         *,
+        learnt: Learnt | None,
         clock: Clock,
     ) -> None:
+        self._learnt = learnt
         self._store = store
         self._directory = directory
         self._output = output
@@ -122,6 +134,14 @@ class _FullReconcile:
 
     def _read(self, reader: Reader, extract: Extractor) -> list[EntryFile]:
         """Write the ids of the whole partition to files, each file sorted."""
+        runs = self._read_own(reader, extract)
+        for packed in _joined(self._learnt.packed() if self._learnt else ()):
+            # Their records were before the first one of the own output.
+            self._sort_to_file(make_entries(packed, 0), runs)
+            self._show(0)
+        return runs
+
+    def _read_own(self, reader: Reader, extract: Extractor) -> list[EntryFile]:
         low, end = self._output.low, self._output.end
         runs: list[EntryFile] = []
         waiting: list[Entries] = []
@@ -136,13 +156,16 @@ class _FullReconcile:
             records += len(batch.records)
             at_end = batch.next_offset >= end
             if at_end or sum(map(len, waiting)) >= _RUN_RECORDS:
-                run = EntryFile(self._directory / f"run-{len(runs)}")
-                run.append(sort_entries(np.concatenate(waiting)))
-                runs.append(run)
+                self._sort_to_file(np.concatenate(waiting), runs)
                 waiting.clear()
             self._outcome = replace(self._outcome, records=records)
             self._show(max(0, end - batch.next_offset))
         return runs
+
+    def _sort_to_file(self, entries: Entries, runs: list[EntryFile]) -> None:
+        run = EntryFile(self._directory / f"run-{len(runs)}")
+        run.append(sort_entries(entries))
+        runs.append(run)
 
     def _find_differences(
         self, runs: Sequence[EntryFile]
@@ -201,8 +224,9 @@ class _FullReconcile:
 
         Only where the output still holds each record that the generation came from.
         """
+        unverifiable = self._learnt is not None and not self._learnt.all_there
         for generation, file in zip(self._ranges, surplus, strict=True):
-            if self._output.low > generation.begin:
+            if unverifiable or self._output.low > generation.begin:
                 self._outcome = replace(
                     self._outcome, unverifiable=self._outcome.unverifiable + file.count
                 )
@@ -224,6 +248,20 @@ class _FullReconcile:
     def _show(self, remaining: int) -> None:
         seconds = self._monotonic() - self._began
         self._on_progress(Progress(self._outcome.records, remaining, seconds))
+
+
+def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces in larger ones, each enough for a file."""
+    waiting: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _RUN_RECORDS * ID_BYTES:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if size:
+        yield b"".join(waiting)
 
 
 def _least(first: int | None, second: int | None) -> int | None:

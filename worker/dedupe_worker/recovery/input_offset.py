@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from dedupe_kafka.offset_metadata import decode_metadata
 from dedupe_worker.kafka.admin import Topic
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader
-from dedupe_worker.kafka.offset_metadata import decode_metadata
 from dedupe_worker.recovery.tail import plan_start
 from dedupe_worker.recovery.taken_over import TakenOver, committed_offset
 from dedupe_worker.status import Degraded, WorkerState

@@ -14,6 +14,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import DiskFull, StoreFailed
 from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.recovery.full_reconcile import Outcome, run_full_reconcile
+from dedupe_worker.recovery.learnt_ids import LearntIds
 from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
 
@@ -27,6 +28,8 @@ def run_requested(  # noqa: PLR0917 (the session's components, each once)
     store: IdStore,
     extract: Extractor,
     stop: Event,
+    *,
+    learnt: LearntIds | None,
 ) -> None:
     """Complete a request after the catch-up; leave it open if `stop` is set meanwhile.
 
@@ -38,7 +41,7 @@ def run_requested(  # noqa: PLR0917 (the session's components, each once)
         found = {"records": worker_state.reconcile.records if worker_state.reconcile else 0}
     else:
         try:
-            outcome = _run_full(request, factory, topics, store, extract, stop)
+            outcome = _run_full(request, factory, topics, store, extract, stop, learnt)
         except (DiskFull, StoreFailed) as error:
             # The stream need not stop because there is no room for a full reconcile.
             worker_state.errors[error.reason] += 1
@@ -61,6 +64,7 @@ def _run_full(  # noqa: PLR0917 (as above)
     store: IdStore,
     extract: Extractor,
     stop: Event,
+    learnt: LearntIds | None,
 ) -> Outcome | None:
     config = factory.config
     topic = config.stream.spec.output.topic
@@ -82,6 +86,7 @@ def _run_full(  # noqa: PLR0917 (as above)
             output=output,
             stop=stop,
             on_progress=show,
+            learnt=learnt,
             clock=factory.clock,
         )
     finally:

@@ -9,10 +9,11 @@ from threading import Event
 
 from dedupe_crds.spec.topics import Delivery, Mode
 from dedupe_ids.extract import Extractor
+from dedupe_kafka.offset_metadata import encode_metadata
 from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds, read_ids, recorded_position
 from dedupe_worker.kafka.consumer import PartitionReader
-from dedupe_worker.kafka.offset_metadata import encode_metadata
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.recovery.input_offset import InputStart
 from dedupe_worker.recovery.taken_over import TakenOver
@@ -49,18 +50,20 @@ def resume(
     *,
     extract: Extractor,
     position: int,
+    border: NoBorder,
     stop: Event,
 ) -> UncommittedIds:
     """Set the output to its position; return the ids of uncommitted output.
 
-    `position` is the output offset up to which the store has caught up. Raises StreamError.
+    `position` is the output offset up to which the store has caught up, `border` the epoch that the worker has passed.
+    Raises StreamError.
     """
     topics = partition.output_topic.id, partition.input_topic.id
     # Repeats of what retention has deleted unread may be dropped with it: not in a stream where they pass.
     expired = start.expired if factory.policy.mode is Mode.ENFORCE else 0
     recorded = recorded_position(start.committed, start.offset - expired, *topics)
     if recorded is None and factory.policy.delivery is Delivery.AT_LEAST_ONCE:
-        output.record_start(start.offset, reader, encode_metadata(*topics, position))
+        output.record_start(start.offset, reader, encode_metadata(*topics, position, border.cut))
     if recorded is not None and recorded < position:
         # What retention has deleted can't be read, and would be waited for at each start.
         name, number = partition.output_topic.name, partition.identity.partition
@@ -76,7 +79,10 @@ def resume(
     uncommitted = UncommittedIds(ids, end=start.end, expired=bool(expired))
 
     def metadata(end: int | None) -> str:
-        return encode_metadata(*topics, uncommitted.position(end))
+        return encode_metadata(*topics, uncommitted.position(end), border.cut)
 
     output.resume(position, metadata)
+    if border.unrecorded:  # a growth waits for it
+        exactly_once = factory.policy.delivery is Delivery.EXACTLY_ONCE
+        output.record_start(start.offset, reader, metadata(None if exactly_once else position))
     return uncommitted

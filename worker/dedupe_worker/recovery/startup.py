@@ -14,7 +14,6 @@ Invariants:
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from threading import Event
 
@@ -24,14 +23,13 @@ from dedupe_crds.status.worker import Phase
 from dedupe_ids.extract import Extractor
 from dedupe_kafka.errors import Stopped, StreamError
 from dedupe_kafka.offsets import OffsetRange
-from dedupe_kafka.side_topics import needs_owner_log, owners_topic
 from dedupe_worker.bootstrap.progress import began_with_past_ids
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.errors import StoreCorrupt
-from dedupe_worker.kafka.admin import Topics
 from dedupe_worker.recovery.full_reconcile import remove_work_files
 from dedupe_worker.recovery.input_offset import begin_input
+from dedupe_worker.recovery.output_values import own_values, settled
 from dedupe_worker.recovery.reach import reaches_back
 from dedupe_worker.recovery.tail import (
     CatchUpPlan,
@@ -42,7 +40,6 @@ from dedupe_worker.recovery.tail import (
 )
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.recovery.topic_proof import prove_topics
-from dedupe_worker.side_topics.owner_log import CLOCK_SKEW, OutputValues, OwnerLogReader
 from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.api import IdStore
 from dedupe_worker.store.checkpoint import (
@@ -72,6 +69,9 @@ class OpenedStore:
     read_before: int = -1
 
 
+Learn = Callable[[int], None]
+
+
 class Startup:
     """Open and catch up the store of one partition, once in each session."""
 
@@ -88,7 +88,7 @@ class Startup:
         """Open the store and plan how it catches up; discard it if it cannot be trusted."""
         state, window = self._config.state, self._config.stream.spec.store.window
         topics, name, recorded = partition.topics, partition.output_topic.name, partition.recorded
-        output_range = self._settled(topics, name)
+        output_range = settled(self._factory, topics, name)
         oldest = self._clock.now() - window.max_age
         window_start = topics.offset_at(name, self._config.partition, oldest)
         remove_work_files(state.comparison)
@@ -156,21 +156,6 @@ class Startup:
         elif not state.shortened:
             state.remember_shortened(plan.reason)
 
-    def _settled(self, topics: Topics, name: str) -> OffsetRange:
-        """Wait until no transaction of another producer hides records of a topic.
-
-        Below one the last stable offset stays behind this worker's own records, and it is no sign that they are lost.
-        """
-        try:
-            return topics.settled_offsets(
-                name,
-                self._config.partition,
-                servers=self._config.stream.spec.kafka.bootstrap_servers,
-                on_wait=self._worker_state.report_waiting,
-            )
-        finally:
-            self._worker_state.clear_waiting()
-
     def _open_trusted(
         self, identity: Identity, output: OffsetRange
     ) -> tuple[IdStore | None, Trust, CheckpointRecord | None]:
@@ -193,11 +178,18 @@ class Startup:
             return None, Trust.NONE, None
 
     def catch_up(
-        self, partition: TakenOver, plan: CatchUpPlan, window: Window, input_offset: int
+        self,
+        partition: TakenOver,
+        plan: CatchUpPlan,
+        window: Window,
+        input_offset: int,
+        *,
+        learn: Learn,
     ) -> int:
         """Add the output from the plan's start on to the window; return the output's end.
 
-        The window is not complete if `stop` is set meanwhile.
+        `learn` adds the ids of other partitions to a store that is complete up to a position of the own output: in a
+        rebuild first, because their records are older. The window is not complete if `stop` is set meanwhile.
         """
         output = partition.output_topic.name
         end = partition.topics.offsets(output, self._config.partition).end
@@ -214,7 +206,13 @@ class Startup:
             end=end,
             truncated=plan.truncated,
         )
-        begin = partial(self._begin, plan, window, input_offset) if plan.rebuild else None
+        begin: Callable[[int], None] | None = None
+        if plan.rebuild:
+
+            def begin(first_ms: int) -> None:
+                self._begin(plan, window, input_offset, first_ms)
+                learn(plan.start)
+
         if plan.start < end:
             self._read_tail(partition, plan, window, input_offset, end, begin)
         else:
@@ -223,6 +221,8 @@ class Startup:
             show_progress(self._worker_state, plan.reason, Progress(0, 0, 0.0))
         if self._worker_state.reconcile:
             log.info("caught up", **self._worker_state.reconcile.model_dump())
+        if not (plan.rebuild or self._stop.is_set()):
+            learn(end)
         return end
 
     def _begin(self, plan: CatchUpPlan, window: Window, input_offset: int, first_ms: int) -> None:
@@ -255,7 +255,7 @@ class Startup:
                 reader,
                 window,
                 self._extract,
-                self._output_values(partition, plan, window, readers),
+                own_values(self._factory, partition, window, readers, rebuild=plan.rebuild),
                 start=plan.start,
                 end=end,
                 begin=begin,
@@ -265,33 +265,3 @@ class Startup:
                 on_progress=partial(show_progress, self._worker_state, plan.reason),
                 own=decode_ranges(metadata.own_output) if metadata and not begin else (),
             )
-
-    def _output_values(
-        self, partition: TakenOver, plan: CatchUpPlan, window: Window, readers: ExitStack
-    ) -> OutputValues:
-        """Make the reader of the values of output records; `readers` closes its consumer."""
-        number, owner_log, spec = self._config.partition, None, self._config.stream.spec
-        if needs_owner_log(spec):
-            topic = owners_topic(partition.output_topic.name)
-            there = self._settled(partition.topics, topic)
-            start: int | None = there.low
-            if (metadata := window.store.metadata) and not plan.rebuild:
-                since = datetime.fromtimestamp(metadata.last_seen_ms / 1000, UTC) - CLOCK_SKEW
-                start = partition.topics.offset_at(topic, number, since)
-            reader = readers.enter_context(closing(self._factory.make_reader(topic)))
-            reader.seek(there.end if start is None else start)
-            rewind = None if start == there.low else partial(reader.seek, there.low)
-            # Entries that name no topic are of an earlier release; which input they are of is known of the tail only.
-            input_topic = partition.input_topic.id
-            tail_of = input_topic if partition.same_input and not plan.rebuild else ""
-            owner_log = OwnerLogReader(
-                reader,
-                there.end,
-                partition.output_topic.id,
-                rewind=rewind,
-                input_topic=input_topic,
-                unlabelled=tail_of,
-                origins=window.store.origins if spec.repartition else None,
-                on_read=self._worker_state.heartbeat,
-            )
-        return OutputValues(self._layout, partition=number, owner_log=owner_log)

@@ -154,7 +154,7 @@ class OwnerLogReader:
     reader to the topic's first entry, in case they start earlier: the time at which an id was seen is not the time of
     its entry. It is None if the reader is at the first entry already. Entries of another input topic than `input_topic`
     are skipped; `unlabelled` is the topic of entries that name none. Behind routers `origins` get the places that
-    entries name. `on_read` is called after each read.
+    entries name. `on_read` is called after each read. Where the log is still written, `find_end` finds its new end.
     """
 
     def __init__(
@@ -168,7 +168,9 @@ class OwnerLogReader:
         unlabelled: str = "",
         origins: Origins | None = None,
         on_read: Callable[[], None] = lambda: None,
+        find_end: Callable[[], int] | None = None,
     ) -> None:
+        self._find_end = find_end
         self._origins = origins
         self._input_topic = input_topic
         self._unlabelled = unlabelled
@@ -214,9 +216,7 @@ class OwnerLogReader:
 
     def _read_beyond(self, output: int) -> None:
         """Read until every entry about outputs up to this one is in memory."""
-        while self._position < self._end and not (
-            self._waiting and self._waiting[-1].first_output > output
-        ):
+        while not (self._waiting and self._waiting[-1].first_output > output) and self._is_behind():
             batch = self._reader.read(_ENTRIES_AT_ONCE, _WAIT_SECONDS)
             self._on_read()
             self._reader.check(self._end)
@@ -224,6 +224,12 @@ class OwnerLogReader:
             for record in batch.records:
                 if record.key() == self._key:
                     self._take(record)
+
+    def _is_behind(self) -> bool:
+        """Return whether there are entries to read, also new ones."""
+        if self._position >= self._end and self._find_end is not None:
+            self._end = max(self._end, self._find_end())
+        return self._position < self._end
 
     def _take(self, record: Message) -> None:
         try:

@@ -53,6 +53,7 @@ class Tally:
     produced: int = 0
     duplicates: int = 0
     redelivered: int = 0
+    sent_on: int = 0
     without_id: int = 0
     conflicts: int = 0
     late: int = 0
@@ -216,6 +217,7 @@ class WorkerState:
                 produced=tally.produced,
                 duplicates=tally.duplicates,
                 redelivered=tally.redelivered,
+                sent_on=tally.sent_on,
                 without_id=tally.without_id,
                 conflicts=tally.conflicts,
                 late=tally.late,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dedupe_worker.origins import Origins
 from dedupe_worker.store.ageing import Bounds, Generation
 from dedupe_worker.store.bloom_filter import Hashes
+from dedupe_worker.store.learnt import LearntOutputs
 from dedupe_worker.store.metadata import NO_RECORDS, LastRecords, StoreMetadata
 
 
@@ -107,6 +108,10 @@ class IdStore(Protocol):
     @property
     def origins(self) -> Origins:
         """Return the numbers of the places in owners; the next `write` keeps additions."""
+
+    @property
+    def learnt(self) -> LearntOutputs:
+        """Return what was learnt of other outputs; the next `write` keeps additions."""
 
     def begin_input(self, input_topic: str, *, unlabelled: str = "") -> None:
         """Set the input topic of the offsets and owners that are written from now on.

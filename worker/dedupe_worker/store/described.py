@@ -8,7 +8,8 @@ from functools import cached_property
 
 from dedupe_worker.origins import Origins
 from dedupe_worker.store.ageing import Generation, window_seconds
-from dedupe_worker.store.metadata import StoreMetadata
+from dedupe_worker.store.learnt import LearntOutputs
+from dedupe_worker.store.metadata import KeptTexts, StoreMetadata
 
 
 class DescribedStore(ABC):
@@ -18,6 +19,16 @@ class DescribedStore(ABC):
     def origins(self) -> Origins:
         """Return the numbers of places; what is added is kept by the next `write`."""
         return Origins(self.metadata.origins if self.metadata else "")
+
+    @cached_property
+    def learnt(self) -> LearntOutputs:
+        """Return what was learnt of other outputs; what is added is kept likewise."""
+        return LearntOutputs(self.metadata.learnt if self.metadata else "")
+
+    @property
+    def kept_texts(self) -> KeptTexts:
+        """Return what each `write` keeps in addition to ids and positions."""
+        return KeptTexts(self.origins.text, self.learnt.text)
 
     @property
     @abstractmethod

@@ -30,6 +30,7 @@ Further fields stand under the key `more`, written in the same batch. The releas
     ownOutput      ranges of the output after the position whose ids are in the store (`encode_ranges`): an open
                    transaction of another producer keeps the position before them
     origins        the numbers of the places in owners, behind routers only (origins.py)
+    learnt         up to where ids of other outputs are in the store (learnt.py), of partitions that were added
 
 A stamp that the release before wrote differs from the one above, so the further fields are unknown then, not stale.
 """
@@ -69,6 +70,7 @@ _FURTHER: Final = {
     "changes": "changes",
     "ownOutput": "own_output",
     "origins": "origins",
+    "learnt": "learnt",
 }
 """The further fields: their names in JSON, and in `StoreMetadata`."""
 
@@ -97,6 +99,7 @@ class StoreMetadata:
     changes: int = 0
     own_output: str = ""
     origins: str = ""
+    learnt: str = ""
 
     def of_next_generation(self) -> "StoreMetadata":
         """Return the metadata of a generation without ids, whose predecessor has this."""
@@ -160,6 +163,13 @@ class LastRecords(NamedTuple):
 NO_RECORDS: Final = LastRecords()
 
 
+class KeptTexts(NamedTuple):
+    """Texts that a store keeps: those of `origins.py` and `learnt.py`."""
+
+    origins: str = ""
+    learnt: str = ""
+
+
 def next_metadata(
     before: StoreMetadata | None,
     latest: StoreMetadata | None,
@@ -173,7 +183,7 @@ def next_metadata(
     last: "LastRecords",
     aged_ms: int,
     own_output: str = "",
-    origins: str = "",
+    kept: "KeptTexts | None" = None,
 ) -> StoreMetadata:
     """Return the metadata of a generation after ids were written to it.
 
@@ -200,7 +210,8 @@ def next_metadata(
         aged_to_ms=max(aged_ms, last_ms),
         changes=before.changes if before else 0,
         own_output=own_output,
-        origins=origins or (latest.origins if latest else ""),
+        origins=(kept.origins if kept else "") or (latest.origins if latest else ""),
+        learnt=(kept.learnt if kept else "") or (latest.learnt if latest else ""),
     )
 
 

@@ -176,7 +176,7 @@ class Store(DescribedStore):
             input_topic=self._input_topic,
             last=last,
             own_output=own_output,
-            origins=self.origins.text,
+            kept=self.kept_texts,
         )
         self._families.write(self._db, newest, metadata, ids, owners)
 

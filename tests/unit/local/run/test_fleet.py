@@ -13,9 +13,12 @@ from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.router import RouterPhase, RouterStatus
 from dedupe_crds.status.worker import ExitCode, WorkerStatus
+from dedupe_growth.entries import Done, Switch
+from dedupe_growth.epochs import Epochs, epochs_of
 from dedupe_kafka.stream_topics import StreamTopics
 from dedupe_local.errors import WorkerEnded
 from dedupe_local.run import fleet as fleet_module
+from dedupe_local.run import growth as growth_module
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.router_process import RouterProcess
 from dedupe_local.run.worker_process import WorkerProcess
@@ -55,6 +58,22 @@ class Topics:
         return StreamTopics(partitions=2, served=2, problems=(), created=True)
 
 
+class GrowthController:
+    """The controller of a stream that has the partitions it asks for."""
+
+    status = None
+    epochs = epochs_of([Switch(epoch=0, partitions=2, inputs={"orders": 2}), Done(epoch=0)])
+
+    def __init__(self, *_: object) -> None: ...
+
+    def read(self) -> Epochs:
+        return self.epochs
+
+    def step(self, wanted: int, _unlearnt: object) -> bool:
+        assert wanted == 2
+        return False
+
+
 class Scripts:
     """What the processes of a fleet do; `first` is what router 0 does, if that is different."""
 
@@ -88,6 +107,7 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scripts:
 
     monkeypatch.setattr(fleet_module, "WorkerProcess", Worker)
     monkeypatch.setattr(fleet_module, "RouterProcess", Router)
+    monkeypatch.setattr(growth_module, "GrowthController", GrowthController)
     monkeypatch.setattr(Fleet, "_connect", lambda *_: Topics())
     return made
 

@@ -8,6 +8,7 @@ import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.spec.worker import Tuning
+from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.status import WorkerState
@@ -80,6 +81,7 @@ def commits(arrivals: list[float], *, shortest: float, longest: float) -> list[f
         window=stand_in,
         classifier=stand_in,
         logs=(),
+        border=NoBorder(),
         worker_state=WorkerState(DedupeStream.model_validate(MINIMAL), 0, clock),
         clock=clock,
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.classify import Verdict
 from dedupe_worker.dedup.loop import Loop, LoopConfig
 from dedupe_worker.kafka.consumer import Batch
@@ -64,6 +65,7 @@ def loop(skipping: Skipping, worker_state: WorkerState) -> Loop:
         window=stand_in,
         classifier=stand_in,
         logs=(),
+        border=NoBorder(),
         worker_state=worker_state,
         clock=clock,
     )

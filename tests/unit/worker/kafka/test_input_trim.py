@@ -173,5 +173,5 @@ def test_a_worker_needs_the_right_to_delete_in_the_repartition_topic_and_in_no_o
     assert needed_rights(spec())["orders"] == {read}
     needed = needed_rights(spec(repartition={"partitions": 4}))
     assert list(needed) == ["orders-clean-repartition", "orders-clean"], "it reads no input"
-    assert needed["orders-clean-repartition"] == {read, delete}
+    assert needed["orders-clean-repartition"] == {read, write, delete}
     assert needed["orders-clean"] == {read, write}

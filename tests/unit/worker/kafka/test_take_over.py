@@ -6,8 +6,9 @@ from threading import Event
 import pytest
 
 from dedupe_kafka.errors import Fenced, TransactionExpired
+from dedupe_kafka.offset_metadata import split_token
 from dedupe_worker.kafka.committed import Committed
-from dedupe_worker.kafka.take_over import TakeOver, split_token
+from dedupe_worker.kafka.take_over import TakeOver
 from tests.unit.worker.still_clock import StillClock
 
 FENCED = Fenced("producing of clean/0: fenced")

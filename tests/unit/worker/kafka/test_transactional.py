@@ -9,10 +9,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from dedupe_kafka.client_config import TRANSACTION_SECONDS
 from dedupe_kafka.errors import BrokerUnavailable, StreamError, TransactionExpired
+from dedupe_kafka.offset_metadata import encode_metadata
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka import transactional
 from dedupe_worker.kafka.committed import Committed
-from dedupe_worker.kafka.offset_metadata import encode_metadata
 from dedupe_worker.kafka.take_over import TakeOver
 from dedupe_worker.kafka.transactional import TransactionalOutput
 from tests.unit.worker.still_clock import StillClock

@@ -1,7 +1,7 @@
 """The whole store against the output topic, both ways: decisions and a real store, against Python's sets."""
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -87,8 +87,23 @@ def extract(records: Sequence[Message]) -> PackedIds:
     return PackedIds(np.array(rows, np.intp), b"".join(one for one in ids if one is not None))
 
 
+@dataclass(frozen=True)
+class LearntIds:
+    """Ids of other outputs, of which some records may be gone."""
+
+    ids: Sequence[bytes]
+    all_there: bool = True
+
+    def packed(self) -> Iterator[bytes]:
+        yield from self.ids
+
+
 def run(
-    store: Store, directory: Path, records: Sequence[OutputRecord], output: OffsetRange
+    store: Store,
+    directory: Path,
+    records: Sequence[OutputRecord],
+    output: OffsetRange,
+    learnt: LearntIds | None = None,
 ) -> Outcome | None:
     return run_full_reconcile(
         OutputReader(records, output),
@@ -98,6 +113,7 @@ def run(
         output=output,
         stop=Event(),
         on_progress=lambda _: None,
+        learnt=learnt,
     )
 
 
@@ -106,6 +122,32 @@ def contents(store: Store) -> dict[str, set[bytes]]:
         name: set(id_bytes(make_entries(b"".join(store.ids(name)))["id"]))
         for name, _ in store.positions()
     }
+
+
+# -- what was learnt of other outputs ------------------------------------------------------------
+
+
+def test_ids_that_were_learnt_of_other_partitions_belong_to_the_store(tmp_path: Path) -> None:
+    """Of a partition that a growth has added: their records are in the outputs of older ones."""
+    store = open_store(tmp_path / "db")
+    remember(store, one_id(1) + one_id(2), position=0)
+    remember(store, one_id(3), position=1)
+    records = [OutputRecord(0, one_id(3)), OutputRecord(1, one_id(4))]
+    learnt = LearntIds([one_id(1), one_id(5) + one_id(4)])
+    found = run(store, tmp_path / "comparison", records, OffsetRange(0, 2), learnt)
+    assert found == Outcome(records=2, added=2, removed=1)
+    assert set().union(*contents(store).values()) == {one_id(n) for n in (1, 3, 4, 5)}
+    store.close()
+
+
+def test_nothing_is_removed_if_records_that_were_learnt_of_are_gone(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "db")
+    remember(store, one_id(1) + one_id(2), position=0)
+    learnt = LearntIds([one_id(1)], all_there=False)
+    found = run(store, tmp_path / "comparison", [], OffsetRange(0, 0), learnt)
+    assert found == Outcome(unverifiable=1)
+    assert set().union(*contents(store).values()) == {one_id(1), one_id(2)}
+    store.close()
 
 
 # -- decisions -----------------------------------------------------------------------------------

@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
+from dedupe_kafka.offset_metadata import encode_metadata
 from dedupe_worker.kafka.admin import Topic
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader
-from dedupe_worker.kafka.offset_metadata import encode_metadata
 from dedupe_worker.recovery.input_offset import InputStart, begin_input, begin_output, find_start
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.metadata import StoreMetadata

@@ -21,8 +21,8 @@ from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.consumer import Batch
+from dedupe_worker.recovery.output_values import own_values
 from dedupe_worker.recovery.startup import OpenedStore, Startup
-from dedupe_worker.recovery.tail import CatchUpPlan
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.side_topics.owner_log import encode_entries
 from dedupe_worker.store.state_dir import Identity, StateDirectory
@@ -261,7 +261,9 @@ def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noq
     monkeypatch.setattr(starts.startup, "_read_tail", lambda *given: given[-1](5))
     opened = starts.startup.open_store(starts.partition())
     window = Window(opened.store)
-    starts.startup.catch_up(opened.partition, opened.plan, window, input_offset)
+    starts.startup.catch_up(
+        opened.partition, opened.plan, window, input_offset, learn=lambda _: None
+    )
     stamp = opened.store.metadata
     opened.store.close()
     assert stamp is not None
@@ -270,6 +272,8 @@ def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noq
 
 class OneEntry(FewRecords):
     """An owner log of an earlier release: one entry, about output offset 60."""
+
+    topic, partition = "out-owners", 0
 
     def read(self, _max_records: int, _wait_seconds: float) -> Batch:
         [entry] = encode_entries(60, np.array([7], np.uint64))
@@ -293,9 +297,8 @@ def test_an_owner_that_names_no_topic_is_known_only_behind_a_store_of_the_same_i
     write_store(starts, 50)
     monkeypatch.setattr(starts.factory, "make_reader", lambda _: OneEntry([]))
     partition = replace(starts.partition(), input_topic=Topic("orders", input_topic, 1))
-    plan = CatchUpPlan(start=50, rebuild=rebuild, truncated=False, reason="Tail")
     with ExitStack() as readers, closing(starts.factory.make_store()) as store:
         window = starts.factory.make_window(store)
-        reading = starts.startup._output_values(partition, plan, window, readers)  # noqa: SLF001 (what the catch-up reads)
+        reading = own_values(starts.factory, partition, window, readers, rebuild=rebuild)
         [value] = reading.values([message(60, b"a")], np.arange(1), np.array([5])).tolist()
     assert decode_owner(value[:OWNER_BYTES]) == owner

@@ -188,7 +188,7 @@ class InverseBloomStore(DescribedStore):
             input_topic=self._input_topic,
             last=last,
             own_output=own_output,
-            origins=self.origins.text,
+            kept=self.kept_texts,
         )
         newest_ms = max(written.newest_ms, latest.newest_ms if latest else 0)
         newest.metadata = replace(written, keys=newest.puts, newest_ms=newest_ms)

@@ -16,9 +16,13 @@ from dedupe_crds.spec.flow import Flow
 from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_ids.extract import extractor_for
 from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
+from dedupe_ids.origin import take_origin
 
 Partitions = NDArray[np.intp]
 """A partition for each record of a batch, -1 where none is found: shape (n,)."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
 
 _Find = Callable[[Sequence[Message]], Partitions]
 
@@ -32,10 +36,20 @@ class Routed:
 
 
 class Route:
-    """The rule of a stream: by id, else by key, else by origin; or by key first."""
+    """The rule of a stream: by id, else by key, else by origin; or by key first.
 
-    def __init__(self, spec: Flow, by: RepartitionBy, count: int) -> None:
+    `place_of` tells where a producer wrote a record; by default that is where it was read.
+    """
+
+    def __init__(
+        self,
+        spec: Flow,
+        by: RepartitionBy,
+        count: int,
+        place_of: "Callable[[Message], Place] | None" = None,
+    ) -> None:
         self._count = count
+        self._place_of = place_of or _place_of
         self._extract = extractor_for(spec.id)
         first: tuple[_Find, ...] = (self._by_id, self._by_key)
         if by is RepartitionBy.KEY:
@@ -67,5 +81,16 @@ class Route:
 
     def _by_origin(self, records: Sequence[Message]) -> Partitions:
         # Not by offset: what came from one partition keeps its order.
-        origins = [b"%s:%d" % ((r.topic() or "").encode(), r.partition() or 0) for r in records]
+        places = map(self._place_of, records)
+        origins = [b"%s:%d" % (topic.encode(), partition) for topic, partition in places]
         return np.asarray(partitions_of_keys(origins, self._count), np.intp)
+
+
+def place_of_origin(record: Message) -> Place:
+    """Return where a producer wrote a record that a router has sent."""
+    origin, _ = take_origin(record.headers())  # type: ignore[arg-type] # of a consumer they are a list
+    return _place_of(record) if origin is None else (origin.topic, origin.partition)
+
+
+def _place_of(record: Message) -> Place:
+    return record.topic() or "", record.partition() or 0

@@ -10,7 +10,7 @@ from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_ids.extract import pack_id
 from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
-from dedupe_router.route import Route
+from dedupe_ids.route import Route
 from tests.unit.crds.manifests import changed
 from tests.unit.router.group import record
 

@@ -1,0 +1,53 @@
+"""Model of the growth of a stream: which step it is at, and what it waits for.
+
+The controller of the growth makes it; the operator, the kubectl plugin and the local runner show it.
+"""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from dedupe_crds.status.report import Report
+
+
+class GrowthStep(StrEnum):
+    """Step of a growth, in the order of the steps."""
+
+    LEARNING = "Learning"
+    WAITING_FOR_ROUTERS = "WaitingForRouters"
+    WAITING_FOR_WORKERS = "WaitingForWorkers"
+    READING_REST = "ReadingRest"
+    DONE = "Done"
+
+
+class GrowthStatus(Report):
+    """The present growth of a stream, or the last one."""
+
+    epoch: int = Field(description="The number of this growth, from 1 on; 0 is a stream's start.")
+    before: int = Field(description="The number of partitions before it.")
+    partitions: int = Field(description="The number of partitions after it.")
+    step: GrowthStep = Field(
+        description="Learning: workers of new partitions read the ids that will be theirs from the output. "
+        "WaitingForRouters: routers adopt the new number, each input partition alone. WaitingForWorkers: old "
+        "workers process what was routed before. ReadingRest: new workers read what these have written meanwhile. Done."
+    )
+    done: int = Field(
+        description="Of `total`: new partitions, input partitions or old partitions that are past this step."
+    )
+    total: int = Field(description="How many there are at this step.")
+    waiting_for: list[str] = Field(
+        default=[], description="What this step waits for: partitions, the first ten of them."
+    )
+
+    @property
+    def line(self) -> str:
+        """Return a sentence for a table.
+
+        >>> GrowthStatus(epoch=1, before=4, partitions=6, step=GrowthStep.LEARNING, done=1, total=2).line
+        'Growth from 4 to 6 partitions: Learning, 1 of 2.'
+        """
+        waiting = f", waiting for {', '.join(self.waiting_for)}" if self.waiting_for else ""
+        return (
+            f"Growth from {self.before} to {self.partitions} partitions: {self.step}, "
+            f"{self.done} of {self.total}{waiting}."
+        )

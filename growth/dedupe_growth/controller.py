@@ -1,0 +1,236 @@
+"""Take a stream from one number of partitions to a larger one, while it runs.
+
+The operator and `dedupe run` call `step` repeatedly: each call reads from Kafka, and does at most one act.
+Invariant: the epoch log is the truth. A controller that is killed between any two calls, or within one, is continued by
+the next one; two at once do no harm, because only one of them can append.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from dedupe_crds.clock import SYSTEM_CLOCK, Clock
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.growth import GrowthStatus
+from dedupe_growth.decide import Observed, WriteMarks, decide
+from dedupe_growth.entries import Entry, Switch
+from dedupe_growth.epochs import NO_EPOCH, Epochs
+from dedupe_growth.log import EpochLogMissing, open_epochs
+from dedupe_growth.mark import MARK_HEADER, encode_mark
+from dedupe_growth.routed_offsets import decode_routed
+from dedupe_growth.writer import TRANSACTION_SECONDS, EpochLogMoved, EpochWriter
+from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.client_config import producer_config
+from dedupe_kafka.clients import CLIENTS, Clients
+from dedupe_kafka.epochs_topic import epochs_topic
+from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_kafka.group_offsets import read_group_offsets
+from dedupe_kafka.input_topics import matching_topics
+from dedupe_kafka.offset_metadata import Cut, decode_metadata, split_token
+from dedupe_kafka.offsets import Place
+
+_REQUEST_SECONDS: Final = 15.0
+_MARK_SECONDS: Final = 10.0
+_QUEUE_BYTES: Final = 1 << 20
+_LARGEST_BATCH_BYTES: Final = 1 << 20
+
+
+class Topics(Protocol):
+    """The part of `Cluster` that this needs."""
+
+    def topic_names(self) -> list[str]: ...  # noqa: D102
+    def partition_counts(self, names: Collection[str]) -> dict[str, int]: ...  # noqa: D102
+
+
+class GrowthController:
+    """The controller of one stream with routers. Not to be shared between threads.
+
+    `epochs` is what it knows of the log, `status` the step of the present growth, or of the last one.
+    """
+
+    def __init__(
+        self,
+        stream: DedupeStream,
+        properties: Mapping[str, str],
+        topics: Topics,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        clients: Clients = CLIENTS,
+    ) -> None:
+        self._stream = stream
+        self._properties = properties
+        self._topics = topics
+        self._clock = clock
+        self._clients = clients
+        self._read = False
+        self._marked: dict[tuple[int, int], float] = {}
+        self.epochs = Epochs()
+        self.status: GrowthStatus | None = None
+
+    def step(self, wanted: int, unlearnt: Mapping[int, int]) -> bool:
+        """Do the next act, if there is one; return whether something was done.
+
+        `wanted` is the number of partitions that the manifest asks for, and that every topic of the stream has;
+        `unlearnt` is as in `Observed`. Raises StreamError; then nothing that is not in the log counts as done.
+        """
+        self.read()
+        seen = self._look(wanted, unlearnt)
+        decision = decide(self.epochs, seen)
+        self.status = decision.status
+        match decision.act:
+            case None:
+                return False
+            case WriteMarks() as marks:
+                return self._write(marks)
+            case entry:
+                self._append(entry)
+                return True
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    def read(self) -> Epochs:
+        """Return what the log says; read it if that is not known. Raises StreamError."""
+        if not self._read:
+            self._read_log()
+        return self.epochs
+
+    def _read_log(self) -> None:
+        reader = open_epochs(self._clients.consumer, self._stream, self._properties, self._clock)
+        try:
+            self.epochs = reader.read_to_end()
+        finally:
+            reader.close()
+        self._read = True
+
+    def _look(self, wanted: int, unlearnt: Mapping[int, int]) -> Observed:
+        spec = self._stream.spec
+        names = spec.input.names or matching_topics(self._topics.topic_names(), spec)
+        inputs = self._topics.partition_counts(names)
+        epochs = self.epochs
+        if not epochs.grows:
+            return Observed(inputs=inputs, wanted=wanted)
+        return Observed(
+            inputs=inputs,
+            wanted=wanted,
+            adopted=self._adopted(epochs),
+            passed=self._passed(epochs),
+            unlearnt=unlearnt,
+        )
+
+    def _adopted(self, epochs: Epochs) -> dict[Place, int]:
+        listed = epochs.switch_inputs.get(epochs.switched, {})
+        places = [(topic, each) for topic, count in listed.items() for each in range(count)]
+        found = self._committed(self._stream.router_group, places)
+        return {place: decode_routed(metadata).epoch for place, metadata in found.items()}
+
+    def _passed(self, epochs: Epochs) -> dict[int, Cut]:
+        topic = self._stream.spec.worker_input
+        places = [(topic, each) for each in range(epochs.workers)]
+        found = self._committed(self._stream.consumer_group, places)
+        cuts = {
+            partition: decode_metadata(split_token(metadata)[0]).cut
+            for (_, partition), metadata in found.items()
+        }
+        return {partition: cut for partition, cut in cuts.items() if cut is not None}
+
+    def _committed(self, group: str, places: Iterable[Place]) -> dict[Place, str]:
+        """Return the metadata of a group's committed offsets.
+
+        Of transactions that have ended.
+        """
+        wanted = [TopicPartition(*place) for place in places]
+        if not wanted:
+            return {}
+        config = client_config(self._stream.spec.kafka.bootstrap_servers, self._properties)
+        # Not read_committed, which waits for what is open: what has ended counts, and no more is needed.
+        options = {"group.id": group, "isolation.level": "read_uncommitted"}
+        consumer = made(self._clients.consumer, {**config, **options})
+        try:
+            found = read_group_offsets(
+                consumer,
+                wanted,
+                timeout_seconds=_REQUEST_SECONDS,
+                deadline=self._clock.deadline(_REQUEST_SECONDS),
+            )
+        finally:
+            consumer.close()
+        return {(at.topic, at.partition): at.metadata or "" for at in found if at.offset >= 0}
+
+    # -- acting ----------------------------------------------------------------------------------
+
+    def _append(self, entry: Entry) -> None:
+        if isinstance(entry, Switch) and self.epochs.switched == NO_EPOCH:
+            self._check_new()
+        topic = epochs_topic(self._stream.spec.output.topic)
+        reader = open_epochs(self._clients.consumer, self._stream, self._properties, self._clock)
+        # What is appended may be in the log though no answer comes.
+        self._read = False
+        try:
+            producer = made(self._clients.producer, self._producing(transactional=True))
+            writer = EpochWriter(producer, reader, topic, self._clock)
+            self.epochs = writer.append(self.epochs, entry)
+            self._read = True
+        except EpochLogMoved:
+            self.epochs = reader.epochs
+            raise
+        finally:
+            reader.close()
+
+    def _check_new(self) -> None:
+        """Raise EpochLogMissing if the log is empty, and routers have read one."""
+        spec = self._stream.spec
+        counts = self._topics.partition_counts(
+            spec.input.names or matching_topics(self._topics.topic_names(), spec)
+        )
+        places = [(topic, each) for topic, count in counts.items() for each in range(count)]
+        found = self._committed(self._stream.router_group, places)
+        if any(":" in metadata for metadata in found.values()):
+            topic = epochs_topic(spec.output.topic)
+            raise EpochLogMissing(
+                f"{topic} is empty, and the routers have read one before: restore it from a copy, because it says how "
+                "many partitions the stream has had"
+            )
+
+    def _write(self, marks: WriteMarks) -> bool:
+        """Append marks that were not written, or not met for a while."""
+        now, epoch = self._clock.monotonic(), marks.mark.epoch
+        due = [
+            partition
+            for partition in marks.partitions
+            if now >= self._marked.get((epoch, partition), 0.0)
+        ]
+        if not due:
+            return False
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
+        topic, headers = self._stream.spec.worker_input, [(MARK_HEADER, encode_mark(marks.mark))]
+        try:
+            producer = made(self._clients.producer, self._producing(transactional=False))
+            for partition in due:
+                producer.produce(
+                    topic, None, None, partition, on_delivery=delivered, headers=headers
+                )
+            unsent = producer.flush(_REQUEST_SECONDS)
+        except KafkaException as error:
+            raise kafka_error(error, f"writing marks to {topic}") from error
+        if refused:
+            raise kafka_error(refused[0], f"writing marks to {topic}")
+        if unsent:
+            raise BrokerUnavailable(f"{topic}: marks are not acknowledged")
+        self._marked |= {(epoch, partition): now + _MARK_SECONDS for partition in due}
+        return True
+
+    def _producing(self, *, transactional: bool) -> dict[str, object]:
+        return producer_config(
+            self._stream.spec.kafka.bootstrap_servers,
+            self._properties,
+            transactional_id=f"{self._stream.consumer_group}.epochs" if transactional else None,
+            queue_bytes=_QUEUE_BYTES,
+            largest_batch_bytes=_LARGEST_BATCH_BYTES,
+            transaction_seconds=TRANSACTION_SECONDS,
+        )

@@ -1,0 +1,97 @@
+"""Read the entries of the epoch log together.
+
+Routers, workers and the controller ask it. Pure. Invariant: of several entries of one kind the highest epoch counts,
+and of one epoch the first; lists of inputs only grow.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from dedupe_growth.entries import Cuts, Done, Entry, Listed, Prepare, Switch
+
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epochs:
+    """The epochs of a stream; `entries` is the number of entries that were read.
+
+    `prepared`, `switched` and `done` are the highest epochs of these entries, -1 before the first one. `partitions`
+    has the partition count of each epoch, `inputs` the partition counts of the topics that it lists, `switch_inputs`
+    those of the switch alone, `cuts` the positions at which the old outputs end, by partition.
+    """
+
+    entries: int = 0
+    prepared: int = NO_EPOCH
+    switched: int = NO_EPOCH
+    done: int = NO_EPOCH
+    partitions: Mapping[int, int] = field(default_factory=dict)
+    inputs: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    switch_inputs: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    cuts: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+
+    def followed_by(self, entry: Entry) -> "Epochs":
+        """Return the epochs after one more entry."""
+        epoch, known = entry.epoch, replace(self, entries=self.entries + 1)
+        match entry:
+            case Prepare(partitions=count):
+                return replace(
+                    known,
+                    prepared=max(self.prepared, epoch),
+                    partitions={epoch: count, **self.partitions},
+                )
+            case Switch(partitions=count, inputs=inputs):
+                return replace(
+                    known,
+                    prepared=max(self.prepared, epoch),
+                    switched=max(self.switched, epoch),
+                    partitions={epoch: count, **self.partitions},
+                    inputs={**self.inputs, epoch: _joined(self.inputs.get(epoch, {}), inputs)},
+                    switch_inputs={epoch: inputs, **self.switch_inputs},
+                )
+            case Listed(inputs=inputs):
+                listed = _joined(self.inputs.get(epoch, {}), inputs)
+                return replace(known, inputs={**self.inputs, epoch: listed})
+            case Cuts(cuts=cuts):
+                return replace(known, cuts={epoch: cuts, **self.cuts})
+            case Done():
+                return replace(known, done=max(self.done, epoch))
+
+    @property
+    def workers(self) -> int:
+        """Return the number of partitions that have workers, 0 before the first entry."""
+        return self.partitions.get(self.prepared, 0)
+
+    @property
+    def grows(self) -> bool:
+        """Return whether a growth is under way."""
+        return self.prepared > self.done
+
+    def lists(self, topic: str, partition: int) -> bool:
+        """Return whether an input partition may be routed by the present epoch."""
+        return partition < self.inputs.get(self.switched, {}).get(topic, 0)
+
+    def born(self, partition: int) -> int:
+        """Return the first epoch with this partition; the next one if none has it."""
+        known = [epoch for epoch, count in self.partitions.items() if partition < count]
+        return min(known, default=self.prepared + 1)
+
+    def before(self, epoch: int) -> range:
+        """Return the partitions of the epoch before: those whose ids a new one learns."""
+        return range(self.partitions.get(epoch - 1, 0))
+
+    def added(self, epoch: int) -> range:
+        """Return the partitions that an epoch has added."""
+        return range(self.partitions.get(epoch - 1, 0), self.partitions.get(epoch, 0))
+
+
+def epochs_of(entries: Iterable[Entry]) -> Epochs:
+    """Return what entries from the first one on say together."""
+    found = Epochs()
+    for entry in entries:
+        found = found.followed_by(entry)
+    return found
+
+
+def _joined(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {topic: max(one.get(topic, 0), other.get(topic, 0)) for topic in sorted({*one, *other})}

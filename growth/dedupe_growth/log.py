@@ -1,0 +1,134 @@
+"""Read the epoch log.
+
+Routers poll it between two batches, workers and the controller read it to its end. A reader may be behind: the
+protocol allows it (docs/decisions/0034).
+"""
+
+from collections.abc import Callable, Mapping
+from threading import Event
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from dedupe_crds.clock import Clock
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_growth.entries import EpochLogUnreadable, Record, decode_entry
+from dedupe_growth.epochs import Epochs
+from dedupe_kafka.client import kafka_error, made
+from dedupe_kafka.client_config import consumer_config
+from dedupe_kafka.epochs_topic import epochs_topic
+from dedupe_kafka.errors import BrokerUnavailable, Stopped, StreamError
+
+_READ_SECONDS: Final = 30.0
+_SLICE_SECONDS: Final = 0.2
+_AT_ONCE: Final = 1_000
+_QUEUE_BYTES: Final = 1 << 20
+_ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 (public names)
+_OUT_OF_RANGE: Final = frozenset(
+    {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 (public names)
+)
+
+
+class EpochLogMissing(StreamError):
+    """The epoch log does not exist, or has no entry yet."""
+
+    retriable = True
+
+
+class EpochReader:
+    """A consumer of the epoch log. `epochs` is what it has read so far."""
+
+    def __init__(self, consumer: Any, topic: str, clock: Clock) -> None:  # noqa: ANN401 (a client of the library, or one in memory)
+        self._consumer = consumer
+        self._topic = topic
+        self._clock = clock
+        self._next_offset = 0
+        self._assigned = False
+        self.epochs = Epochs()
+
+    def read_to_end(self, stop: Event | None = None) -> Epochs:
+        """Read what is in the log now.
+
+        Raises EpochLogMissing, EpochLogUnreadable, BrokerUnavailable, and Stopped once `stop` is set.
+        """
+        deadline = self._clock.deadline(_READ_SECONDS, stop or Event())
+        self._assign()
+        while not self._take(self._consume(_SLICE_SECONDS)):
+            if deadline.pause(0):
+                continue
+            if deadline.expired:
+                raise BrokerUnavailable(
+                    f"{self._topic} was not read to its end in {_READ_SECONDS:.0f} s"
+                )
+            raise Stopped(f"reading {self._topic}")
+        return self.epochs
+
+    def poll(self) -> Epochs:
+        """Take what has arrived since; wait for nothing. Raises as `read_to_end`."""
+        if not self._assigned:
+            self._assign()
+        self._take(self._consume(0.0))
+        return self.epochs
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+    def _assign(self) -> None:
+        # Again for each read: only so the end that is reported is not older than this call.
+        self._consumer.assign([TopicPartition(self._topic, 0, self._next_offset)])
+        self._assigned = True
+
+    def _consume(self, seconds: float) -> list[Message]:
+        try:
+            found: list[Message] = self._consumer.consume(_AT_ONCE, seconds)
+        except KafkaException as error:
+            raise kafka_error(error, f"reading {self._topic}") from error
+        return found
+
+    def _take(self, messages: list[Message]) -> bool:
+        """Take entries; return whether the end was reached."""
+        at_end = False
+        for message in messages:
+            if (error := message.error()) is not None:
+                at_end = self._is_end(error) or at_end
+                continue
+            record = Record(message.key() or b"", message.value() or b"")
+            entry = decode_entry(self.epochs.entries, record)
+            self.epochs = self.epochs.followed_by(entry)
+            self._next_offset = (message.offset() or 0) + 1
+        return at_end
+
+    def _is_end(self, error: KafkaError) -> bool:
+        """Return whether an error says that the end was reached; raise what is one."""
+        code = error.code()
+        if code in _ABSENT:
+            raise EpochLogMissing(
+                f"topic {self._topic} does not exist: the operator or `dedupe run` creates it; if it was deleted, "
+                "restore it from a copy, because it says how many partitions the stream has had"
+            )
+        if code in _OUT_OF_RANGE:
+            raise EpochLogUnreadable(
+                f"topic {self._topic} lacks its entries from offset {self._next_offset} on: restore it from a copy"
+            )
+        if code != KafkaError._PARTITION_EOF and not error.retriable():  # noqa: SLF001 (a public name)
+            raise kafka_error(error, f"reading {self._topic}")
+        return code == KafkaError._PARTITION_EOF  # noqa: SLF001
+
+
+def open_epochs(
+    make_consumer: Callable[[dict[str, Any]], Any],
+    stream: DedupeStream,
+    properties: Mapping[str, str],
+    clock: Clock,
+    **options: Any,  # noqa: ANN401 (librdkafka's own)
+) -> EpochReader:
+    """Make a reader of a stream's epoch log. Raises InvalidConfig."""
+    config = consumer_config(
+        stream.spec.kafka.bootstrap_servers,
+        properties,
+        group=stream.consumer_group,
+        queue_bytes=_QUEUE_BYTES,
+    )
+    topic = epochs_topic(stream.spec.output.topic)
+    return EpochReader(made(make_consumer, {**config, **options}), topic, clock)

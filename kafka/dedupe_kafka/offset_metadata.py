@@ -1,0 +1,97 @@
+"""The metadata of a worker's committed input offset: topics and passed epoch.
+
+    <output topic's id>:<output position>:<input topic's id>[:<epoch>-<cut>][@<take-over>]
+
+The loop commits it with each offset, in both delivery modes. The output position is there without transactions only:
+all output before it is of input before the offset (dedup/uncommitted_output.py). The releases before wrote the first
+two parts, and that without transactions only; they ignore what is written here.
+
+The fourth part is of streams that have grown: the epoch whose mark this worker has passed, and the worker's own output
+position at that border (docs/decisions/0034). Without it the epoch is 0. What follows the last @ is the token of the
+worker that committed (docs/decisions/0026).
+
+A topic id is base64, so it has no colon. An offset without the input topic's id was committed by an earlier release,
+or set by a user.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_FEWEST_PARTS: Final = 2
+_MOST_PARTS: Final = 4
+_SEPARATOR: Final = "@"
+
+
+class Cut(NamedTuple):
+    """The epoch that a worker has passed, and its output position at that border."""
+
+    epoch: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMetadata:
+    """The parts of the layout above; an id is empty where it is not known."""
+
+    output_topic: str = ""
+    position: int | None = None
+    input_topic: str = ""
+    cut: Cut | None = None
+
+
+def encode_metadata(
+    output_topic: str, input_topic: str, position: int | None, cut: Cut | None = None
+) -> str:
+    """Return the metadata for an offset commit.
+
+    >>> encode_metadata("Ab1", "In1", 7), encode_metadata("Ab1", "In1", None)
+    ('Ab1:7:In1', 'Ab1::In1')
+    >>> encode_metadata("Ab1", "In1", None, Cut(epoch=2, position=40))
+    'Ab1::In1:2-40'
+    """
+    passed = "" if cut is None else f":{cut.epoch}-{cut.position}"
+    return f"{output_topic}:{'' if position is None else position}:{input_topic}{passed}"
+
+
+def decode_metadata(text: str | None) -> OffsetMetadata:
+    """Decode the metadata of any release, without its token.
+
+    >>> decode_metadata("Ab1:7")
+    OffsetMetadata(output_topic='Ab1', position=7, input_topic='', cut=None)
+    >>> decode_metadata("Ab1::In1:2-40").cut
+    Cut(epoch=2, position=40)
+    """
+    parts = (text or "").split(":")
+    if not _FEWEST_PARTS <= len(parts) <= _MOST_PARTS:
+        return OffsetMetadata()
+    output_topic, position, input_topic, passed = [*parts, "", ""][:_MOST_PARTS]
+    epoch, _, at = passed.partition("-")
+    cut = Cut(int(epoch), int(at)) if _is_number(epoch) and _is_number(at) else None
+    return OffsetMetadata(
+        output_topic, int(position) if _is_number(position) else None, input_topic, cut
+    )
+
+
+def split_token(metadata: str | None) -> tuple[str | None, str | None]:
+    """Return the metadata of an offset commit without its token, and the token.
+
+    >>> split_token("Ab1:7@3-1700000000000"), split_token("Ab1:7"), split_token(None)
+    (('Ab1:7', '3-1700000000000'), ('Ab1:7', None), (None, None))
+    """
+    text, separator, token = (metadata or "").rpartition(_SEPARATOR)
+    if not separator or not token.partition("-")[0].isdecimal():
+        return metadata, None
+    return text, token
+
+
+def with_token(metadata: str, token: str) -> str:
+    """Return the metadata with the token of the worker that commits it.
+
+    >>> with_token("Ab1:7", "3-1700000000000")
+    'Ab1:7@3-1700000000000'
+    """
+    return f"{metadata}{_SEPARATOR}{token}"
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()

@@ -1,0 +1,91 @@
+"""Entries of the epoch log and their form in Kafka."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dedupe_growth.entries import (
+    Cuts,
+    Done,
+    Entry,
+    EpochLogUnreadable,
+    Listed,
+    Prepare,
+    Record,
+    Switch,
+    decode_entry,
+    encode_entry,
+)
+
+FORMS: list[tuple[Entry, bytes]] = [
+    (Prepare(epoch=1, partitions=6), b'{"entry":"prepare","epoch":1,"partitions":6}'),
+    (
+        Switch(epoch=1, partitions=6, inputs={"a": 8}),
+        b'{"entry":"switch","epoch":1,"partitions":6,"inputs":{"a":8}}',
+    ),
+    (
+        Listed(epoch=1, inputs={"a": 9, "b": 3}),
+        b'{"entry":"list","epoch":1,"inputs":{"a":9,"b":3}}',
+    ),
+    (
+        Cuts(epoch=1, cuts={0: 1207, 1: 1180}),
+        b'{"entry":"cuts","epoch":1,"cuts":{"0":1207,"1":1180}}',
+    ),
+    (Done(epoch=1), b'{"entry":"done","epoch":1}'),
+]
+numbers = st.integers(0, 2**63 - 1)
+topics = st.dictionaries(st.text('ab.é"', max_size=5), numbers, max_size=3)
+entries: st.SearchStrategy[Entry] = st.one_of(
+    st.builds(Prepare, epoch=numbers, partitions=numbers),
+    st.builds(Switch, epoch=numbers, partitions=numbers, inputs=topics),
+    st.builds(Listed, epoch=numbers, inputs=topics),
+    st.builds(Cuts, epoch=numbers, cuts=st.dictionaries(numbers, numbers, max_size=3)),
+    st.builds(Done, epoch=numbers),
+)
+
+
+@pytest.mark.parametrize(("entry", "value"), FORMS)
+def test_the_form_of_each_entry_is_as_documented(entry: Entry, value: bytes) -> None:
+    assert encode_entry(12, entry) == Record(b"12", value)
+    assert decode_entry(12, Record(b"12", value)) == entry
+
+
+@given(numbers, entries)
+def test_what_was_written_is_read(number: int, entry: Entry) -> None:
+    found = decode_entry(number, encode_entry(number, entry))
+    assert (type(found), found) == (type(entry), entry)
+
+
+@pytest.mark.parametrize("key", [b"", b"1", b"3", b"02", b"2 ", b"two"])
+def test_an_entry_with_another_number_shows_that_one_is_missing(key: bytes) -> None:
+    with pytest.raises(EpochLogUnreadable, match="entry 2 of the epoch log is missing"):
+        decode_entry(2, Record(key, FORMS[-1][1]))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"no JSON",
+        b"\xff",
+        b"7",
+        b"null",
+        b"[]",
+        b'{"epoch":1}',
+        b'{"entry":"shrink","epoch":1}',
+        b'{"entry":["done"],"epoch":1}',
+        b'{"entry":"done"}',
+        b'{"entry":"done","epoch":"first"}',
+        b'{"entry":"done","epoch":1,"since":7}',
+        b'{"entry":"prepare","epoch":1}',
+        b'{"entry":"switch","epoch":1,"partitions":6}',
+        b'{"entry":"cuts","epoch":1,"cuts":{"a":1}}',
+    ],
+)
+def test_an_entry_that_this_release_does_not_know_stops_the_reader(value: bytes) -> None:
+    with pytest.raises(EpochLogUnreadable, match="entry 2 of the epoch log is none that this"):
+        decode_entry(2, Record(b"2", value))
+
+
+def test_an_unreadable_log_may_be_repaired_while_processes_wait() -> None:
+    assert EpochLogUnreadable.retriable

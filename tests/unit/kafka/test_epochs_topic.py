@@ -1,0 +1,65 @@
+"""The topic of the epoch log, created and checked."""
+
+import pytest
+
+from dedupe_kafka.epochs_topic import ensure_epochs, epochs_topic
+from dedupe_kafka.topic import Topic
+from tests.unit.kafka.test_repartition_topic import FakeTopics, topic
+
+NAME = "orders-clean-epochs"
+INPUT = topic("orders", 6, 3, min_insync_replicas=2)
+
+
+def ensure(there: FakeTopics) -> list[str]:
+    return [each.reason for each in ensure_epochs(there, "orders-clean", INPUT)]
+
+
+def test_its_name_follows_from_the_output() -> None:
+    assert epochs_topic("orders-clean") == NAME
+
+
+def test_it_is_created_with_one_partition_that_keeps_all_entries() -> None:
+    there = FakeTopics()
+    assert ensure(there) == []
+    made = there.topics[NAME]
+    assert (made.partitions, made.replication_factor) == (1, 3)
+    assert (made.config["cleanup.policy"], made.config["min.insync.replicas"]) == ("compact", "2")
+    assert ensure(there) == [], "it is there now"
+    assert there.created == [NAME]
+
+
+def test_one_of_a_user_may_have_other_copies() -> None:
+    there = FakeTopics(topic(NAME, 1, 1, cleanup_policy="compact"))
+    assert ensure(there) == []
+    assert there.created == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "partitions"),
+    [("delete", 1), ("compact,delete", 1), ("compact", 2)],
+)
+def test_one_that_may_lose_entries_is_refused(policy: str, partitions: int) -> None:
+    found = topic(NAME, partitions, cleanup_policy=policy)
+    (problem,) = ensure_epochs(FakeTopics(found), "orders-clean", INPUT)
+    assert (problem.reason, problem.fatal) == ("EpochLogExpires", True)
+    assert NAME in problem.message
+    assert f"it has {partitions} and {policy}" in problem.message
+
+
+@pytest.mark.parametrize(("policy", "problems"), [("compact", []), ("delete", ["EpochLogExpires"])])
+def test_one_that_someone_else_creates_at_the_same_time_is_checked(
+    policy: str, problems: list[str]
+) -> None:
+    there = FakeTopics()
+    there.someone_creates = topic(NAME, 1, cleanup_policy=policy)
+    assert ensure(there) == problems
+
+
+def test_the_settings_of_the_inputs_decide_how_safe_it_is() -> None:
+    there = FakeTopics()
+    inputs = Topic(
+        name="a", partitions=9, replication_factor=1, config={"min.insync.replicas": "1"}
+    )
+    ensure_epochs(there, "orders-clean", inputs)
+    made = there.topics[NAME]
+    assert (made.replication_factor, made.config["min.insync.replicas"]) == (1, "1")

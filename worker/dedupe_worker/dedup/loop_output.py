@@ -1,0 +1,28 @@
+"""The interface of the loop's output."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from confluent_kafka import Message
+
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.kafka.consumer import Source
+from dedupe_worker.kafka.producer import Routed, SideRecord
+
+
+class Output(Protocol):
+    """The part of `PartitionOutput` that the loop uses."""
+
+    @property
+    def position(self) -> int: ...  # noqa: D102 (see PartitionOutput)
+    @property
+    def complete_up_to(self) -> int: ...  # noqa: D102
+    @property
+    def own(self) -> Sequence[OffsetRange]: ...  # noqa: D102
+    def begin(self) -> None: ...  # noqa: D102
+    def produce(self, records: Sequence[Message]) -> None: ...  # noqa: D102
+    def route(self, routed: Sequence[Routed]) -> None: ...  # noqa: D102
+    def produce_side_records(self, records: Sequence[SideRecord]) -> None: ...  # noqa: D102
+    def flush(self) -> OffsetRange | None: ...  # noqa: D102
+    def commit(self, next_offset: int, source: Source) -> None: ...  # noqa: D102
+    def abort(self) -> None: ...  # noqa: D102

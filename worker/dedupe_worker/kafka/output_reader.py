@@ -1,0 +1,139 @@
+"""Read several partitions of the output at once, each up to an end that may move.
+
+The worker of a partition that was added reads the old partitions so (recovery/learning.py).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from dedupe_crds.clock import Clock
+from dedupe_kafka.client import kafka_error
+from dedupe_kafka.errors import BrokerUnavailable
+from dedupe_worker.kafka.consumer import OffsetOutOfRange
+
+_MOST_RECORDS: Final = 10_000
+_WAIT_SECONDS: Final = 0.2
+# As in consumer.py: librdkafka may stop fetching without an error.
+_STARVED_SECONDS: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Neighbouring records of one partition."""
+
+    partition: int
+    records: list[Message]
+
+
+class OutputReader:
+    """A consumer of partitions of one topic. `positions` are the next offsets to read."""
+
+    def __init__(self, consumer: Any, topic: str, clock: Clock) -> None:  # noqa: ANN401 (a client of the library, or one in memory)
+        self._consumer = consumer
+        self._topic = topic
+        self._clock = clock
+        self._ends: Mapping[int, int] = {}
+        self._there: Mapping[int, int] = {}
+        self._paused: set[int] = set()
+        self._progress_at = clock.monotonic()
+        self.positions: dict[int, int] = {}
+
+    def seek(self, positions: Mapping[int, int], there: Mapping[int, int]) -> None:
+        """Read these partitions, each from its position on.
+
+        `there` is up to where each has records.
+        """
+        self.positions, self._there = dict(positions), there
+        self._consumer.assign(
+            [TopicPartition(self._topic, each, at) for each, at in positions.items()]
+        )
+
+    def stop_at(self, ends: Mapping[int, int]) -> None:
+        """Read each partition to its end and no further; until then all are followed."""
+        self._ends = ends
+
+    @property
+    def at_ends(self) -> bool:
+        """Return whether every partition is read to its end."""
+        return bool(self._ends) and not self._behind()
+
+    @property
+    def unread(self) -> int:
+        """Return the number of offsets left."""
+        return sum(
+            max(0, self._ends.get(each, self._end_of(each)) - position)
+            for each, position in self.positions.items()
+        )
+
+    def read(self) -> Iterator[Run]:
+        """Yield what arrives soon. Raises StreamError.
+
+        Raises BrokerUnavailable if nothing arrived for long of what is there.
+        """
+        self._pause_at_ends()
+        try:
+            messages = self._consumer.consume(_MOST_RECORDS, _WAIT_SECONDS)
+        except KafkaException as error:
+            raise kafka_error(error, f"reading {self._topic}") from error
+        before = sum(self.positions.values())
+        for partition, group in groupby(messages, key=Message.partition):
+            records = [each for each in group if self._is_wanted(each)]
+            if records:
+                yield Run(partition or 0, records)
+        self._watch(moved=sum(self.positions.values()) > before)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+    def _is_wanted(self, message: Message) -> bool:
+        """Return whether a message is a record before its partition's end; move there."""
+        partition, offset = message.partition() or 0, message.offset() or 0
+        if (error := message.error()) is not None:
+            self._handle(error, partition, offset)
+            return False
+        if offset >= self._ends.get(partition, offset + 1):
+            self.positions[partition] = max(self.positions[partition], self._ends[partition])
+            return False
+        self.positions[partition] = offset + 1
+        return True
+
+    def _handle(self, error: KafkaError, partition: int, offset: int) -> None:
+        match error.code():
+            case KafkaError._PARTITION_EOF:  # noqa: SLF001 (a public name)
+                # After the last record there may be transaction markers, which have offsets too.
+                self.positions[partition] = max(self.positions[partition], offset)
+            case KafkaError._AUTO_OFFSET_RESET | KafkaError.OFFSET_OUT_OF_RANGE:  # noqa: SLF001
+                raise OffsetOutOfRange(
+                    f"offset {self.positions[partition]} of {self._topic}/{partition} does not exist: {error.str()}"
+                )
+            case _ if not error.retriable():
+                raise kafka_error(error, f"reading {self._topic}/{partition}")
+
+    def _behind(self) -> list[int]:
+        return [each for each, end in self._ends.items() if self.positions[each] < end]
+
+    def _pause_at_ends(self) -> None:
+        done = {each for each, end in self._ends.items() if self.positions[each] >= end}
+        if new := done - self._paused:
+            self._consumer.pause([TopicPartition(self._topic, each) for each in sorted(new)])
+            self._paused |= new
+
+    def _watch(self, *, moved: bool) -> None:
+        now = self._clock.monotonic()
+        if moved or not self.unread:
+            self._progress_at = now
+        elif now - self._progress_at >= _STARVED_SECONDS:
+            raise BrokerUnavailable(
+                f"nothing of {self._topic} is fetched, although {self.unread} offsets are left; connecting again"
+            )
+
+    def _end_of(self, partition: int) -> int:
+        where = TopicPartition(self._topic, partition)
+        watermarks = self._consumer.get_watermark_offsets(where, cached=True)
+        # Not known before the first fetch, which may be after the first reads.
+        return watermarks[1] if watermarks and watermarks[1] >= 0 else self._there[partition]

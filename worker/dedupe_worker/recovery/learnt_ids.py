@@ -1,0 +1,85 @@
+"""Read again the ids that a partition has learnt from older outputs.
+
+A full reconcile calls it for a partition that a growth has added: its store has ids of its own output, and these. The
+cuts are in the epoch log, because the partition has learnt up to them before (learning.py).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from threading import Event
+
+import numpy as np
+
+from dedupe_crds.spec.repartition import Repartition
+from dedupe_growth.epochs import Epochs
+from dedupe_ids.extract import ID_BYTES, Extractor
+from dedupe_ids.route import Route
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.recovery.taken_over import TakenOver
+
+
+def readable_cuts(partition: TakenOver, cuts: Mapping[int, int]) -> dict[int, int]:
+    """Return up to where each old output can be read: its cut, or its end before that.
+
+    An output ends before its cut if it was deleted and created again, or has lost records.
+    """
+    topics, name = partition.topics, partition.output_topic.name
+    return {each: min(cut, topics.high_watermark(name, each)) for each, cut in cuts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class LearntIds:
+    """The learnt ids of one partition; none without a growth."""
+
+    factory: ComponentFactory
+    partition: TakenOver
+    repartition: Repartition
+    epochs: Epochs
+    extract: Extractor
+    stop: Event
+
+    @property
+    def all_there(self) -> bool:
+        """Return whether the old outputs still have each record that was learnt from.
+
+        Asks Kafka. Raises StreamError.
+        """
+        low = any(offsets.low for offsets in self._there().values())
+        return not low and readable_cuts(self.partition, self._cuts) == self._cuts
+
+    def packed(self) -> Iterator[bytes]:
+        """Yield joined ids. Ends early once `stop` is set. Raises StreamError."""
+        number, cuts = self.factory.config.partition, self._cuts
+        if not cuts:
+            return
+        spec = self.factory.config.stream.spec
+        route = Route(spec, self.repartition.by, self.epochs.partitions[self._epoch])
+        there = self._there()
+        topic = self.partition.output_topic.name
+        with closing(self.factory.make_output_reader(topic)) as reader:
+            reader.seek(
+                {each: offsets.low for each, offsets in there.items()},
+                {each: offsets.end for each, offsets in there.items()},
+            )
+            reader.stop_at(readable_cuts(self.partition, cuts))
+            while not (self.stop.is_set() or reader.at_ends):
+                for run in reader.read():
+                    ids = self.extract(run.records)
+                    to = np.array(route.of(run.records).partitions)[ids.rows]
+                    packed = np.frombuffer(ids.packed, f"V{ID_BYTES}")
+                    yield packed[to == number].tobytes()
+                self.factory.worker_state.heartbeat()
+
+    @property
+    def _epoch(self) -> int:
+        return self.epochs.born(self.factory.config.partition)
+
+    @property
+    def _cuts(self) -> Mapping[int, int]:
+        return self.epochs.cuts.get(self._epoch, {})
+
+    def _there(self) -> dict[int, OffsetRange]:
+        topics, name = self.partition.topics, self.partition.output_topic.name
+        return {each: topics.offsets(name, each) for each in self.epochs.before(self._epoch)}

@@ -14,40 +14,14 @@ from dedupe_crds.annotations import PAUSE
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition
 from dedupe_kubectl import warning_events
+from dedupe_kubectl.advice import PARTITION_ADVICE, STREAM_ADVICE
 from dedupe_kubectl.api import INSTALL
+from dedupe_kubectl.growth_lines import why_held_up
 from dedupe_kubectl.objects import Object, Stream, is_ready
 from dedupe_kubectl.stream_view import StreamView
 
 _PATIENCE: Final = timedelta(minutes=1)
 _DELETION_PATIENCE: Final = timedelta(minutes=5)
-
-# By the stable reasons of conditions and workers: only those whose message does not say what to do, or not in terms
-# of the manifest.
-_PARTITION_ADVICE: Final = {
-    "BrokerUnavailable": "check spec.kafka.bootstrapServers, and that pods can reach the brokers",
-    "BucketRefused": "check spec.snapshots.s3: the bucket, and what its credentials allow",
-    "BucketUnavailable": "check spec.snapshots.s3.endpoint, and that pods can reach it",
-    "DiskFull": "raise spec.storage.size",
-    "IdentityRefused": "wait for the partition to get its own volume, and find out who swapped volumes",
-    "RouterFailed": "see the router's log: kubectl logs --previous",
-    "RouterNotStarted": "create or correct what the message names, such as a Secret",
-    "RestoreFailed": "wait for the next source; the sources left: kubectl dedupe snapshots STREAM",
-    "VolumeExpansionFailed": "see the events of the PersistentVolumeClaim",
-    "VolumeNotMounted": "fix what the message names",
-    "VolumeNotProvisioned": "fix what the message names",
-    "WorkerFailed": "see the worker's log: kubectl logs --previous",
-    "WorkerNotStarted": "create or correct what the message names, such as a Secret",
-}
-_STREAM_ADVICE: Final = {
-    **_PARTITION_ADVICE,
-    "InvalidSchedule": "correct spec.snapshots.schedule, a cron schedule in UTC",
-    "LastSnapshotFailed": "fix what the message names, then make one: kubectl dedupe snapshot STREAM",
-    "SnapshotOverdue": "see what blocks it: kubectl dedupe snapshots STREAM",
-    "InvalidManifest": "correct the named field, and apply the manifest again",
-    "NotAuthorized": "correct client.properties in the Secret of spec.kafka.configSecretRef, or grant the ACLs",
-    "SecretInvalid": "correct the key client.properties of the Secret of spec.kafka.configSecretRef",
-    "TopicMissing": "create the input topic, or name another in a new stream",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +73,7 @@ def find(facts: Facts) -> list[Problem]:
         *_of_pause(facts.view.stream),
         *_of_deletion(facts),
         *_of_conditions(facts.view.stream, findings),
+        *_of_growth(facts.view.stream),
         *_of_routers(facts),
         *_grouped(facts, findings),
     ]
@@ -225,17 +200,25 @@ def _of_routers(facts: Facts) -> list[Problem]:
         Problem(
             what=f"{routers.ready} of {routers.replicas} routers are ready",
             why=f"{routers.reason}: {routers.message}",
-            do=_STREAM_ADVICE.get(routers.reason or "", ""),
+            do=STREAM_ADVICE.get(routers.reason or "", ""),
             events=_router_events(facts),
         )
     ]
+
+
+def _of_growth(stream: Stream) -> list[Problem]:
+    """Return the problem of a growth that is held up, besides what holds it up."""
+    if not (why := why_held_up(stream)):
+        return []
+    do = "repair what is named; then the growth continues"
+    return [Problem(what="The growth to more partitions is held up", why=why, do=do)]
 
 
 def _of_condition(what: str, condition: Condition, events: Sequence[str] = ()) -> Problem:
     return Problem(
         what=what,
         why=f"{condition.reason}: {condition.message}",
-        do=_STREAM_ADVICE.get(condition.reason, ""),
+        do=STREAM_ADVICE.get(condition.reason, ""),
         events=events,
     )
 
@@ -282,7 +265,7 @@ def _grouped(facts: Facts, findings: Sequence[_Finding]) -> list[Problem]:
         Problem(
             what=f"Partition{'s' * (len(partitions) > 1)} {ranges(partitions)}: {finding.what}",
             why=finding.why,
-            do=_PARTITION_ADVICE.get(finding.reason, ""),
+            do=PARTITION_ADVICE.get(finding.reason, ""),
             events=_events(facts, partitions),
         )
         for finding, partitions in groups.items()

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dedupe_crds.formatting import UNKNOWN, count, duration, share, size
+from dedupe_kubectl.growth_lines import growth_line
 from dedupe_kubectl.objects import Snapshot, Stream
 from dedupe_kubectl.router_lines import routers_json, routers_line
 from dedupe_kubectl.stream_view import StreamView
@@ -65,6 +66,8 @@ def render_stream(view: StreamView, rows: Sequence[PartitionRow], now: datetime)
         parts.append(f"[yellow]{escape(note)}[/]")
     if routers := view.stream.status.routers:
         parts.append(escape(routers_line(routers)))
+    if line := growth_line(view.stream):
+        parts.append(escape(line))
     parts += [f"[dim]{escape(line)}[/]" for line in view.unavailable]
     if rows:
         parts.append(partitions_table(rows, now))
@@ -151,12 +154,14 @@ def view_json(view: StreamView, rows: Sequence[PartitionRow]) -> dict[str, Any]:
 
     Names are in camelCase, times in RFC 3339.
     """
+    growth = view.stream.status.growth
     return {
         **stream_json(view.stream),
         "partitionsReady": view.stream.status.partitions_ready,
         "partitions": [_row_json(row) for row in rows],
         "unavailable": list(view.unavailable),
         **({"routers": routers_json(routers)} if (routers := view.stream.status.routers) else {}),
+        **({"growth": growth.model_dump(mode="json", by_alias=True)} if growth else {}),
     }
 
 

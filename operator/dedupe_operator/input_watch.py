@@ -5,16 +5,17 @@ all inputs of a cluster, and has a stream reconciled when its input has another 
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Final
 
-from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.input_topics import matching_topics
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import client_properties, secret_hash
 
@@ -33,7 +34,7 @@ class _Connection:
     """One connection for all streams with the same access to a cluster."""
 
     secret: Mapping[str, bytes] = field(repr=False)
-    topics: dict[Key, str] = field(default_factory=dict)
+    inputs: dict[Key, Spec] = field(default_factory=dict)
     cluster: Cluster | None = None
     closing: ExitStack = field(default_factory=ExitStack)
     asked: Future[None] | None = None
@@ -49,7 +50,7 @@ class InputWatch:
         self._due: Callable[[Key], None] = lambda _: None
         self._lock = Lock()
         self._connections: dict[_Access, _Connection] = {}
-        self._counts: dict[Key, tuple[str, int]] = {}
+        self._counts: dict[Key, Mapping[str, int]] = {}
         self._stop = Event()
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="input-watch")
         self._thread = Thread(target=self._run, name="input-watch", daemon=True)
@@ -67,21 +68,19 @@ class InputWatch:
             for connection in self._connections.values():
                 connection.closing.close()
 
-    def partitions(self, key: Key, stream: DedupeStream, secret: Mapping[str, bytes]) -> int | None:
-        """Watch the input of a stream from now on; return its last count, if there is one.
+    def counts(
+        self, key: Key, stream: DedupeStream, secret: Mapping[str, bytes]
+    ) -> Mapping[str, int]:
+        """Watch the inputs of a stream from now on; return their last counts, by topic.
 
-        With spec.repartition the workers' partitions never change, and the routers notice those of the inputs.
+        With spec.repartition the routers read new partitions, once the epoch log lists them.
         """
-        if stream.spec.repartition is not None:
-            return None
         access = stream.spec.kafka.bootstrap_servers, secret_hash(secret)
-        topic = stream.spec.worker_input
         with self._lock:
             self._forget(key, but=access)
             connection = self._connections.setdefault(access, _Connection(dict(secret)))
-            connection.topics[key] = topic
-            counted, count = self._counts.get(key, ("", 0))
-        return count if counted == topic else None
+            connection.inputs[key] = stream.spec
+            return self._counts.get(key, {})
 
     def forget(self, key: Key) -> None:
         """Watch the input of a stream no longer."""
@@ -91,10 +90,10 @@ class InputWatch:
 
     def _forget(self, key: Key, but: _Access | None = None) -> None:
         for access, connection in list(self._connections.items()):
-            if access == but or key not in connection.topics:
+            if access == but or key not in connection.inputs:
                 continue
-            del connection.topics[key]
-            if not connection.topics:
+            del connection.inputs[key]
+            if not connection.inputs:
                 del self._connections[access]
                 connection.closing.close()
 
@@ -111,23 +110,27 @@ class InputWatch:
         try:
             # In the lock, so that no credentials are written once the connection is closed.
             with self._lock:
-                topics = dict(connection.topics)
-                if not topics or self._stop.is_set():
+                specs = dict(connection.inputs)
+                if not specs or self._stop.is_set():
                     return
                 cluster = connection.cluster = connection.cluster or _connect(servers, connection)
-            found = cluster.partition_counts(set(topics.values()))
+            has_pattern = any(spec.input.pattern is not None for spec in specs.values())
+            listed = cluster.topic_names() if has_pattern else ()
+            names = {key: matching_topics(listed, spec) for key, spec in specs.items()}
+            found = cluster.partition_counts({name for each in names.values() for name in each})
         except StreamError as error:  # the next pass over each stream names it
             log.debug("counting partitions on %s: %s", servers, error)
             return
-        for key, topic in topics.items():
-            if topic in found:
-                self._note(key, topic, found[topic])
+        for key, inputs in names.items():
+            self._note(key, inputs, found)
 
-    def _note(self, key: Key, topic: str, count: int) -> None:
+    def _note(self, key: Key, inputs: Collection[str], found: Mapping[str, int]) -> None:
+        """Keep the counts of a stream's inputs; a topic that is gone keeps its last one."""
         with self._lock:
-            before = self._counts.get(key)
-            self._counts[key] = topic, count
-        if before is not None and before != (topic, count):
+            before = self._counts.get(key, {})
+            known = {**before, **found}
+            now = self._counts[key] = {name: known[name] for name in inputs if name in known}
+        if before and now != before:
             self._due(key)
 
 

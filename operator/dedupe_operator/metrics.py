@@ -32,6 +32,16 @@ INPUT_PARTITIONS_ADDED: Final = Gauge(
     "Partitions that were added to the input of a stream, and wait.",
     ["namespace", "stream"],
 )
+EPOCH: Final = Gauge(
+    "dedupe_operator_epoch",
+    "Number of the partitioning in force, of a stream with routers.",
+    ["namespace", "stream"],
+)
+GROWTH_STEP: Final = Gauge(
+    "dedupe_operator_growth_step",
+    "Step of a growth: 1 Learning, 2 WaitingForRouters, 3 WaitingForWorkers, 4 ReadingRest; 0 if there is none.",
+    ["namespace", "stream"],
+)
 SNAPSHOTS: Final = Counter(
     "dedupe_operator_snapshots",
     "Snapshots that ended, by result: completed or failed.",
@@ -58,10 +68,9 @@ registry: Final = REGISTRY
 
 def forget_stream(namespace: str, stream: str) -> None:
     """Remove the gauges of a deleted stream; its counters stay."""
-    with suppress(KeyError):
-        STREAM_READY.remove(namespace, stream)
-    with suppress(KeyError):
-        INPUT_PARTITIONS_ADDED.remove(namespace, stream)
+    for gauge in (STREAM_READY, INPUT_PARTITIONS_ADDED, EPOCH, GROWTH_STEP):
+        with suppress(KeyError):
+            gauge.remove(namespace, stream)
     forget_snapshots(namespace, stream)
 
 

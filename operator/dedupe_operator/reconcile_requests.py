@@ -27,11 +27,13 @@ class ReconcileRequests:
         if request is None or context.stream.spec.suspend:
             return
         self._report_finished(context, result, request)
+        wanted = set(context.partitions) - context.joining
         unfinished = [
             partition
             for partition in context.partitions
             if not _is_done(context, partition, request)
-            and (not request.partitions or partition in request.partitions)
+            # Unless it is named, what is being added is left out: it may learn for hours.
+            and partition in (request.partitions or wanted)
         ]
         if not unfinished:
             return

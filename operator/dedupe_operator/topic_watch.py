@@ -58,17 +58,18 @@ class TopicWatch:
         *,
         known: int = 0,
         seen: int = 0,
-        counted: int | None = None,
+        counted: Mapping[str, int] | None = None,
     ) -> TopicsView:
         """Return the topics, cached if fresh. Creates an absent output topic.
 
-        `known` and `seen` are numbers of partitions, as in `Cluster.ensure_output`. `counted` is the input's partition
-        count as last counted: another one than the cached is a reason to ask.
+        `known` and `seen` are numbers of partitions, as in `Cluster.ensure_output`. `counted` has the partition counts
+        of the inputs as last counted: another one than the cached, of what the workers read, is a reason to ask.
         """
+        count = (counted or {}).get(stream.spec.worker_input)
         fingerprint = secret_hash(secret, stream.spec.model_dump_json().encode())
         cached = self._cached
         fresh = cached and cached.fingerprint == fingerprint and self.clock() < cached.again_at
-        if cached and fresh and counted in {None, cached.view.partitions}:
+        if cached and fresh and count in {None, cached.view.partitions}:
             return cached.view
         view = _ask(stream, secret, known, seen)
         failures = 0 if view.partitions is not None else (cached.failures if cached else 0) + 1

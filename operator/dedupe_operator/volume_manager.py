@@ -85,6 +85,7 @@ class VolumeManager:
             live=context.observed.claims.get(partition, ()),
             class_name=context.stream.spec.storage.storage_class_name,
             output_created=context.topics.created,
+            added=context.growth is not None and context.growth.is_unwritten(partition),
             now=context.now,
             request=request,
             problem=problem,

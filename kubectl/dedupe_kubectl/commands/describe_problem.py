@@ -9,6 +9,7 @@ import click
 from dedupe_kubectl.api import Api
 from dedupe_kubectl.diagnosis import Facts, Problem, find
 from dedupe_kubectl.errors import Forbidden
+from dedupe_kubectl.growth_lines import growth_line
 from dedupe_kubectl.objects import Object, Stream
 from dedupe_kubectl.options import STREAM, on_cluster
 from dedupe_kubectl.stream_view import fetch_view
@@ -66,6 +67,8 @@ def lines(stream: Stream, problems: Sequence[Problem]) -> list[str]:
 def _aside(stream: Stream) -> str:
     if stream.suspended:
         return f"; it is suspended by spec.suspend (kubectl dedupe resume {stream.name})"
+    if line := growth_line(stream):
+        return f"; {line}"
     progressing = stream.condition("Progressing", "True")
     return (
         f"; {progressing.message}" if progressing and not stream.condition("Ready", "True") else ""

@@ -47,8 +47,11 @@ class Applier:
     volumes: VolumeManager
 
     def apply(self, context: ReconcileContext, result: ReconcileResult) -> None:
-        """Apply all children, as far as is possible in this pass."""
-        if not context.partitions:
+        """Apply all children, as far as is possible in this pass.
+
+        None of a stream whose epoch log a later release has written: its pods know more than this operator.
+        """
+        if not context.partitions or (context.growth and context.growth.unreadable):
             return
         try:
             self._apply_shared(context)
@@ -71,7 +74,11 @@ class Applier:
 
     def _apply_shared(self, context: ReconcileContext) -> None:
         """Apply the children that all partitions share."""
-        inputs = StreamInputs(stream=context.stream, admin_token=context.admin_token)
+        inputs = StreamInputs(
+            stream=context.stream,
+            admin_token=context.admin_token,
+            joining=context.unready_added,
+        )
         for build in SHARED:
             if wanted := build(inputs):
                 self._ensure(context, wanted)
@@ -150,7 +157,9 @@ class Applier:
             )
             for partition, stateful_set in wanted.items()
         }
-        changing = rollout.may_change(states)
+        # What learns ids runs as wanted, perhaps for hours: it blocks no rollout, and none waits for it.
+        learning = {each for each in context.learning if each in states and states[each].current}
+        changing = rollout.may_change(states, besides=learning)
         for partition in sorted(changing):
             try:
                 self._change_worker(context, result, wanted[partition], partition)
@@ -158,7 +167,7 @@ class Applier:
                 result.partition_problems[partition] = with_advice(error.reason, str(error))
         outdated = {partition for partition, state in states.items() if not state.current}
         result.waiting = sorted(outdated - changing)
-        starting = {partition for partition, state in states.items() if not state.rolled_out}
+        starting = {each for each, state in states.items() if not state.rolled_out} - learning
         result.starting = sorted(starting | changing)
         self._replace_stuck_pods(context, result)
         self._replace_strays(context, result)

@@ -52,6 +52,8 @@ def build_status(
         suspended=context.stream.spec.suspend,
         snapshots=snapshots.verdict,
         routers=of_routers,
+        growth=context.growth,
+        joining=context.joining,
     )
     judged = conditions.judge(
         health, generation=context.generation, earlier=context.recorded.conditions, now=context.now
@@ -66,6 +68,7 @@ def build_status(
             "last_schedule_time": snapshots.last_schedule_time,
             "added_partitions": waiting or None,
             "routers": of_routers,
+            "growth": (context.growth and context.growth.status) or context.recorded.growth,
         }
     )
 

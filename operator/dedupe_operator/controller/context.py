@@ -14,6 +14,8 @@ from dedupe_crds.status.stream import Failover, PartitionStatus, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.observe import Observed
 from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.growth import GrowthView
+from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice
 from dedupe_operator.topic_watch import TopicsView
@@ -30,6 +32,7 @@ class ReconcileContext:
 
     `recorded` is the status before the pass. `secrets_hash` is None if the Kafka credentials can't be read; then no
     worker is started or changed. `workers` and `routers` have the status of each process whose pod has an address.
+    `growth` is None without routers.
     """
 
     stream: DedupeStream
@@ -43,6 +46,7 @@ class ReconcileContext:
     workers: Mapping[int, WorkerStatus | None]
     now: datetime
     routers: Mapping[int, RouterStatus | None] = field(default_factory=dict)
+    growth: GrowthView | None = None
 
     def recorded_partition(self, partition: int) -> PartitionStatus | None:
         """Return a partition's entry in the recorded status."""
@@ -54,11 +58,30 @@ class ReconcileContext:
         """Return the partitions to manage.
 
         Existing ones stay, whatever the partition count of the input topic is now; new ones start only if the topics
-        are usable, and if the stream accepts those that were added to its input.
+        are usable, and if the stream accepts those that were added to its input. Of a stream with routers those of the
+        epoch log are managed: it has the manifest's number once a growth has begun.
         """
         wanted = (self.topics.partitions or 0) if self.topics.usable else 0
         served = wanted - len(self.topics.added)
+        if self.growth is not None:
+            served = min(wanted, self.growth.epochs.workers)
         return range(max(known_partitions(self.recorded, self.observed), served))
+
+    @property
+    def learning(self) -> frozenset[int]:
+        """Return the partitions that a growth adds, and whose workers learn their ids."""
+        return self.growth.learning(self.workers) if self.growth else frozenset()
+
+    @property
+    def unready_added(self) -> int:
+        """Return the number of added partitions whose pods are not ready."""
+        added = self.growth.added if self.growth else ()
+        return sum(not is_ready(self.observed.pods.get(partition)) for partition in added)
+
+    @property
+    def joining(self) -> frozenset[int]:
+        """Return the partitions that a growth adds, and that do not count yet."""
+        return self.growth.joining(self.workers) if self.growth else frozenset()
 
 
 @dataclass(slots=True)

@@ -32,7 +32,8 @@ def partition_views(
         pod, worker = context.observed.pods.get(partition), context.workers.get(partition)
         claim = context.observed.children.get((CLAIMS.kind, choice.name))
         problem = result.partition_problems.get(partition)
-        if problem is None and not is_ready(pod) and not context.stream.spec.suspend:
+        at_rest = context.stream.spec.suspend or partition in context.learning
+        if problem is None and not is_ready(pod) and not at_rest:
             diagnosed += 1
             problem = diagnosis.of_worker(worker) or _diagnose(
                 api, context, partition, choice.name, with_events=diagnosed <= _EVENTS_OF

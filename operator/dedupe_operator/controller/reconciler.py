@@ -22,6 +22,7 @@ from dedupe_operator.controller.context import (
     ReconcileResult,
     known_partitions,
 )
+from dedupe_operator.controller.gauges import set_gauges
 from dedupe_operator.controller.observe import observe
 from dedupe_operator.controller.partition_views import partition_views
 from dedupe_operator.controller.router_view import router_view
@@ -30,8 +31,10 @@ from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import CredentialsUnusable, secret_data, secret_hash
 from dedupe_operator.decide import conditions
 from dedupe_operator.decide.diagnosis import Problem, by_cause
+from dedupe_operator.decide.growth import growth_events
 from dedupe_operator.decide.stream_status import condition_events
 from dedupe_operator.failover import Failover
+from dedupe_operator.growth_watch import GrowthWatch
 from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
@@ -65,6 +68,7 @@ class _Memory:
     """State of one stream between passes. It may be lost."""
 
     topics: TopicWatch
+    growth: GrowthWatch
     writer: StatusWriter
 
 
@@ -115,7 +119,11 @@ class Reconciler:
             self._forget(key)
             return None
         memory = self._memories.setdefault(
-            key, _Memory(TopicWatch(self._clock), StatusWriter(self._api, self._now))
+            key,
+            _Memory(
+                *(TopicWatch(self._clock), GrowthWatch(self._clock)),
+                writer=StatusWriter(self._api, self._now),
+            ),
         )
         recorded = read_status(raw)
         now = self._now()
@@ -137,6 +145,8 @@ class Reconciler:
     ) -> float:
         context, problems = self._observe(raw, stream, recorded, memory, now=now)
         result = ReconcileResult()
+        if context.growth and context.growth.is_due and not stream.spec.suspend:
+            result.requeue_within(ROLLOUT_POLL_SECONDS)
         failover = self._failover.plan(context, result)
         self._choose_claims(raw, context, result, memory)
         self._failover.act(context, result, failover)
@@ -150,11 +160,10 @@ class Reconciler:
         problems = [*result.stream_problems, *problems, *by_cause(by_partition), *of_routers]
         status = build_status(context, result, views, snapshots, problems, routers=routers)
         self._write_status(raw, recorded, status, memory, result)
-        ready = bool(views) and all(view.ready for view in views)
+        counting = [view for view in views if view.partition not in context.joining]
+        ready = bool(counting) and all(view.ready for view in counting)
         ready = ready and (routers is None or routers.ready > 0)
-        key = Key(stream.metadata.namespace, stream.metadata.name)
-        metrics.STREAM_READY.labels(*key).set(ready)
-        metrics.INPUT_PARTITIONS_ADDED.labels(*key).set(len(status.added_partitions or ()))
+        set_gauges(context, status, ready=ready)
         return min(
             _wait(
                 result,
@@ -178,21 +187,30 @@ class Reconciler:
         admin_token = admin_secret.token(observed.admin_secret)
         secrets_hash: str | None = None
         data: Mapping[str, bytes] = {}
+        known = known_partitions(recorded, observed)
+        counted: Mapping[str, int] = {}
+        workers = self._workers.statuses(observed.pods)
         key = Key(stream.metadata.namespace, stream.metadata.name)
         try:
             data = secret_data(stream, observed.kafka_secret)
             secrets_hash = secret_hash(data, admin_token.encode())[:16]
+            counted = self._input_watch.counts(key, stream, data)
             topics = memory.topics.get(
                 stream,
                 data,
-                known=known_partitions(recorded, observed),
+                known=known,
                 seen=max(observed.claims, default=-1) + 1,
-                counted=self._input_watch.partitions(key, stream, data),
+                counted=counted,
             )
         except CredentialsUnusable as error:
             topics = TopicsView(problems=(error.problem,))
         if conflict := self._output_conflicts.problem(key, raw):
             topics = replace(topics, usable=False, problems=(conflict, *topics.problems))
+        # The epoch log of an output that is another stream's as well is left alone.
+        asked = TopicsView() if conflict else topics
+        growth = memory.growth.get(
+            stream, data, asked, known=known, workers=workers, counted=counted
+        )
         context = ReconcileContext(
             stream=stream,
             generation=raw["metadata"]["generation"],
@@ -202,11 +220,13 @@ class Reconciler:
             admin_token=admin_token,
             secrets_hash=secrets_hash,
             kafka_secret=data,
-            workers=self._workers.statuses(observed.pods),
+            workers=workers,
             routers=self._workers.router_statuses(observed.routers),
+            growth=growth,
             now=now,
         )
-        return context, list(topics.problems)
+        of_growth = [growth.problem] if growth and growth.problem else []
+        return context, [*topics.problems, *of_growth]
 
     def _choose_claims(
         self, raw: Object, context: ReconcileContext, result: ReconcileResult, memory: _Memory
@@ -254,7 +274,8 @@ class Reconciler:
         """Write the status, then emit the events of the pass and of changed conditions."""
         memory.writer.write(raw, recorded, status)
         changed = condition_events(recorded.conditions, status.conditions)
-        memory.writer.emit(raw, [*(result.events if result else ()), *changed])
+        grown = growth_events(recorded.growth, status.growth)
+        memory.writer.emit(raw, [*(result.events if result else ()), *grown, *changed])
 
     def _forget(self, key: Key) -> None:
         self._output_conflicts.forget(key)

@@ -17,7 +17,9 @@ from dedupe_crds.status.stream import (
 )
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.partitioning import Partitioning, describe_added
+from dedupe_operator.decide import growth
 from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.decide.snapshot_policy import Verdict
 
 _SHOWN_PROBLEMS: Final = 5
@@ -33,7 +35,7 @@ class Health:
     `problems` has the gravest first. `waiting` are partitions whose rollout has not begun, `starting` those whose
     workers are not ready yet. `unhealthy_windows` is None while no worker answers, and `workers` are those that do.
     `added` are partitions that were added to the input, and wait. `snapshots` is None if the spec wants none, `routers`
-    if the stream has none.
+    and `growth` if the stream has no routers. `joining` are partitions that a growth adds, and that do not count yet.
     """
 
     partitions: Sequence[PartitionStatus]
@@ -47,6 +49,8 @@ class Health:
     partitioning: Partitioning | None = None
     snapshots: Verdict | None = None
     routers: RoutersStatus | None = None
+    growth: GrowthView | None = None
+    joining: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +75,10 @@ def judge(
         _input_partitioning(health, earlier),
         _Verdict("ReconciliationPaused", False, "Active", "The operator reconciles the stream."),
     ]
-    if snapshots := health.snapshots:
-        verdicts.append(
-            _Verdict("SnapshotsHealthy", snapshots.holds, snapshots.reason, snapshots.message)
-        )
+    growing = growth.judge(health.growth) if health.growth else None
+    for type_, other in (("SnapshotsHealthy", health.snapshots), ("Growing", growing)):
+        if other is not None:
+            verdicts.append(_Verdict(type_, other.holds, other.reason, other.message))
     return [_condition(verdict, generation, earlier, now) for verdict in verdicts]
 
 
@@ -108,10 +112,12 @@ def _ready(health: Health) -> _Verdict:
     if health.suspended:
         message = "All workers are stopped; set spec.suspend to false to resume."
         return _Verdict("Ready", False, "Suspended", message)
-    count = sum(partition.ready for partition in health.partitions)
-    counted = f"{count} of {len(health.partitions)} partitions are ready"
+    counting = [each for each in health.partitions if each.partition not in health.joining]
+    count = sum(partition.ready for partition in counting)
+    counted = f"{count} of {len(counting)} partitions are ready"
+    counted += growth.joining_clause(health.joining)
     routers = health.routers
-    if health.partitions and count == len(health.partitions):
+    if counting and count == len(counting):
         if routers and not routers.ready:
             why = f": {routers.reason}: {routers.message}" if routers.reason else ""
             message = f"{counted}. {_sentence(f'no router is ready{why}')}"

@@ -3,7 +3,7 @@
 The applier calls it in each pass, and applies the StatefulSets of the partitions that `may_change` returns.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from dedupe_operator.decide.drift import is_as_wanted
@@ -35,18 +35,22 @@ def worker_state(live: Object | None, pod: Object | None, wanted: Object) -> Wor
     )
 
 
-def may_change(workers: Mapping[int, WorkerState]) -> set[int]:
+def may_change(
+    workers: Mapping[int, WorkerState], *, besides: Collection[int] = frozenset()
+) -> set[int]:
     """Return the partitions whose StatefulSet may be applied now.
 
     A worker that is absent, stopped or not ready may change at any time. A ready worker is changed only while all
-    others are ready: so a version that can't start stops the rollout at its first partition.
+    others are ready, except those in `besides`: so a version that can't start stops the rollout at its first
+    partition.
     """
     outdated = {partition: worker for partition, worker in workers.items() if not worker.current}
     at_once = {
         partition for partition, worker in outdated.items() if worker.idle or not worker.rolled_out
     }
     waiting = sorted(outdated.keys() - at_once)
-    if waiting and all(worker.rolled_out for worker in workers.values()):
+    awaited = workers.keys() - set(besides)
+    if waiting and all(workers[partition].rolled_out for partition in awaited):
         return {waiting[0]}
     return at_once
 

@@ -128,7 +128,7 @@ def newest_usable(snapshots: Sequence[Snapshot], partition: int) -> Snapshot | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The content of the condition SnapshotsHealthy."""
+    """The content of a condition."""
 
     holds: bool | None
     reason: str

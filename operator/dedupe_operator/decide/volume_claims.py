@@ -65,13 +65,14 @@ def choose_claim(
     class_name: str | None,
     output_created: bool,
     now: datetime,
+    added: bool = False,
     request: RestoreRequest | None = None,
     problem: ClaimProblem | None = None,
 ) -> ClaimChoice | RestoreNeed:
     """Retain a claim, reattach a retained one, or report a need to restore.
 
     `recorded` is the partition in the stream's status, `live` are the claims with the partition's labels.
-    `output_created`: the output topic was created just now and is empty.
+    `output_created`: the output topic was created just now and is empty. `added`: so was this partition, by a growth.
 
     The recorded claim stays, also before it was created. Otherwise the newest existing one is reattached, but none that
     the recorded one once replaced. A claim is not usable if it is being deleted (its data goes with its worker), if its
@@ -111,8 +112,9 @@ def choose_claim(
         restore = Restore(source=source, name=found, reason=reason, time=now, request=answered)
         return ClaimChoice(name=found, restore=restore, is_new=True)
     gone = known if known and known not in homeless else None
-    reason = _why_needed(gone, homeless, lost=gone in lost, output_created=output_created)
-    nothing_before = output_created and not gone
+    new = _why_new(output_created=output_created, added=added)
+    reason = _why_needed(gone, homeless, lost=gone in lost, new=new)
+    nothing_before = bool(new) and not gone
     return RestoreNeed(name=fresh, reason=reason, answered=answered, nothing_before=nothing_before)
 
 
@@ -193,11 +195,18 @@ def _tried(restore: Restore, reason: str) -> dict[str, str]:
     return {name: why for name, _, why in before} | {restore.name or "": reason}
 
 
-def _why_needed(gone: str | None, homeless: set[str], *, lost: bool, output_created: bool) -> str:
-    if gone:
-        return f"PVC {gone} {'lost its volume' if lost else 'was deleted'}"
+def _why_new(*, output_created: bool, added: bool) -> str:
+    """Return why a partition never had a store; "" if it may have had one."""
     if output_created:
         return "a new stream: its output topic was created with it"
+    return "a growth of the stream adds this partition" if added else ""
+
+
+def _why_needed(gone: str | None, homeless: set[str], *, lost: bool, new: str) -> str:
+    if gone:
+        return f"PVC {gone} {'lost its volume' if lost else 'was deleted'}"
+    if new:
+        return new
     if homeless:
         waiting = ", ".join(sorted(homeless))
         return f"PVC {waiting} waits for a StorageClass that the stream no longer names; it is empty and can be deleted"

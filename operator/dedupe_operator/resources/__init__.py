@@ -28,10 +28,14 @@ from dedupe_operator.resources.pod_template import WorkerRelease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamInputs:
-    """Values from which the children that all partitions share are built."""
+    """Values from which the children that all partitions share are built.
+
+    `joining` is the number of workers that a growth has added, and that are not ready yet.
+    """
 
     stream: DedupeStream
     admin_token: str = field(repr=False)
+    joining: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,7 @@ SHARED: Final[tuple[Callable[[StreamInputs], Object | None], ...]] = (
     lambda inputs: service_account.build(inputs.stream),
     lambda inputs: config_map.build(inputs.stream),
     lambda inputs: admin_secret.build(inputs.stream, inputs.admin_token),
-    lambda inputs: pod_disruption_budget.build(inputs.stream),
+    lambda inputs: pod_disruption_budget.build(inputs.stream, inputs.joining),
 )
 
 # Without spec.repartition each of them is None. The StatefulSet is last, as it starts pods.

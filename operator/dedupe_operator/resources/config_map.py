@@ -40,9 +40,12 @@ def routers_hash(stream: DedupeStream) -> str:
     spec = _manifest(stream)["spec"]
     fields = ("kafka", "input", "output", "id", "repartition", "delivery", "worker")
     read = {field: spec.get(field) for field in fields}
-    # Neither changes a router that runs; the container's resources are in its pod.
+    # Neither changes a router that runs: the container's resources are in its pod, and the number of partitions is in
+    # the epoch log, which it follows.
     read["repartition"] = {
-        key: each for key, each in read["repartition"].items() if key != "routers"
+        key: each
+        for key, each in read["repartition"].items()
+        if key not in {"routers", "partitions"}
     }
     read["output"] = {"topic": stream.spec.output.topic}
     if stream.spec.input.pattern is not None:

@@ -118,7 +118,7 @@ class SnapshotManager:
             if newest and entry and entry.completed:
                 last[partition] = LastSnapshot(name=newest.name, time=entry.completed)
         labels = (metadata.namespace, metadata.name)
-        if wanted and last and len(last) == len(context.partitions):
+        if wanted and last and last.keys() >= set(context.partitions) - context.joining:
             oldest = min(snapshot.time for snapshot in last.values())
             metrics.SNAPSHOT_COMPLETED.labels(*labels).set(oldest.timestamp())
         else:

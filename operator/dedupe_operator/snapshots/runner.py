@@ -67,8 +67,10 @@ class SnapshotRunner:
         return not run.status.phase.is_final
 
     def _begin(self, run: "_Run", wanted: Snapshots) -> None:
-        known = range(len(run.context.partitions))
-        wanted_partitions = run.snapshot.partitions or tuple(known)
+        known = run.context.partitions
+        # A partition that is being added has no store yet that is worth a copy.
+        settled = tuple(each for each in known if each not in run.context.joining)
+        wanted_partitions = run.snapshot.partitions or settled
         if unknown := sorted(set(wanted_partitions) - set(known)):
             run.fail("NoSuchPartition", f"the stream has no partition {unknown[0]}")
             return

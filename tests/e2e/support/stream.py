@@ -28,6 +28,7 @@ _WELL = {
     "Degraded": "False",
     "WindowHealthy": "True",
     "InputPartitionsAdded": "False",
+    "Growing": "False",
     "SnapshotsHealthy": "True",
     "ReconciliationPaused": "False",
 }

@@ -9,6 +9,7 @@ from dedupe_ids.extract import extractor_for
 from dedupe_kafka.clients import Clients
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig
+from dedupe_worker.dedup.border import NoBorder
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.store.state_dir import StateDirectory
@@ -65,6 +66,7 @@ def run(tracer: Tracer, directory: Path) -> MemoryProducer:
         window=Window(store, factory.policy.layout.dtype),
         extract=extract,
         uncommitted=UncommittedIds(),
+        border=NoBorder(),
         record_limit=100,
     )
     reader.seek(0)

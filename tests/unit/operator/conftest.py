@@ -14,7 +14,9 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """A stream of two partitions that nobody has looked at yet."""
     kafka = FakeKafka()
     monkeypatch.setattr("dedupe_operator.topic_watch.Cluster", kafka)
+    monkeypatch.setattr("dedupe_operator.growth_watch.Cluster", kafka)
     made = Scene(kafka)
+    monkeypatch.setattr("dedupe_operator.growth_watch.GrowthController", made.epochs)
     made.cluster.add_stream()
     yield made
     # The metric of a stream goes with it.

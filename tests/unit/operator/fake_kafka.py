@@ -1,6 +1,6 @@
 """The Kafka cluster of a stream, without Kafka."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,6 +67,12 @@ class FakeKafka:
             problems=self.problems,
             created=created,
         )
+
+    def partition_counts(self, names: Collection[str]) -> dict[str, int]:
+        return dict.fromkeys(names, self.partitions)
+
+    def topic_names(self) -> list[str]:
+        return []
 
     def unread(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         assert topic

@@ -13,6 +13,7 @@ from dedupe_operator.kubernetes.names import Object, partition_of
 from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 from tests.unit.operator.fake_cluster import FakeCluster
+from tests.unit.operator.fake_growth import FakeEpochs
 from tests.unit.operator.fake_kafka import FakeClock, FakeKafka
 from tests.unit.operator.objects import (
     NAMESPACE,
@@ -77,6 +78,7 @@ class Scene:
         self.kafka = kafka
         self.clock = FakeClock()
         self.workers = FakeWorkers()
+        self.epochs = FakeEpochs()
         self.restart_operator()
 
     def restart_operator(self) -> None:

@@ -35,6 +35,9 @@ class FakeBrokers:
         self.connections += 1
         return self
 
+    def topic_names(self) -> list[str]:
+        return list(self.counts)
+
     def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         self.asked.put(set(names))
         if self.away:
@@ -71,16 +74,16 @@ def test_streams_of_a_cluster_share_a_request_and_a_change_is_told_once(
     watch: InputWatch, brokers: FakeBrokers
 ) -> None:
     brokers.counts = {"raw": 2, "paid": 3}
-    assert watch.partitions(ORDERS, stream("raw"), {}) is None
-    assert watch.partitions(PAYMENTS, stream("paid"), {}) is None
+    assert watch.counts(ORDERS, stream("raw"), {}) == {}
+    assert watch.counts(PAYMENTS, stream("paid"), {}) == {}
     due: Queue[Key] = Queue()
     watch.start(due.put)
     assert brokers.wait_until_asked() == {"raw", "paid"}
     assert brokers.connections == 1
-    assert watch.partitions(ORDERS, stream("raw"), {}) == 2
+    assert watch.counts(ORDERS, stream("raw"), {}) == {"raw": 2}
     brokers.counts["raw"] = 4
     assert due.get(timeout=SECONDS) == ORDERS
-    assert watch.partitions(ORDERS, stream("raw"), {}) == 4
+    assert watch.counts(ORDERS, stream("raw"), {}) == {"raw": 4}
     brokers.wait_until_asked()
     assert due.empty()
 
@@ -89,7 +92,7 @@ def test_a_topic_that_is_gone_and_brokers_that_are_away_change_nothing(
     watch: InputWatch, brokers: FakeBrokers
 ) -> None:
     brokers.counts = {"raw": 2}
-    watch.partitions(ORDERS, stream("raw"), {})
+    watch.counts(ORDERS, stream("raw"), {})
     due: Queue[Key] = Queue()
     watch.start(due.put)
     brokers.wait_until_asked()
@@ -97,7 +100,7 @@ def test_a_topic_that_is_gone_and_brokers_that_are_away_change_nothing(
     brokers.wait_until_asked()
     brokers.away, brokers.counts = False, {}
     brokers.wait_until_asked()
-    assert watch.partitions(ORDERS, stream("raw"), {}) == 2
+    assert watch.counts(ORDERS, stream("raw"), {}) == {"raw": 2}
     brokers.counts = {"raw": 3}
     assert due.get(timeout=SECONDS) == ORDERS
 
@@ -106,29 +109,33 @@ def test_a_stream_that_is_gone_is_asked_for_no_longer(
     watch: InputWatch, brokers: FakeBrokers
 ) -> None:
     brokers.counts = {"raw": 2, "paid": 3}
-    watch.partitions(ORDERS, stream("raw"), {})
-    watch.partitions(PAYMENTS, stream("paid"), {})
+    watch.counts(ORDERS, stream("raw"), {})
+    watch.counts(PAYMENTS, stream("paid"), {})
     watch.start(lambda _: None)
     brokers.wait_until_asked()
     watch.forget(ORDERS)
     assert brokers.wait_until_asked(3) == {"paid"}
-    assert watch.partitions(ORDERS, stream("raw"), {}) is None, "what was counted is forgotten"
+    assert watch.counts(ORDERS, stream("raw"), {}) == {}, "what was counted is forgotten"
 
 
-def test_the_count_of_another_topic_does_not_count(watch: InputWatch, brokers: FakeBrokers) -> None:
+def test_the_count_of_another_topic_is_counted_anew(
+    watch: InputWatch, brokers: FakeBrokers
+) -> None:
     brokers.counts = {"raw": 2, "other": 5}
-    watch.partitions(ORDERS, stream("raw"), {})
+    watch.counts(ORDERS, stream("raw"), {})
     watch.start(lambda _: None)
     brokers.wait_until_asked()
-    assert watch.partitions(ORDERS, stream("other"), {}) is None
+    assert "other" not in watch.counts(ORDERS, stream("other"), {})
+    brokers.wait_until_asked()
+    assert watch.counts(ORDERS, stream("other"), {}) == {"other": 5}
 
 
 def test_another_secret_is_another_connection(watch: InputWatch, brokers: FakeBrokers) -> None:
     brokers.counts = {"raw": 2}
-    watch.partitions(ORDERS, stream("raw"), {})
+    watch.counts(ORDERS, stream("raw"), {})
     watch.start(lambda _: None)
     brokers.wait_until_asked()
-    watch.partitions(ORDERS, stream("raw"), {"other": b"key"})
+    watch.counts(ORDERS, stream("raw"), {"other": b"key"})
     brokers.wait_until_asked()
     assert brokers.connections == 2
 
@@ -149,18 +156,25 @@ def test_no_credentials_stay_of_a_stream_that_is_forgotten_while_they_are_writte
 
     monkeypatch.setattr("dedupe_operator.input_watch.client_properties", properties)
     brokers.counts = {"raw": 2}
-    watch.partitions(ORDERS, stream("raw"), {})
+    watch.counts(ORDERS, stream("raw"), {})
     watch.start(lambda _: None)
     assert written.wait(SECONDS)
     assert removed.wait(SECONDS)
 
 
-def test_a_stream_with_routers_is_not_watched_as_its_partitions_never_change(
+def test_all_inputs_of_a_stream_with_routers_are_watched(
     watch: InputWatch, brokers: FakeBrokers
 ) -> None:
-    brokers.counts = {"raw": 2, "paid": 3}
-    routed = changed({"spec.input.topic": "raw", "spec.repartition": {"partitions": 4}})
-    assert watch.partitions(ORDERS, DedupeStream.model_validate(routed), {}) is None
-    watch.partitions(PAYMENTS, stream("paid"), {})
-    watch.start(lambda _: None)
-    assert brokers.wait_until_asked() == {"paid"}
+    brokers.counts = {"orders-eu": 2, "orders-us": 3, "paid": 1}
+    routed = {"spec.input": {"pattern": "orders-.*"}, "spec.repartition": {"partitions": 4}}
+    of_pattern = DedupeStream.model_validate(changed(routed))
+    watch.counts(ORDERS, of_pattern, {})
+    due: Queue[Key] = Queue()
+    watch.start(due.put)
+    brokers.wait_until_asked()
+    assert watch.counts(ORDERS, of_pattern, {}) == {"orders-eu": 2, "orders-us": 3}
+    brokers.counts["orders-us"] = 4
+    assert due.get(timeout=SECONDS) == ORDERS
+    brokers.counts["orders-asia"] = 1
+    assert due.get(timeout=SECONDS) == ORDERS
+    assert watch.counts(ORDERS, of_pattern, {})["orders-asia"] == 1

@@ -49,6 +49,11 @@ def test_a_version_that_cant_start_stops_at_the_first_partition() -> None:
     assert may_change({0: STARTING, 1: OUTDATED, 2: OUTDATED}) == set()
 
 
+def test_one_that_learns_is_not_waited_for() -> None:
+    assert may_change({0: OUTDATED, 1: OUTDATED, 2: STARTING}, besides={2}) == {0}
+    assert may_change({0: STARTING, 1: OUTDATED, 2: STARTING}, besides={2}) == set()
+
+
 def test_the_partition_a_bad_version_stopped_at_is_mended_first() -> None:
     assert may_change({0: BROKEN, 1: OUTDATED}) == {0}
 

@@ -186,6 +186,7 @@ def test_a_change_of_what_a_router_reads_restarts_it(changes: dict[str, Any]) ->
     "changes",
     [
         {"spec.repartition.routers.replicas": 9},
+        {"spec.repartition.partitions": 9},
         {"spec.store.window.maxAge": "3d"},
         {"spec.storage.size": "99Gi"},
         {"spec.duplicates": {"policy": "Topic", "topic": "dups"}},

@@ -1,9 +1,10 @@
-"""Run simulated schedules: `python -m tests.simulation --seeds 1000`."""
+"""Run simulated schedules: `python -m tests.simulation [--routers] --seeds 1000`."""
 
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count, islice
 from multiprocessing import TimeoutError, get_context  # noqa: A004 (it is not the built-in one)
 from multiprocessing.pool import Pool
@@ -14,8 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.simulation.figures import Figures
-from tests.simulation.outcome import Outcome, run, run_seeds, silence_logs
-from tests.simulation.schedule.generate import schedule_of
+from tests.simulation.outcome import Outcome, run, run_seeds, schedule_for, silence_logs
 from tests.simulation.schedule.shrink import shrink
 from tests.simulation.schedule.steps import Schedule
 
@@ -31,6 +31,7 @@ _LONGEST_SECONDS: Final = 300.0
 @click.option("--minutes", type=float, help="Stop after this time.")
 @click.option("--jobs", type=int, default=os.cpu_count() or 1, show_default=True, help="Processes.")
 @click.option("--seed", type=int, help="Run this seed only.")
+@click.option("--routers", "routed", is_flag=True, help="Streams with routers; most of them grow.")
 @click.option("--verbose", is_flag=True, help="With --seed: print each call.")
 @click.option("--replay", is_flag=True, help="With --seed: print the minimal history of a failure.")
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Shrink what fails.")
@@ -40,6 +41,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     minutes: float | None,
     jobs: int,
     seed: int | None,
+    routed: bool,
     verbose: bool,
     replay: bool,
     shrinks: bool,
@@ -48,7 +50,8 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     silence_logs()
     console = Console(highlight=False, markup=False, soft_wrap=True)
     if seed is not None:
-        sys.exit(_run_one(console, schedule_of(seed), verbose=verbose, replay=replay))
+        schedule = schedule_for(seed, routed=routed)
+        sys.exit(_run_one(console, schedule, verbose=verbose, replay=replay))
     figures, began = Figures(), time.monotonic()
     end = began + minutes * 60 if minutes else None
     numbers: Iterator[int] = count(first) if end else iter(range(first, first + seeds))
@@ -65,7 +68,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     ):
         task = progress.add_task("", total=None if end else seeds, failed="")
         while chunk := list(islice(numbers, jobs * _AT_ONCE * 8)):
-            for outcome in _outcomes(pool, chunk):
+            for outcome in _outcomes(pool, chunk, routed=routed):
                 figures.add(outcome)
                 if outcome.defects:
                     console.print(_summary(outcome))
@@ -74,19 +77,20 @@ def main(  # noqa: PLR0917 (click passes each option by name)
                 break
     for outcome in sorted(figures.failed, key=lambda each: each.seed)[:_MOST_SHOWN]:
         if shrinks:
-            _run_one(console, schedule_of(outcome.seed), verbose=False, replay=True)
+            schedule = schedule_for(outcome.seed, routed=routed)
+            _run_one(console, schedule, verbose=False, replay=True)
     figures.show(console, time.monotonic() - began)
     sys.exit(1 if figures.failed else 0)
 
 
-def _outcomes(pool: Pool, seeds: Sequence[int]) -> Iterator[Outcome]:
+def _outcomes(pool: Pool, seeds: Sequence[int], *, routed: bool) -> Iterator[Outcome]:
     """Run schedules, and yield how each went.
 
     A pool waits for ever for a process that crashed, in a library say. Then this raises ClickException.
     """
     running = set(seeds)
     together = [seeds[at : at + _AT_ONCE] for at in range(0, len(seeds), _AT_ONCE)]
-    found = pool.imap_unordered(run_seeds, together)
+    found = pool.imap_unordered(partial(run_seeds, routed=routed), together)
     while running:
         try:
             outcomes: list[Outcome] = found.next(_LONGEST_SECONDS)
@@ -120,9 +124,9 @@ def _run_one(console: Console, schedule: Schedule, *, verbose: bool, replay: boo
     )
     for defect in outcome.defects:
         console.print(f"  {defect}")
-    console.print(
-        "all is right" if not outcome.defects else f"repeat: --seed {schedule.seed} --replay"
-    )
+    routers = "--routers " if schedule.settings.inputs else ""
+    repeat = f"repeat: {routers}--seed {schedule.seed} --replay"
+    console.print(repeat if outcome.defects else "all is right")
     return 1 if outcome.defects else 0
 
 

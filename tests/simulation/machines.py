@@ -20,7 +20,7 @@ from tests.simulation.clock import SimClock
 from tests.simulation.disk import Volume
 from tests.simulation.kafka.calls import Call, Killed
 from tests.simulation.kafka.cluster import SimKafka
-from tests.simulation.process import WorkerProcess, close_left_open
+from tests.simulation.process import SimProcess, WorkerProcess, close_left_open
 from tests.simulation.recorder import Recorder
 from tests.simulation.schedule.settings import stream_of
 from tests.simulation.schedule.steps import Schedule
@@ -64,17 +64,16 @@ class Machines(ABC):
         self.crashes: list[str] = []
         self._home = home
         self._seats = [
-            Seat(partition, self._new_volume(partition))
-            for partition in range(self.settings.partitions)
+            Seat(partition, self._new_volume(partition)) for partition in range(self.settings.seats)
         ]
-        self._processes: list[WorkerProcess] = []
-        self._running: WorkerProcess | None = None
+        self._processes: list[SimProcess] = []
+        self._running: SimProcess | None = None
         self._burying = False
         self._over = False
         self._rest_until = 0.0
 
     @abstractmethod
-    def _on_call(self, process: WorkerProcess, call: Call) -> None:
+    def _on_call(self, process: SimProcess, call: Call) -> None:
         """See every call of every client, in the process's fiber."""
 
     # -- processes -------------------------------------------------------------------------------
@@ -107,20 +106,23 @@ class Machines(ABC):
         self._processes.append(seat.process)
         self.recorder.event(EventKind.WORKER_STARTED, seat.partition, process=name)
 
-    def _ended(self, process: WorkerProcess) -> None:
-        """Take the volume of an ended process back, and start the next one."""
+    def _ended(self, process: SimProcess) -> None:
+        """Do what follows the end of a process."""
         self._processes.remove(process)
+        failed = process.exit_code is ExitCode.FAILED and process.problem is None
+        if failed and not process.killed:
+            last = unexpected.pop() if unexpected else "unknown"
+            self.crashes.append(f"crashed: {process.name} ended on an unexpected error: {last}")
+            self._over = True
+        if isinstance(process, WorkerProcess):
+            self._worker_ended(process)
+
+    def _worker_ended(self, process: WorkerProcess) -> None:
+        """Take the volume of an ended worker back, and start the next one."""
         code = None if process.killed else process.exit_code
         if not process.killed:
             self.recorder.status(process)
-            if (
-                process.exit_code is ExitCode.FAILED
-                and process.factory.worker_state.problem is None
-            ):
-                last = unexpected.pop() if unexpected else "unknown"
-                self.crashes.append(f"crashed: {process.name} ended on an unexpected error: {last}")
-                self._over = True
-            process.kill(process.volume.after_kill())
+            process.kill()
         self.recorder.event(
             EventKind.WORKER_ENDED, process.partition, process=process.name, exit_code=code
         )
@@ -182,10 +184,9 @@ class Machines(ABC):
             seat.volume.delete()
             seat.volume = None
 
-    def _bury(self, process: WorkerProcess, image: Volume) -> None:
-        """Kill a process that is not the one that runs."""
+    def _bury(self, process: SimProcess) -> None:
+        """Run a process that was killed, and is not the one that runs, to its end."""
         running, self._running, self._burying = self._running, process, True
-        process.kill(image)
         process.finish()
         self._running, self._burying = running, False
         self._ended(process)
@@ -194,7 +195,7 @@ class Machines(ABC):
 
     def is_running(self, partition: int) -> bool:
         """Return whether the partition's worker makes the present call."""
-        return self._running is not None and self._running.partition == partition
+        return self._running is not None and self._running.seat == f"p{partition}"
 
     def restart_later(self, partition: int, seconds: float) -> None:
         """Say how long the partition's worker is down after its next end."""
@@ -212,10 +213,10 @@ class Machines(ABC):
         )
         if power:
             self.recorder.event(EventKind.UNSYNCED_LOST, partition)
+        process.kill(image)
         if process is self._running:
-            process.kill(image)
             raise Killed
-        self._bury(process, image)
+        self._bury(process)
 
     def stop(self, partition: int) -> None:
         """Let a worker stop."""

@@ -10,8 +10,10 @@ import structlog
 from structlog.typing import EventDict
 
 from tests.simulation import homes, machines
-from tests.simulation.judge import defects_of
+from tests.simulation.judge import defects_of, routed_defects_of
+from tests.simulation.routed_world import RoutedWorld
 from tests.simulation.schedule.generate import schedule_of
+from tests.simulation.schedule.routed import routed_schedule_of
 from tests.simulation.schedule.steps import Schedule
 from tests.simulation.world import Stuck, World
 
@@ -40,7 +42,8 @@ class Outcome:
 def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
     """Run a schedule on volumes in memory."""
     home = homes.make()
-    simulated = World(schedule, home, listen)
+    routed = bool(schedule.settings.inputs)
+    simulated = (RoutedWorld if routed else World)(schedule, home, listen)
     defects: list[str] = []
     try:
         simulated.run()
@@ -52,7 +55,8 @@ def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
         shutil.rmtree(home, ignore_errors=True)
     defects += simulated.crashes
     if not defects:
-        defects += defects_of(simulated.recorder, schedule.settings)
+        judge = routed_defects_of if routed else defects_of
+        defects += judge(simulated.recorder, schedule.settings)
     return Outcome(
         seed=schedule.seed,
         defects=tuple(defects),
@@ -83,11 +87,16 @@ def _drop_but_exceptions(_: object, __: str, event: EventDict) -> str:
     raise structlog.DropEvent
 
 
-def run_seed(seed: int) -> Outcome:
+def schedule_for(seed: int, *, routed: bool = False) -> Schedule:
+    """Return the schedule of a seed: of a stream with routers, or of one whose workers read the input."""
+    return routed_schedule_of(seed) if routed else schedule_of(seed)
+
+
+def run_seed(seed: int, *, routed: bool = False) -> Outcome:
     """Run the schedule of a seed."""
-    return run(schedule_of(seed))
+    return run(schedule_for(seed, routed=routed))
 
 
-def run_seeds(seeds: Sequence[int]) -> list[Outcome]:
+def run_seeds(seeds: Sequence[int], *, routed: bool = False) -> list[Outcome]:
     """Run the schedules of some seeds, in a process of the runner."""
-    return [run_seed(each) for each in seeds]
+    return [run_seed(each, routed=routed) for each in seeds]

@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.simulation.kafka.log import Record
 from tests.simulation.machines import Machines
-from tests.simulation.recorder import FOREIGN, ROLES
+from tests.simulation.recorder import FOREIGN, role_of
 from tests.simulation.schedule.input import Item, record_of
 from tests.simulation.schedule.settings import INPUT, OUTPUT
 from tests.simulation.schedule.steps import Schedule
@@ -49,7 +49,7 @@ class Outside(Machines):
         self.recorder.event(
             EventKind.RETENTION,
             partition,
-            topic=ROLES[topic],
+            topic=role_of(topic),
             topic_id=self.recorder.topic_id(topic),
             offset=before,
         )

@@ -1,16 +1,20 @@
-"""A simulated worker process: the real supervisor, session, loop, recovery and store, in a fiber.
+"""Simulated processes: the real supervisor and what it runs, in a fiber.
 
-A kill takes the image of the volume first, and then raises `Killed` from the call at which the process is. Its
+A kill takes the image of a worker's volume first, and then raises `Killed` from the call at which the process is. Its
 `finally` blocks do run, because Python can't leave them out. But every further call of a client raises `Killed` too,
 and what they write goes to the directory before the image, which is deleted. So a killed process has no further effect.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from threading import Event
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.worker import ExitCode, Phase
+from dedupe_router.config import RouterConfig
+from dedupe_router.state import RouterState
+from dedupe_router.supervisor import Supervisor as RouterSupervisor
 from dedupe_worker import session as sessions
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
@@ -23,44 +27,39 @@ from tests.simulation.fiber import Fiber
 from tests.simulation.kafka.calls import Call, Killed
 from tests.simulation.kafka.cluster import SimKafka
 
-CallHook = Callable[["WorkerProcess", Call], None]
+CallHook = Callable[["SimProcess", Call], None]
 
 
-class WorkerProcess:
-    """One process from its start to its end. It runs whenever it is resumed."""
+class SimProcess(ABC):
+    """One process from its start to its end. It runs whenever it is resumed.
 
-    def __init__(
-        self,
-        name: str,
-        config: WorkerConfig,
-        volume: Volume,
-        *,
-        kafka: SimKafka,
-        clock: SimClock,
-        on_call: CallHook,
-        random: Random,
-    ) -> None:
+    `seat` names its place, whose next process follows it: p1 is the worker of partition 1, r0 is router 0.
+    """
+
+    def __init__(self, name: str, seat: str, clock: SimClock, on_call: CallHook) -> None:
         self.name = name
-        self.partition = config.partition
-        self.volume = volume
+        self.seat = seat
         self.stop = Event()
-        self.commands = CommandQueue()
         self.wake_at = clock.monotonic()
         self.frozen_until = 0.0
         self.exit_code: ExitCode | None = None
         self.killed = False
-        self.running_session = 0
-        """The number of the last session that was seen running."""
-        self.committed = 0
-        self._leftover: Volume | None = None
         self._on_call = on_call
-        clients = kafka.clients(name, self._hook)
-        config = replace(config, state=StateDirectory(volume.path))
-        self.factory = ComponentFactory(config, clock, clients)
-        self.window = self.factory.worker_state.window
-        """The status of its window at its last call, and the number of transactions then in `committed`."""
-        supervisor = Supervisor(self.factory, self.commands, self.stop, random)
-        self._fiber = Fiber(name, lambda: self._run(supervisor))
+        self._fiber = Fiber(name, self._run)
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Run the real supervisor, in the fiber, and keep its exit code."""
+
+    @property
+    @abstractmethod
+    def problem(self) -> Exception | None:
+        """Return the error that the process names."""
+
+    @property
+    @abstractmethod
+    def runs_well(self) -> bool:
+        """Return whether it does its work, as far as it says."""
 
     @property
     def ended(self) -> bool:
@@ -85,13 +84,12 @@ class WorkerProcess:
         if self.killed:
             raise Killed
 
-    def kill(self, image: Volume) -> None:
-        """End it: from now on it has no effect. `image` is its volume as it is now.
+    def kill(self) -> None:
+        """End it: from now on it has no effect.
 
         Its own fiber must raise Killed then; any other caller must `finish` it.
         """
         self.killed = True
-        self._leftover, self.volume = self.volume, image
 
     def finish(self) -> None:
         """Run a killed process to its end."""
@@ -100,12 +98,6 @@ class WorkerProcess:
         while not self.ended:
             self._fiber.resume()
 
-    def bury(self) -> None:
-        """Delete what an ended process has left."""
-        if self._leftover:
-            self._leftover.delete()
-            self._leftover = None
-
     def _hook(self, call: Call) -> None:
         if self.killed:
             raise Killed
@@ -113,8 +105,95 @@ class WorkerProcess:
         if self.killed:
             raise Killed
 
-    def _run(self, supervisor: Supervisor) -> None:
-        self.exit_code = supervisor.run()
+
+class WorkerProcess(SimProcess):
+    """The worker of a partition, on its volume."""
+
+    def __init__(
+        self,
+        name: str,
+        config: WorkerConfig,
+        volume: Volume,
+        *,
+        kafka: SimKafka,
+        clock: SimClock,
+        on_call: CallHook,
+        random: Random,
+    ) -> None:
+        super().__init__(name, f"p{config.partition}", clock, on_call)
+        self.partition = config.partition
+        self.volume = volume
+        self.commands = CommandQueue()
+        self.running_session = 0
+        """The number of the last session that was seen running."""
+        self.committed = 0
+        self._leftover: Volume | None = None
+        clients = kafka.clients(name, self._hook)
+        config = replace(config, state=StateDirectory(volume.path))
+        self.factory = ComponentFactory(config, clock, clients)
+        self.window = self.factory.worker_state.window
+        """The status of its window at its last call, and the number of transactions then in `committed`."""
+        self._supervisor = Supervisor(self.factory, self.commands, self.stop, random)
+
+    @property
+    def problem(self) -> Exception | None:
+        """Return the error that the worker names."""
+        return self.factory.worker_state.problem
+
+    @property
+    def runs_well(self) -> bool:
+        """Return whether it removes duplicates."""
+        return self.factory.worker_state.phase is Phase.RUNNING
+
+    def kill(self, image: Volume | None = None) -> None:
+        """End it. `image` is its volume from then on: by default as it is now."""
+        image = image or self.volume.after_kill()
+        super().kill()
+        self._leftover, self.volume = self.volume, image
+
+    def bury(self) -> None:
+        """Delete what an ended process has left."""
+        if self._leftover:
+            self._leftover.delete()
+            self._leftover = None
+
+    def _run(self) -> None:
+        self.exit_code = self._supervisor.run()
+
+
+class RouterProcess(SimProcess):
+    """A router. It has no volume."""
+
+    def __init__(
+        self,
+        name: str,
+        config: RouterConfig,
+        *,
+        kafka: SimKafka,
+        clock: SimClock,
+        on_call: CallHook,
+        random: Random,
+    ) -> None:
+        super().__init__(name, f"r{config.router}", clock, on_call)
+        self.state = RouterState(config.stream, config.router, clock)
+        self._supervisor = RouterSupervisor(
+            *(config, self.state, clock, self.stop),
+            clients=kafka.clients(name, self._hook),
+            random=random,
+        )
+
+    @property
+    def problem(self) -> Exception | None:
+        """Return the error that the router names."""
+        return self.state.problem
+
+    @property
+    def runs_well(self) -> bool:
+        """Return whether it is ready to route."""
+        return self.state.ready
+
+    def _run(self) -> None:
+        self.exit_code = self._supervisor.run()
 
 
 def close_left_open() -> None:

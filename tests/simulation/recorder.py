@@ -19,14 +19,17 @@ from tests.simulation.schedule.settings import (
     INPUT,
     LATE,
     OUTPUT,
+    REPARTITION,
     Settings,
 )
 from tests.support.checker.history import as_record
 from tests.support.checker.outside import EventKind, OutsideEvent, StatusSnapshot, TopicRole
+from tests.support.checker.record import Record
 from tests.support.checker.topic_history import Incarnation, Progress, Written
 
-ROLES: Final = {
+_ROLES: Final = {
     INPUT: TopicRole.INPUT,
+    REPARTITION: TopicRole.INPUT,
     OUTPUT: TopicRole.OUTPUT,
     DUPLICATES: TopicRole.DUPLICATES,
     CONFLICTS: TopicRole.CONFLICTS,
@@ -48,11 +51,15 @@ class _SeenLog:
 
 @dataclass(slots=True)
 class _SeenTopic:
-    role: TopicRole
+    name: str
     topic_id: str
     created_ms: int
     logs: list[_SeenLog]
     deleted_ms: int | None = None
+
+    @property
+    def role(self) -> TopicRole:
+        return role_of(self.name)
 
 
 class Recorder:
@@ -83,8 +90,8 @@ class Recorder:
         if before := self._now.get(name):
             before.deleted_ms = self.now_ms
         topic = self._kafka.topics.get(name)
-        number = sum(each.role is ROLES[name] for each in self._topics)
-        seen = _SeenTopic(ROLES[name], f"{name}-{number}", self.now_ms, [])
+        number = sum(each.name == name for each in self._topics)
+        seen = _SeenTopic(name, f"{name}-{number}", self.now_ms, [])
         self._topics.append(seen)
         self._now[name] = seen
         for log in topic.logs:
@@ -137,7 +144,7 @@ class Recorder:
 
     def _look_at_offsets(self, *, transactional: bool) -> None:
         for partition in range(self._settings.partitions):
-            found = self._kafka.groups.committed(GROUP, INPUT, partition)
+            found = self._kafka.groups.committed(GROUP, self._settings.worker_input, partition)
             offset = found.offset if found else -1
             if offset != self._committed.get(partition, -1):
                 self._committed[partition] = offset
@@ -154,7 +161,7 @@ class Recorder:
 
     def _topic_of(self, partition: int, offset: int) -> str:
         """Return the input's incarnation that was read up to an offset: the newest of which so much was fetched."""
-        inputs = [each for each in self._topics if each.role is TopicRole.INPUT]
+        inputs = [each for each in self._topics if each.name == self._settings.worker_input]
         logs = [each.logs[partition].log for each in inputs]
         read = [
             each
@@ -174,6 +181,20 @@ class Recorder:
                 records=[written for log in each.logs for written in log.records],
             )
             for each in self._topics
+        ]
+
+    def records(self, name: str) -> list[Record]:
+        """Return all records that a topic ever had, in order within a partition."""
+        return [each.record for each in self.written(name)]
+
+    def written(self, name: str) -> list[Written]:
+        """Return them with the times at which they became visible."""
+        return [
+            written
+            for topic in self._topics
+            if topic.name == name
+            for log in topic.logs
+            for written in log.records
         ]
 
     # -- events and statuses ---------------------------------------------------------------------
@@ -211,6 +232,11 @@ class Recorder:
                 generations=said.window.generations if generations is None else generations,
             )
         )
+
+
+def role_of(topic: str) -> TopicRole:
+    """Return what a topic is to the workers; an input of routers is an input."""
+    return _ROLES.get(topic, TopicRole.INPUT)
 
 
 def _newer(log: PartitionLog, offset: int) -> Iterator[Batch]:

@@ -28,7 +28,8 @@ def test_every_mutant_was_found() -> None:
 @pytest.mark.parametrize("name", KILLINGS)
 def test_a_mutant_fails_on_its_seed(probe: Probe, name: str) -> None:
     killing = KILLINGS[name]
-    with MutatedTree(MUTANTS[name]) as path:
-        failure = probe.first_failure(path, [killing.seed])
+    mutant = MUTANTS[name]
+    with MutatedTree(mutant) as path:
+        failure = probe.first_failure(path, [killing.seed], routed=mutant.routed)
     assert failure is not None
     assert set(failure.kinds) & set(killing.kinds), failure.defect

@@ -7,27 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.mutants.catalogue import load_killings
+from tests.simulation.mutants.catalogue import load_killings, load_mutants
 from tests.simulation.outcome import Outcome, run_seed
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 FOUND = load_killings()
+MUTANTS = load_mutants()
 _DIGEST = """
 import os
 os.sched_setaffinity(0, {cores})
 from tests.simulation.outcome import run_seed, silence_logs
 silence_logs()
 for seed in {seeds}:
-    outcome = run_seed(seed)
+    outcome = run_seed(seed, routed={routed})
     print(seed, outcome.digest, outcome.calls, outcome.defects)
 """
 
 
-def judged(seed: int) -> Outcome:
-    outcome = run_seed(seed)
+def judged(seed: int, *, routed: bool = False) -> Outcome:
+    outcome = run_seed(seed, routed=routed)
     assert not outcome.defects, "\n".join(
-        [*outcome.defects, f"see: python -m tests.simulation --seed {seed} --replay"]
+        [
+            *outcome.defects,
+            f"see: python -m tests.simulation {'--routers ' * routed}--seed {seed} --replay",
+        ]
     )
     return outcome
 
@@ -37,21 +41,28 @@ def test_a_random_seed(seed: int) -> None:
     judged(seed)
 
 
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_a_random_seed_with_routers(seed: int) -> None:
+    judged(seed, routed=True)
+
+
 @pytest.mark.parametrize("name", FOUND)
 def test_a_seed_that_finds_a_defect(name: str) -> None:
     """The defect of that name; test_mutants.py shows that it does."""
-    judged(FOUND[name].seed)
+    judged(FOUND[name].seed, routed=MUTANTS[name].routed)
 
 
-def test_a_seed_has_one_history_in_every_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("routed", [False, True])
+def test_a_seed_has_one_history_in_every_process(tmp_path: Path, *, routed: bool) -> None:
     """Whatever differs between two machines: hashes, directories, the time zone, the number of cores."""
     cores = os.sched_getaffinity(0)
     found = set()
     for number, (zone, used) in enumerate({"UTC": cores, "Asia/Tokyo": {min(cores)}}.items()):
         place = tmp_path / ("x" * 40 * number) / "tmp"
         place.mkdir(parents=True)
+        code = _DIGEST.format(cores=used, seeds=[11, 20, 28, 44], routed=routed)
         done = subprocess.run(
-            [sys.executable, "-c", _DIGEST.format(cores=used, seeds=[11, 20, 28, 44])],
+            [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": str(number), "TMPDIR": str(place), "TZ": zone},
             capture_output=True,
             check=True,

@@ -5,16 +5,17 @@ a worker's client. Then the faults stop, and the workers drain the input. Invari
 thing runs at a time, and who runs next depends on the seed only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from tests.simulation.kafka.calls import Call, Killed, Moment
+from tests.simulation.machines import Seat
 from tests.simulation.outside import Outside
-from tests.simulation.process import WorkerProcess
+from tests.simulation.process import SimProcess, WorkerProcess
 from tests.simulation.recorder import FOREIGN
-from tests.simulation.schedule.settings import GROUP, INPUT, OUTPUT
+from tests.simulation.schedule.settings import GROUP, OUTPUT
 from tests.simulation.schedule.steps import Schedule, Step
 from tests.simulation.sizes import counted_sizes
 from tests.support.checker.outside import EventKind, TopicRole
@@ -73,16 +74,19 @@ class World(Outside):
             self._run()
 
     def _run(self) -> None:
-        for topic in self.settings.topics:
-            self.kafka.create_topic(topic, self.settings.partitions)
+        for topic, partitions in self.settings.topics.items():
+            self.kafka.create_topic(topic, partitions, self.settings.config_of(topic))
             self.recorder.created(topic)
         try:
-            for seat in self._seats:
-                self._start(seat)
+            self._start_all()
             while not (self.crashes or (self._over and not self._processes)):
                 self._run_next()
         finally:
             self._close()
+
+    def _start_all(self) -> None:
+        for seat in self._seats:
+            self._start(seat)
 
     def _run_next(self) -> None:
         """Resume a process that can run, or let time pass until one can."""
@@ -119,14 +123,14 @@ class World(Outside):
         if process is not None and process.killed:
             raise Killed
 
-    def _others_run(self, process: WorkerProcess, until: float) -> bool:
+    def _others_run(self, process: SimProcess, until: float) -> bool:
         if process.runs_at > until:
             return True
         return any(each.runs_at <= until for each in self._processes if each is not process)
 
     # -- calls -----------------------------------------------------------------------------------
 
-    def _on_call(self, process: WorkerProcess, call: Call) -> None:
+    def _on_call(self, process: SimProcess, call: Call) -> None:
         """See every call of every client, before and after it, in the process's fiber."""
         self.calls += 1
         if self.calls > _MOST_CALLS:
@@ -138,13 +142,17 @@ class World(Outside):
         )
         if self._listen:
             self._listen(f"{now:10.3f}  {process.name:8} {call.client}.{call.name} {moment}")
-        self.recorder.look(self._session_of(process))
+        self.recorder.look(self._writer_of(process))
         if self._steps:
             self._match(process, call)
         if (
             len(self._processes) > 1 and self.random.random() < _SWITCH_SHARE
         ) or process.runs_at > self.clock.monotonic():
             process.wait_until(self.clock.monotonic())
+
+    def _writer_of(self, process: SimProcess) -> str:
+        """Return the name under which the records of a process's call are noted."""
+        return self._session_of(process) if isinstance(process, WorkerProcess) else process.name
 
     def _session_of(self, process: WorkerProcess) -> str:
         state = process.factory.worker_state
@@ -184,10 +192,10 @@ class World(Outside):
     def _overdue_at(self) -> float:
         return self._since + self._steps[0].when.seconds
 
-    def _match(self, process: WorkerProcess, call: Call) -> None:
+    def _match(self, process: SimProcess, call: Call) -> None:
         step = self._steps[0]
         when = step.when
-        if when.number and step.partition == process.partition:
+        if when.number and step.seat == process.seat:
             of_name = when.name is None or when.name == call.name
             self._matched += of_name and (when.moment is None or when.moment is call.moment)
             if self._matched >= when.number:
@@ -206,9 +214,7 @@ class World(Outside):
         self._steps.pop(0)
         self._matched, self._since = 0, self.clock.monotonic()
         if self._listen:
-            self._listen(
-                f"{self.clock.monotonic():10.3f}  ** partition {step.partition}: {step.action}"
-            )
+            self._listen(f"{self.clock.monotonic():10.3f}  ** {step.seat}: {step.action}")
         if step.action.fault:
             self.performed.append(step.action.fault)
         try:
@@ -247,36 +253,45 @@ class World(Outside):
         else:
             self.clock.after(_CHECK_SECONDS, self._check_drained)
 
+    @property
+    def _working(self) -> Sequence[Seat]:
+        """Return the seats that must have a worker."""
+        return self._seats
+
     def _is_drained(self) -> bool:
         if any(
             s.process is None or s.process.frozen_until > self.clock.monotonic()
-            for s in self._seats
+            for s in self._working
         ):
             return False
-        for seat in self._seats:
-            log = self.kafka.log(INPUT, seat.partition)
-            committed = self.kafka.groups.committed(GROUP, INPUT, seat.partition)
-            start = max(log.low, committed.offset if committed else 0)
-            if log.fetch(start, committed=True, at_most=1).messages:
+        for seat in self._working:
+            if not self._is_read(GROUP, self.settings.worker_input, seat.partition):
                 return False
             process = seat.process
-            if process is None or process.factory.worker_state.phase.value != "Running":
-                return False
-            if not self._knows_topics(process):
+            if process is None or not process.runs_well or not self._knows_topics(process):
                 return False
         return True
+
+    def _is_read(self, group: str, topic: str, partition: int) -> bool:
+        """Return whether a group has read all records of a partition that can be read."""
+        log = self.kafka.log(topic, partition)
+        committed = self.kafka.groups.committed(group, topic, partition)
+        start = max(log.low, committed.offset if committed else 0)
+        return not log.fetch(start, committed=True, at_most=1).messages
 
     def _knows_topics(self, process: WorkerProcess) -> bool:
         """Return whether a running worker has noticed that a topic was created again, as its volume says."""
         if not self.settings.topic_ids:
             return True
         identity = (process.volume.path / "identity.json").read_text()
-        return all(str(self.kafka.topics.get(name).id) in identity for name in (INPUT, OUTPUT))
+        names = (self.settings.worker_input, OUTPUT)
+        return all(str(self.kafka.topics.get(name).id) in identity for name in names)
 
     def _close(self) -> None:
         self._over = True
         for process in list(self._processes):
-            self._bury(process, process.volume.after_kill())
+            process.kill()
+            self._bury(process)
         for seat in self._seats:
             for volume in (seat.volume, seat.snapshot):
                 if volume:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.simulation.conformance import reading, transactions, writing
+from tests.simulation.conformance import grouping, reading, transactions, writing
 from tests.simulation.conformance.world import Answer, World
 
 Script = Callable[[World], tuple[list[Answer], list[Answer]]]
@@ -43,4 +43,9 @@ SCRIPTS: list[Script] = [
     transactions.a_record_to_a_deleted_topic_must_be_aborted,
     transactions.a_transaction_cannot_begin_with_a_deleted_topic,
     transactions.a_record_without_a_partition_must_be_aborted,
+    grouping.members_share_the_partitions,
+    grouping.commits_are_fenced_by_the_membership,
+    grouping.a_member_that_hears_nothing_has_lost_its_partitions,
+    grouping.added_partitions_are_given_to_members,
+    grouping.a_paused_partition_continues_where_it_was,
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from confluent_kafka import (
     IsolationLevel,
     KafkaError,
+    KafkaException,
     Node,
     TopicCollection,
     TopicPartition,
@@ -18,7 +19,10 @@ from confluent_kafka import (
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
     ConfigEntry,
     ConfigResource,
+    DeletedRecords,
     ListOffsetsResultInfo,
+    NewPartitions,
+    NewTopic,
     OffsetSpec,
     TopicDescription,
 )
@@ -41,7 +45,7 @@ T = TypeVar("T")
 class SimFuture(Generic[T]):
     """An answer that arrives at a moment. It is made when it is first asked for after that.
 
-    It has the one method of a `Future` that the worker calls; a real one makes locks.
+    It has the methods of a `Future` that are called; a real one makes locks.
     """
 
     def __init__(
@@ -56,6 +60,10 @@ class SimFuture(Generic[T]):
         self._give_up_at = give_up_at
         self._make = make
         self._answer: list[T] = []
+
+    def done(self) -> bool:
+        """Return whether the answer has arrived, or will never."""
+        return self._process.clock.monotonic() >= min(self._ready_at(), self._give_up_at)
 
     def result(self, timeout: float | None = None) -> T:
         """Return the answer, or raise its error. Raises TimeoutError if it does not arrive in time."""
@@ -82,6 +90,59 @@ class SimAdmin:
         self._process, self._cluster = process, process.cluster
         self._clock = process.clock
         self._servers = config.get("bootstrap.servers")
+
+    def create_topics(
+        self, topics: list[NewTopic], request_timeout: float = _TIMEOUT_SECONDS
+    ) -> dict[str, SimFuture[None]]:
+        """Create topics."""
+
+        def create(new: NewTopic) -> None:
+            if self._cluster.topics.find(new.topic) is not None:
+                raise failure(
+                    KafkaError.TOPIC_ALREADY_EXISTS, f"Topic '{new.topic}' already exists."
+                )
+            config = {key: str(value) for key, value in (new.config or {}).items()}
+            self._cluster.create_topic(new.topic, new.num_partitions, config)
+
+        return {
+            new.topic: self._ask("create_topics", request_timeout, partial(create, new))
+            for new in topics
+        }
+
+    def create_partitions(
+        self, topics: list[NewPartitions], request_timeout: float = _TIMEOUT_SECONDS
+    ) -> dict[str, SimFuture[None]]:
+        """Add partitions to topics."""
+
+        def add(new: NewPartitions) -> None:
+            topic = self._topic(new.topic)
+            if new.new_total_count <= len(topic.logs):
+                text = f"The topic {new.topic} currently has {len(topic.logs)} partition(s)"
+                raise failure(KafkaError.INVALID_PARTITIONS, text)
+            topic.grow(new.new_total_count)
+
+        return {
+            new.topic: self._ask("create_partitions", request_timeout, partial(add, new))
+            for new in topics
+        }
+
+    def delete_records(
+        self, before: list[TopicPartition], request_timeout: float = _TIMEOUT_SECONDS
+    ) -> dict[TopicPartition, SimFuture[DeletedRecords]]:
+        """Delete the records before offsets. That takes effect also if nobody waits for the answer."""
+
+        def delete(where: TopicPartition) -> DeletedRecords:
+            self._topic(where.topic)
+            log = self._cluster.topics.log(where.topic, where.partition)
+            if log is None or where.offset > log.end:
+                raise failure(KafkaError.OFFSET_OUT_OF_RANGE)
+            log.delete_before(where.offset)
+            return DeletedRecords(log.low)
+
+        return {
+            where: self._ask_now("delete_records", request_timeout, partial(delete, where))
+            for where in before
+        }
 
     def poll(self, timeout: float = 0) -> int:  # noqa: ARG002 (the library's)
         """Serve callbacks: there are none."""
@@ -159,6 +220,24 @@ class SimAdmin:
             return self._process.request("admin", name, make)
 
         return SimFuture(self._process, ready_at, now + timeout, answer)
+
+    def _ask_now(self, name: str, timeout: float, make: Callable[[], T]) -> SimFuture[T]:
+        """Make a request whose effect waits for nobody; only its answer does."""
+        try:
+            found = self._process.request("admin", name, make)
+        except KafkaException as error:
+            failed = error
+
+            def answer() -> T:
+                raise failed
+        else:
+
+            def answer() -> T:
+                return found
+
+        now = self._clock.monotonic()
+        first = now + self._cluster.request_seconds
+        return SimFuture(self._process, lambda: first, now + timeout, answer)
 
     def _topic(self, name: str) -> "SimTopic":
         topic = self._cluster.topics.find(name)

@@ -9,6 +9,7 @@ A process that dies is disconnected: what its clients have queued is gone, and w
 open transaction. Invariant: nothing here waits, takes a thread, or depends on chance; time is the clock's.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from tests.simulation.kafka.consumer import SimConsumer
 from tests.simulation.kafka.foreign import ForeignTransaction
 from tests.simulation.kafka.groups import Groups
 from tests.simulation.kafka.log import Headers, PartitionLog, Record
+from tests.simulation.kafka.members import Members
 from tests.simulation.kafka.process import Process
 from tests.simulation.kafka.producer import SimProducer
 from tests.simulation.kafka.topics import SimTopic, Topics
@@ -52,8 +54,11 @@ class SimKafka:
         self.clock = clock
         self.request_seconds = request_seconds
         self.most_in_batch = 10_000
+        self.fetch_seconds: Callable[[str, str, int], float] | None = None
+        """Makes the time that a fetch takes, by a process of a topic from an offset on. Without it: none."""
         self.groups = Groups()
         self.coordinator = Coordinator(self.groups, clock.monotonic, clock.time)
+        self.members = Members(self.coordinator, clock.monotonic)
         self.topics = Topics(self.groups, self.coordinator, topic_ids=topic_ids)
 
     def clients(self, process: str, hook: Hook) -> Clients:

@@ -8,13 +8,17 @@ fetch fails, because it names the topic by its UUID (measured with Kafka 4.3 and
 
 import json
 from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from tests.simulation.kafka.assignor import Place
 from tests.simulation.kafka.failures import failure, kafka_error
 from tests.simulation.kafka.groups import Committed
 from tests.simulation.kafka.log import Fetched, PartitionLog
+from tests.simulation.kafka.members import GroupMetadata
+from tests.simulation.kafka.membership import Callback, Membership
 
 if TYPE_CHECKING:
     from tests.simulation.kafka.process import Process
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 _LOGICAL_OFFSETS: Final = {-1: "end", -2: "low"}
 _UNKNOWN: Final = -1001
 _MOST_QUEUED: Final = 100_000
-_GROUP: Final = b"simulated:"
 _ERROR_BACKOFF_SECONDS: Final = 0.5
 
 
@@ -40,9 +43,14 @@ class _Assigned:
         self.received = 0
         self.received_bytes = 0
 
+    @property
+    def place(self) -> Place:
+        """Return the topic and the partition."""
+        return self.topic, self.partition
+
 
 class SimConsumer:
-    """A consumer of assigned partitions. Its methods are those of the library that the worker calls."""
+    """A consumer, of partitions that it chooses or is given. Its methods are those of the library that are called."""
 
     def __init__(self, process: "Process", config: dict[str, Any]) -> None:
         self._process, self._cluster = process, process.cluster
@@ -56,6 +64,75 @@ class SimConsumer:
         self._statistics_at = self._clock.monotonic() + self._statistics_seconds
         self._assigned: list[_Assigned] = []
         self._queue: deque[Message] = deque()
+        self._found: list[Message] = []
+        """What the present call returns."""
+        self._paused: set[Place] = set()
+        self._membership = Membership(process, self._group, config)
+
+    # -- the group -------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: list[str],
+        on_assign: Callback | None = None,
+        on_revoke: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
+        """Read what the group gives of these topics. The callbacks are called by `poll` and `consume`."""
+
+        def subscribe() -> None:
+            callbacks = {"on_assign": on_assign, "on_revoke": on_revoke, "on_lost": on_lost}
+            self._membership.subscribe(topics, **callbacks)
+
+        self._process.local("consumer", "subscribe", subscribe)
+
+    def unsubscribe(self) -> None:
+        """Leave the group."""
+        leave = self._membership.subscribe
+        self._process.local("consumer", "unsubscribe", lambda: leave(()))
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions as well, each from its offset on."""
+
+        def assign() -> None:
+            self._assigned += map(_Assigned, partitions)
+
+        self._process.local("consumer", "incremental_assign", assign)
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions no longer. What was fetched of them is dropped, also by the present call."""
+
+        def unassign() -> None:
+            gone = {(each.topic, each.partition) for each in partitions}
+            self._assigned = [each for each in self._assigned if each.place not in gone]
+            self._drop(gone)
+
+        self._process.local("consumer", "incremental_unassign", unassign)
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """Deliver nothing of these partitions. They stay paused if they are given away and back."""
+
+        def pause() -> None:
+            places = {(each.topic, each.partition) for each in partitions}
+            self._paused |= places
+            for each in self._assigned:
+                if each.place in places:
+                    queued = [m for m in self._queue if _place(m) == each.place and not m.error()]
+                    each.position = (queued[0].offset() or 0) if queued else each.position
+                    each.coming, each.eof_at = None, _UNKNOWN
+            self._drop(places)
+
+        self._process.local("consumer", "pause", pause)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """Deliver of these partitions again, from where they were paused."""
+        places = {(each.topic, each.partition) for each in partitions}
+        self._process.local("consumer", "resume", lambda: self._paused.difference_update(places))
+
+    def memberid(self) -> str:
+        """Return the member id; empty without a membership."""
+        self._membership.serve()
+        return self._process.local("consumer", "memberid", lambda: self._membership.metadata.member)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -90,7 +167,9 @@ class SimConsumer:
         )
 
     def close(self) -> None:
-        """Stop reading."""
+        """Stop reading, and leave the group."""
+        if self._membership.is_subscribed:
+            self._membership.close(self)
         self._assigned, self._queue = [], deque()
 
     # -- offsets of the group ---------------------------------------------------------------------
@@ -115,7 +194,12 @@ class SimConsumer:
 
     def consumer_group_metadata(self) -> bytes:
         """Return what a transaction needs to commit offsets of this group."""
-        return _GROUP + self._group.encode()
+        if not self._membership.is_subscribed:
+            return _encoded(self._membership.metadata)
+        self._membership.serve()
+        return self._process.local(
+            "consumer", "consumer_group_metadata", lambda: _encoded(self._membership.metadata)
+        )
 
     # -- how ------------------------------------------------------------------------------------
 
@@ -131,9 +215,12 @@ class SimConsumer:
         )
 
     def _wait(self, most: int, deadline: float) -> list[Message]:
-        queue = self._queue
-        found: list[Message] = []
+        queue, self._found = self._queue, []
+        found, membership = self._found, self._membership
         while True:
+            if membership.is_subscribed:
+                membership.serve()
+                membership.call_back(self)
             self._fetch()
             while queue and len(found) < most:
                 found.append(queue.popleft())
@@ -146,10 +233,18 @@ class SimConsumer:
         self._report_statistics()
         return found
 
+    def _drop(self, places: Iterable[Place]) -> None:
+        """Drop what was fetched of partitions."""
+        gone = set(places)
+        kept = [message for message in self._queue if _place(message) not in gone]
+        self._queue.clear()
+        self._queue.extend(kept)
+        self._found[:] = [message for message in self._found if _place(message) not in gone]
+
     def _fetch(self) -> None:
         self._cluster.coordinator.expire()
         for each in self._assigned:
-            if not each.stopped:
+            if not each.stopped and each.place not in self._paused:
                 self._fetch_partition(each)
 
     def _fetch_partition(self, each: _Assigned) -> None:
@@ -173,8 +268,12 @@ class SimConsumer:
             if room <= 0:
                 return
             fetched = log.fetch(each.position, committed=self._committed, at_most=room)
-            each.coming, each.comes_at = fetched, now + fetched.seconds
+            each.coming, each.comes_at = fetched, now + fetched.seconds + self._slowness(each)
             log.read_up_to = max(log.read_up_to, fetched.next_offset)
+
+    def _slowness(self, each: _Assigned) -> float:
+        seconds = self._cluster.fetch_seconds
+        return seconds(self._process.name, each.topic, each.position) if seconds else 0.0
 
     def _log_of(self, each: _Assigned) -> PartitionLog | None:
         now = self._clock.monotonic()
@@ -230,8 +329,12 @@ class SimConsumer:
         self._process.wait_request()
         back_at, groups = self._cluster.coordinator.back_at, self._cluster.groups
         stable = self._process.wait_until(back_at, deadline)
-        while stable and any(
-            groups.is_unstable(self._group, each.topic, each.partition) for each in partitions
+        while (
+            stable
+            and self._committed
+            and any(
+                groups.is_unstable(self._group, each.topic, each.partition) for each in partitions
+            )
         ):
             now = self._clock.monotonic()
             stable = self._process.wait_until(now + 0.5, deadline)
@@ -256,6 +359,10 @@ class SimConsumer:
         self._process.wait_request()
         if not self._process.wait_until(self._cluster.coordinator.back_at, deadline):
             raise failure(KafkaError._TIMED_OUT, "Commit failed: Local: Timed out")  # noqa: SLF001 (a public name)
+        metadata = self._membership.metadata
+        refused = self._cluster.members.refusal(metadata, transactional=False)
+        if refused is not None:
+            raise failure(refused)
         for each in offsets:
             if self._cluster.topics.log(each.topic, each.partition) is None:
                 raise failure(
@@ -284,10 +391,18 @@ class SimConsumer:
         self._on_statistics(json.dumps({"topics": topics}))
 
 
-def group_of(metadata: object) -> str:
-    """Return the group of `consumer_group_metadata`."""
+def decoded(metadata: object) -> GroupMetadata:
+    """Return the content of `consumer_group_metadata`."""
     assert isinstance(metadata, bytes)
-    return metadata.removeprefix(_GROUP).decode()
+    return GroupMetadata(*json.loads(metadata))
+
+
+def _encoded(metadata: GroupMetadata) -> bytes:
+    return json.dumps(metadata).encode()
+
+
+def _place(message: Message) -> Place:
+    return message.topic() or "", message.partition() or 0
 
 
 def _event(each: _Assigned, code: int, text: str) -> Message:

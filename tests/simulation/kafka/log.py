@@ -144,7 +144,7 @@ class PartitionLog:
                 break
             if not batch.control and not (committed and batch.aborted):
                 found = self._messages(batch)
-                messages += found[offset - batch.base :] if offset > batch.base else found
+                messages += map(_own, found[offset - batch.base :])
             offset = batch.end
             seconds += batch.fetch_seconds
         return Fetched(messages, offset, seconds)
@@ -201,3 +201,19 @@ class PartitionLog:
                 for offset, record in enumerate(batch.records, batch.base)
             ]
         return batch.messages
+
+
+def _own(message: Message) -> Message:
+    """Return a message that its reader may change: a worker takes the origin off its headers."""
+    headers = message.headers()
+    if headers is None:
+        return message
+    return Message(
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        timestamp=message.timestamp(),
+        headers=list(headers),  # type: ignore[arg-type] # of a consumer they are a list
+    )

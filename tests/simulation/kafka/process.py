@@ -10,6 +10,7 @@ from tests.simulation.kafka.calls import Call, Hook, Moment
 
 if TYPE_CHECKING:
     from tests.simulation.kafka.cluster import SimKafka
+    from tests.simulation.kafka.members import Member
 
 T = TypeVar("T")
 
@@ -23,6 +24,7 @@ class Process:
         self.name = name
         self._hook = hook
         self._calls: dict[tuple[str, str], tuple[Call, Call]] = {}
+        self._members: list[Member] = []
 
     def request(self, client: str, name: str, function: Callable[[], T]) -> T:
         """Make a call that needs an answer of the cluster.
@@ -31,6 +33,7 @@ class Process:
         """
         before, after = self._moments(client, name)
         self._hook(before)
+        self._beat()
         self.cluster.coordinator.expire()
         result = function()
         self._hook(after)
@@ -41,6 +44,7 @@ class Process:
         before, after = self._moments(client, name)
         with suppress(KafkaException):
             self._hook(before)
+        self._beat()
         result = function()
         with suppress(KafkaException):
             self._hook(after)
@@ -60,6 +64,7 @@ class Process:
         except KafkaException:
             self.wait_until(deadline, deadline)
             return nothing
+        self._beat()
         result = function()
         with suppress(KafkaException):
             self._hook(after)
@@ -68,13 +73,34 @@ class Process:
     def wait_request(self) -> None:
         """Let the time of one request pass."""
         self.clock.advance(self.cluster.request_seconds)
+        self._beat()
 
     def wait_until(self, moment: float, deadline: float) -> bool:
         """Let time pass until a moment, not past the deadline; return whether it is reached."""
         now = self.clock.monotonic()
         if now < moment:
             self.clock.advance(max(0.0, min(moment, deadline) - now))
+            self._beat()
         return self.clock.monotonic() >= moment
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def watch(self, member: "Member") -> None:
+        """Send heartbeats of a member from now on, as long as this process runs."""
+        if member not in self._members:
+            self._members.append(member)
+
+    def forget(self, member: "Member") -> None:
+        """Send no more heartbeats of a member."""
+        self._members = [each for each in self._members if each is not member]
+
+    def _beat(self) -> None:
+        """Send heartbeats, unless the group has removed a member while this process stood still."""
+        if self._members:
+            self.cluster.members.expire()
+            now = self.clock.monotonic()
+            for each in self._members:
+                each.heard_at = now
 
     def _moments(self, client: str, name: str) -> tuple[Call, Call]:
         calls = self._calls.get((client, name))

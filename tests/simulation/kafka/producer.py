@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.simulation.kafka.consumer import group_of
+from tests.simulation.kafka.consumer import decoded
 from tests.simulation.kafka.failures import failure, kafka_error
 from tests.simulation.kafka.groups import Committed
 from tests.simulation.kafka.log import NO_PRODUCER, Headers, Record
@@ -83,6 +83,11 @@ class SimProducer:
         """Give up what is queued."""
         self._process.local("producer", "purge", self._sender.purge)
 
+    def list_topics(self, topic: str, timeout: float = -1) -> None:
+        """Learn how many partitions a topic has; what the library returns is not used."""
+        assert timeout > 0
+        self._process.request("producer", "list_topics", lambda: self._sender.refresh(topic))
+
     # -- transactions ---------------------------------------------------------------------------
 
     def init_transactions(self, timeout: float = _FOREVER) -> None:
@@ -120,7 +125,7 @@ class SimProducer:
         }
 
         def add() -> None:
-            self._transactions.add_offsets(group_of(group_metadata), offsets)
+            self._transactions.add_offsets(decoded(group_metadata), offsets)
 
         self._transactions.call("send_offsets_to_transaction", State.BEGUN, add, State.BEGUN)
 

@@ -93,6 +93,11 @@ class Sender:
             text = "Unable to produce message: Local: Unknown partition"
             raise failure(KafkaError._UNKNOWN_PARTITION, text)  # noqa: SLF001 (a public name)
 
+    def refresh(self, topic: str) -> None:
+        """Learn how many partitions a topic has now."""
+        if (found := self._cluster.topics.find(topic)) is not None:
+            self._known[topic] = len(found.logs)
+
     def put(self, topic: str, partition: int, queued: Queued) -> None:
         """Queue a record. Raises BufferError if there is no room."""
         size = queued.record.size

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tests.simulation.kafka.failures import failure, fenced
+from tests.simulation.kafka.failures import failure, fenced, kafka_error
 from tests.simulation.kafka.groups import Committed
 from tests.simulation.kafka.log import NO_PRODUCER, PartitionLog
+from tests.simulation.kafka.members import GroupMetadata
 from tests.simulation.kafka.transactions import Identity, StaleEpoch
 
 if TYPE_CHECKING:
@@ -113,8 +114,11 @@ class Transactional:
         """Record that the library tries to add a partition that does not exist."""
         self._waits_for_partition = True
 
-    def add_offsets(self, group: str, offsets: dict[tuple[str, int], Committed]) -> None:
-        """Make a group's offsets part of the transaction; librdkafka waits up to a minute."""
+    def add_offsets(self, sender: GroupMetadata, offsets: dict[tuple[str, int], Committed]) -> None:
+        """Make a group's offsets part of the transaction; librdkafka waits up to a minute.
+
+        The coordinator of the group refuses them if their sender is no member, or of an older generation.
+        """
         self._reach_coordinator(60.0)
         for topic, partition in offsets:
             if self._cluster.topics.log(topic, partition) is None:
@@ -123,11 +127,17 @@ class Transactional:
                 self.abortable = error.args[0]
                 raise error
         coordinator = self._cluster.coordinator
-        self._serve_epoch(
-            "Failed to add offsets to transaction",
-            lambda: coordinator.add_offsets(self.name or "", self.identity, group, offsets),
-        )
+        action, name = "Failed to add offsets to transaction", self.name or ""
+        self._serve_epoch(action, lambda: coordinator.begin(name, self.identity))
         self._has_offsets = True
+        refused = self._cluster.members.refusal(sender, transactional=True)
+        if refused is not None:
+            text = f"Failed to commit offsets to transaction: {KafkaError(refused).str()}"
+            self.abortable = kafka_error(refused, text, abort=True)
+            raise KafkaException(self.abortable)
+        self._serve_epoch(
+            action, lambda: coordinator.add_offsets(name, self.identity, sender.group, offsets)
+        )
 
     def end(self, timeout: float, *, commit: bool) -> None:
         """Commit or abort. What the cluster does not know of takes no request."""

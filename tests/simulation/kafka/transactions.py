@@ -7,6 +7,7 @@ client after it, and its producer is refused from then on, as if a newer one had
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from tests.simulation.kafka.groups import Committed, Groups
@@ -26,7 +27,7 @@ class Transactional:
     """One transactional id.
 
     `ends_at` is the monotonic time at which an open transaction is too old. One that was ended is closed at
-    `closes_at`: then its markers are written, of a commit if it `commits`.
+    `closes_at`: by then its markers are written, of a commit if it `commits`. `markers` are those to write, with times.
     """
 
     producer_id: int
@@ -35,6 +36,7 @@ class Transactional:
     ends_at: float = _NEVER
     closes_at: float = _NEVER
     commits: bool = False
+    markers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     logs: list[PartitionLog] = field(default_factory=list)
     offsets: dict[tuple[str, str, int], tuple[Committed, int]] = field(default_factory=dict)
 
@@ -42,6 +44,11 @@ class Transactional:
     def open(self) -> bool:
         """Return whether the coordinator knows of an open transaction."""
         return self.ends_at != _NEVER
+
+    @property
+    def next_at(self) -> float:
+        """Return when something is due."""
+        return min(self.ends_at, self.closes_at, *(when for when, _ in self.markers))
 
 
 class Coordinator:
@@ -60,6 +67,8 @@ class Coordinator:
         """The monotonic time up to which the coordinator, also that of groups, is away."""
         self.marker_seconds = 0.0
         """How long after a producer was told of the end of its transaction the markers are written."""
+        self.marker_delay: Callable[[], float] | None = None
+        """Makes the delay of each marker instead: Kafka writes those of one transaction one by one, in any order."""
 
     def later(self, process: str, action: Callable[[], None]) -> None:
         """Let a request of a process take effect once the coordinator is back."""
@@ -95,6 +104,10 @@ class Coordinator:
         if log not in found.logs:
             found.logs.append(log)
 
+    def begin(self, name: str, identity: Identity) -> None:
+        """Let a transaction begin, without a partition or an offset. Raises StaleEpoch."""
+        self._begun(name, identity)
+
     def add_offsets(
         self, name: str, identity: Identity, group: str, offsets: dict[tuple[str, int], Committed]
     ) -> None:
@@ -109,12 +122,18 @@ class Coordinator:
         found = self._checked(name, identity)
         if not found.open:
             return
-        if not self.marker_seconds:
+        delay = self.marker_delay
+        if delay is None and not self.marker_seconds:
             self._finish(found, commit=commit)
             return
         found.ends_at, found.commits = _NEVER, commit
-        found.closes_at = self._monotonic() + self.marker_seconds
-        self._next_end = min(self._next_end, found.closes_at)
+        found.closes_at = first = self._monotonic() + self.marker_seconds
+        if delay is not None:
+            now, markers = self._monotonic(), self._markers(found, commit=commit)
+            found.markers = [(now + delay(), write) for write in markers]
+            times = [when for when, _ in found.markers]
+            found.closes_at, first = max(times, default=now), min(times, default=now)
+        self._next_end = min(self._next_end, first)
 
     def check(self, name: str, identity: Identity) -> None:
         """Raise StaleEpoch if there is a newer producer, or the transaction was too old."""
@@ -132,17 +151,23 @@ class Coordinator:
         for each in self._ids.values():
             if each.closes_at <= now:
                 self._close(each)
+            elif each.markers:
+                self._write_due(each, now)
             if each.ends_at <= now:
                 self._finish(each, commit=False)
                 each.epoch += 1
-        self._next_end = min(
-            (min(each.ends_at, each.closes_at) for each in self._ids.values()), default=_NEVER
-        )
+        self._next_end = min((each.next_at for each in self._ids.values()), default=_NEVER)
 
     def open_ids(self) -> dict[str, Transactional]:
         """Return the transactional ids with an open transaction."""
         self.expire()
         return {name: each for name, each in self._ids.items() if each.open}
+
+    @property
+    def pending(self) -> bool:
+        """Return whether a transaction is open, or a marker is not written yet."""
+        self.expire()
+        return any(each.next_at != _NEVER for each in self._ids.values())
 
     def abort(self, name: str) -> None:
         """Abort an open transaction, and fence its producer, as Kafka's `forceTerminateTransaction` does."""
@@ -177,15 +202,38 @@ class Coordinator:
         return found
 
     def _close(self, found: Transactional) -> None:
-        if found.closes_at != _NEVER:
+        if found.markers:
+            self._write_due(found, _NEVER)
+            self._forget(found)
+        elif found.closes_at != _NEVER:
             self._finish(found, commit=found.commits)
 
+    def _write_due(self, found: Transactional, now: float) -> None:
+        due = [each for each in found.markers if each[0] <= now]
+        found.markers = [each for each in found.markers if each[0] > now]
+        for _, write in sorted(due, key=lambda each: each[0]):
+            write()
+
     def _finish(self, found: Transactional, *, commit: bool) -> None:
-        for log in found.logs:
-            log.end_transaction(found.producer_id, int(self._time() * 1000), commit=commit)
-        for key, (committed, number) in found.offsets.items():
-            self._groups.pending.discard((found.producer_id, *key))
-            if commit:
-                self._groups.commit(key, committed, number)
-        found.logs, found.offsets = [], {}
+        for write in self._markers(found, commit=commit):
+            write()
+        self._forget(found)
+
+    def _markers(self, found: Transactional, *, commit: bool) -> list[Callable[[], None]]:
+        """Return what writes the marker of each partition, the last one that of the group's offsets."""
+        producer_id, offsets = found.producer_id, dict(found.offsets)
+
+        def end(log: PartitionLog) -> None:
+            log.end_transaction(producer_id, int(self._time() * 1000), commit=commit)
+
+        def end_offsets() -> None:
+            for key, (committed, number) in offsets.items():
+                self._groups.pending.discard((producer_id, *key))
+                if commit:
+                    self._groups.commit(key, committed, number)
+
+        return [*(partial(end, log) for log in found.logs), end_offsets]
+
+    def _forget(self, found: Transactional) -> None:
+        found.logs, found.offsets, found.markers = [], {}, []
         found.ends_at = found.closes_at = _NEVER

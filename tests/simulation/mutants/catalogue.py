@@ -17,8 +17,8 @@ ROOT: Final = HERE.parents[2]
 MUTANTS: Final = HERE / "mutants.toml"
 KILLED: Final = HERE / "killed.toml"
 
-PACKAGES: Final = ("crds", "kafka", "ids", "filters", "worker")
-"""The packages that the worker runs from: the ones that are copied for a mutant."""
+PACKAGES: Final = ("crds", "kafka", "ids", "filters", "growth", "worker", "httpd", "router")
+"""The packages that worker and router run from: the ones that are copied for a mutant."""
 
 
 class MutantDoesNotApply(Exception):
@@ -41,11 +41,12 @@ class Mutant(_Entry):
     """A defect to be found. `breaks` names the mend or the invariant.
 
     Only schedules with these settings, and with one of these faults, can show it: the hunt skips the others, but
-    counts them.
+    counts them. `routed`: schedules with routers.
     """
 
     name: str
     breaks: str
+    routed: bool = False
     settings: dict[str, bool] = Field(default_factory=dict)
     faults: list[str] = Field(default_factory=list)
     edit: list[Edit] = Field(min_length=1)
@@ -86,7 +87,7 @@ def save_killings(killings: Mapping[str, Killing], path: Path = KILLED) -> None:
 
 
 def copy_packages(target: Path, root: Path = ROOT) -> None:
-    """Copy the packages that the worker runs from."""
+    """Copy the packages that worker and router run from."""
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "tests")
         shutil.copytree(root / package, target / package, ignore=ignored)

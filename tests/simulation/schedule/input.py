@@ -27,9 +27,7 @@ class Send:
     fault = None
 
     def __str__(self) -> str:
-        ids = ["-" if each.id is None else str(each.id) for each in self.items]
-        text = " ".join(ids[:12]) + (" …" if len(ids) > 12 else "")
-        return f"send {len(self.items)} records: {text}"
+        return f"send {shown(self.items)}"
 
     def perform(self, world: "World", partition: int) -> None:
         """Append them to the partition, with timestamps of now."""
@@ -40,6 +38,12 @@ class Send:
         world.send(partition, records)
         known = [each.id for each in self.items if each.id is not None]
         world.next_ids[partition] = max([world.next_ids[partition], *(each + 1 for each in known)])
+
+
+def shown(items: tuple[Item, ...]) -> str:
+    """Return the number of records, and the ids of the first ones."""
+    ids = ["-" if each.id is None else str(each.id) for each in items]
+    return f"{len(items)} records: " + " ".join(ids[:12]) + (" …" if len(ids) > 12 else "")
 
 
 def id_bytes(number: int, partition: int) -> bytes:

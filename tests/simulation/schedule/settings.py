@@ -12,7 +12,11 @@ OUTPUT: Final = "clean"
 DUPLICATES: Final = "repeats"
 CONFLICTS: Final = "conflicts"
 LATE: Final = "late"
+REPARTITION: Final = f"{OUTPUT}-repartition"
 GROUP: Final = "default.sim"
+ROUTER_GROUP: Final = f"{GROUP}.routers"
+EPOCHS: Final = f"{OUTPUT}-epochs"
+SERVERS: Final = "sim:9092"
 WINDOW_BYTES: Final = 16 << 20
 """The smallest window that a manifest can have; see `Settings.window_ids`."""
 
@@ -41,6 +45,13 @@ class Settings:
     """Whether the brokers give topics a UUID."""
     accept_unproved: bool = False
     """Whether the user vouches for topics that such brokers can't tell apart."""
+    inputs: tuple[int, ...] = ()
+    """The partitions of each input of a stream with routers; none: the worker reads the input itself."""
+    routers: int = 0
+    grows_to: int = 0
+    """The most partitions that the steps ask for; none: `partitions`."""
+    by_key: bool = False
+    """Routers send a record to the partition of its key, not of its id."""
 
     def __str__(self) -> str:
         default = Settings()
@@ -52,11 +63,37 @@ class Settings:
         return ", ".join(changed) or "defaults"
 
     @property
-    def topics(self) -> list[str]:
-        """Return the names of all topics of the stream."""
+    def topics(self) -> dict[str, int]:
+        """Return the names of all topics of the stream, each with its number of partitions."""
         sides = {DUPLICATES: self.duplicates, CONFLICTS: self.conflicts, LATE: self.late}
         owners = [f"{OUTPUT}-owners"] if self.notes_owners else []
-        return [INPUT, OUTPUT, *(name for name, wanted in sides.items() if wanted), *owners]
+        own = [self.worker_input, OUTPUT, *(name for name, wanted in sides.items() if wanted)]
+        inputs = zip(self.input_topics, self.inputs, strict=True)
+        sizes = dict.fromkeys([*own, *owners], self.partitions) | dict(inputs)
+        return sizes | ({EPOCHS: 1} if self.inputs else {})
+
+    def config_of(self, topic: str) -> dict[str, str]:
+        """Return the configuration of a topic, where it is not the brokers' default."""
+        if topic == EPOCHS:
+            return {"cleanup.policy": "compact"}
+        if topic == REPARTITION:
+            return {"retention.ms": "-1", "retention.bytes": "-1"}
+        return {}
+
+    @property
+    def seats(self) -> int:
+        """Return how many partitions may have workers."""
+        return max(self.partitions, self.grows_to)
+
+    @property
+    def worker_input(self) -> str:
+        """Return the topic that the workers read."""
+        return REPARTITION if self.inputs else INPUT
+
+    @property
+    def input_topics(self) -> list[str]:
+        """Return the topics that the routers read."""
+        return [input_topic(number) for number in range(len(self.inputs))]
 
     @property
     def notes_owners(self) -> bool:
@@ -74,12 +111,17 @@ class Settings:
         return max(64, WINDOW_BYTES // self.window_ids)
 
 
+def input_topic(number: int) -> str:
+    """Return the name of an input of the routers."""
+    return f"{INPUT}-{number}"
+
+
 @lru_cache(maxsize=256)
 def stream_of(settings: Settings) -> DedupeStream:
     """Return the manifest of a stream with these settings."""
     spec: dict[str, Any] = {
         "kafka": {
-            "bootstrapServers": "sim:9092",
+            "bootstrapServers": SERVERS,
             "acceptUnprovedTopics": settings.accept_unproved,
         },
         "input": {"topic": INPUT},
@@ -106,6 +148,10 @@ def stream_of(settings: Settings) -> DedupeStream:
         },
         "storage": {"size": "1Gi"},
     }
+    if settings.inputs:
+        spec["input"] = {"topics": settings.input_topics}
+        by = "Key" if settings.by_key else "Id"
+        spec["repartition"] = {"by": by, "partitions": settings.partitions}
     if settings.duplicates:
         spec["duplicates"] = {"policy": "Topic", "topic": DUPLICATES}
     if settings.conflicts:

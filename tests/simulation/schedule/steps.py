@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Action(Protocol):
-    """What a step does. A dataclass, so that it shows its parameters."""
+    """What a step does. A dataclass, so that it shows its parameters.
+
+    One about a router or the controller instead of a worker has an attribute `process`, the first letter of its seat.
+    """
 
     @property
     def fault(self) -> str | None:
@@ -46,14 +49,19 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step."""
+    """One step. `partition` is that of the worker, or the number of the router, that the action is about."""
 
     when: When
     partition: int
     action: Action
 
+    @property
+    def seat(self) -> str:
+        """Return the place of the process whose calls are counted, see process.py."""
+        return f"{getattr(self.action, 'process', 'p')}{self.partition}"
+
     def __str__(self) -> str:
-        return f"{self.when}, partition {self.partition}: {self.action}"
+        return f"{self.when}, {self.seat}: {self.action}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,10 @@ NODES ?= 1
 # The tests of `make check`, beside lint and the simulation
 UNIT = $(or $(TESTS),tests/unit tests/simulation)
 
-# Schedules of the simulation, from the seed FIRST on: a minute on two cores, and the same ones on any machine
+# Schedules of the simulation, without and with routers, from the seed FIRST on: about a minute on two cores, and the
+# same ones on any machine
 SEEDS ?= 450
+ROUTED_SEEDS ?= 60
 FIRST ?= 1
 
 # Duration of the soak: make soak MINUTES=120; FAULT_SEED=… repeats the same faults
@@ -39,7 +41,7 @@ MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint format generate unit pytest simulate mutants test-e2e test-matrix \
-	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-scale bench-pipeline dist images cluster-up cluster-env cluster-down lock clean \
+	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-routers bench-growth bench-scale bench-pipeline dist images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
 help: ## Show this list
@@ -89,6 +91,7 @@ pytest: setup check-java ## Run the tests without lint: unit, component, faults
 
 simulate: setup ## Run the worker on a simulated Kafka, disk and clock: make simulate SEEDS=50000 FIRST=1
 	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
+	$(BIN)/python -m tests.simulation --routers --first $(FIRST) --seeds $(ROUTED_SEEDS)
 
 mutants: setup ## Find a random seed for each mutant of the worker, after a change of the simulation
 	$(BIN)/python -m tests.simulation.mutants
@@ -141,6 +144,13 @@ bench-recovery: setup check-java ## Measure checkpoints, snapshots, restore and 
 
 bench-peers: setup check-java ## Compare with other systems that deduplicate; needs a JDK; updates docs/performance*.md
 	$(BIN)/python -m benchmarks.peers $(ARGS)
+
+bench-routers: setup check-java ## Measure routers, also beside other systems; needs a JDK; updates docs/performance*.md
+	$(BIN)/python -m benchmarks routers $(ARGS)
+	$(BIN)/python -m benchmarks.peers --unkeyed
+
+bench-growth: setup check-java ## Measure a stream that gets more partitions under load; updates docs/performance*.md
+	$(BIN)/python -m benchmarks growth $(ARGS)
 
 bench-scale: setup check-java ## Measure one partition's store up to 100 M ids in 1 GiB (root); updates docs/performance*.md
 	$(BIN)/python -m benchmarks.scale $(ARGS)

@@ -19,7 +19,10 @@ from benchmarks.cases.inverse_bloom import measure_inverse_bloom
 from benchmarks.cases.latency import measure_latency
 from benchmarks.cases.memory import measure_memory
 from benchmarks.cases.reconcile import measure_reconcile
+from benchmarks.cases.router import measure_router
+from benchmarks.cases.router_latency import measure_router_latency
 from benchmarks.cases.throughput import measure_throughput
+from benchmarks.growth.measure import measure_growth
 from benchmarks.recovery.local import measure_recovery
 from benchmarks.reporting.command import (
     Recorder,
@@ -32,7 +35,15 @@ from benchmarks.reporting.command import (
     scratch_testbed,
     update_pages,
 )
-from benchmarks.reporting.render import PARTS, PIPELINE, RECOVERY, WORKER, Result
+from benchmarks.reporting.render import (
+    GROWTH,
+    PARTS,
+    PIPELINE,
+    RECOVERY,
+    ROUTERS,
+    WORKER,
+    Result,
+)
 
 _RATE: Final = 10_000
 _SIZES: Final = (1_000_000, 10_000_000)  # ids, in the benchmark of recovery
@@ -106,6 +117,16 @@ _PIPELINE: Final = {
         lambda s: partial(measure_aggregate, records=s.messages, rounds=s.rounds),
     ),
 }
+_ROUTERS: Final = {
+    "router": Case(
+        "Messages per CPU second of a router, compared with a bare loop.",
+        lambda s: s.of(measure_router),
+    ),
+    "router-latency": Case(
+        "End-to-end latency with routers and without them.",
+        lambda s: partial(measure_router_latency, rate=_RATE, rounds=s.rounds, seconds=s.seconds),
+    ),
+}
 
 _seconds = click.option(
     "--seconds", type=click.FloatRange(min=1), default=10.0, help="Length of each latency run."
@@ -133,6 +154,19 @@ def everything(messages: int, rounds: int, seconds: float, output: Path, page: P
 @main.command()
 @messages_option
 @rounds_option
+@_seconds
+@output_option
+@page_option
+def routers(messages: int, rounds: int, seconds: float, output: Path, page: Path) -> None:
+    """Measure a router, and latency with routers; updates docs/performance.md."""
+    sizes = Sizes(messages, rounds, seconds)
+    _run((case.sized(sizes) for case in _ROUTERS.values()), output)
+    update_pages([ROUTERS], output, page)
+
+
+@main.command()
+@messages_option
+@rounds_option
 @output_option
 @page_option
 def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
@@ -140,6 +174,33 @@ def pipeline(messages: int, rounds: int, output: Path, page: Path) -> None:
     sizes = Sizes(messages, rounds, 0)
     _run((case.sized(sizes) for case in _PIPELINE.values()), output)
     update_pages([PIPELINE], output, page)
+
+
+@main.command()
+@click.option(
+    "--ids",
+    type=click.IntRange(min=200_000),
+    default=1_000_000,
+    help="Ids that the stream knows before it grows.",
+)
+@click.option(
+    "--rate",
+    type=click.IntRange(min=100),
+    default=2_000,
+    help="Messages a second meanwhile.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=5),
+    default=20.0,
+    help="Length of the load before the growth.",
+)
+@output_option
+@page_option
+def growth(ids: int, rate: int, seconds: float, output: Path, page: Path) -> None:
+    """Measure a stream that gets more partitions; updates docs/performance.md."""
+    _run([partial(measure_growth, ids=ids, rate=rate, seconds=seconds)], output)
+    update_pages([GROWTH], output, page)
 
 
 @main.command()
@@ -194,7 +255,7 @@ def _add(name: str, case: Case) -> None:
     main.command(name, help=case.help)(command)
 
 
-for _name, _case in {**_WORKER, **_PIPELINE}.items():
+for _name, _case in {**_WORKER, **_ROUTERS, **_PIPELINE}.items():
     _add(_name, _case)
 
 if __name__ == "__main__":

@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.cases.throughput import send_backlog
 from benchmarks.harness.measure import cpu_seconds_of
 from benchmarks.harness.model import Model
 from benchmarks.harness.pacer import Pace
 from benchmarks.harness.processes import Process, Worker
+from benchmarks.harness.router import Router
 from benchmarks.harness.steady import run_workers
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import traffic
@@ -44,6 +46,7 @@ class LatencyRun(Model):
     pace: Pace
     worker_cores: float
     """CPU seconds a second, of the worker; likewise the others."""
+    router_cores: float = 0.0
     receiver_cores: float
     broker_cores: float
     transactions_per_second: float
@@ -123,7 +126,7 @@ def _default(runs: Sequence[LatencyRun]) -> LatencyRun:
 def _run(testbed: Testbed, *, rate: int, seconds: float, interval_ms: int | None) -> LatencyRun:
     source = testbed.create_topic("paced")
     if interval_ms is None:
-        run = _measure(testbed, source, source, rate=rate, seconds=seconds)
+        run = measure_run(testbed, source, source, rate=rate, seconds=seconds)
         testbed.delete_topics(source)
         return run
     target = testbed.create_topic("paced-clean")
@@ -131,13 +134,13 @@ def _run(testbed: Testbed, *, rate: int, seconds: float, interval_ms: int | None
     home = testbed.scratch / target
     with Worker(home, testbed.bootstrap_servers, source, target, tuning) as worker:
         worker.wait_until_ready()
-        run = _measure(testbed, source, target, rate=rate, seconds=seconds, worker=worker)
+        run = measure_run(testbed, source, target, rate=rate, seconds=seconds, worker=worker)
         run = run.model_copy(update={"commit_interval_ms": interval_ms})
     testbed.delete_topics(source, target)
     return run
 
 
-def _measure(
+def measure_run(
     testbed: Testbed,
     source: str,
     target: str,
@@ -145,34 +148,26 @@ def _measure(
     rate: int,
     seconds: float,
     worker: Worker | None = None,
+    router: Router | None = None,
 ) -> LatencyRun:
+    """Measure a run through processes that are ready. Raises BenchmarkFailed."""
     count = int(rate * (seconds + _WARM_UP_SECONDS))
     positions = traffic(count).first_at if worker else np.arange(count)
     times_file, pace_file = (testbed.scratch / f"{target}{end}" for end in (".npy", ".pace"))
-    receiving = (
-        "benchmarks.harness.receiver",
-        testbed.bootstrap_servers,
-        target,
-        len(positions),
-        times_file,
-    )
-    sending = (
-        "benchmarks.harness.pacer",
-        testbed.bootstrap_servers,
-        source,
-        count,
-        rate,
-        pace_file,
-    )
-    worker_before, broker_before = _cpu(worker, testbed)
+    servers = testbed.bootstrap_servers
+    receiving = ("benchmarks.harness.receiver", servers, target, len(positions), times_file)
+    sending = ("benchmarks.harness.pacer", servers, source, count, rate, pace_file)
+    measured = (worker.pid if worker else 0, router.pid if router else 0, testbed.broker_pid)
+    before = _cpu(measured)
     with (
         Process(*receiving, log=times_file.with_suffix(".log")) as receiver,
         Process(*sending, log=pace_file.with_suffix(".log")) as pacer,
     ):
         pacer.wait(seconds + _GRACE_SECONDS)
         receiver.wait(_GRACE_SECONDS)
-    worker_after, broker_after = _cpu(worker, testbed)
+    after = _cpu(measured)
     pace = Pace.model_validate_json(pace_file.read_text())
+    worker_cores, router_cores, broker_cores = (after - before) / pace.seconds
     latency_ms = (np.load(times_file) - pace.due_ns(positions)) / 1e6
     counted = positions >= rate * _WARM_UP_SECONDS
     quantiles = np.percentile(latency_ms[counted], QUANTILES).tolist()
@@ -183,13 +178,14 @@ def _measure(
         records=int(counted.sum()),
         quantiles_ms=quantiles,
         pace=pace,
-        worker_cores=(worker_after - worker_before) / pace.seconds,
+        worker_cores=worker_cores,
+        router_cores=router_cores,
         receiver_cores=float(times_file.with_suffix(".cpu").read_text()) / pace.seconds,
-        broker_cores=(broker_after - broker_before) / pace.seconds,
+        broker_cores=broker_cores,
         transactions_per_second=transactions / pace.seconds,
     )
 
 
-def _cpu(worker: Worker | None, testbed: Testbed) -> tuple[float, float]:
-    """CPU seconds so far of worker and broker."""
-    return cpu_seconds_of(worker.pid) if worker else 0.0, cpu_seconds_of(testbed.broker_pid)
+def _cpu(pids: Sequence[int]) -> NDArray[np.float64]:
+    """CPU seconds so far of each process, 0 for the process 0."""
+    return np.array([cpu_seconds_of(pid) if pid else 0.0 for pid in pids])

@@ -6,7 +6,7 @@ also returns when each record was appended.
 
 import time
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from benchmarks.harness.model import Model
 from benchmarks.harness.testbed import client
-from benchmarks.harness.traffic import HEADERS, MakeValue, Traffic, key_of, number_in
+from benchmarks.harness.traffic import MakeValue, Traffic, key_and_headers, key_of, number_in
+from dedupe_ids.origin import strip_origins
 
 _BATCH: Final = 10_000
 _SILENCE_SECONDS: Final = 30.0
@@ -82,13 +83,56 @@ def check_all_partitions(
         _read(bootstrap_servers, topic, each) for each in range(partitions)
     )
     times = np.ones(len(sent.first_at), np.int64) if deduplicated else np.bincount(sent.numbers)
-    verdict, appended = judge(records, times, sent.value)
+    verdict, appended = judge(records, times, sent.value, keyed=sent.keyed)
     if not deduplicated:
         verdict = verdict.model_copy(update={"reordered": 0})
     return Output(verdict, np.sort(appended))
 
 
-def judge(records: Iterable[Message], times: NDArray[np.int64], value_of: MakeValue) -> Output:
+def check_routed(bootstrap_servers: str, topic: str, sent: Traffic, *, partitions: int) -> Output:
+    """Judge a repartition topic: each message as often as it was sent.
+
+    A record without an origin, and one that is not in the partition of its copies, counts as altered.
+    """
+    found = (_read(bootstrap_servers, topic, each) for each in range(partitions))
+    records, strays = without_origins(chain.from_iterable(found), len(sent.first_at))
+    verdict, appended = judge(records, np.bincount(sent.numbers), sent.value, keyed=sent.keyed)
+    update = {"reordered": 0, "altered": verdict.altered + len(strays)}
+    return Output(verdict.model_copy(update=update), np.sort(appended))
+
+
+def without_origins(
+    records: Iterable[Message], messages: int
+) -> tuple[Iterator[Message], list[Message]]:
+    """Return the records as their producers wrote them, and a list of strays.
+
+    The list fills while the records are read: those without an origin, and those that are not where a copy is.
+    """
+    strays: list[Message] = []
+    first_in = np.full(messages, -1, np.int64)
+
+    def stripped() -> Iterator[Message]:
+        remaining = iter(records)
+        while batch := [*islice(remaining, _BATCH)]:
+            for record, origin in zip(batch, strip_origins(batch), strict=True):
+                number, partition = number_in(record.value()), record.partition() or 0
+                if 0 <= number < messages:
+                    if first_in[number] < 0:
+                        first_in[number] = partition
+                    if origin is None or first_in[number] != partition:
+                        strays.append(record)
+                yield record
+
+    return stripped(), strays
+
+
+def judge(
+    records: Iterable[Message],
+    times: NDArray[np.int64],
+    value_of: MakeValue,
+    *,
+    keyed: bool = True,
+) -> Output:
     """Judge records among which message number n must be `times[n]` times."""
     seen = np.zeros(len(times), np.int64)
     appended: list[int] = []
@@ -99,13 +143,13 @@ def judge(records: Iterable[Message], times: NDArray[np.int64], value_of: MakeVa
         if record.partition() != partition:  # order is judged within a partition
             partition, newest = record.partition(), -1
         appended.append(record.timestamp()[1])
-        key, value = record.key(), record.value()
+        value = record.value()
         number = number_in(value)
+        message_id = key_of(number)
         if (
             not 0 <= number < len(seen)
-            or key != key_of(number)
-            or value != value_of(number, key)
-            or record.headers() != HEADERS
+            or value != value_of(number, message_id)
+            or (record.key(), record.headers()) != key_and_headers(message_id, keyed=keyed)
         ):
             altered += 1
             continue

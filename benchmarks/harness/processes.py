@@ -120,7 +120,41 @@ class Started(NamedTuple):
     done: ReconcileStatus
 
 
-class Worker(Process):
+class ServingProcess(Process):
+    """A process with an HTTP server, which has its files in `home`."""
+
+    def __init__(
+        self,
+        module: str,
+        *arguments: object,
+        home: Path,
+        log: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._endpoint = home / "endpoint"
+        self._endpoint.unlink(missing_ok=True)
+        self._http = httpx.Client(timeout=10.0)
+        address = ("--http", "127.0.0.1:0", "--endpoint-file", self._endpoint)
+        super().__init__(module, *arguments, *address, log=home / log, environment=environment)
+
+    def wait_until_ready(self, deadline_seconds: float = 120.0) -> None:
+        """Wait until it is at work."""
+        self.wait_until(self._is_ready, "it is ready", deadline_seconds=deadline_seconds)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self._endpoint.exists() and self._get("/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def _get(self, path: str) -> httpx.Response:
+        return self._http.get(self._url(path))
+
+    def _url(self, path: str) -> str:
+        return f"http://{self._endpoint.read_text().strip()}{path}"
+
+
+class Worker(ServingProcess):
     """A worker on the state directory `home`/state, with the default tuning.
 
     `tuning` overrides some of it, `spec` are more fields of the manifest's spec, `restore_from` is the snapshot
@@ -145,10 +179,7 @@ class Worker(Process):
         self.state_dir = home / "state"
         self.group = f"{_NAMESPACE}.{output_topic}"
         self.partition = partition
-        self._endpoint = home / "endpoint"
-        self._endpoint.unlink(missing_ok=True)
         self._bootstrap_servers, self._input_topic = bootstrap_servers, input_topic
-        self._http = httpx.Client(timeout=10.0)
         manifest, token = home / "stream.yaml", home / "token"
         token.write_text(_TOKEN)
         worker = {"worker": {"tuning": dict(tuning or {})}}
@@ -156,24 +187,19 @@ class Worker(Process):
             manifest_of(bootstrap_servers, input_topic, output_topic, {**worker, **(spec or {})})
         )
         stream = load_manifest(manifest)
-        if metadata_topics(stream.spec) or routed_topics(stream.spec):
+        if metadata_topics(stream.spec) or routed_topics(stream.spec) or stream.spec.repartition:
             Cluster(bootstrap_servers).ensure_output(stream)
         super().__init__(
             "dedupe_worker",
             *("--config", manifest),
             *("--partition", partition),
             *("--state-dir", self.state_dir),
-            *("--http", "127.0.0.1:0"),
-            *("--endpoint-file", self._endpoint),
             *("--admin-token-file", token),
             *(("--restore-from", restore_from) if restore_from else ()),
-            log=home / "worker.log",
+            home=home,
+            log="worker.log",
             environment=environment,
         )
-
-    def wait_until_ready(self, deadline_seconds: float = 120.0) -> None:
-        """Wait until it is reconciled and at work."""
-        self.wait_until(self._is_ready, "it is ready", deadline_seconds=deadline_seconds)
 
     def wait_until_committed(self, end: int, deadline_seconds: float = 600.0) -> None:
         """Wait until it has read its input up to an offset, and committed that."""
@@ -226,18 +252,6 @@ class Worker(Process):
                 elif sample.name == "dedupe_records_consumed_total":
                     consumed = int(sample.value)
         return consumed, stages
-
-    def _is_ready(self) -> bool:
-        try:
-            return self._endpoint.exists() and self._get("/readyz").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def _get(self, path: str) -> httpx.Response:
-        return self._http.get(self._url(path))
-
-    def _url(self, path: str) -> str:
-        return f"http://{self._endpoint.read_text().strip()}{path}"
 
 
 def manifest_of(

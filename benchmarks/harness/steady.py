@@ -75,7 +75,7 @@ def run_bare(backlog: Backlog, environment: Mapping[str, str] | None = None) -> 
         meter, peak = _follow(backlog, [_Lane(loop, group, 0)])
     output = check_copied(testbed.bootstrap_servers, target, sent)
     testbed.delete_topics(target)
-    return _steady(meter, [output], np.arange(len(sent.numbers)), peak_bytes=peak)
+    return steady_run(meter, [output], np.arange(len(sent.numbers)), peak_bytes=peak)
 
 
 def run_workers(
@@ -110,7 +110,7 @@ def run_workers(
         keys = sum(worker.status().window.keys for worker in workers)
     outputs = [check_deduplicated(servers, target, sent, lane.partition) for lane in lanes]
     testbed.delete_topics(target)
-    run = _steady(meter, outputs, sent.first_at, peak_bytes=peak)
+    run = steady_run(meter, outputs, sent.first_at, peak_bytes=peak)
     seen = {"keys": keys, "stages": stages.split() if stages else {}}
     return run.model_copy(update=seen)
 
@@ -181,10 +181,13 @@ def _follow(
     return meter, sum(peaks.values())
 
 
-def _steady(
+def steady_run(
     meter: CpuMeter, outputs: Sequence[Output], positions: NDArray[np.int64], *, peak_bytes: int
 ) -> LoopRun:
-    """`positions[i]` is where in the input the i-th record of an output stands."""
+    """Return the figures of loops, which the meter knows as "loop 0" and so on.
+
+    `positions[i]` is where in the input the i-th record of an output stands. Raises BenchmarkFailed.
+    """
     for output in outputs:
         if not output.verdict.is_clean:
             raise BenchmarkFailed(f"the output is wrong: {output.verdict}")

@@ -1,15 +1,16 @@
 """Messages that are a function of a seed, so that the checker needs no copy.
 
-Message number n has a UUID text as its key, a JSON value that names n, of exactly 512 bytes or another size, and
-one header. A share of the messages are duplicates of an earlier message, byte for byte: half of them of one of the
-last 1,000 sent, half of any earlier one.
+Message number n has a UUID text as its id, a JSON value that names n, of exactly 512 bytes or another size, and one
+header. The id is the key; in traffic that is not keyed it is the header, and there is no key. A share of the messages
+are duplicates of an earlier message, byte for byte: half of them of one of the last 1,000 sent, half of any earlier
+one.
 """
 
 import random
 from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from confluent_kafka import KafkaError, Producer
@@ -23,7 +24,9 @@ MakeValue = Callable[[int, bytes], bytes]
 VALUE_BYTES: Final = 512
 REPEAT_RATE: Final = 0.05
 NEAR_SHARE: Final = 0.5
-HEADERS: Final[list[tuple[str, str | bytes | None]]] = [("source", b"web")]
+Headers = list[tuple[str, str | bytes | None]]
+HEADERS: Final[Headers] = [("source", b"web")]
+ID_HEADER: Final = "id"
 
 _SEED: Final = 20261121
 _NEAR: Final = 1_000
@@ -38,6 +41,7 @@ _EVENTS: Final = (b"order.created", b"order.paid", b"cart.updated", b"page.viewe
 _NUMBER_DIGITS: Final = 12
 _NUMBER_AT: Final = slice(len(b'{"number":"'), len(b'{"number":"') + _NUMBER_DIGITS)
 _CHUNK: Final = 10_000
+_CHUNK_OF_ALL: Final = 100_000  # messages that are sent to all partitions in turn
 _FLUSH_SECONDS: Final = 120.0
 
 
@@ -45,6 +49,11 @@ def key_of(number: int) -> bytes:
     """Return the UUID (version 4) of a message, as text."""
     h = blake2b(b"%d:%d" % (_SEED, number), digest_size=16).hexdigest()
     return f"{h[:8]}-{h[8:12]}-4{h[13:16]}-a{h[17:20]}-{h[20:]}".encode()
+
+
+def key_and_headers(message_id: bytes, *, keyed: bool) -> tuple[bytes | None, Headers]:
+    """Return the key and the headers of the message with this id."""
+    return (message_id, HEADERS) if keyed else (None, [(ID_HEADER, message_id)])
 
 
 def value_of(number: int, key: bytes, size: int = VALUE_BYTES) -> bytes:
@@ -101,6 +110,7 @@ class Traffic(NamedTuple):
     numbers: NDArray[np.int64]
     first_at: NDArray[np.int64]
     value: MakeValue = value_of
+    keyed: bool = True
 
 
 def traffic(
@@ -109,6 +119,7 @@ def traffic(
     repeat_rate: float = REPEAT_RATE,
     near_share: float = NEAR_SHARE,
     value_bytes: int = VALUE_BYTES,
+    keyed: bool = True,
 ) -> Traffic:
     """Return the traffic of `count` positions.
 
@@ -124,7 +135,7 @@ def traffic(
     # In order, because a duplicate may be of a duplicate.
     for position, source in zip(positions.tolist(), sources.tolist(), strict=True):
         numbers[position] = numbers[source]
-    return Traffic(numbers, np.flatnonzero(~is_repeat), partial(value_of, size=value_bytes))
+    return Traffic(numbers, np.flatnonzero(~is_repeat), partial(value_of, size=value_bytes), keyed)
 
 
 class SendFailed(Exception):
@@ -134,8 +145,10 @@ class SendFailed(Exception):
 class Sender:
     """A usual producer for one partition: lz4, batches of 128 KiB."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, partition: int = 0) -> None:
-        self._topic, self._partition = topic, partition
+    def __init__(
+        self, bootstrap_servers: str, topic: str, partition: int = 0, *, keyed: bool = True
+    ) -> None:
+        self._topic, self._partition, self._keyed = topic, partition, keyed
         self._failures: list[KafkaError] = []
         self._producer = Producer(
             {
@@ -151,18 +164,19 @@ class Sender:
         """Send messages in order and wait for them. Raises SendFailed."""
         for start in range(0, len(numbers), _CHUNK):
             for number in numbers[start : start + _CHUNK].tolist():
-                key = key_of(number)
-                self._produce(key, value(number, key))
+                message_id = key_of(number)
+                self._produce(message_id, value(number, message_id))
         waiting = self._producer.flush(_FLUSH_SECONDS)
         if self._failures or waiting:
             why = self._failures[0].str() if self._failures else "no answer"
             raise SendFailed(f"{self._topic}: {len(self._failures) or waiting} messages: {why}")
 
-    def _produce(self, key: bytes, value: bytes) -> None:
+    def _produce(self, message_id: bytes, value: bytes) -> None:
+        key, headers = key_and_headers(message_id, keyed=self._keyed)
         while True:
             try:
                 self._producer.produce(
-                    self._topic, value, key, self._partition, self._on_delivery, headers=HEADERS
+                    self._topic, value, key, self._partition, self._on_delivery, headers=headers
                 )
             except BufferError:
                 self._producer.poll(0.1)
@@ -173,3 +187,17 @@ class Sender:
     def _on_delivery(self, error: KafkaError | None, _: object) -> None:
         if error is not None:
             self._failures.append(error)
+
+
+def send_to(
+    bootstrap_servers: str, topic: str, sent: Traffic, partitions: NDArray[np.integer[Any]]
+) -> None:
+    """Send each message to its partition; all partitions fill together. Raises SendFailed."""
+    senders = [
+        Sender(bootstrap_servers, topic, each, keyed=sent.keyed)
+        for each in range(int(partitions.max()) + 1)
+    ]
+    for start in range(0, len(sent.numbers), _CHUNK_OF_ALL):
+        part = slice(start, start + _CHUNK_OF_ALL)
+        for partition, sender in enumerate(senders):
+            sender.send(sent.numbers[part][partitions[part] == partition], sent.value)

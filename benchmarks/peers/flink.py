@@ -5,9 +5,12 @@ manager and task manager share one process, which saves them the network and a s
 GB that a standalone cluster takes by Flink's defaults.
 """
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.harness.traffic import ID_HEADER
 from benchmarks.peers.install import PROGRAMS, jars, java_classes, virtual_environment
 from benchmarks.peers.peer import JAVA_PRODUCER, PARTITIONS, Command, Job, Peer
 from dedupe_pipeline.runtime.java import find_java
@@ -35,14 +38,14 @@ def _class_path() -> str:
     return ":".join(map(str, (PROGRAMS, classes, *libraries)))  # PROGRAMS for log4j2.properties
 
 
-def _commands(job: Job) -> list[Command]:
+def _commands(job: Job, id_header: str = "") -> list[Command]:
     return [
         [
             *(find_java(), "-Xms2g", "-Xmx2g"),
             *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
             f"-Djava.io.tmpdir={job.state}",
             *("-cp", _class_path(), "FlinkDedup"),
-            *(job.servers, job.source, job.target, job.state, f"{PARTITIONS}"),
+            *(job.servers, job.source, job.target, job.state, f"{PARTITIONS}", id_header),
             *(f"{name}={value}" for name, value in JAVA_PRODUCER.items()),
         ]
     ]
@@ -56,4 +59,10 @@ FLINK: Final = Peer(
     "filter, incremental checkpoints each 2 s, object reuse, heap 2 GiB",
     install=_class_path,
     commands=_commands,
+)
+
+FLINK_UNKEYED: Final = replace(
+    FLINK,
+    configuration=f"{FLINK.configuration}; PARTITION BY a header, so it shuffles within the job",
+    commands=partial(_commands, id_header=ID_HEADER),
 )

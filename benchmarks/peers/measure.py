@@ -20,7 +20,8 @@ from benchmarks.peers.install import java_version
 from benchmarks.peers.ours import BARE
 from benchmarks.peers.peer import PARTITIONS, Peer
 from benchmarks.peers.processes import TreeMeter
-from benchmarks.peers.results import CrashRun, PeerResult, Peers, SteadyRun
+from benchmarks.peers.results import CrashRun, PeerResult, Peers, SteadyRun, UnkeyedPeers
+from benchmarks.peers.routers import RouterMeter
 from benchmarks.peers.traffic import Input, send_input
 from benchmarks.peers.turn import Settled, Written, follow, turn_of, work_until
 
@@ -40,6 +41,7 @@ def measure_peers(
     crash: bool,
     report: Report,
     done: Report,
+    keyed: bool = True,
 ) -> Peers:
     """Measure each peer in each round, and then its crashes.
 
@@ -47,7 +49,7 @@ def measure_peers(
     the result of each step. Raises BenchmarkFailed if no peer completes a run.
     """
     report(f"sending {messages:,} messages")
-    source = send_input(testbed, messages)
+    source = send_input(testbed, messages, keyed=keyed)
     attempts = _Attempts(report, done)
     attempts.make("warming up the broker", partial(_steady_run, testbed, BARE, source))
     runs: dict[str, list[SteadyRun]] = {peer.name: [] for peer in peers}
@@ -66,7 +68,7 @@ def measure_peers(
     through = [_result(peer, runs[peer.name], crashes.get(peer.name)) for peer in peers]
     if not any(result.runs for result in through):
         raise BenchmarkFailed("\n".join(attempts.failures))
-    return Peers(
+    return (Peers if keyed else UnkeyedPeers)(
         messages=messages,
         value_bytes=VALUE_BYTES,
         repeat_rate=REPEAT_RATE,
@@ -118,6 +120,7 @@ def _steady_run(testbed: Testbed, peer: Peer, source: Input) -> SteadyRun:
             turn.start() as processes,
             TreeMeter(processes.pids) as tree,
             CpuMeter(broker=testbed.broker_pid) as rest,
+            RouterMeter(processes.pids[: peer.router_processes], turn.repartition_topic) as routers,
         ):
             if not follow(turn, processes, settled):
                 raise BenchmarkFailed(turn.explain("has exited"))
@@ -128,13 +131,18 @@ def _steady_run(testbed: Testbed, peer: Peer, source: Input) -> SteadyRun:
     span = steady_span([output.appended])
     first, last = np.searchsorted(output.appended, span).tolist()
     cpu, broker = tree.used(*span), rest.used("broker", *span)
+    messages = len(source.sent.numbers) * (last - first) / len(output.appended)
+    routing = 0.0
+    if peer.router_processes:
+        routing = routers.cpu_seconds_per_message * messages
     return SteadyRun(
-        messages=len(source.sent.numbers) * (last - first) / len(output.appended),
+        messages=messages,
         seconds=span[1] - span[0],
-        cpu_seconds=cpu,
+        cpu_seconds=cpu - (routers.used(*span) if routing else 0.0) + routing,
         broker_cpu_seconds=broker,
         other_cpu_seconds=rest.used("machine", *span) - cpu - broker,
         peak_bytes=tree.peak_bytes,
+        router_cpu_seconds=routing,
         verdict=verdict,
     )
 

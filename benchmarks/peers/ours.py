@@ -6,16 +6,22 @@ broker appended the messages.
 """
 
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Final
 
 from benchmarks.harness.processes import manifest_of
+from benchmarks.harness.router import UNKEYED_SPEC
 from benchmarks.peers.peer import PARTITIONS, Command, Job, Peer
+from dedupe_crds.manifest import load_manifest
+from dedupe_kafka.cluster import Cluster
 
 
-def _workers(job: Job) -> list[Command]:
+def _workers(job: Job, spec: Mapping[str, object] = MappingProxyType({})) -> list[Command]:
     manifest, token = job.state / "stream.yaml", job.state / "token"
-    manifest.write_text(manifest_of(job.servers, job.source, job.target, {}))
+    manifest.write_text(manifest_of(job.servers, job.source, job.target, spec))
     token.write_text("peers")
     return [
         [
@@ -25,6 +31,15 @@ def _workers(job: Job) -> list[Command]:
         ]
         for partition in range(PARTITIONS)
     ]
+
+
+def _router_and_workers(job: Job) -> list[Command]:
+    workers = _workers(job, {**UNKEYED_SPEC, "repartition": {"partitions": PARTITIONS}})
+    manifest = job.state / "stream.yaml"
+    # The topic between them must exist, as the operator and `dedupe run` create it.
+    Cluster(job.servers).ensure_output(load_manifest(manifest))
+    router: Command = [sys.executable, "-m", "dedupe_router", "--config", manifest, "--router", "0"]
+    return [[*router, "--http", "127.0.0.1:0"], *workers]
 
 
 def _bare_loops(job: Job) -> list[Command]:
@@ -42,6 +57,13 @@ OURS: Final = Peer(
     configuration=f"{PARTITIONS} workers with default settings",
     install=lambda: None,
     commands=_workers,
+)
+
+OURS_UNKEYED: Final = replace(
+    OURS,
+    configuration=f"spec.repartition: a router and {PARTITIONS} workers with default settings",
+    commands=_router_and_workers,
+    router_processes=1,
 )
 
 BARE: Final = Peer(

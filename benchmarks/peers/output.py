@@ -26,13 +26,13 @@ _NOT_YET: Final = frozenset(
 )
 
 
-class OutputTopic:
-    """A fresh topic whose records carry the time at which the broker appended them."""
+class Topic:
+    """A topic of a peer with PARTITIONS partitions."""
 
-    def __init__(self, testbed: Testbed, peer: str) -> None:
-        self.name = testbed.create_topic(peer, partitions=PARTITIONS, log_append_time=True)
-        self._servers = testbed.bootstrap_servers
-        self._admin = AdminClient(client(self._servers))
+    def __init__(self, servers: str, name: str) -> None:
+        self.name = name
+        self._servers = servers
+        self._admin = AdminClient(client(servers))
 
     def written(self) -> int:
         """Return the offsets taken in all partitions: records and transaction markers.
@@ -44,19 +44,6 @@ class OutputTopic:
     def committed(self) -> int:
         """Return the same up to the end that a reader of committed records sees."""
         return self._ends(IsolationLevel.READ_COMMITTED)
-
-    def judge(self, sent: Traffic, *, deduplicated: bool) -> Output:
-        """Read all of it, in the order of time. Raises KafkaException, TimeoutError."""
-        return check_all_partitions(
-            self._servers, self.name, sent, partitions=PARTITIONS, deduplicated=deduplicated
-        )
-
-    def delete(self) -> None:
-        """Delete it, and the topics that the peer has created and named after it."""
-        topics = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
-        own = [topic for topic in topics if self.name in topic]
-        for deleted in self._admin.delete_topics(own).values():
-            deleted.result(_TIMEOUT_SECONDS)
 
     def _ends(self, isolation: IsolationLevel) -> int:
         deadline = time.monotonic() + _TIMEOUT_SECONDS
@@ -75,3 +62,24 @@ class OutputTopic:
             isolation_level=isolation,
         )
         return sum(int(end.result(_TIMEOUT_SECONDS).offset) for end in ends.values())
+
+
+class OutputTopic(Topic):
+    """A fresh topic whose records carry the time at which the broker appended them."""
+
+    def __init__(self, testbed: Testbed, peer: str) -> None:
+        name = testbed.create_topic(peer, partitions=PARTITIONS, log_append_time=True)
+        super().__init__(testbed.bootstrap_servers, name)
+
+    def judge(self, sent: Traffic, *, deduplicated: bool) -> Output:
+        """Read all of it, in the order of time. Raises KafkaException, TimeoutError."""
+        return check_all_partitions(
+            self._servers, self.name, sent, partitions=PARTITIONS, deduplicated=deduplicated
+        )
+
+    def delete(self) -> None:
+        """Delete it, and the topics that the peer has created and named after it."""
+        topics = self._admin.list_topics(timeout=_TIMEOUT_SECONDS).topics
+        own = [topic for topic in topics if self.name in topic]
+        for deleted in self._admin.delete_topics(own).values():
+            deleted.result(_TIMEOUT_SECONDS)

@@ -55,3 +55,5 @@ class Peer:
     environment: Mapping[str, str] = field(default_factory=dict)
     removes_duplicates: bool = True
     """False for the bare loop, which only copies."""
+    router_processes: int = 0
+    """The first processes, which only write to the repartition topic of the output, as our routers do."""

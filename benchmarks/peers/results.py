@@ -21,6 +21,8 @@ class SteadyRun(Speed):
     """Of everything else on the machine: the benchmark itself, and whoever else was at work."""
     peak_bytes: int
     """Resident memory of all of its processes together, from its start to its end."""
+    router_cpu_seconds: float = 0.0
+    """Of `cpu_seconds`, those of our routers for the same number of messages."""
     verdict: Verdict
 
     def __str__(self) -> str:
@@ -60,6 +62,16 @@ class PeerResult(Model):
     def per_cpu_second(self) -> float:
         """Messages a CPU second, the median."""
         return median(run.per_cpu_second for run in self.runs)
+
+    @property
+    def cpu_micros(self) -> float:
+        """CPU microseconds for a message, the median."""
+        return median(1e6 / run.per_cpu_second for run in self.runs)
+
+    @property
+    def router_cpu_micros(self) -> float:
+        """Of it those of our routers, the median."""
+        return median(run.router_cpu_seconds / run.messages * 1e6 for run in self.runs)
 
     @property
     def peak_bytes(self) -> float:
@@ -115,3 +127,7 @@ class Peers(Model):
     def named(self, name: str) -> PeerResult | None:
         """Return the peer of this name, if it was measured."""
         return next((peer for peer in self.peers if peer.name == name), None)
+
+
+class UnkeyedPeers(Peers):
+    """The same for an input without keys, whose copies of an id are in any partition."""

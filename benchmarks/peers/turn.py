@@ -13,10 +13,11 @@ from benchmarks.harness.check import Output
 from benchmarks.harness.processes import BenchmarkFailed
 from benchmarks.harness.testbed import Testbed
 from benchmarks.harness.traffic import Traffic
-from benchmarks.peers.output import OutputTopic
+from benchmarks.peers.output import OutputTopic, Topic
 from benchmarks.peers.peer import Job, Peer
 from benchmarks.peers.processes import PeerProcesses
 from benchmarks.peers.traffic import Input
+from dedupe_crds.spec.repartition import REPARTITION_SUFFIX
 
 _POLL_SECONDS: Final = 0.2
 _SETTLE_SECONDS: Final = 6.0  # longer than any of the peers takes between two commits
@@ -38,6 +39,11 @@ class Turn(NamedTuple):
     def expected(self) -> int:
         """Records that must be in the output."""
         return len(self.sent.first_at if self.peer.removes_duplicates else self.sent.numbers)
+
+    @property
+    def repartition_topic(self) -> Topic:
+        """The topic between our routers and workers, if there are routers."""
+        return Topic(self.job.servers, f"{self.job.target}{REPARTITION_SUFFIX}")
 
     def start(self) -> PeerProcesses:
         """Start the peer, for the first time or again."""

@@ -19,7 +19,10 @@ from benchmarks.cases.inverse_bloom import FixedTables
 from benchmarks.cases.latency import QUANTILES, Latency, LatencyRun
 from benchmarks.cases.memory import MemoryUse
 from benchmarks.cases.reconcile import KINDS, Reconcile
+from benchmarks.cases.router import RouterUse
+from benchmarks.cases.router_latency import RouterLatency
 from benchmarks.cases.throughput import Throughput
+from benchmarks.growth.result import GrowthUse
 from benchmarks.harness.measure import Speed
 from benchmarks.peers.results import Peers
 from benchmarks.recovery.failover import Failover, Rung
@@ -168,6 +171,41 @@ def _quantiles(axes: Axes, runs: Sequence[LatencyRun], goals: dict[int, str]) ->
     axes.set(yscale="log", xlabel=f"quantile of messages, at {runs[0].rate:,} messages/s")
     axes.set_xticks(position, labels, fontsize=6)
     axes.legend(fontsize="small")
+
+
+def _router(figure: Figure, result: RouterUse) -> None:
+    axes = figure.subplots()
+    runs = ([pair.bare for pair in result.rounds], [pair.router for pair in result.rounds])
+    _bars(axes, ("bare loop", "router"), [_rates(each) for each in runs], [_GREY, _BLUE])
+    goal = (bound_of("router", "share") or 0) * result.bare_per_cpu_second / 1e3
+    axes.axhline(goal, label="goal", **_GOAL)
+    axes.set(ylabel="thousand messages / CPU second")
+    axes.legend(fontsize="small")
+
+
+def _router_latency(figure: Figure, result: RouterLatency) -> None:
+    for axes, percent in zip(figure.subplots(1, 2), (50, 99), strict=True):
+        values = [
+            [run.quantile(percent) for run in result.runs(routed=routed)]
+            for routed in (False, True)
+        ]
+        _bars(axes, ("without routers", "with routers"), values, [_GREY, _BLUE])
+        axes.axhline(bound_of("router_latency", f"p{percent}") or 0, label="goal", **_GOAL)
+        axes.set(title=f"p{percent}", ylabel="ms")
+        axes.legend(fontsize="small")
+
+
+def _growth(figure: Figure, result: GrowthUse) -> None:
+    periods = [result.usual, *result.steps, result.later]
+    names = [period.name for period in periods]
+    for axes, kind in zip(figure.subplots(1, 2), ("stays", "moves"), strict=True):
+        delays = [getattr(period, kind) for period in periods]
+        _bars(axes, names, [[each.longest_ms / 1e3 if each else 0.0] for each in delays])
+        axes.set(title=f"longest delay of an id that {kind}", ylabel="s")
+        axes.tick_params(axis="x", labelsize=5, rotation=20)
+        if kind == "moves":
+            axes.axhline(bound_of("growth", kind) or 0, label="goal", **_GOAL)
+            axes.legend(fontsize="small")
 
 
 def _memory(figure: Figure, result: MemoryUse) -> None:
@@ -346,9 +384,13 @@ _PLOTS: Final[dict[str, Callable[[Figure, Any], None]]] = {
     "latency": _latency,
     "memory": _memory,
     "reconcile": _reconcile,
+    "router": _router,
+    "router_latency": _router_latency,
+    "growth": _growth,
     "recovery": _recovery,
     "failover": _failover,
     "peers": _peers,
+    "unkeyed": _peers,
     "scale": _scale,
     "filters": _filters,
     "aggregate": _aggregate,

@@ -22,12 +22,15 @@ from benchmarks.cases.inverse_bloom import FixedTables
 from benchmarks.cases.latency import Latency
 from benchmarks.cases.memory import MemoryUse
 from benchmarks.cases.reconcile import Reconcile
+from benchmarks.cases.router import RouterUse
+from benchmarks.cases.router_latency import RouterLatency
 from benchmarks.cases.throughput import Throughput
+from benchmarks.growth.result import GrowthUse
 from benchmarks.harness import s3_server, traffic
 from benchmarks.harness.machine import Machine
 from benchmarks.harness.model import Model
 from benchmarks.kubernetes.results import OperatorUse
-from benchmarks.peers.results import Peers
+from benchmarks.peers.results import Peers, UnkeyedPeers
 from benchmarks.recovery import local
 from benchmarks.recovery.failover import Failover
 from benchmarks.reporting.goals import Goal, jinja, judge
@@ -43,10 +46,14 @@ Result = (
     | Latency
     | MemoryUse
     | Reconcile
+    | RouterUse
+    | RouterLatency
+    | GrowthUse
     | OperatorUse
     | local.Recovery
     | Failover
     | Peers
+    | UnkeyedPeers
     | Scale
     | filters.Filters
     | Aggregated
@@ -89,6 +96,11 @@ WORKER: Final = Part(
         "reconcile": Reconcile,
     },
 )
+ROUTERS: Final = Part(
+    "`make bench-routers`",
+    {"router": RouterUse, "router_latency": RouterLatency, "unkeyed": UnkeyedPeers},
+)
+GROWTH: Final = Part("`make bench-growth`", {"growth": GrowthUse})
 OPERATOR: Final = Part("`make bench-operator`", {"operator": OperatorUse})
 RECOVERY: Final = Part("`make bench-recovery`", {"recovery": local.Recovery})
 FAILOVER: Final = Part("`make bench-recovery`, on Kubernetes", {"failover": Failover})
@@ -97,7 +109,7 @@ SCALE: Final = Part("`make bench-scale`", {"scale": Scale})
 PIPELINE: Final = Part(
     "`make bench-pipeline`", {"filters": filters.Filters, "aggregate": Aggregated}
 )
-PARTS: Final = (PEERS, WORKER, SCALE, PIPELINE, RECOVERY, FAILOVER, OPERATOR)
+PARTS: Final = (PEERS, WORKER, ROUTERS, GROWTH, SCALE, PIPELINE, RECOVERY, FAILOVER, OPERATOR)
 
 _MODELS: Final = {name: model for part in PARTS for name, model in part.models.items()}
 

@@ -10,13 +10,14 @@ import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
 
 /**
  * Passes each key on once, by the query that Flink's documentation gives for deduplication, which
- * its planner turns into one boolean of state a key. Arguments: SERVERS INPUT OUTPUT STATE_DIR TASKS,
- * then client properties of the producer, each as name=value.
+ * its planner turns into one boolean of state a key. Arguments: SERVERS INPUT OUTPUT STATE_DIR TASKS
+ * ID_HEADER, then client properties of the producer, each as name=value. If ID_HEADER is not empty,
+ * records have no key, and each id in the header of that name is passed on once.
  */
 public class FlinkDedup {
   private static final String QUERY =
-      "INSERT INTO clean SELECT k, v, h FROM (SELECT k, v, h, ROW_NUMBER() OVER "
-          + "(PARTITION BY k ORDER BY arrived ASC) AS row_num FROM messages) WHERE row_num = 1";
+      "INSERT INTO clean SELECT %1$s FROM (SELECT %1$s, ROW_NUMBER() OVER "
+          + "(PARTITION BY %2$s ORDER BY arrived ASC) AS row_num FROM messages) WHERE row_num = 1";
 
   public static void main(String[] args) throws Exception {
     Path state = Path.of(args[3]);
@@ -25,15 +26,17 @@ public class FlinkDedup {
         StreamExecutionEnvironment.createLocalEnvironment(tasks, configuration(state, tasks));
     StreamTableEnvironment tables = StreamTableEnvironment.create(env);
     // `raw` formats pass bytes on as they are: nothing is parsed.
-    String columns = "k BYTES, v BYTES, h MAP<STRING, BYTES> METADATA FROM 'headers'";
+    boolean keyed = args[5].isEmpty();
+    String columns = (keyed ? "k BYTES, " : "") + "v BYTES, h MAP<STRING, BYTES> METADATA FROM 'headers'";
+    String computed = ", arrived AS PROCTIME()" + (keyed ? "" : ", id AS h['" + args[5] + "']");
     String common =
-        "'connector'='kafka', 'properties.bootstrap.servers'='" + args[0] + "', 'key.format'='raw', "
-            + "'key.fields'='k', 'value.format'='raw', 'value.fields-include'='EXCEPT_KEY', ";
-    tables.executeSql("CREATE TABLE messages (" + columns + ", arrived AS PROCTIME()) WITH (" + common
+        "'connector'='kafka', 'properties.bootstrap.servers'='" + args[0] + "', 'value.format'='raw', "
+            + (keyed ? "'key.format'='raw', 'key.fields'='k', 'value.fields-include'='EXCEPT_KEY', " : "");
+    tables.executeSql("CREATE TABLE messages (" + columns + computed + ") WITH (" + common
         + "'topic'='" + args[1] + "', 'properties.group.id'='flink-" + args[2]
         + "', 'scan.startup.mode'='earliest-offset')");
     StringBuilder producer = new StringBuilder();
-    for (int i = 5; i < args.length; i++) {
+    for (int i = 6; i < args.length; i++) {
       String[] property = args[i].split("=", 2);
       producer.append(", 'properties." + property[0] + "'='" + property[1] + "'");
     }
@@ -42,7 +45,8 @@ public class FlinkDedup {
         + "'topic'='" + args[2] + "', 'sink.delivery-guarantee'='exactly-once', "
         + "'sink.transactional-id-prefix'='flink-" + args[2]
         + "', 'properties.transaction.timeout.ms'='600000'" + producer + ")");
-    tables.executeSql(QUERY).await();
+    String fields = keyed ? "k, v, h" : "v, h";
+    tables.executeSql(String.format(QUERY, fields, keyed ? "k" : "id")).await();
   }
 
   private static Configuration configuration(Path state, int tasks) throws IOException {

@@ -7,7 +7,10 @@ from benchmarks.cases.filters import Filters, Gap, Rate, Read, Skipping
 from benchmarks.cases.filters_spark import OURS, THEIRS, SparkRead
 from benchmarks.cases.inverse_bloom import FixedTables, Retained, Taken
 from benchmarks.cases.latency import QUANTILES, Latency, LatencyRun
+from benchmarks.cases.router import RouterPair, RouterUse
+from benchmarks.cases.router_latency import LatencyPair, RouterLatency
 from benchmarks.cases.throughput import Pair, Size
+from benchmarks.growth.result import Delays, GrowthUse, Learner, Period
 from benchmarks.harness.check import Verdict
 from benchmarks.harness.machine import Machine
 from benchmarks.harness.pacer import Pace
@@ -87,6 +90,67 @@ def latency(*, usual_ms: float, half_load_ms: float) -> Latency:
         runs=[latency_run(None, 10_000, 4.0), latency_run(25, 10_000, usual_ms)],
         capacity=160_000.0,
         half_load=[latency_run(None, 80_000, 6.0), latency_run(25, 80_000, half_load_ms)],
+    )
+
+
+def router_use(*shares: float) -> RouterUse:
+    """A result with a round for each share of the bare loop's messages a CPU second."""
+    bare = loop_run(messages=1000)
+    pairs = [RouterPair(bare=bare, router=loop_run(messages=int(1000 * share))) for share in shares]
+    return RouterUse(messages=1000, value_bytes=512, partitions=4, rounds=pairs)
+
+
+def router_latency(*milliseconds: tuple[float, float]) -> RouterLatency:
+    """A result with a round for each latency without routers and with them."""
+    return RouterLatency(
+        rate=10_000,
+        seconds=10.0,
+        alone=latency_run(None, 10_000, 4.0),
+        rounds=[
+            LatencyPair(
+                without=latency_run(25, 10_000, without), routed=latency_run(25, 10_000, routed)
+            )
+            for without, routed in milliseconds
+        ],
+    )
+
+
+def growth_use(
+    *, usual_ms: float = 200.0, stays_ms: float = 190.0, moves_ms: float = 3_000.0, lost: int = 0
+) -> GrowthUse:
+    """A result of two new workers; the delays of ids that stay are p99, the others the longest."""
+
+    def period(name: str, seconds: float, stays: float, moves: float) -> Period:
+        return Period(
+            name=name,
+            seconds=seconds,
+            stays=Delays(records=200, p50_ms=50.0, p99_ms=stays, longest_ms=2 * stays),
+            moves=Delays(records=100, p50_ms=60.0, p99_ms=moves / 2, longest_ms=moves),
+        )
+
+    return GrowthUse(
+        ids=1_000,
+        rate=2_000,
+        before=4,
+        after=6,
+        inputs=4,
+        value_bytes=512,
+        usual=period("before", 20.0, usual_ms, usual_ms),
+        whole=period("growth", 9.0, stays_ms, moves_ms),
+        steps=[
+            period("asked", 1.0, usual_ms, usual_ms),
+            period("Learning", 5.0, usual_ms, usual_ms),
+            period("ReadingRest", 3.0, stays_ms, moves_ms).model_copy(update={"stays": None}),
+        ],
+        later=period("after", 10.0, usual_ms, usual_ms),
+        learners=[
+            Learner(partition=each, records=900, ids=150, seconds=3.0, records_in_all=1_100)
+            for each in (4, 5)
+        ],
+        output_records=1_100,
+        output_bytes=3_000_000,
+        pace=latency_run(25, 2_000, 0.0).pace,
+        verdict=CLEAN.model_copy(update={"lost": lost}),
     )
 
 

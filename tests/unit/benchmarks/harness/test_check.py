@@ -6,8 +6,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from benchmarks.harness.check import Verdict, judge
+from benchmarks.harness.check import Verdict, judge, without_origins
 from benchmarks.harness.traffic import HEADERS, key_of, value_of
+from dedupe_ids.origin import HEADER, encode_origin
 
 
 @dataclass
@@ -18,6 +19,7 @@ class FakeRecord:
     content: bytes | None = None
     sent_headers: list[Any] = field(default_factory=lambda: HEADERS)
     at: int = 0
+    keyed: bool = True
 
     def partition(self) -> int:
         return self.at
@@ -25,14 +27,17 @@ class FakeRecord:
     def timestamp(self) -> tuple[int, int]:
         return 2, 1_000 * self.number
 
-    def key(self) -> bytes:
-        return key_of(self.number)
+    def key(self) -> bytes | None:
+        return key_of(self.number) if self.keyed else None
 
     def value(self) -> bytes:
-        return self.content or value_of(self.number, self.key(), 128)
+        return self.content or value_of(self.number, key_of(self.number), 128)
 
     def headers(self) -> list[Any]:
         return self.sent_headers
+
+    def set_headers(self, headers: list[Any]) -> None:
+        self.sent_headers = headers
 
 
 def verdict(*records: FakeRecord) -> Verdict:
@@ -53,6 +58,38 @@ def test_a_record_that_is_missing_is_lost_and_one_too_many_is_twice() -> None:
 def test_a_record_that_comes_late_is_reordered() -> None:
     found = verdict(FakeRecord(1), FakeRecord(0), FakeRecord(2))
     assert (found.lost, found.twice, found.reordered) == (0, 0, 1)
+
+
+def test_without_keys_a_message_has_its_id_in_the_header() -> None:
+    contents = [value_of(number, key_of(number)) for number in (0, 1)]
+    records = [
+        FakeRecord(number, content, [("id", key_of(number))], keyed=False)
+        for number, content in enumerate(contents)
+    ]
+    found = judge(cast("Any", records), np.ones(2, np.int64), value_of, keyed=False).verdict
+    assert found.is_clean
+    assert judge(cast("Any", records), np.ones(2, np.int64), value_of).verdict.altered == 2
+
+
+def routed(number: int, *, at: int, origin: bytes | None) -> FakeRecord:
+    """A record of a repartition topic."""
+    return FakeRecord(number, at=at, sent_headers=[*HEADERS, (HEADER, origin)])
+
+
+def test_origins_are_taken_off_and_copies_that_do_not_meet_are_strays() -> None:
+    origin = encode_origin("raw", 0, 7)
+    sent = [
+        routed(0, at=1, origin=origin),
+        routed(0, at=1, origin=origin),
+        routed(1, at=0, origin=origin),
+        routed(1, at=1, origin=origin),
+        routed(2, at=0, origin=None),
+    ]
+
+    records, strays = without_origins(cast("Any", sent), 3)
+
+    assert [record.headers() for record in records][:4] == [HEADERS] * 4
+    assert cast("Any", strays) == sent[3:]
 
 
 def test_order_is_judged_within_a_partition() -> None:

@@ -5,7 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.harness.traffic import key_of, number_in, traffic, value_of
+from benchmarks.harness.traffic import (
+    HEADERS,
+    key_and_headers,
+    key_of,
+    number_in,
+    traffic,
+    value_of,
+)
 
 
 @pytest.mark.parametrize("size", [128, 512, 700, 4096])
@@ -19,6 +26,11 @@ def test_a_value_is_json_of_exactly_the_size_that_names_its_number(size: int) ->
 
 def test_traffic_says_how_its_values_are_made() -> None:
     assert len(traffic(10, value_bytes=4096).value(3, key_of(3))) == 4096
+
+
+def test_an_id_is_the_key_or_else_in_the_header_of_a_message_without_a_key() -> None:
+    assert key_and_headers(b"a", keyed=True) == (b"a", HEADERS)
+    assert key_and_headers(b"a", keyed=False) == (None, [("id", b"a")])
 
 
 def test_a_message_is_first_sent_where_it_is_said_to_be() -> None:

@@ -7,8 +7,14 @@ CLEAN = Verdict(expected=95, found=95, lost=0, twice=0, altered=0, reordered=0)
 
 
 def run(
-    *, per_cpu_second: float = 1_000, peak_mib: int = 100, reordered: int = 0, other: float = 0
+    *,
+    per_cpu_second: float = 1_000,
+    peak_mib: int = 100,
+    reordered: int = 0,
+    other: float = 0,
+    router: float = 0,
 ) -> SteadyRun:
+    """A run; `other` and `router` are CPU seconds."""
     return SteadyRun(
         messages=per_cpu_second * 10,
         seconds=5,
@@ -16,6 +22,7 @@ def run(
         broker_cpu_seconds=1,
         other_cpu_seconds=other,
         peak_bytes=peak_mib << 20,
+        router_cpu_seconds=router,
         verdict=CLEAN.model_copy(update={"reordered": reordered}),
     )
 

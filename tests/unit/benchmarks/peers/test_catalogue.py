@@ -1,14 +1,16 @@
 """Who is measured, and that nobody is set up worse than another."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from benchmarks.peers import flink, kafka_streams, quix
+from benchmarks.peers import flink, kafka_streams, ours, quix
 from benchmarks.peers.__main__ import main
-from benchmarks.peers.catalogue import PEERS
-from benchmarks.peers.peer import PARTITIONS, PRODUCER, Job
+from benchmarks.peers.catalogue import PEERS, UNKEYED
+from benchmarks.peers.peer import PARTITIONS, PRODUCER, Job, Peer
+from dedupe_crds.spec.stream import DedupeStream
 
 PROGRAMS = Path(quix.__file__).parent / "programs"
 OTHERS = [name for name in PEERS if name not in {"ours", "bare"}]
@@ -22,12 +24,42 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quix, "virtual_environment", Path)
 
 
+def commands_of(peer: Peer, state: Path) -> list[list[str]]:
+    job = Job("localhost:9092", "raw", "clean", state, [1, 2])
+    return [[str(part) for part in command] for command in peer.commands(job)]
+
+
+@pytest.mark.parametrize("name", ["kafka-streams", "flink"])
+def test_without_keys_the_others_are_set_up_as_with_keys_but_for_the_header(
+    name: str, tmp_path: Path
+) -> None:
+    [keyed], [unkeyed] = (commands_of(each[name], tmp_path) for each in (PEERS, UNKEYED))
+
+    assert [(a, b) for a, b in zip(keyed, unkeyed, strict=True) if a != b] == [("", "id")]
+
+
+def test_without_keys_ours_has_a_router_ahead_of_its_workers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ensured: list[DedupeStream] = []
+    cluster = SimpleNamespace(ensure_output=ensured.append)
+    monkeypatch.setattr(ours, "Cluster", lambda _: cluster)
+
+    router, *workers = commands_of(UNKEYED["ours"], tmp_path)
+
+    assert [command[2] for command in (router, *workers)] == [
+        "dedupe_router",
+        *["dedupe_worker"] * PARTITIONS,
+    ]
+    assert UNKEYED["ours"].router_processes == 1
+    assert [stream.spec.worker_input for stream in ensured] == ["clean-repartition"]
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_peer_has_the_same_producer_and_a_task_for_each_partition(
     name: str, tmp_path: Path
 ) -> None:
-    job = Job("localhost:9092", "raw", "clean", tmp_path, [1, 2])
-    commands = [[str(part) for part in command] for command in PEERS[name].commands(job)]
+    commands = commands_of(PEERS[name], tmp_path)
 
     for command in commands:
         assert {f"{key}={value}" for key, value in PRODUCER.items()} <= set(command)

@@ -36,7 +36,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return crash()
 
     source = Input("raw", Traffic(np.arange(1), np.arange(1)), [1, 0])
-    monkeypatch.setattr(measure, "send_input", lambda *_: source)
+    monkeypatch.setattr(measure, "send_input", lambda *_, **__: source)
     monkeypatch.setattr(measure, "_steady_run", steady)
     monkeypatch.setattr(measure, "_crash_run", crashes)
     monkeypatch.setattr(measure, "java_version", lambda: "openjdk 17")

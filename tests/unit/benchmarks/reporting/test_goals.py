@@ -9,7 +9,16 @@ from benchmarks.reporting.render import Result, goals_of
 from benchmarks.scale.result import Ageing as ScaleAgeing
 from benchmarks.scale.result import Scale
 from tests.unit.benchmarks.peers.runs import crash, peer, peers, run
-from tests.unit.benchmarks.runs import filters, fixed_tables, latency, loop_run, size
+from tests.unit.benchmarks.runs import (
+    filters,
+    fixed_tables,
+    growth_use,
+    latency,
+    loop_run,
+    router_latency,
+    router_use,
+    size,
+)
 from tests.unit.benchmarks.scale import results
 
 
@@ -47,6 +56,27 @@ def test_latency_at_half_load_has_a_goal_of_its_own() -> None:
     *usual, half = told(latency(usual_ms=50.1, half_load_ms=99.9))
     assert usual == [("≤ 50 ms", "50.1 ms", False), ("≤ 250 ms", "50.1 ms", True)]
     assert half == ("≤ 100 ms", "99.9 ms", True)
+
+
+def test_a_router_is_held_against_its_bare_loop_by_the_median_of_the_rounds() -> None:
+    assert told(router_use(0.8, 0.86, 0.9)) == [("≥ 85%", "86.0%", True)]
+    assert told(router_use(0.51)) == [("≥ 85%", "51.0%, 40% off", False)]
+
+
+def test_latency_with_routers_is_judged_and_that_without_them_is_not() -> None:
+    result = router_latency((500.0, 61.0), (500.0, 59.0), (500.0, 200.0))
+    assert told(result) == [("≤ 60 ms", "61.0 ms", False), ("≤ 150 ms", "61.0 ms", True)]
+
+
+def test_a_growth_is_judged_by_its_longest_moved_id_and_by_the_usual_p99_of_those_that_stay() -> (
+    None
+):
+    moves, stays, exact = told(growth_use())
+    assert moves == ("< 10 s", "3.0 s", True)
+    assert stays == ("≤ 1.00", "0.95 (190 : 200 ms)", True)
+    assert exact == ("0, 0, 0", "0, 0, 0", True)
+    assert reached(growth_use(moves_ms=10_000.0, stays_ms=201.0, lost=1)) == [False] * 3
+    assert told(growth_use(stays_ms=300.0))[1] == ("≤ 1.00", "1.50 (300 : 200 ms)", False)
 
 
 def test_each_goal_of_filters_is_reached_or_missed_by_its_own_figure() -> None:

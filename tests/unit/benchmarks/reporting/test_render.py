@@ -14,6 +14,7 @@ from benchmarks.cases.memory import MemoryRun, MemoryUse, Sample
 from benchmarks.cases.reconcile import KINDS, Reconcile, ReconcileRun
 from benchmarks.cases.throughput import Throughput
 from benchmarks.kubernetes.results import Cost, OperatorUse, Readiness
+from benchmarks.peers.results import UnkeyedPeers
 from benchmarks.recovery.bucket import Restore, Upload
 from benchmarks.recovery.failover import Climb, Failover, Rung
 from benchmarks.recovery.local import Rebuild, Recovered, Recovery
@@ -42,8 +43,11 @@ from tests.unit.benchmarks.runs import (
     aggregated,
     filters,
     fixed_tables,
+    growth_use,
     latency,
     loop_run,
+    router_latency,
+    router_use,
     size,
 )
 from tests.unit.benchmarks.scale.results import rung, scale
@@ -75,6 +79,13 @@ def upload(added: int, new_bytes: int) -> Upload:
         new_bytes=new_bytes,
         seconds=1.0,
     )
+
+
+def unkeyed() -> UnkeyedPeers:
+    """A result in which ours is four times as fast, and half of its time is the router's."""
+    ours = peer("ours", run(per_cpu_second=100_000, router=5.0))
+    both = peers(peer("flink", run(per_cpu_second=25_000), crash=crash(twice=1)), ours)
+    return UnkeyedPeers.model_validate(both.model_dump())
 
 
 RESULTS: list[Result] = [
@@ -118,6 +129,10 @@ RESULTS: list[Result] = [
             for kind in KINDS
         ],
     ),
+    router_use(0.7, 0.9, 0.8),
+    router_latency((30.0, 50.0), (20.0, 45.0), (40.0, 70.0)),
+    growth_use(),
+    unkeyed(),
     OperatorUse(
         nodes=1,
         readiness=[Readiness(partitions=8, seconds=7.84)],
@@ -221,6 +236,25 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
         ("latency", "| 25 ms (default) | 10,000 | 30.0 | 30.0 | 30.0 | 30.0 |"),
         ("memory", "| short | 10 | 9,000,000 | 200 | 150 | 180 | 140 | 210 |"),
         ("reconcile", "| Tail (Tail) | 500 | 2.00 | 3.00 | 4.00 |"),
+        ("router", "| bare loop | 1,000 | 1000.00 | 1,000 |  |  |"),
+        ("router", "| router | 800 | 1250.00 | 800 | 80.0% | 70.0% to 90.0% |"),
+        ("router", "| 2 router | 900 | 900 | 0.30 | 0.10 | 1 | 90.0% |"),
+        ("router_latency", "| with a worker | 30.0 | 20.0 to 40.0 | 30.0 | 20.0 to 40.0 | 30.0 |"),
+        (
+            "router_latency",
+            "| with a router and a worker | 50.0 | 45.0 to 70.0 | 50.0 | 45.0 to 70.0 | 50.0 |",
+        ),
+        ("growth", "| before the growth | 20.0 | 200 | 50 | 200 | 400 | 100 | 60 | 100 | 200 |"),
+        (
+            "growth",
+            "| of it, until the first step | 1.0 | 200 | 50 | 200 | 400 | 100 | 60 | 100 | 200 |",
+        ),
+        ("growth", "| of it, step ReadingRest | 3.0 | 0 |  |  |  | 100 | 60 | 1,500 | 3,000 |"),
+        ("growth", "| partition 4 | 3.0 | 900 | 300 | 150 | 50 | 1,100 |"),
+        (
+            "growth",
+            "learnt 100 ids/s and read 6.0 MB of the old outputs, which have 3.0 MB: 2.00 times",
+        ),
         ("operator", "| 20 | at rest | 60 | 602 | 0.50 | 0 | 97 |"),
         ("operator", "| 8 | 7.8 |"),
         ("recovery", "| 1 M | 2.6 | 2.9 | 7.0 | 250,000 | 200,000 |"),
@@ -233,6 +267,17 @@ def test_a_saved_result_is_the_same_when_it_is_loaded(result: Result, tmp_path: 
 )
 def test_figures_are_those_of_the_result(name: str, row: str) -> None:
     assert row in all_of(RESULTS[NAMES.index(name)])
+
+
+def test_without_keys_ours_is_shown_with_the_part_of_its_routers() -> None:
+    columns, _, flink, ours = cells(text_of(unkeyed(), "results"))
+
+    shown = [dict(zip(columns, row, strict=True)) for row in (flink, ours)]
+
+    assert [row["CPU µs per message"] for row in shown] == ["40.00", "10.00"]
+    assert [row["it : ours"] for row in shown] == ["4.00", "1.00"]
+    assert [row["of it routers"] for row in shown] == ["", "5.00"]
+    assert [row["duplicated"] for row in shown] == ["1", ""]
 
 
 def test_a_peer_is_told_by_its_median_and_its_extremes() -> None:

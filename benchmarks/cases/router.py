@@ -1,0 +1,158 @@
+"""Throughput of one router compared with a bare loop.
+
+An input whose messages have their id in a header and no key, a backlog, exactly once, the broker on the same machine.
+The copies of an id are in other partitions of the input. Router and bare loop take turns on the same input, each time
+with a new repartition topic, and each round begins with the other one. The bare loop has the router's client settings,
+batches and transactions, and copies each record to the partition of the same number. steady.py defines what is
+measured. The first bare run only warms up the broker and is not counted.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from statistics import median
+from typing import Final
+from uuid import uuid4
+
+import numpy as np
+
+from benchmarks.harness.check import check_all_partitions, check_routed
+from benchmarks.harness.measure import CpuMeter, memory_of
+from benchmarks.harness.model import Model
+from benchmarks.harness.processes import Process
+from benchmarks.harness.router import UNKEYED_SPEC, Router
+from benchmarks.harness.steady import Backlog, LoopRun, steady_run
+from benchmarks.harness.testbed import GroupOffset, Testbed
+from benchmarks.harness.traffic import VALUE_BYTES, send_to, traffic
+
+PARTITIONS: Final = 4
+"""Of the input and of the repartition topic."""
+
+_DEADLINE_SECONDS: Final = 600.0
+
+
+class RouterPair(Model):
+    """A bare run and a router's run."""
+
+    bare: LoopRun
+    router: LoopRun
+
+    @property
+    def cpu_share(self) -> float:
+        """The router's messages a CPU second, as a share of the bare loop's."""
+        return self.router.per_cpu_second / self.bare.per_cpu_second
+
+
+class RouterUse(Model):
+    """All rounds."""
+
+    messages: int
+    value_bytes: int
+    partitions: int
+    rounds: list[RouterPair]
+
+    @property
+    def shares(self) -> list[float]:
+        """The share of each round, the smallest first."""
+        return sorted(pair.cpu_share for pair in self.rounds)
+
+    @property
+    def cpu_share(self) -> float:
+        """The median of the rounds' shares."""
+        return median(self.shares)
+
+    @property
+    def bare_per_cpu_second(self) -> float:
+        """The bare loop's messages a CPU second, the median."""
+        return median(pair.bare.per_cpu_second for pair in self.rounds)
+
+    @property
+    def bare_per_second(self) -> float:
+        """The bare loop's messages a second, the median."""
+        return median(pair.bare.per_second for pair in self.rounds)
+
+    @property
+    def per_cpu_second(self) -> float:
+        """The router's messages a CPU second, the median."""
+        return median(pair.router.per_cpu_second for pair in self.rounds)
+
+    @property
+    def per_second(self) -> float:
+        """The router's messages a second, the median."""
+        return median(pair.router.per_second for pair in self.rounds)
+
+
+def measure_router(
+    testbed: Testbed, *, messages: int, rounds: int, report: Callable[[str], None]
+) -> RouterUse:
+    """Measure `rounds` pairs. Raises BenchmarkFailed, also if an output is wrong."""
+    report(f"sending {messages:,} messages")
+    sent = traffic(messages, keyed=False)
+    topic = testbed.create_topic("unkeyed", partitions=PARTITIONS)
+    send_to(testbed.bootstrap_servers, topic, sent, np.arange(messages) % PARTITIONS)
+    backlog = Backlog(testbed, topic, sent)
+    report("warming up")
+    _run_bare(backlog)
+    pairs = []
+    for number in range(1, rounds + 1):
+        runs = {}
+        order = [("bare loop", _run_bare), ("router", _run_router)]
+        # Each round begins with the other one, so that what a turn leaves behind burdens none in particular.
+        for what, run in order if number % 2 else reversed(order):
+            report(f"round {number} of {rounds}: {what}")
+            runs[what] = run(backlog)
+        pairs.append(RouterPair(bare=runs["bare loop"], router=runs["router"]))
+    testbed.delete_topics(topic)
+    return RouterUse(
+        messages=messages, value_bytes=VALUE_BYTES, partitions=PARTITIONS, rounds=pairs
+    )
+
+
+def _run_bare(backlog: Backlog) -> LoopRun:
+    testbed, topic, sent = backlog
+    target = testbed.create_topic("bare", partitions=PARTITIONS, log_append_time=True)
+    group = f"bare-{uuid4().hex[:8]}"
+    arguments = (testbed.bootstrap_servers, topic, target, group, len(sent.numbers), PARTITIONS)
+    log = testbed.scratch / f"{target}.log"
+    with Process("benchmarks.harness.bare_router", *arguments, log=log) as loop:
+        meter, peak = _follow(backlog, loop, group)
+    output = check_all_partitions(
+        testbed.bootstrap_servers, target, sent, partitions=PARTITIONS, deduplicated=False
+    )
+    testbed.delete_topics(target)
+    return steady_run(meter, [output], np.arange(len(sent.numbers)), peak_bytes=peak)
+
+
+def _run_router(backlog: Backlog) -> LoopRun:
+    testbed, topic, sent = backlog
+    target = testbed.create_topic("routed", partitions=PARTITIONS, log_append_time=True)
+    spec = {**UNKEYED_SPEC, "repartition": {"partitions": PARTITIONS, "topic": {"name": target}}}
+    home = testbed.scratch / target
+    with Router(home, testbed.bootstrap_servers, topic, f"{target}-clean", spec) as router:
+        meter, peak = _follow(backlog, router, router.group)
+    output = check_routed(testbed.bootstrap_servers, target, sent, partitions=PARTITIONS)
+    testbed.delete_topics(target)
+    return steady_run(meter, [output], np.arange(len(sent.numbers)), peak_bytes=peak)
+
+
+def _follow(backlog: Backlog, loop: Process, group: str) -> tuple[CpuMeter, int]:
+    """Wait until a loop has committed all; return its CPU and its peak memory in bytes."""
+    testbed, topic, sent = backlog
+    servers, peak = testbed.bootstrap_servers, 0
+    with ExitStack() as cleanup:
+        meter = cleanup.enter_context(CpuMeter(broker=testbed.broker_pid, **{"loop 0": loop.pid}))
+        committed = [GroupOffset(servers, group, topic, each) for each in range(PARTITIONS)]
+        for each in committed:
+            cleanup.callback(each.close)
+
+        def is_done() -> bool:
+            nonlocal peak
+            with suppress(FileNotFoundError, KeyError):  # the bare loop ends when all is copied
+                peak = memory_of(loop.pid).peak
+            return _sum(committed) >= len(sent.numbers)
+
+        loop.wait_until(is_done, f"all of {topic} is committed", deadline_seconds=_DEADLINE_SECONDS)
+    return meter, peak
+
+
+def _sum(committed: Sequence[GroupOffset]) -> int:
+    return sum(offset() for offset in committed)

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.harness.measure import cpu_seconds_of
 from benchmarks.harness.testbed import GroupOffset
+from benchmarks.harness.topics import ensure_topics
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.status.worker import ReconcileStatus, WorkerStatus
-from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.side_topics import metadata_topics, routed_topics
 from dedupe_local.run import child_process as tether
 
@@ -188,7 +188,7 @@ class Worker(ServingProcess):
         )
         stream = load_manifest(manifest)
         if metadata_topics(stream.spec) or routed_topics(stream.spec) or stream.spec.repartition:
-            Cluster(bootstrap_servers).ensure_output(stream)
+            ensure_topics(stream, bootstrap_servers)
         super().__init__(
             "dedupe_worker",
             *("--config", manifest),

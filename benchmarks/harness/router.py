@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.processes import ServingProcess, manifest_of
+from benchmarks.harness.topics import ensure_topics
 from benchmarks.harness.traffic import ID_HEADER
 from dedupe_crds.manifest import load_manifest
 
@@ -15,7 +16,7 @@ UNKEYED_SPEC: Final = {"id": {"from": "Header", "name": ID_HEADER}}
 class Router(ServingProcess):
     """The only router of a stream; `spec` are more fields of the manifest's spec.
 
-    It must have `repartition`; the repartition topic must exist, a worker's constructor creates it otherwise.
+    It must have `repartition`.
     """
 
     def __init__(
@@ -31,7 +32,9 @@ class Router(ServingProcess):
         home.mkdir(parents=True, exist_ok=True)
         manifest = home / "stream.yaml"
         manifest.write_text(manifest_of(bootstrap_servers, input_topic, output_topic, spec))
-        self.group = load_manifest(manifest).router_group
+        stream = load_manifest(manifest)
+        ensure_topics(stream, bootstrap_servers)
+        self.group = stream.router_group
         arguments = ("--config", manifest, "--router", 0)
         super().__init__(
             "dedupe_router", *arguments, home=home, log="router.log", environment=environment

@@ -14,9 +14,9 @@ from typing import Final
 
 from benchmarks.harness.processes import manifest_of
 from benchmarks.harness.router import UNKEYED_SPEC
+from benchmarks.harness.topics import ensure_topics
 from benchmarks.peers.peer import PARTITIONS, Command, Job, Peer
 from dedupe_crds.manifest import load_manifest
-from dedupe_kafka.cluster import Cluster
 
 
 def _workers(job: Job, spec: Mapping[str, object] = MappingProxyType({})) -> list[Command]:
@@ -37,7 +37,7 @@ def _router_and_workers(job: Job) -> list[Command]:
     workers = _workers(job, {**UNKEYED_SPEC, "repartition": {"partitions": PARTITIONS}})
     manifest = job.state / "stream.yaml"
     # The topic between them must exist, as the operator and `dedupe run` create it.
-    Cluster(job.servers).ensure_output(load_manifest(manifest))
+    ensure_topics(load_manifest(manifest), job.servers)
     router: Command = [sys.executable, "-m", "dedupe_router", "--config", manifest, "--router", "0"]
     return [[*router, "--http", "127.0.0.1:0"], *workers]
 

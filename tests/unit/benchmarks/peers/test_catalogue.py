@@ -1,7 +1,6 @@
 """Who is measured, and that nobody is set up worse than another."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -42,8 +41,7 @@ def test_without_keys_ours_has_a_router_ahead_of_its_workers(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ensured: list[DedupeStream] = []
-    cluster = SimpleNamespace(ensure_output=ensured.append)
-    monkeypatch.setattr(ours, "Cluster", lambda _: cluster)
+    monkeypatch.setattr(ours, "ensure_topics", lambda stream, _servers: ensured.append(stream))
 
     router, *workers = commands_of(UNKEYED["ours"], tmp_path)
 

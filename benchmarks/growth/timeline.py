@@ -1,4 +1,4 @@
-"""When each step of a growth began, and how long messages took meanwhile. Pure."""
+"""The begin of each step of a growth, and the delays of messages meanwhile. Pure."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -41,12 +41,12 @@ class Steps:
 
     @property
     def asked_ns(self) -> int:
-        """When the growth was asked for."""
+        """The time at which the growth was asked for."""
         return self.begun[0].began_ns
 
     @property
     def done_ns(self) -> int:
-        """When it was seen to be done."""
+        """The time at which it was seen to be done."""
         return self.begun[-1].began_ns
 
     def spans(self) -> list[tuple[str, int, int]]:

@@ -104,10 +104,7 @@ class GrowthController:
         self._read = True
 
     def _look(self, wanted: int, unlearnt: Mapping[int, int]) -> Observed:
-        spec = self._stream.spec
-        names = spec.input.names or matching_topics(self._topics.topic_names(), spec)
-        inputs = self._topics.partition_counts(names)
-        epochs = self.epochs
+        inputs, epochs = self._inputs(), self.epochs
         if not epochs.grows:
             return Observed(inputs=inputs, wanted=wanted)
         return Observed(
@@ -117,6 +114,12 @@ class GrowthController:
             passed=self._passed(epochs),
             unlearnt=unlearnt,
         )
+
+    def _inputs(self) -> dict[str, int]:
+        """Return the partition counts of the input topics that exist."""
+        spec = self._stream.spec
+        names = spec.input.names or matching_topics(self._topics.topic_names(), spec)
+        return self._topics.partition_counts(names)
 
     def _adopted(self, epochs: Epochs) -> dict[Place, int]:
         listed = epochs.switch_inputs.get(epochs.switched, {})
@@ -179,14 +182,11 @@ class GrowthController:
 
     def _check_new(self) -> None:
         """Raise EpochLogMissing if the log is empty, and routers have read one."""
-        spec = self._stream.spec
-        counts = self._topics.partition_counts(
-            spec.input.names or matching_topics(self._topics.topic_names(), spec)
-        )
-        places = [(topic, each) for topic, count in counts.items() for each in range(count)]
+        inputs = self._inputs()
+        places = [(topic, each) for topic, count in inputs.items() for each in range(count)]
         found = self._committed(self._stream.router_group, places)
         if any(":" in metadata for metadata in found.values()):
-            topic = epochs_topic(spec.output.topic)
+            topic = epochs_topic(self._stream.spec.output.topic)
             raise EpochLogMissing(
                 f"{topic} is empty, and the routers have read one before: restore it from a copy, because it says how "
                 "many partitions the stream has had"

@@ -1,24 +1,15 @@
 """The topic of the epoch log: its name, settings and problems."""
 
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from dedupe_crds.spec.topic_names import EPOCHS_SUFFIX
+from dedupe_kafka.stream_topics import Topics
 from dedupe_kafka.topic import Topic, TopicProblem
 
 _CLEANUP: Final = "cleanup.policy"
 _REPLICAS: Final = "min.insync.replicas"
 _COMPACT: Final = "compact"
-
-
-class Topics(Protocol):
-    """The part of `Cluster` that this needs."""
-
-    def topic(self, name: str) -> Topic | None: ...  # noqa: D102
-    def create(  # noqa: D102
-        self, name: str, partitions: int, replication_factor: int, config: dict[str, str]
-    ) -> bool: ...
-    def wait_for(self, name: str) -> Topic: ...  # noqa: D102
 
 
 def epochs_topic(output: str) -> str:

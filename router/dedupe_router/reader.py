@@ -46,7 +46,7 @@ class InputReader:
     pending: list[Message] = field(default_factory=list)
     """Records that are read and not committed, in order."""
     rebalances: int = 0
-    """How often partitions were given or taken."""
+    """The number of times that partitions were given or taken."""
     _owned: dict[Place, Owned] = field(default_factory=dict)
     _failure: StreamError | None = None
     _rebalanced: bool = False

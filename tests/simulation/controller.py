@@ -23,7 +23,7 @@ _AGAIN_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a controller asks of the world around it.
+    """The interface between a controller and the world around it.
 
     `wanted` is the manifest's number of partitions, `unlearnt` what the workers say that they have left to learn, and
     `serve` starts the workers of so many partitions.

@@ -4,7 +4,6 @@ The fleet calls it. The controller asks Kafka, which may take seconds, so it has
 """
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -50,8 +49,7 @@ class Growth:
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name="growth", daemon=True)
         self.problem = ""
-        """Why the last step failed, "" if it did not."""
-        self.changed_at = time.monotonic()
+        """The reason why the last step failed, "" if it did not."""
 
     def begin(self, known: int) -> None:
         """Write what can be written before any process runs. Raises StreamError.
@@ -104,7 +102,6 @@ class Growth:
         while not self._stop:
             # Before it looks at what is asked, so that nothing asked meanwhile waits.
             self._woken.clear()
-            before = self.status
             try:
                 self._ensure_topics()
                 done = self._controller.step(_wanted(self._stream), unlearnt(self._statuses()))
@@ -113,8 +110,6 @@ class Growth:
             except StreamError as error:
                 self.problem = f"{error.reason}: {error}"
                 pause = _AGAIN_SECONDS
-            if self.status != before:
-                self.changed_at = time.monotonic()
             if not self._stop:
                 self._woken.wait(pause)
 

@@ -85,7 +85,7 @@ def _commit(world: World, topic: str, metadata: bytes, name: str) -> Answer:
 
 
 def members_share_the_partitions(world: World) -> tuple[list[Answer], list[Answer]]:
-    """What changes hands is given up first, and given away by a second rebalance. A member that leaves gives all."""
+    """Give up first what changes hands, and give it away by a second rebalance. A member that leaves gives all."""
     with ExitStack() as stack:
         topic = world.create("shared", 4)
         first = stack.enter_context(_Subscribed(world, topic))
@@ -181,7 +181,7 @@ def added_partitions_are_given_to_members(world: World) -> tuple[list[Answer], l
 
 
 def a_paused_partition_continues_where_it_was(world: World) -> tuple[list[Answer], list[Answer]]:
-    """What was fetched and not delivered is fetched again."""
+    """Fetch again what was fetched and not delivered."""
     with ExitStack() as stack:
         topic = world.create("paused", 1)
         send(world.producer(), topic, b"0", b"1", b"2", b"3")

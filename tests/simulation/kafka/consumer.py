@@ -65,7 +65,7 @@ class SimConsumer:
         self._assigned: list[_Assigned] = []
         self._queue: deque[Message] = deque()
         self._found: list[Message] = []
-        """What the present call returns."""
+        """The messages that the present call returns."""
         self._paused: set[Place] = set()
         self._membership = Membership(process, self._group, config)
 

@@ -22,7 +22,7 @@ _REBALANCE_SECONDS: Final = 300.0
 
 
 class GroupMetadata(NamedTuple):
-    """What a commit says of its sender. Without a member id the generation is -1."""
+    """The sender of a commit, as it says. Without a member id the generation is -1."""
 
     group: str
     generation: int = -1

@@ -26,7 +26,7 @@ _METADATA_MS: Final = 300_000
 
 
 class Step(Enum):
-    """How far a member is."""
+    """The step that a member is at."""
 
     OUT = "out"
     """It joins, or joins again, if it has topics."""

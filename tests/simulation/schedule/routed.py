@@ -144,7 +144,7 @@ _GROWTH_FAULTS: Final[tuple[tuple[int, _Make], ...]] = (
     (4, lambda r, _: Reconcile(r.randrange(1000), full=r.random() < 0.7)),
     (2, lambda _r, _s: Checkpoint()),
 )
-"""What is more frequent where a stream grows: faults of the controller and of the workers."""
+"""Faults that are more frequent where a stream grows: those of the controller and of the workers."""
 
 _FOLLOW_SHARE: Final = 0.4
 _FOLLOWS: Final[dict[str, _Make]] = {
@@ -159,7 +159,7 @@ _FOLLOWS: Final[dict[str, _Make]] = {
     "volume lost": lambda r, _: Crash(down_seconds=r.choice(_DOWN_SECONDS)),
     "snapshot restored": lambda r, _: Crash(down_seconds=r.choice(_DOWN_SECONDS)),
 }
-"""What meets what these faults have left: a rebalance or a start that is under way."""
+"""Faults that meet what these have left: a rebalance or a start that is under way."""
 
 _GROWS_SHARE: Final = 0.75
 _AGAIN_SHARE: Final = 0.35

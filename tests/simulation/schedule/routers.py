@@ -14,7 +14,7 @@ from tests.simulation.schedule.settings import Settings, input_topic
 from tests.simulation.world import World
 
 _KEYS: Final = 5
-"""How many keys there are, where records go by their key."""
+"""The number of keys, where records go by their key."""
 
 _NAMES: Final = {"r": "router", "g": "controller"}
 

@@ -1,4 +1,4 @@
-"""What a growth decides: by examples of each step, and in any order of what can happen around it."""
+"""Decisions of a growth: by examples of each step, and in any order of what can happen around it."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What entries of the epoch log say together."""
+"""Entries of the epoch log, read together."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the plugin says of a growth."""
+"""The lines of the plugin about a growth."""
 
 import io
 import json

@@ -240,7 +240,7 @@ def test_it_subscribes_to_what_the_watch_finds(router: Router) -> None:
 
 
 def epochs_sent(router: Router) -> list[tuple[str, int, int, str | None]]:
-    """What the last batch commits."""
+    """Return what the last batch commits."""
     return [(o.topic, o.partition, o.offset, o.metadata) for o in router.output.sent[-1].offsets]
 
 

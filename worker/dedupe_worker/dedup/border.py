@@ -34,7 +34,7 @@ class NoBorder:
 
     cut: Cut | None = None
     unrecorded = False
-    """Whether the cut must be committed before the first record."""
+    """If it is true, the cut must be committed before the first record."""
 
     def parts(self, batch: Batch) -> Iterator[Part]:
         """Yield the whole batch."""
@@ -66,8 +66,6 @@ class Border(NoBorder):
         self._topic = topic
         self._partition = partition
         self._route_of = route_of
-        self._passed = Mark(0, passed.partitions)
-        self._route: Route | None = None
         self._begin(passed)
         self.cut = cut
 
@@ -114,7 +112,7 @@ class Border(NoBorder):
     def _begin(self, mark: Mark) -> None:
         self._passed = mark
         # As long as a stream has not grown, no record can be another worker's.
-        self._route = self._route_of(mark.partitions) if mark.epoch else None
+        self._route: Route | None = self._route_of(mark.partitions) if mark.epoch else None
 
     def _sent_on(self, records: Sequence[Message], partitions: Sequence[int]) -> Iterator[Routed]:
         for record, partition in zip(records, partitions, strict=True):

@@ -72,7 +72,7 @@ class SessionEpochs(NoEpochs):
     @property
     def learnt_ids(self) -> LearntIds | None:
         """Return what a full reconcile expects in addition to the own output."""
-        if self.reader.epochs.born(self.factory.config.partition) == 0:
+        if self._born == 0:
             return None
         known = (self.factory, self.partition, self.repartition, self.reader.epochs)
         return LearntIds(*known, self.extract, self.stop)

@@ -15,31 +15,30 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
-import numpy as np
 import structlog
 
 from dedupe_crds.spec.repartition import Repartition
 from dedupe_crds.status.worker import Phase
 from dedupe_growth.epochs import Epochs
 from dedupe_growth.log import EpochReader
-from dedupe_ids.extract import ID_BYTES, Extractor
+from dedupe_growth.unlearnt import LEARNING
+from dedupe_ids.extract import Extractor
 from dedupe_ids.route import Route
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.output_reader import OutputReader, Run
-from dedupe_worker.recovery.learnt_ids import readable_cuts
+from dedupe_worker.recovery.learnt_ids import own_rows, readable_cuts
 from dedupe_worker.recovery.output_values import ValuesOfOutputs
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.values import timestamps
 
-REASON: Final = "Growth"
+REASON: Final = LEARNING
 """The reason of the range that is read, in the worker's status."""
 
 _WRITE_RECORDS: Final = 100_000
 _WRITE_SECONDS: Final = 5.0
-_ID: Final = np.dtype(f"V{ID_BYTES}")
 
 log = structlog.get_logger()
 
@@ -140,22 +139,17 @@ class Learning:
         spec, count = self.factory.config.stream.spec, epochs.partitions[self._epoch]
         return Route(spec, self.repartition.by, count)
 
-    def _learn(self, run: Run, window: Window, values: "ValuesOfOutputs", route: Route) -> None:
+    def _learn(self, run: Run, window: Window, values: ValuesOfOutputs, route: Route) -> None:
         self._records += len(run.records)
         self._unwritten.records += len(run.records)
         ids, times = self.extract(run.records), timestamps(run.records)
         self._unwritten.newest_ms = max(self._unwritten.newest_ms, int(times.max(initial=0)))
-        mine = np.array(route.of(run.records).partitions)[ids.rows] == self._number
-        if not mine.any():
+        mine, packed = own_rows(route, run.records, ids, self.factory.config.partition)
+        if not packed:
             return
-        packed = np.frombuffer(ids.packed, _ID)[mine].tobytes()
         found = values.of(run.partition, run.records, ids.rows, times)[mine]
         # Whatever is known is of a newer record, or of the same old output.
         window.admit(packed, found)
-
-    @property
-    def _number(self) -> int:
-        return self.factory.config.partition
 
     # -- what is written -------------------------------------------------------------------------
 

@@ -4,20 +4,25 @@ A full reconcile calls it for a partition that a growth has added: its store has
 cuts are in the epoch log, because the partition has learnt up to them before (learning.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Event
+from typing import Final
 
 import numpy as np
+from confluent_kafka import Message
 
 from dedupe_crds.spec.repartition import Repartition
 from dedupe_growth.epochs import Epochs
-from dedupe_ids.extract import ID_BYTES, Extractor
+from dedupe_ids.batch import Mask
+from dedupe_ids.extract import ID_BYTES, Extractor, PackedIds
 from dedupe_ids.route import Route
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.recovery.taken_over import TakenOver
+
+_ID: Final = np.dtype(f"V{ID_BYTES}")
 
 
 def readable_cuts(partition: TakenOver, cuts: Mapping[int, int]) -> dict[int, int]:
@@ -27,6 +32,14 @@ def readable_cuts(partition: TakenOver, cuts: Mapping[int, int]) -> dict[int, in
     """
     topics, name = partition.topics, partition.output_topic.name
     return {each: min(cut, topics.high_watermark(name, each)) for each, cut in cuts.items()}
+
+
+def own_rows(
+    route: Route, records: Sequence[Message], ids: PackedIds, number: int
+) -> tuple[Mask, bytes]:
+    """Return the mask (n,) of a partition's own ids in a batch, and these joined."""
+    own: Mask = np.array(route.of(records).partitions)[ids.rows] == number
+    return own, np.frombuffer(ids.packed, _ID)[own].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +79,7 @@ class LearntIds:
             reader.stop_at(readable_cuts(self.partition, cuts))
             while not (self.stop.is_set() or reader.at_ends):
                 for run in reader.read():
-                    ids = self.extract(run.records)
-                    to = np.array(route.of(run.records).partitions)[ids.rows]
-                    packed = np.frombuffer(ids.packed, f"V{ID_BYTES}")
-                    yield packed[to == number].tobytes()
+                    yield own_rows(route, run.records, self.extract(run.records), number)[1]
                 self.factory.worker_state.heartbeat()
 
     @property

@@ -1,4 +1,4 @@
-"""Which delay counts for which step, and for an id that stays or that moves."""
+"""Delays count for a step, and for an id that stays or that moves."""
 
 import numpy as np
 

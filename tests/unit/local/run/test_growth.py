@@ -11,17 +11,15 @@ from dedupe_crds.deadline import Deadline
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.growth import GrowthStatus, GrowthStep
-from dedupe_crds.status.worker import Phase, ReconcileStatus, WorkerStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_growth.controller import GrowthController
 from dedupe_growth.entries import Done, Entry, Prepare, Switch
 from dedupe_growth.epochs import Epochs, epochs_of
-from dedupe_growth.unlearnt import LEARNING, unlearnt
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.stream_topics import StreamTopics
 from dedupe_kafka.topic import TopicProblem
 from dedupe_local.run import growth as module
 from dedupe_local.run.growth import Growth
-from dedupe_worker.recovery.learning import REASON
 from tests.unit.crds.manifests import changed
 from tests.unit.local.run.views import status
 
@@ -218,21 +216,6 @@ def test_a_growth_waits_for_topics_that_cannot_grow() -> None:
     assert {wanted for wanted, _ in controller.calls} == {2}
 
 
-def test_a_change_of_the_status_is_timed() -> None:
-    class Changing(FakeController):
-        def step(self, wanted: int, unlearnt: Mapping[int, int]) -> bool:
-            if len(self.calls) == 2:
-                self.status = at(GrowthStep.LEARNING)
-            return super().step(wanted, unlearnt)
-
-    same, changing = FakeController([False, True]), Changing([False, True, True])
-    for controller, changes in ((same, False), (changing, True)):
-        growth = growth_of(controller)
-        growth.changed_at = before = -1.0
-        run(growth, controller)
-        assert (growth.changed_at > before) is changes
-
-
 def test_a_growth_is_watched_closely_and_a_stream_at_rest_seldom(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -258,41 +241,3 @@ def test_a_growth_begins_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_stop_before_the_begin_waits_for_nothing() -> None:
     growth_of(FakeController()).stop()
-
-
-# -- what workers say ----------------------------------------------------------------------------------
-
-
-def learning(partition: int, remaining: int, reason: str = LEARNING) -> WorkerStatus:
-    reconcile = ReconcileStatus(reason=reason, records=1, remaining=remaining, seconds=1)
-    found = status(partition=partition, phase=Phase.RECONCILING)
-    return found.model_copy(update={"reconcile": reconcile})
-
-
-def test_worker_and_runner_have_one_name_for_it() -> None:
-    assert LEARNING == REASON
-
-
-def test_a_worker_that_learns_says_how_much_is_left_and_one_that_runs_has_nothing_left() -> None:
-    found = unlearnt([learning(4, 700), None, status(partition=2), learning(5, 0)])
-    assert found == {4: 700, 2: 0, 5: 0}
-
-
-@pytest.mark.parametrize(
-    "silent",
-    [
-        None,
-        status(partition=4, phase=Phase.STARTING),
-        status(partition=4, phase=Phase.STOPPING),
-        learning(4, 0, reason="Tail"),
-        learning(4, 0, reason="NewStore"),
-    ],
-)
-def test_a_worker_that_does_something_else_says_nothing(silent: WorkerStatus | None) -> None:
-    """Its own tail may be read, and all that it must learn be left."""
-    assert unlearnt([silent]) == {}
-
-
-def test_a_worker_that_runs_has_learnt_whatever_it_read_last() -> None:
-    found = learning(4, 700).model_copy(update={"phase": Phase.RUNNING})
-    assert unlearnt([found]) == {4: 0}

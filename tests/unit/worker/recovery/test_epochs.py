@@ -1,4 +1,4 @@
-"""What a session makes of the epoch log: what to learn first, and what was passed."""
+"""A session reads from the epoch log what to learn first, and what was passed."""
 
 from threading import Event
 from types import SimpleNamespace

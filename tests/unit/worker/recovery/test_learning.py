@@ -143,7 +143,7 @@ class Log:
 
 
 class Worker:
-    """What a session has when it learns."""
+    """The parts of a session that learns."""
 
     def __init__(self, store: Store, *, partition: int = NUMBER) -> None:
         self.clock = StillClock()

@@ -13,8 +13,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.growth import GrowthStatus
+from dedupe_growth.before_routers import check_partitions, find_direct, find_handed_over
 from dedupe_growth.decide import Observed, WriteMarks, decide
-from dedupe_growth.entries import Entry, Switch
+from dedupe_growth.entries import Entry
 from dedupe_growth.epochs import NO_EPOCH, Epochs
 from dedupe_growth.log import EpochLogMissing, open_epochs
 from dedupe_growth.mark import MARK_HEADER, encode_mark
@@ -28,7 +29,7 @@ from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.group_offsets import read_group_offsets
 from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.offset_metadata import Cut, decode_metadata, split_token
-from dedupe_kafka.offsets import Place
+from dedupe_kafka.offsets import Place, TopicOffsets
 
 _REQUEST_SECONDS: Final = 15.0
 _MARK_SECONDS: Final = 10.0
@@ -41,6 +42,7 @@ class Topics(Protocol):
 
     def topic_names(self) -> list[str]: ...  # noqa: D102
     def partition_counts(self, names: Collection[str]) -> dict[str, int]: ...  # noqa: D102
+    def offsets(self, name: str) -> TopicOffsets: ...  # noqa: D102
 
 
 class GrowthController:
@@ -105,6 +107,13 @@ class GrowthController:
 
     def _look(self, wanted: int, unlearnt: Mapping[int, int]) -> Observed:
         inputs, epochs = self._inputs(), self.epochs
+        if not epochs.entries:
+            direct = find_direct(self._stream, inputs, self._topics, self._committed)
+            return Observed(inputs=inputs, wanted=wanted, direct=direct)
+        if epochs.direct is not None and epochs.switched == NO_EPOCH:
+            check_partitions(epochs.direct, epochs.partitions.get(epochs.first, wanted))
+            handed_over = find_handed_over(epochs.direct, self._stream, self._committed)
+            return Observed(inputs=inputs, wanted=wanted, handed_over=handed_over)
         if not epochs.grows:
             return Observed(inputs=inputs, wanted=wanted)
         return Observed(
@@ -125,23 +134,20 @@ class GrowthController:
         listed = epochs.switch_inputs.get(epochs.switched, {})
         places = [(topic, each) for topic, count in listed.items() for each in range(count)]
         found = self._committed(self._stream.router_group, places)
-        return {place: decode_routed(metadata).epoch for place, metadata in found.items()}
+        return {place: decode_routed(at.metadata).epoch for place, at in found.items()}
 
     def _passed(self, epochs: Epochs) -> dict[int, Cut]:
         topic = self._stream.spec.worker_input
         places = [(topic, each) for each in range(epochs.workers)]
         found = self._committed(self._stream.consumer_group, places)
         cuts = {
-            partition: decode_metadata(split_token(metadata)[0]).cut
-            for (_, partition), metadata in found.items()
+            partition: decode_metadata(split_token(at.metadata)[0]).cut
+            for (_, partition), at in found.items()
         }
         return {partition: cut for partition, cut in cuts.items() if cut is not None}
 
-    def _committed(self, group: str, places: Iterable[Place]) -> dict[Place, str]:
-        """Return the metadata of a group's committed offsets.
-
-        Of transactions that have ended.
-        """
+    def _committed(self, group: str, places: Iterable[Place]) -> dict[Place, TopicPartition]:
+        """Return a group's committed offsets, of transactions that have ended."""
         wanted = [TopicPartition(*place) for place in places]
         if not wanted:
             return {}
@@ -158,12 +164,12 @@ class GrowthController:
             )
         finally:
             consumer.close()
-        return {(at.topic, at.partition): at.metadata or "" for at in found if at.offset >= 0}
+        return {(at.topic, at.partition): at for at in found if at.offset >= 0}
 
     # -- acting ----------------------------------------------------------------------------------
 
     def _append(self, entry: Entry) -> None:
-        if isinstance(entry, Switch) and self.epochs.switched == NO_EPOCH:
+        if not self.epochs.entries:
             self._check_new()
         topic = epochs_topic(self._stream.spec.output.topic)
         reader = open_epochs(self._clients.consumer, self._stream, self._properties, self._clock)
@@ -185,7 +191,7 @@ class GrowthController:
         inputs = self._inputs()
         places = [(topic, each) for topic, count in inputs.items() for each in range(count)]
         found = self._committed(self._stream.router_group, places)
-        if any(":" in metadata for metadata in found.values()):
+        if any(":" in (at.metadata or "") for at in found.values()):
             topic = epochs_topic(self._stream.spec.output.topic)
             raise EpochLogMissing(
                 f"{topic} is empty, and the routers have read one before: restore it from a copy, because it says how "

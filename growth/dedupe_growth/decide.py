@@ -6,9 +6,20 @@ is done here, is in docs/decisions/0034; a model of it was explored before this 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dedupe_crds.status.growth import GrowthStatus, GrowthStep
-from dedupe_growth.entries import Cuts, Done, Entry, Listed, Prepare, Switch
+from dedupe_growth.entries import (
+    Cuts,
+    Direct,
+    Done,
+    Entry,
+    HandedOver,
+    Listed,
+    Prepare,
+    RouterStart,
+    Switch,
+)
 from dedupe_growth.epochs import NO_EPOCH, Epochs
 from dedupe_growth.mark import Mark
 from dedupe_kafka.offset_metadata import Cut
@@ -27,7 +38,8 @@ class Observed:
     manifest asks for, and that all topics have. `adopted` is the epoch in the routers' committed offset of an input
     partition, if there is one; `passed` what is in the workers' committed offset of a partition of the repartition
     topic. `unlearnt` is the number of records that the worker of a new partition has not read yet; a partition whose
-    worker does not say so is not in it.
+    worker does not say so is not in it. `direct` is what ran before the stream got routers, if the log does not say it
+    yet; `handed_over` has the input partitions that its workers have handed over.
     """
 
     inputs: Mapping[str, int]
@@ -35,6 +47,15 @@ class Observed:
     adopted: Mapping[Place, int] = field(default_factory=dict)
     passed: Mapping[int, Cut] = field(default_factory=dict)
     unlearnt: Mapping[int, int] = field(default_factory=dict)
+    direct: Direct | None = None
+    handed_over: Mapping[int, "HandOver"] = field(default_factory=dict)
+
+
+class HandOver(NamedTuple):
+    """An input partition that its worker reads no more: where routers begin, and the cut."""
+
+    start: RouterStart
+    cut: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +83,7 @@ def decide(epochs: Epochs, seen: Observed) -> Decision:
     If it is an entry, it may be appended to the log that `epochs` are of, and to no longer one.
     """
     if epochs.switched == NO_EPOCH:
-        return Decision(Switch(epoch=0, partitions=seen.wanted, inputs=seen.inputs))
+        return _first_switch(epochs, seen)
     if unlisted := _unlisted(epochs, seen.inputs):
         return Decision(Listed(epoch=epochs.switched, inputs=unlisted), _status(epochs, seen))
     status = _status(epochs, seen)
@@ -74,6 +95,34 @@ def decide(epochs: Epochs, seen: Observed) -> Decision:
     if seen.wanted > epochs.workers:
         return Decision(Prepare(epoch=epochs.prepared + 1, partitions=seen.wanted), status)
     return Decision(None, status)
+
+
+def _first_switch(epochs: Epochs, seen: Observed) -> Decision:
+    """Return what comes before routers decide for the first time.
+
+    Of a stream that ran without them: its workers hand their input over, because only they know where they have ended.
+    Then all ids may be in another store than their new one.
+    """
+    if epochs.direct is None:
+        return Decision(seen.direct or Switch(epoch=0, partitions=seen.wanted, inputs=seen.inputs))
+    epoch = epochs.first
+    if epochs.prepared < epoch:
+        return Decision(Prepare(epoch=epoch, partitions=seen.wanted))
+    status = _status(epochs, seen)
+    if epoch in epochs.cuts:
+        count = epochs.partitions[epoch]
+        return Decision(Switch(epoch=epoch, partitions=count, inputs=seen.inputs), status)
+    old = epochs.before(epoch)
+    if any(each not in seen.handed_over for each in old):
+        return Decision(None, status)
+    return Decision(
+        HandedOver(
+            epoch=epoch,
+            cuts={each: seen.handed_over[each].cut for each in old},
+            starts={each: seen.handed_over[each].start for each in old},
+        ),
+        status,
+    )
 
 
 def _switch(epochs: Epochs) -> Switch:
@@ -146,18 +195,28 @@ def _status(epochs: Epochs, seen: Observed) -> GrowthStatus | None:
     added = epochs.added(epoch)
     if epochs.done >= epoch:
         return _at(epochs, GrowthStep.DONE, total=len(added))
-    if epochs.switched < epoch:
-        unlearnt = [p for p in added if seen.unlearnt.get(p, _NEARLY_LEARNT + 1) > _NEARLY_LEARNT]
-        return _at(epochs, GrowthStep.LEARNING, map(str, unlearnt), total=len(added))
     if epoch in epochs.cuts:
         behind = [str(each) for each in added if _epoch_of(seen, each) < epoch]
         return _at(epochs, GrowthStep.READING_REST, behind, total=len(added))
+    return _before_cuts(epochs, seen)
+
+
+def _before_cuts(epochs: Epochs, seen: Observed) -> GrowthStatus:
+    """Return the step of a growth whose old workers still produce."""
+    epoch = epochs.prepared
+    added, old = epochs.added(epoch), epochs.before(epoch)
+    if epoch == epochs.first:
+        reading = [str(each) for each in old if each not in seen.handed_over]
+        return _at(epochs, GrowthStep.HANDING_OVER, reading, total=len(old))
+    if epochs.switched < epoch:
+        unlearnt = [p for p in added if seen.unlearnt.get(p, _NEARLY_LEARNT + 1) > _NEARLY_LEARNT]
+        return _at(epochs, GrowthStep.LEARNING, map(str, unlearnt), total=len(added))
     if waiting := _not_adopted(epochs, seen):
         places = (f"{topic}/{partition}" for topic, partition in waiting)
         total = sum(epochs.switch_inputs[epoch].values())
         return _at(epochs, GrowthStep.WAITING_FOR_ROUTERS, places, total=total)
-    late, total = _not_passed(epochs, seen), len(epochs.before(epoch))
-    return _at(epochs, GrowthStep.WAITING_FOR_WORKERS, map(str, late), total=total)
+    late = _not_passed(epochs, seen)
+    return _at(epochs, GrowthStep.WAITING_FOR_WORKERS, map(str, late), total=len(old))
 
 
 def _at(
@@ -167,6 +226,7 @@ def _at(
     return GrowthStatus(
         epoch=epoch,
         before=epochs.partitions.get(epoch - 1, 0),
+        adds_routers=epoch == epochs.first,
         partitions=epochs.partitions[epoch],
         step=step,
         done=total - len(waiting),

@@ -9,6 +9,12 @@ the number of the entry from 0 on, its value JSON:
     {"entry": "cuts", "epoch": 1, "cuts": {"0": 1207, "1": 1180}}         where the old outputs end, for who learns
     {"entry": "done", "epoch": 1}                                         the workers of the new partitions run
 
+A stream that ran before it got routers has two more. Its first epoch is the time without them:
+
+    {"entry": "direct", "epoch": 0, "partitions": 4, "topic": "a", "topic_id": "In1"}    4 workers read `a` themselves
+    {"entry": "handed-over", "epoch": 1,         their outputs end here, and routers begin here in the partitions of `a`
+     "cuts": {"0": 1207}, "starts": {"0": {"offset": 900, "topic_id": "In1"}}}
+
 Invariants: an entry is never changed or removed, and an entry that this release does not know stops its reader.
 """
 
@@ -65,7 +71,34 @@ class Done(_Entry):
     """The workers of all new partitions run."""
 
 
-Entry = Prepare | Switch | Listed | Cuts | Done
+class Direct(_Entry):
+    """Until it got routers, workers of so many partitions have read this input topic."""
+
+    partitions: int
+    topic: str
+    topic_id: str
+
+
+class RouterStart(BaseModel):
+    """The offset at which routers begin in an input partition, and its topic's id."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    offset: int
+    topic_id: str
+
+
+class HandedOver(_Entry):
+    """Each worker has handed its input partition over to the routers.
+
+    `cuts` are the output positions at that border, `starts` the offsets in the input.
+    """
+
+    cuts: Mapping[int, int]
+    starts: Mapping[int, RouterStart]
+
+
+Entry = Prepare | Switch | Listed | Cuts | Done | Direct | HandedOver
 
 _NAMES: Final[Mapping[str, type[_Entry]]] = {
     "prepare": Prepare,
@@ -73,6 +106,8 @@ _NAMES: Final[Mapping[str, type[_Entry]]] = {
     "list": Listed,
     "cuts": Cuts,
     "done": Done,
+    "direct": Direct,
+    "handed-over": HandedOver,
 }
 
 

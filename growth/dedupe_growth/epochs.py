@@ -7,7 +7,17 @@ and of one epoch the first; lists of inputs only grow.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dedupe_growth.entries import Cuts, Done, Entry, Listed, Prepare, Switch
+from dedupe_growth.entries import (
+    Cuts,
+    Direct,
+    Done,
+    Entry,
+    HandedOver,
+    Listed,
+    Prepare,
+    RouterStart,
+    Switch,
+)
 
 NO_EPOCH = -1
 
@@ -18,7 +28,8 @@ class Epochs:
 
     `prepared`, `switched` and `done` are the highest epochs of these entries, -1 before the first one. `partitions`
     has the partition count of each epoch, `inputs` the partition counts of the topics that it lists, `switch_inputs`
-    those of the switch alone, `cuts` the positions at which the old outputs end, by partition.
+    those of the switch alone, `cuts` the positions at which the old outputs end, by partition. Of a stream that ran
+    without routers before, `direct` is its epoch 0, and `starts` are where the routers begin in its input partitions.
     """
 
     entries: int = 0
@@ -29,16 +40,20 @@ class Epochs:
     inputs: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     switch_inputs: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     cuts: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    direct: Direct | None = None
+    starts: Mapping[int, RouterStart] = field(default_factory=dict)
 
     def followed_by(self, entry: Entry) -> "Epochs":
         """Return the epochs after one more entry."""
         epoch, known = entry.epoch, replace(self, entries=self.entries + 1)
         match entry:
-            case Prepare(partitions=count):
+            case Prepare(partitions=count) | Direct(partitions=count):
+                direct = entry if isinstance(entry, Direct) else None
                 return replace(
                     known,
                     prepared=max(self.prepared, epoch),
                     partitions={epoch: count, **self.partitions},
+                    direct=self.direct or direct,
                 )
             case Switch(partitions=count, inputs=inputs):
                 return replace(
@@ -52,8 +67,9 @@ class Epochs:
             case Listed(inputs=inputs):
                 listed = _joined(self.inputs.get(epoch, {}), inputs)
                 return replace(known, inputs={**self.inputs, epoch: listed})
-            case Cuts(cuts=cuts):
-                return replace(known, cuts={epoch: cuts, **self.cuts})
+            case Cuts(cuts=cuts) | HandedOver(cuts=cuts):
+                starts = entry.starts if isinstance(entry, HandedOver) else {}
+                return replace(known, cuts={epoch: cuts, **self.cuts}, starts=self.starts or starts)
             case Done():
                 return replace(known, done=max(self.done, epoch))
 
@@ -71,18 +87,38 @@ class Epochs:
         """Return whether an input partition may be routed by the present epoch."""
         return partition < self.inputs.get(self.switched, {}).get(topic, 0)
 
+    @property
+    def first(self) -> int:
+        """Return the first epoch that routers decide by."""
+        return 0 if self.direct is None else self.direct.epoch + 1
+
     def born(self, partition: int) -> int:
-        """Return the first epoch with this partition; the next one if none has it."""
-        known = [epoch for epoch, count in self.partitions.items() if partition < count]
+        """Return the first epoch of routers with this partition; the next one if none has it."""
+        known = [
+            epoch
+            for epoch, count in self.partitions.items()
+            if epoch >= self.first and partition < count
+        ]
         return min(known, default=self.prepared + 1)
 
     def before(self, epoch: int) -> range:
         """Return the partitions of the epoch before: those whose ids a new one learns."""
         return range(self.partitions.get(epoch - 1, 0))
 
+    def sources(self, partition: int) -> list[int]:
+        """Return the partitions from whose outputs a partition learns its ids."""
+        return [each for each in self.before(self.born(partition)) if each != partition]
+
     def added(self, epoch: int) -> range:
-        """Return the partitions that an epoch has added."""
-        return range(self.partitions.get(epoch - 1, 0), self.partitions.get(epoch, 0))
+        """Return the partitions that an epoch has added; all are new to the routers' first."""
+        old = 0 if epoch == self.first else self.partitions.get(epoch - 1, 0)
+        return range(old, self.partitions.get(epoch, 0))
+
+    def start(self, topic: str, partition: int) -> RouterStart | None:
+        """Return where routers begin in an input partition that a worker has read before."""
+        if self.direct is None or topic != self.direct.topic:
+            return None
+        return self.starts.get(partition)
 
 
 def epochs_of(entries: Iterable[Entry]) -> Epochs:

@@ -14,10 +14,11 @@ from typing import Final
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_growth.controller import GrowthController
 from dedupe_growth.entries import EpochLogUnreadable
-from dedupe_growth.epochs import NO_EPOCH, Epochs
+from dedupe_growth.epochs import Epochs
 from dedupe_growth.unlearnt import unlearnt
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_operator.credentials import client_properties, secret_hash
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.growth import GrowthView, Workers
@@ -48,6 +49,9 @@ class _Connection:
 
     def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         return self._open.partition_counts(names)
+
+    def offsets(self, name: str) -> TopicOffsets:
+        return self._open.offsets(name)
 
     @property
     def _open(self) -> Cluster:
@@ -159,4 +163,4 @@ def _wanted(epochs: Epochs, topics: TopicsView, known: int) -> int:
     has, because its routers decide between these.
     """
     ready = (topics.partitions or 0) if topics.usable else 0
-    return known or ready if epochs.switched == NO_EPOCH else ready or epochs.workers
+    return ready or epochs.workers if epochs.entries else known or ready

@@ -19,6 +19,7 @@ from dedupe_kafka.client import client_config, kafka_error, made
 from dedupe_kafka.client_config import consumer_config, producer_config
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import NotAuthorized
+from dedupe_kafka.topic_id import has_id
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.dedup.ageing_clock import AgeingClock
@@ -29,7 +30,7 @@ from dedupe_worker.dedup.policy import policy_of
 from dedupe_worker.dedup.uncommitted_output import UncommittedIds
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.added_partitions import AddedPartitions
-from dedupe_worker.kafka.admin import Topic, Topics, has_id
+from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.consumer import PartitionReader, open_reader
 from dedupe_worker.kafka.input_trim import InputTrim
 from dedupe_worker.kafka.key_sample import KeyCounter

@@ -11,7 +11,6 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.growth import GrowthStatus, GrowthStep
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_growth.controller import GrowthController
-from dedupe_growth.epochs import NO_EPOCH
 from dedupe_growth.unlearnt import unlearnt
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError, TopicUnusable
@@ -59,7 +58,7 @@ class Growth:
         """
         wanted = _wanted(self._stream)
         epochs = self._controller.read()
-        while self._controller.step(known or wanted if epochs.switched == NO_EPOCH else wanted, {}):
+        while self._controller.step(wanted if epochs.entries else known or wanted, {}):
             epochs = self._controller.epochs
         self._thread.start()
 

@@ -11,7 +11,9 @@ from dedupe_growth.log import EpochReader, open_epochs
 from dedupe_growth.mark import Mark, mark_of
 from dedupe_growth.routed_offsets import encode_routed
 from dedupe_growth.writer import TRANSACTION_SECONDS, EpochWriter
+from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.offset_metadata import Cut, encode_metadata, with_token
+from dedupe_kafka.offsets import TopicOffsets
 from tests.simulation.kafka.calls import Call, Hook, Moment
 from tests.simulation.kafka.cluster import SimKafka, no_faults, record
 from tests.simulation.kafka.groups import Committed
@@ -60,6 +62,13 @@ class Scene:
         """Return those of the topics that may be described."""
         found = {name: self.cluster.topics.find(name) for name in {*names} - self.hidden}
         return {name: len(topic.logs) for name, topic in found.items() if topic}
+
+    def offsets(self, name: str) -> TopicOffsets:
+        """Return a topic's id and offsets, as a cluster does."""
+        cluster = Cluster(
+            "sim:9092", {}, clients=self.cluster.clients("admin", no_faults), clock=self.clock
+        )
+        return cluster.offsets(name)
 
     # -- the epoch log -------------------------------------------------------------------------------
 

@@ -34,19 +34,6 @@ _WRITE: Final = frozenset({AclOperation.WRITE})
 _DELETE: Final = frozenset({AclOperation.DELETE})
 
 
-NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The answer of a broker without topic ids, for every topic: a UUID of zeros."""
-
-
-def has_id(topic_id: str) -> bool:
-    """Return whether a topic's id tells it from others.
-
-    >>> has_id("Ab1"), has_id("AAAAAAAAAAAAAAAAAAAAAA")
-    (True, False)
-    """
-    return not topic_id.startswith(NO_TOPIC_ID)
-
-
 @dataclass(frozen=True, slots=True)
 class Topic:
     """A topic as it is now.

@@ -13,8 +13,9 @@ one; the next session proves it (topic_proof.py).
 from typing import Final
 
 from dedupe_crds.clock import Clock
+from dedupe_kafka.topic_id import has_id
 from dedupe_worker.errors import InputTopicReplaced, OutputTopicReplaced
-from dedupe_worker.kafka.admin import Topic, Topics, has_id
+from dedupe_worker.kafka.admin import Topic, Topics
 
 # All workers of a stream together describe each topic 17 times a second at most.
 _SECONDS_PER_PARTITION: Final = 0.06

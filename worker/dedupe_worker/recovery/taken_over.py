@@ -9,9 +9,10 @@ from threading import Event
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, TakeOverContested
 from dedupe_kafka.offset_metadata import decode_metadata
 from dedupe_kafka.side_topics import routed_topics
+from dedupe_kafka.topic_id import has_id
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import InputTopicReplaced, OutputTopicReplaced
-from dedupe_worker.kafka.admin import Topic, Topics, has_id, needed_rights
+from dedupe_worker.kafka.admin import Topic, Topics, needed_rights
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput

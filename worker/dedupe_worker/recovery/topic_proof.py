@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 
 from dedupe_kafka.errors import Stopped
 from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.topic_id import NO_TOPIC_ID, has_id
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import TopicUnproved
-from dedupe_worker.kafka.admin import NO_TOPIC_ID, has_id
 from dedupe_worker.kafka.consumer import PartitionReader, read_output
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.store.metadata import StoreMetadata

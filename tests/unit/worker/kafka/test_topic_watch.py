@@ -4,8 +4,9 @@ from typing import cast
 
 import pytest
 
+from dedupe_kafka.topic_id import NO_TOPIC_ID
 from dedupe_worker.errors import InputTopicReplaced, OutputTopicReplaced
-from dedupe_worker.kafka.admin import NO_TOPIC_ID, Topic, Topics
+from dedupe_worker.kafka.admin import Topic, Topics
 from dedupe_worker.kafka.topic_watch import TopicWatch
 from tests.unit.worker.still_clock import StillClock
 

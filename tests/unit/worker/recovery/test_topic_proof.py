@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from dedupe_kafka.offsets import OffsetRange
+from dedupe_kafka.topic_id import NO_TOPIC_ID
 from dedupe_worker.errors import TopicUnproved
-from dedupe_worker.kafka.admin import NO_TOPIC_ID, Topic
+from dedupe_worker.kafka.admin import Topic
 from dedupe_worker.kafka.consumer import Batch
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.recovery.topic_proof import Proof, ProvedTopics, prove, prove_topics

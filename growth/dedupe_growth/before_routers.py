@@ -1,4 +1,4 @@
-"""Find what ran before a stream got routers, and what its workers have handed over.
+"""Find what ran before a stream got routers, and what was handed over.
 
 The controller asks it. Without routers worker p reads partition p of the input, and commits its offsets with the group
 of the workers. When it hands its partition over, it commits the last of these offsets once more, with its cut
@@ -37,10 +37,11 @@ class Topics(Protocol):
 def find_direct(
     stream: DedupeStream, inputs: Mapping[str, int], topics: Topics, committed: Committed
 ) -> Direct | None:
-    """Return the epoch without routers of a stream whose epoch log is empty; None if it had none.
+    """Return the epoch before the routers; None of a stream that had none.
 
-    Then its workers have committed offsets of an input, or, where Kafka has deleted these, have written output, and no
-    router has written anything. Raises StreamError, RoutersRefused among them.
+    It is asked while the epoch log is empty. If there was such an epoch, the workers have committed offsets of an
+    input, or, where Kafka has deleted these, have written output, and no router has written anything. Raises
+    StreamError, RoutersRefused among them.
     """
     spec = stream.spec
     if any(topics.offsets(spec.worker_input).ends.values()):
@@ -82,7 +83,7 @@ def check_partitions(direct: Direct, wanted: int) -> None:
 def find_handed_over(
     direct: Direct, stream: DedupeStream, committed: Committed
 ) -> dict[int, HandOver]:
-    """Return what the workers have handed over, by partition of the input. Raises StreamError."""
+    """Return what is handed over, by input partition. Raises StreamError."""
     places = [(direct.topic, each) for each in range(direct.partitions)]
     found = {}
     for (_, partition), at in committed(stream.consumer_group, places).items():

@@ -52,7 +52,7 @@ class Observed:
 
 
 class HandOver(NamedTuple):
-    """An input partition that its worker reads no more: where routers begin, and the cut."""
+    """An input partition that is handed over: where routers begin, and the cut."""
 
     start: RouterStart
     cut: int

@@ -93,7 +93,7 @@ class Epochs:
         return 0 if self.direct is None else self.direct.epoch + 1
 
     def born(self, partition: int) -> int:
-        """Return the first epoch of routers with this partition; the next one if none has it."""
+        """Return the routers' first epoch with this partition, or the next one."""
         known = [
             epoch
             for epoch, count in self.partitions.items()
@@ -110,7 +110,7 @@ class Epochs:
         return [each for each in self.before(self.born(partition)) if each != partition]
 
     def added(self, epoch: int) -> range:
-        """Return the partitions that an epoch has added; all are new to the routers' first."""
+        """Return the partitions that an epoch has added: all, by the routers' first."""
         old = 0 if epoch == self.first else self.partitions.get(epoch - 1, 0)
         return range(old, self.partitions.get(epoch, 0))
 

@@ -14,6 +14,7 @@ from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_kafka.client import client_config, made
 from dedupe_kafka.clients import CLIENTS, Clients
+from dedupe_kafka.epochs_topic import check_unused
 from dedupe_kafka.errors import (
     BrokerUnavailable,
     OpenTransaction,
@@ -78,16 +79,15 @@ class Cluster:
         the input since wait; if the stream accepts them, the other topics get as many. With `spec.repartition` none of
         that counts: all partitions of the repartition topic are served.
 
-        Raises:
-            TopicMissing: a topic that spec.input names is absent.
-            NotAuthorized, TopicRefused: a topic is absent and cannot be created.
+        Raises TopicMissing for an absent input, NotAuthorized and TopicRefused for what can't be created.
         """
         inputs = self.inputs(stream.spec)
         if (repartition := stream.spec.repartition) is not None:
             return ensure_repartitioned(self, stream.spec, repartition, inputs)
         (source,) = inputs
         known = known or max(seen, self._partitions_read(stream.consumer_group, source))
-        return ensure_topics(self, stream.spec, source, known)
+        unused = check_unused(self, stream.spec.output.topic)
+        return ensure_topics(self, stream.spec, source, known).with_problems(unused)
 
     def inputs(self, spec: Spec) -> list[Topic]:
         """Return the input topics; none if no topic matches a pattern.

@@ -44,7 +44,7 @@ def ensure_repartitioned(
         problems.append(_no_input(spec))
         source, created = _without_inputs(cluster, spec, name, partitions)
     present = cluster.topic(name)
-    grows = present is not None and present.partitions < partitions
+    grows = present is None or present.partitions < partitions
     # Before the repartition topic, which shows after a crash that the others may not have grown yet.
     found = ensure_topics(cluster, spec, source, known=0, grows=grows)
     problems += ensure_repartition(cluster, source)

@@ -14,6 +14,7 @@ import structlog
 
 from dedupe_crds.spec.flow import Flow
 from dedupe_crds.spec.repartition import RepartitionBy
+from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH, Epochs
 from dedupe_growth.log import EpochLogMissing
 from dedupe_ids.route import Route
@@ -60,6 +61,11 @@ class Adoption:
         """Adopt a newer epoch, if one has arrived. Raises StreamError."""
         if self._reader.poll().switched > self.epoch:
             self._adopt()
+
+    def begun(self, topic: str, partition: int) -> RouterStart | None:
+        """Return where the worker of an input partition has handed it over, if it has."""
+        epochs: Epochs = self._reader.epochs
+        return epochs.start(topic, partition)
 
     def refuses(self, place: Place, committed_epoch: int) -> str:
         """Return why a partition may not be routed now, "" if it may.

@@ -91,7 +91,7 @@ class Session:
             watch = StreamWatch(config, cluster, adoption, self._state, self._clock)
             watch.check()
             consumer = self._consumer()
-            starts = StartFinder(consumer, cluster, self._clock, self._state.warn)
+            starts = StartFinder(consumer, cluster, self._clock, self._state.warn, adoption.begun)
             reader = InputReader(consumer, starts, self._clock, self._on_rebalance)
             cleanup.callback(reader.close)
             output = self._output(cluster, reader)

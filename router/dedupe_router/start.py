@@ -11,6 +11,7 @@ from typing import Final
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from dedupe_crds.clock import Clock
+from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH
 from dedupe_growth.routed_offsets import decode_routed
 from dedupe_kafka.cluster import Cluster
@@ -22,6 +23,9 @@ Place = tuple[str, int]
 
 # Longer than a router's transaction may last: an offset in an open one is waited for.
 _COMMITTED_SECONDS: Final = 25.0
+
+Begun = Callable[[str, int], RouterStart | None]
+"""Takes topic and partition; returns where its worker has handed it over to routers."""
 
 Warn = Callable[[str, str], None]
 """Takes a reason and its explanation."""
@@ -55,11 +59,14 @@ class Start:
 class StartFinder:
     """Finds starts from the group's offsets and the partitions as they are now."""
 
-    def __init__(self, consumer: Consumer, cluster: Cluster, clock: Clock, warn: Warn) -> None:
+    def __init__(
+        self, consumer: Consumer, cluster: Cluster, clock: Clock, warn: Warn, begun: Begun
+    ) -> None:
         self._consumer = consumer
         self._cluster = cluster
         self._clock = clock
         self._warn = warn
+        self._begun = begun
 
     def require_offsets(self, topics: Iterable[str], *, routed: bool) -> None:
         """Raise RouterOffsetsLost if records were routed, and no offset is committed.
@@ -105,25 +112,28 @@ class StartFinder:
         place = at.topic, at.partition
         low, end = lows.get(at.partition, 0), ends.get(at.partition, 0)
         where = f"{at.topic}/{at.partition}"
-        if at.offset < 0:
-            return Start(place, low, -1, topic_id, NO_EPOCH)
-        routed_id, epoch = decode_routed(at.metadata)
+        offset, committed = at.offset, max(at.offset, -1)
+        routed_id, epoch = decode_routed(at.metadata) if committed >= 0 else ("", NO_EPOCH)
+        if committed < 0:
+            if (begun := self._begun(*place)) is None:
+                return Start(place, low, committed, topic_id, NO_EPOCH)
+            offset, routed_id = begun.offset, begun.topic_id
         if routed_id and routed_id != topic_id:
             self._warn(
                 "InputTopicReplaced",
                 f"{at.topic} was deleted and created again; it is read from its beginning",
             )
-            return Start(place, low, at.offset, topic_id, epoch)
-        if at.offset < low:
+            return Start(place, low, committed, topic_id, epoch)
+        if offset < low:
             self._warn(
                 "InputExpired",
-                f"{where}: {low - at.offset} offsets were deleted before they were read; routing continues with what "
+                f"{where}: {low - offset} offsets were deleted before they were read; routing continues with what "
                 "is left. Raise the topic's retention, or add routers",
             )
-            return Start(place, low, at.offset, topic_id, epoch)
-        if at.offset > end:
+            return Start(place, low, committed, topic_id, epoch)
+        if offset > end:
             raise InputTruncated(
-                f"{where} ends at {end}, and was routed up to {at.offset}: the brokers have lost records. Wait for "
+                f"{where} ends at {end}, and was read up to {offset}: the brokers have lost records. Wait for "
                 "them, or set the group's offset to where routing shall continue"
             )
-        return Start(place, at.offset, at.offset, topic_id, epoch)
+        return Start(place, offset, committed, topic_id, epoch)

@@ -15,10 +15,10 @@ from dedupe_crds.status.worker import ExitCode, Phase
 from dedupe_router.config import RouterConfig
 from dedupe_router.state import RouterState
 from dedupe_router.supervisor import Supervisor as RouterSupervisor
-from dedupe_worker import session as sessions
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig
+from dedupe_worker.store import closing as stores
 from dedupe_worker.store.state_dir import StateDirectory
 from dedupe_worker.supervisor import Supervisor
 from tests.simulation.clock import SimClock
@@ -198,6 +198,6 @@ class RouterProcess(SimProcess):
 
 def close_left_open() -> None:
     """Close the stores that a fenced session leaves to the end of its process."""
-    for store in sessions._left_open:  # noqa: SLF001 (it is the process that would end)
+    for store in stores._left_open:  # noqa: SLF001 (it is the process that would end)
         store.close()
-    sessions._left_open.clear()  # noqa: SLF001
+    stores._left_open.clear()  # noqa: SLF001

@@ -291,10 +291,7 @@ class ComponentFactory:
         return {**config, "error_cb": self._on_client_error}
 
     def _on_client_error(self, error: KafkaError) -> None:
-        """Record an error that no call raises, because the client retries.
-
-        Examples: brokers that cannot be reached, credentials that are refused.
-        """
+        """Record an error that no call raises, as of brokers that can't be reached."""
         named = kafka_error(error, "Kafka client")
         # "All brokers are down" follows the cause, which is more specific.
         if not isinstance(self.worker_state.client_error, NotAuthorized):

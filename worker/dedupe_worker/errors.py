@@ -47,6 +47,10 @@ class TopicUnproved(StreamError):
     retriable = True
 
 
+class StreamHasRouters(StreamError):
+    """Routers read the input, and the manifest of this worker has none."""
+
+
 class DiskFull(StreamError):
     """The volume has no room for the store."""
 

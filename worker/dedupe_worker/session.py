@@ -18,8 +18,6 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from threading import Event
-from types import TracebackType
-from typing import Final
 
 import structlog
 
@@ -42,16 +40,14 @@ from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.topic_watch import TopicWatch
 from dedupe_worker.recovery.epochs import read_epochs
 from dedupe_worker.recovery.foreign_records import read_foreign
+from dedupe_worker.recovery.hand_over import hand_over, is_handed_over
 from dedupe_worker.recovery.input_offset import begin_output, find_start
 from dedupe_worker.recovery.on_demand import run_requested
 from dedupe_worker.recovery.resume import record_topics, resume
 from dedupe_worker.recovery.startup import Startup
 from dedupe_worker.recovery.taken_over import TakenOver, take_over
-from dedupe_worker.store.api import IdStore
+from dedupe_worker.store.closing import close_store
 from dedupe_worker.store.state_dir import Identity
-
-# Stores whose files belong to another worker now. They stay open until the process ends, which is at once.
-_left_open: Final[list[IdStore]] = []
 
 log = structlog.get_logger()
 
@@ -59,11 +55,17 @@ log = structlog.get_logger()
 class Session:
     """One run of the steps above.
 
-    `record_limit` bounds the transactions, see supervisor.py.
+    `record_limit` bounds the transactions, see supervisor.py. One that `hands_over` does so instead of step 5.
     """
 
     def __init__(
-        self, factory: ComponentFactory, commands: CommandQueue, stop: Event, *, record_limit: int
+        self,
+        factory: ComponentFactory,
+        commands: CommandQueue,
+        stop: Event,
+        *,
+        record_limit: int,
+        hands_over: bool = False,
     ) -> None:
         self._factory = factory
         self._config = factory.config
@@ -72,6 +74,7 @@ class Session:
         self._requests = factory.requests
         self._stop = stop
         self._record_limit = record_limit
+        self._hands_over = hands_over
         self._extract = extractor_for(factory.config.stream.spec.id)
         self._startup = Startup(factory, self._extract, stop)
 
@@ -107,6 +110,8 @@ class Session:
                 closing(self._factory.make_reader(self._config.stream.spec.worker_input))
             )
             partition, output = take_over(self._factory, topics, recorded, reader, self._stop)
+            if self._hands_over and is_handed_over(reader.committed()):
+                return
             with self._explained(reader, output):
                 self._run_taken_over(partition, output, reader, cleanup)
 
@@ -133,9 +138,9 @@ class Session:
             read_epochs(self._factory, partition, self._extract, self._stop)
         )
         # 3
-        opened = self._startup.open_store(partition)
+        opened = self._startup.open_store(epochs.described(partition))
         store, partition = opened.store, opened.partition
-        cleanup.push(partial(_close, store))
+        cleanup.push(partial(close_store, store))
         # 4
         window = self._factory.make_window(store)
         start = find_start(
@@ -156,7 +161,9 @@ class Session:
             )
         # 5
         reader.seek(start.offset)
-        if not self._stop.is_set():
+        if self._hands_over and not self._stop.is_set():
+            hand_over(partition, output, reader, start, position=position)
+        elif not self._stop.is_set():
             border = epochs.border(start.committed, position=position)
             uncommitted = resume(
                 *(self._factory, partition, output, reader, start),
@@ -280,21 +287,3 @@ class Session:
         state.known_input_end = max(state.known_input_end, watch.input_end)
         reader.check(end)
         follow(watch)
-
-
-def _close(
-    store: IdStore,
-    kind: type[BaseException] | None,
-    _: BaseException | None,
-    __: TracebackType | None,
-) -> None:
-    """Close a session's store, after a flush unless the session failed.
-
-    It stays open if another worker has taken over: closing writes.
-    """
-    if kind is not None and issubclass(kind, Fenced):
-        _left_open.append(store)
-        return
-    with closing(store):
-        if kind is None or issubclass(kind, Stopped):
-            store.flush()

@@ -17,6 +17,7 @@ from dedupe_kafka.errors import Fenced, RecordRefused, StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import DiskFull
+from dedupe_worker.recovery.hand_over import before_routers
 from dedupe_worker.session import Session
 from dedupe_worker.store.state_dir import write_atomically
 
@@ -50,6 +51,7 @@ class Supervisor:
         self._full_limit = factory.config.stream.spec.worker.tuning.max_transaction_records
         self._record_limit = self._full_limit
         self._failures = 0
+        self._handed_over = False
 
     def run(self) -> ExitCode:
         """Run; return the exit code.
@@ -95,18 +97,31 @@ class Supervisor:
         began = self._clock.monotonic()
         self._worker_state.tally.sessions += 1
         try:
-            Session(
-                self._factory,
-                self._commands,
-                self._stop,
-                record_limit=self._record_limit,
-            ).run()
+            if not self._handed_over:
+                self._hand_over()
+            if self._handed_over:
+                self._session(self._factory)
         except StreamError as error:
             if not error.retriable:
                 raise
             if self._clock.monotonic() - began >= _GOOD_SESSION_SECONDS:
                 self._failures, self._record_limit = 0, self._full_limit
             self._recover_from(error)
+
+    def _hand_over(self) -> None:
+        """Hand the input over, if the stream has got routers since this worker read it."""
+        if earlier := before_routers(self._factory, self._stop):
+            self._session(earlier, hands_over=True)
+        self._handed_over = not self._stop.is_set()
+
+    def _session(self, factory: ComponentFactory, *, hands_over: bool = False) -> None:
+        Session(
+            factory,
+            self._commands,
+            self._stop,
+            record_limit=self._record_limit,
+            hands_over=hands_over,
+        ).run()
 
     def _recover_from(self, error: StreamError) -> None:
         if isinstance(error, RecordRefused):

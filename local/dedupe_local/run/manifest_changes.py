@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Final
 
 from dedupe_crds.manifest import ManifestError, load_manifest
+from dedupe_crds.spec.repartition import Repartition
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.run.fleet import Fleet
+from dedupe_local.run.stream_changes import with_routers
 
 _NO_RESTART: Final = {
     "input": {"added_partitions"},
@@ -13,6 +15,8 @@ _NO_RESTART: Final = {
     "repartition": {"partitions"},
 }
 """Fields of the spec that are applied at once, or that a command-line option may set."""
+
+_STOP_AND_START: Final = "The manifest has changed: stop and start the run to apply it."
 
 
 class ManifestChanges:
@@ -22,6 +26,8 @@ class ManifestChanges:
         self._path = path
         self._stream = stream
         self._seen = self._version()
+        self.routed: DedupeStream | None = None
+        """The stream with routers, once the manifest adds them."""
 
     def apply(self, fleet: Fleet) -> list[str]:
         """Apply a change since the last call; return lines for the user."""
@@ -44,9 +50,27 @@ class ManifestChanges:
                 "Stop and start the run to have partitions wait that are added to the input."
             )
         lines += _grow(fleet, wanted)
+        repartition = wanted.spec.repartition
+        if fleet.stream.spec.repartition is None and repartition is not None:
+            return [*lines, *self._add_routers(fleet, wanted, repartition)]
         if _rest(wanted) != _rest(self._stream):
-            lines.append("The manifest has changed: stop and start the run to apply it.")
+            lines.append(_STOP_AND_START)
         return lines
+
+    def _add_routers(
+        self, fleet: Fleet, wanted: DedupeStream, repartition: Repartition
+    ) -> list[str]:
+        """Have the stream begin again behind routers, if that is all that changes."""
+        least = len(fleet.views())
+        if repartition.partitions < least:
+            return [
+                f"spec.repartition.partitions is {repartition.partitions}, and the stream has {least} partitions: make "
+                f"it at least {least}."
+            ]
+        if _rest(wanted) != _rest(with_routers(self._stream, repartition)):
+            return [_STOP_AND_START]
+        self.routed = with_routers(fleet.stream, repartition)
+        return ["The stream gets routers: its workers stop, and start again behind them."]
 
     def _version(self) -> tuple[int, int] | None:
         """Return what changes with the file; None while it is replaced."""

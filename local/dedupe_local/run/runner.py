@@ -83,12 +83,14 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
             for name in stream.spec.input.names:
                 Cluster(servers).ensure_input(name, options.partitions)
             print_line(console, f"Embedded broker: {servers}, {_described(stream.spec.input)}")
-        stream = with_bootstrap_servers(stream, servers)
-        fleet = Fleet(stream, state, kafka_properties=options.kafka_properties)
-        running.enter_context(fleet)
-        stop.let_finish()
-        changes = ManifestChanges(options.manifest, fleet.stream)
-        _watch(fleet, broker, options.drain_stall_seconds, stop, console, changes=changes)
+        next_stream: DedupeStream | None = with_bootstrap_servers(stream, servers)
+        while next_stream is not None:
+            fleet = Fleet(next_stream, state, kafka_properties=options.kafka_properties)
+            with fleet:
+                stop.let_finish()
+                changes = ManifestChanges(options.manifest, fleet.stream)
+                _watch(fleet, broker, options.drain_stall_seconds, stop, console, changes=changes)
+            next_stream = None if stop.requested else changes.routed
 
 
 def _watch(
@@ -100,11 +102,11 @@ def _watch(
     *,
     changes: ManifestChanges,
 ) -> None:
-    """Show the fleet until it is drained or a signal requests the end."""
+    """Show the fleet until it is drained, gets routers, or a signal requests the end."""
     drain = None if stall_seconds is None else fleet.drain(stall_seconds)
     drained = False
     with screen(console, fleet.stream) as shown:
-        while not (drained or stop.requested):
+        while not (drained or stop.requested or changes.routed):
             if broker and not broker.running:
                 print_line(
                     console,
@@ -118,6 +120,8 @@ def _watch(
             shown.show(fleet.view())
     stopped_well = fleet.stop()
     print_line(console, _totals(fleet))
+    if changes.routed and not stop.requested:
+        return
     if drain and not drained:
         raise NotDrained(f"Stopped before the input was drained: {'; '.join(drain.missing())}.")
     if drain and fleet.added:

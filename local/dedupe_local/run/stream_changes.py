@@ -1,6 +1,7 @@
 """Change a stream from what its manifest says to what runs."""
 
 from dedupe_crds.spec.input import AddedPartitions
+from dedupe_crds.spec.repartition import Repartition
 from dedupe_crds.spec.stream import DedupeStream
 
 
@@ -17,6 +18,12 @@ def with_added(stream: DedupeStream, added: AddedPartitions) -> DedupeStream:
 def with_partitions(stream: DedupeStream, partitions: int) -> DedupeStream:
     """Return a stream with routers that has another number of partitions."""
     return _changed(stream, "repartition", partitions=partitions)
+
+
+def with_routers(stream: DedupeStream, repartition: Repartition) -> DedupeStream:
+    """Return the stream with routers."""
+    spec = stream.spec.model_copy(update={"repartition": repartition})
+    return stream.model_copy(update={"spec": spec})
 
 
 def _changed(stream: DedupeStream, part: str, **changes: object) -> DedupeStream:

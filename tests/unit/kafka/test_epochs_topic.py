@@ -1,8 +1,12 @@
 """The topic of the epoch log, created and checked."""
 
+from dataclasses import dataclass
+
 import pytest
 
-from dedupe_kafka.epochs_topic import ensure_epochs, epochs_topic
+from dedupe_kafka.epochs_topic import check_unused, ensure_epochs, epochs_topic
+from dedupe_kafka.errors import NotAuthorized
+from dedupe_kafka.offsets import TopicOffsets
 from dedupe_kafka.topic import Topic
 from tests.unit.kafka.test_repartition_topic import FakeTopics, topic
 
@@ -63,3 +67,30 @@ def test_the_settings_of_the_inputs_decide_how_safe_it_is() -> None:
     ensure_epochs(there, "orders-clean", inputs)
     made = there.topics[NAME]
     assert (made.replication_factor, made.config["min.insync.replicas"]) == (1, "1")
+
+
+@dataclass
+class FakeLog:
+    """A cluster with an epoch log of so many entries; None if there is none."""
+
+    entries: int | None
+    closed: bool = False
+
+    def topic(self, name: str) -> Topic | None:
+        if self.closed:
+            raise NotAuthorized(name)
+        return topic(name) if self.entries is not None else None
+
+    def offsets(self, name: str) -> TopicOffsets:
+        return TopicOffsets(topic=name, id="a", lows={0: 0}, ends={0: self.entries or 0})
+
+
+@pytest.mark.parametrize("there", [FakeLog(None), FakeLog(0), FakeLog(3, closed=True)])
+def test_a_stream_without_routers_may_write_where_none_have_written(there: FakeLog) -> None:
+    assert check_unused(there, "orders-clean") == []
+
+
+def test_a_stream_without_routers_is_refused_the_output_of_one_that_has_them() -> None:
+    (problem,) = check_unused(FakeLog(1), "orders-clean")
+    assert (problem.reason, problem.fatal) == ("OutputHasRouters", True)
+    assert NAME in problem.message

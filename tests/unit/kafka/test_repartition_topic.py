@@ -247,11 +247,8 @@ def test_without_inputs_an_output_that_is_there_is_checked_too() -> None:
     cluster = FakeTopics(topic("orders-clean", 4))
     found = cluster.ensure(spec(LATER))
     assert not found.created
-    assert reasons(found) == [
-        ("OutputTopicTooFewPartitions", True),
-        ("NoInputTopic", False),
-        ("OutputRetentionTooShort", False),
-    ]
+    assert reasons(found) == [("NoInputTopic", False), ("OutputRetentionTooShort", False)]
+    assert cluster.topics["orders-clean"].partitions == 6
 
 
 # -- a repartition topic that is there -------------------------------------------------------------
@@ -298,8 +295,16 @@ def test_a_topic_that_someone_else_creates_meanwhile_is_checked_too() -> None:
     assert reasons(cluster.ensure(spec())) == [("RepartitionTopicWrongPartitions", True)]
 
 
-def test_an_output_with_fewer_partitions_is_no_use() -> None:
+def test_an_output_from_before_there_were_routers_gets_as_many_partitions() -> None:
     cluster = FakeTopics(topic("a"), topic("b"), topic("orders-clean", 5, retention_ms=-1))
+    assert cluster.ensure(spec()).problems == ()
+    assert cluster.topics["orders-clean"].partitions == 6
+
+
+def test_an_output_with_fewer_partitions_is_no_use() -> None:
+    cluster = FakeTopics(
+        topic("a"), topic("b"), between(), topic("orders-clean", 5, retention_ms=-1)
+    )
     assert reasons(cluster.ensure(spec())) == [("OutputTopicTooFewPartitions", True)]
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
+from dedupe_growth.entries import RouterStart
+from dedupe_growth.epochs import NO_EPOCH
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_router.errors import InputTruncated, RouterOffsetsLost
 from dedupe_router.start import Start, StartFinder
@@ -25,6 +27,7 @@ class FakeKafka:
     end: int = 100
     id: str = "id-1"
     warned: dict[str, str] = field(default_factory=dict)
+    handed_over: RouterStart | None = None
 
     def committed(self, wanted: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         assert timeout > 10
@@ -39,9 +42,13 @@ class FakeKafka:
     def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         return dict.fromkeys(names, 1)
 
+    def begun(self, topic: str, partition: int) -> RouterStart | None:
+        assert (topic, partition) == (RAW.topic, RAW.partition)
+        return self.handed_over
+
     def finder(self) -> StartFinder:
         both: Any = self
-        return StartFinder(both, both, StillClock(), self.warned.__setitem__)
+        return StartFinder(both, both, StillClock(), self.warned.__setitem__, self.begun)
 
     def start(self, wanted: Sequence[TopicPartition] = (RAW,)) -> Start:
         (found,) = self.finder().of(wanted)
@@ -58,6 +65,31 @@ def test_it_starts_after_what_is_committed(metadata: str, epoch: int) -> None:
     found = FakeKafka(committed_at=42, metadata=metadata).start()
     assert found.epoch == epoch
     assert (found.offset, found.committed) == (42, 42)
+
+
+HANDED_OVER = RouterStart(offset=30, topic_id="id-1")
+
+
+def test_it_starts_where_a_worker_has_handed_the_input_over() -> None:
+    found = FakeKafka(handed_over=HANDED_OVER).start()
+    assert (found.offset, found.committed, found.epoch) == (30, -1, NO_EPOCH)
+
+
+def test_what_routers_have_committed_counts_more() -> None:
+    kafka = FakeKafka(handed_over=HANDED_OVER, committed_at=42, metadata="id-1:1")
+    assert kafka.start().offset == 42
+
+
+def test_a_topic_that_was_created_again_since_the_hand_over_is_read_from_its_beginning() -> None:
+    kafka = FakeKafka(handed_over=HANDED_OVER, id="id-2", low=1)
+    assert (kafka.start().offset, kafka.start().committed) == (1, -1)
+    assert "InputTopicReplaced" in kafka.warned
+
+
+def test_what_expired_since_the_hand_over_is_named() -> None:
+    kafka = FakeKafka(handed_over=HANDED_OVER, low=50)
+    assert kafka.start().offset == 50
+    assert "20 offsets" in kafka.warned["InputExpired"]
 
 
 def test_an_offset_that_a_user_has_set_has_no_topic_id() -> None:
@@ -77,7 +109,7 @@ def test_what_expired_unread_is_named() -> None:
 
 
 def test_an_input_that_has_lost_its_end_is_not_read() -> None:
-    with pytest.raises(InputTruncated, match="ends at 100, and was routed up to 142"):
+    with pytest.raises(InputTruncated, match="ends at 100, and was read up to 142"):
         FakeKafka(committed_at=142, metadata="id-1").start()
 
 

@@ -6,7 +6,7 @@ the committed offset say does not change under this one.
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 from dedupe_crds.spec.repartition import Repartition
@@ -19,7 +19,9 @@ from dedupe_kafka.offset_metadata import decode_metadata
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.border import Border, NoBorder
 from dedupe_worker.dedup.window import Window
+from dedupe_worker.errors import StreamHasRouters
 from dedupe_worker.kafka.committed import Committed
+from dedupe_worker.recovery.hand_over import is_handed_over
 from dedupe_worker.recovery.input_offset import InputStart
 from dedupe_worker.recovery.learning import Learning
 from dedupe_worker.recovery.learnt_ids import LearntIds
@@ -28,6 +30,10 @@ from dedupe_worker.recovery.taken_over import TakenOver
 
 class NoEpochs:
     """Without routers there are none."""
+
+    def described(self, partition: TakenOver) -> TakenOver:
+        """Return the partition with what it was before the stream had routers."""
+        return partition
 
     def learn(self, window: Window, start: InputStart, position: int) -> None:
         """Learn the ids of older partitions, if a growth has added this one.
@@ -41,7 +47,15 @@ class NoEpochs:
         return None
 
     def border(self, committed: Committed | None, *, position: int) -> NoBorder:  # noqa: ARG002 (the interface)
-        """Return what the worker has passed; `position` is its output position."""
+        """Return what the worker has passed; `position` is its output position.
+
+        Raises StreamHasRouters.
+        """
+        if is_handed_over(committed):
+            raise StreamHasRouters(
+                "this partition's input was handed over to routers, which read it now: put spec.repartition back "
+                "into the manifest"
+            )
         return NoBorder()
 
 
@@ -55,6 +69,14 @@ class SessionEpochs(NoEpochs):
     reader: EpochReader
     extract: Extractor
     stop: Event
+
+    def described(self, partition: TakenOver) -> TakenOver:
+        """Return the partition with the ids of the topic that it read before."""
+        epochs = self.reader.epochs
+        ids = {start.topic_id for start in epochs.starts.values()}
+        if epochs.direct is not None:
+            ids.add(epochs.direct.topic_id)
+        return replace(partition, earlier_inputs=frozenset(ids))
 
     def learn(self, window: Window, start: InputStart, position: int) -> None:
         """Learn the ids of older partitions, if a growth has added this one.

@@ -47,15 +47,17 @@ def begin_input(
     *,
     unlabelled: str,
     same_input: bool,
+    earlier: frozenset[str],
 ) -> None:
     """Have the store name the input topic, and report if another one was read before.
 
     `found` is the metadata of the store as it was found, also if it was discarded since; `unlabelled` is the topic of a
     store of an earlier release. `same_input`: the identity on the volume names this topic. If it does not, but the
-    store does, the start that has seen both was killed, and what it reported is lost.
+    store does, the start that has seen both was killed, and what it reported is lost. `earlier` are the topics that
+    this stream's workers have read before it had routers: nothing of them is lost.
     """
     store.begin_input(topic.id, unlabelled=unlabelled)
-    stored = found is not None and (found.input_topic or unlabelled) != topic.id
+    stored = found is not None and (found.input_topic or unlabelled) not in {topic.id, *earlier}
     reported = any(
         each.reason == Degraded.INPUT_TOPIC_REPLACED for each in worker_state.degradations.current()
     )

@@ -67,8 +67,12 @@ class Learning:
 
     @property
     def needed(self) -> bool:
-        """Return whether a growth has added this partition."""
-        return self._epoch > 0
+        """Return whether there are older partitions whose ids may be this one's now."""
+        return self._epoch > 0 and bool(self._sources)
+
+    @property
+    def _sources(self) -> list[int]:
+        return self.epochs.epochs.sources(self.factory.config.partition)
 
     @property
     def _epoch(self) -> int:
@@ -87,7 +91,7 @@ class Learning:
         with ExitStack() as readers:
             reader = readers.enter_context(closing(factory.make_output_reader(topic)))
             values = ValuesOfOutputs(factory, self.partition, window, readers)
-            there = {each: self._offsets(each) for each in epochs.before(epoch)}
+            there = {each: self._offsets(each) for each in self._sources}
             ends = {each: offsets.end for each, offsets in there.items()}
             reader.seek(self._starts(window, there), ends)
             keep = self._route(epochs)
@@ -96,7 +100,8 @@ class Learning:
             cuts: Mapping[int, int] = {}
             while not (self.stop.is_set() or reader.at_ends):
                 if not cuts and (cuts := self.epochs.poll().cuts.get(epoch, {})):
-                    reader.stop_at(self._readable(cuts, window))
+                    ends = {each: cuts[each] for each in self._sources}
+                    reader.stop_at(self._readable(ends, window))
                 for run in reader.read():
                     self._learn(run, window, values, keep)
                 self._write_if_due(window, reader, write)

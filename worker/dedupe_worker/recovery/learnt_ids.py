@@ -88,8 +88,13 @@ class LearntIds:
 
     @property
     def _cuts(self) -> Mapping[int, int]:
-        return self.epochs.cuts.get(self._epoch, {})
+        cuts = self.epochs.cuts.get(self._epoch)
+        return {each: cuts[each] for each in self._sources} if cuts else {}
+
+    @property
+    def _sources(self) -> list[int]:
+        return self.epochs.sources(self.factory.config.partition)
 
     def _there(self) -> dict[int, OffsetRange]:
         topics, name = self.partition.topics, self.partition.output_topic.name
-        return {each: topics.offsets(name, each) for each in self.epochs.before(self._epoch)}
+        return {each: topics.offsets(name, each) for each in self._sources}

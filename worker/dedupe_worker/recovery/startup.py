@@ -136,7 +136,8 @@ class Startup:
         begin_input(
             *(self._worker_state, topic, store, found),
             unlabelled=unlabelled,
-            same_input=partition.same_input,
+            same_input=partition.same_stream,
+            earlier=partition.earlier_inputs,
         )
         partition = replace(partition, input_topic=topic)
         return OpenedStore(store, plan, partition, state.read_before(topic.id))

@@ -24,6 +24,7 @@ class TakenOver:
     """A partition whose older worker is fenced, with its topics as they are now.
 
     `identity` is of these topics, `recorded` the identity on the volume before, None on an empty volume.
+    `earlier_inputs` are ids of what this worker read before the stream had routers: its store is of the same stream.
     """
 
     topics: Topics
@@ -31,11 +32,19 @@ class TakenOver:
     output_topic: Topic
     identity: Identity
     recorded: Identity | None
+    earlier_inputs: frozenset[str] = frozenset()
 
     @property
     def same_input(self) -> bool:
         """Return whether an offset that names no topic is of this input topic."""
         return self.recorded is None or self.recorded.input_topic_id == self.input_topic.id
+
+    @property
+    def same_stream(self) -> bool:
+        """Return whether the volume is of this input topic, or of the one before routers."""
+        return self.same_input or (
+            self.recorded is not None and self.recorded.input_topic_id in self.earlier_inputs
+        )
 
 
 def take_over(

@@ -8,6 +8,7 @@ import yaml
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.spec.input import AddedPartitions
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.manifest_changes import ManifestChanges
 from dedupe_local.state_dir import StateDir
@@ -30,6 +31,10 @@ class Changing:
     def apply(self, changes: dict[str, Any]) -> list[str]:
         self.write(changes)
         return self.look()
+
+    @property
+    def routed(self) -> DedupeStream | None:
+        return self._changes.routed
 
     def look(self) -> list[str]:
         return self._changes.apply(self.fleet)
@@ -73,3 +78,30 @@ def test_a_manifest_that_is_wrong_or_half_written_is_named(manifest: Changing, t
     assert "is not used" in line
     manifest.path.unlink()
     assert manifest.look() == []
+
+
+ROUTERS = {"spec.repartition": {"partitions": 4}}
+
+
+def test_routers_that_are_added_are_noticed(manifest: Changing) -> None:
+    [line] = manifest.apply(ROUTERS)
+    assert "start again behind them" in line
+    assert manifest.routed is not None
+    assert manifest.routed.spec.repartition is not None
+    assert manifest.routed.spec.repartition.partitions == 4
+    assert manifest.routed.spec.input == manifest.fleet.stream.spec.input
+
+
+def test_routers_are_not_added_together_with_another_change(manifest: Changing) -> None:
+    [line] = manifest.apply({**ROUTERS, "spec.mode": "Observe"})
+    assert "stop and start the run" in line
+    assert manifest.routed is None
+
+
+def test_routers_for_fewer_partitions_than_there_are_are_refused(
+    manifest: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest.fleet, "views", lambda: [None] * 5)
+    [line] = manifest.apply(ROUTERS)
+    assert "make it at least 5" in line
+    assert manifest.routed is None

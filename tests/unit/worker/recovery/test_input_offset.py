@@ -141,12 +141,19 @@ def test_an_output_position_counts_for_the_topic_that_it_names(
     assert start == InputStart(60, committed if kept else None, 90)
 
 
-def begin(state: WorkerState, stored: str | None, *, same_input: bool) -> None:
+def begin(
+    state: WorkerState, stored: str | None, *, same_input: bool, earlier: str = "direct"
+) -> None:
     """Begin the present topic with a store of another, or none, that has read up to 41."""
     store = cast("Any", SimpleNamespace(begin_input=lambda *_, **__: None))
     found = cast("Any", SimpleNamespace(input_topic=stored, input_offset=41)) if stored else None
     topic = Topic("orders", "now", 1)
-    begin_input(state, topic, store, found, unlabelled="now", same_input=same_input)
+    begin_input(
+        *(state, topic, store, found),
+        unlabelled="now",
+        same_input=same_input,
+        earlier=frozenset({earlier}),
+    )
 
 
 def test_a_replaced_input_topic_is_reported_with_the_offset_up_to_which_it_was_read() -> None:

@@ -1,7 +1,7 @@
 """Decide on the next act of a growth from the epoch log and the committed offsets.
 
 The controller calls it until nothing is left to do. Pure. The order of the acts, and why each may be done only when it
-is done here, is in docs/decisions/0034; a model of it was explored before this was written.
+is done here, is in docs/decisions/0034 and 0035; a model of it was explored before this was written.
 """
 
 from collections.abc import Iterable, Mapping

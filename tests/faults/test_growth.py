@@ -23,6 +23,7 @@ from tests.support.checker.repartitioned import judge_repartitioned
 from tests.support.layers import matrix
 from tests.support.processes.processes import wait_for
 from tests.support.processes.routers import RoutedStream
+from tests.support.traffic.streams import TestStream
 from tests.support.traffic.traffic import ID_HEADER, PacedProducer, retries
 
 CreateStream = Callable[..., RoutedStream]
@@ -65,7 +66,7 @@ def traffic(stream: RoutedStream) -> Iterator[None]:
 class Run:
     """A stream under `dedupe run`, which may itself end at any time."""
 
-    stream: RoutedStream
+    stream: TestStream
     root: Path
     rng: random.Random
     seen: set[GrowthStep] = field(default_factory=set)

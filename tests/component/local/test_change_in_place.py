@@ -75,6 +75,7 @@ def test_a_stream_gets_routers_under_traffic(streams: CreateStream, tmp_path: Pa
             fleet.wait_drained()
             # What is in flight at the stop is the routers' to route, or is in the output.
             stream.send(together(1_500, SEED + 1))
+        stream.send(together(500, SEED + 4))  # no worker has read it
         add_routers(stream, 5)
         again = [*elsewhere(first, SEED), *scattered(6_000, PARTITIONS, SEED + 2)]
         rate = PacedProducer(

@@ -49,7 +49,7 @@ class RoutedStream(TestStream):
         produce(self.bootstrap_servers, topic, messages)
 
     def raws(self) -> dict[str, list[Record]]:
-        """Read the inputs as they are now."""
+        """Read all inputs as they are now."""
         return {name: history.read_topic(self.bootstrap_servers, name) for name in self.inputs}
 
     def routed(self) -> dict[str, dict[int, int]]:

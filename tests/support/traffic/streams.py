@@ -39,6 +39,10 @@ class TestStream:
         """Read the input topic as it is now."""
         return history.read_topic(self.bootstrap_servers, self.input_topic)
 
+    def raws(self) -> dict[str, list[Record]]:
+        """Read all inputs as they are now."""
+        return {self.input_topic: self.raw()}
+
     def clean(self) -> list[Record]:
         """Read what is committed in the output topic now."""
         return history.read_topic(self.bootstrap_servers, self.output_topic)

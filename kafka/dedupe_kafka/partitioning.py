@@ -21,8 +21,8 @@ _FEWEST_RECORDS: Final = 50
 _EXCEPTIONS: Final = 0.01
 _REMEDY: Final = (
     "Have all producers send the records of an id to the same partition: with the id as the key, one partitioner, and "
-    "a number of partitions that stays. Or let routers send each message to the partition of its id: create the stream "
-    "with spec.repartition"
+    "a number of partitions that stays. Or let routers send each message to the partition of its id: add "
+    "spec.repartition"
 )
 
 
@@ -56,8 +56,8 @@ def describe_added(partitions: Sequence[int]) -> str:
         f"Partition{'s' * several} {ranges(partitions)} {'were' if several else 'was'} added to the input, and "
         f"{'their' if several else 'its'} messages wait. Producers now send keys to other partitions than before, so a "
         "message may pass again whose first copy is in another partition. To have workers for what was added, and "
-        "accept that, set spec.input.addedPartitions to Accept. To accept no such message, let producers write to a "
-        "new topic, with the partitions that it will need, and give that a stream."
+        "accept that, set spec.input.addedPartitions to Accept. To accept no such message, let routers send each "
+        "message to the partition of its id: add spec.repartition."
     )
 
 

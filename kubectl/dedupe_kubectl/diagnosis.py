@@ -210,8 +210,11 @@ def _of_growth(stream: Stream) -> list[Problem]:
     """Return the problem of a growth that is held up, besides what holds it up."""
     if not (why := why_held_up(stream)):
         return []
-    do = "repair what is named; then the growth continues"
-    return [Problem(what="The growth to more partitions is held up", why=why, do=do)]
+    growth, what, do = stream.status.growth, "The growth to more partitions", "the growth continues"
+    if growth is not None and growth.adds_routers:
+        what = "The change to routers"
+        do = "the change continues; until it is done the stream passes no message"
+    return [Problem(what=f"{what} is held up", why=why, do=f"repair what is named; then {do}")]
 
 
 def _of_condition(what: str, condition: Condition, events: Sequence[str] = ()) -> Problem:

@@ -39,5 +39,7 @@ def _blocking(stream: Stream, growth: GrowthStatus) -> Iterator[str]:
         partition = stream.partition(int(number))
         if partition is None:
             yield f"partition {number} has no worker yet"
+        elif partition.ready and growth.step is GrowthStep.HANDING_OVER:
+            yield f"partition {number} still runs without routers: its pod has not started again"
         elif not partition.ready and partition.phase is not PartitionPhase.RECONCILING:
             yield f"partition {number} is not ready ({partition.phase})"

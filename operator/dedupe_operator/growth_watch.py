@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_growth.before_routers import RoutersRefused
 from dedupe_growth.controller import GrowthController
 from dedupe_growth.entries import EpochLogUnreadable
 from dedupe_growth.epochs import Epochs
 from dedupe_growth.unlearnt import unlearnt
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_operator.credentials import client_properties, secret_hash
 from dedupe_operator.decide.diagnosis import Problem
@@ -95,15 +97,19 @@ class GrowthWatch:
         known: int,
         workers: Workers,
         counted: Mapping[str, int],
+        direct: str | None = None,
     ) -> GrowthView | None:
         """Do the acts that are due; return what is known then, None without routers.
 
-        `known` is the number of partitions that have workers; `counted` has the partition counts of the inputs as last
-        counted: others are a reason to ask. While the topics are not known nothing is done.
+        `known` is the number of partitions that have workers, `direct` the topic that they read without
+        routers, if they do. `counted` has the partition counts of the inputs as last counted: others are a reason to
+        ask. While the topics are not known nothing is done.
         """
         if stream.spec.repartition is None:
             return None
-        self._view = replace(self._view, wanted=stream.spec.repartition.partitions)
+        self._view = replace(
+            self._view, wanted=stream.spec.repartition.partitions, direct=direct is not None
+        )
         if topics.partitions is None:
             return self._view
         fingerprint = secret_hash(secret, stream.spec.model_dump_json().encode())
@@ -114,7 +120,7 @@ class GrowthWatch:
         problem, unreadable = None, False
         try:
             with self._connection.opened(stream.spec.kafka.bootstrap_servers, secret):
-                self._step(stream, topics, known, workers)
+                self._step(stream, topics, known, workers, direct=direct)
             self._failures, wait = 0, 0.0 if self._view.is_due else _REFRESH_SECONDS
         except StreamError as error:
             problem = Problem(reason=error.reason, message=str(error))
@@ -127,7 +133,15 @@ class GrowthWatch:
         self._again_at = self.clock() + wait
         return self._view
 
-    def _step(self, stream: DedupeStream, topics: TopicsView, known: int, workers: Workers) -> None:
+    def _step(
+        self,
+        stream: DedupeStream,
+        topics: TopicsView,
+        known: int,
+        workers: Workers,
+        *,
+        direct: str | None,
+    ) -> None:
         """Call the controller until nothing is left to do now. Raises StreamError."""
         if self._controller is None or self._of != stream.spec:
             connection = self._connection
@@ -135,9 +149,10 @@ class GrowthWatch:
             self._of = stream.spec
         controller, left = self._controller, unlearnt(workers.values())
         try:
-            controller.read()
+            if controller.read().prepared < controller.epochs.first and direct:
+                _check_input(stream, direct)
             for _ in range(_ACTS):
-                wanted = _wanted(controller.epochs, topics, known)
+                wanted = _wanted(*(controller.epochs, topics, known), direct=direct is not None)
                 if not wanted or not controller.step(wanted, left):
                     break
                 log.info("%s: growth: %s", stream.shown, _shown(controller))
@@ -145,6 +160,18 @@ class GrowthWatch:
             if controller.epochs.entries:
                 status = controller.status or self._view.status
                 self._view = replace(self._view, epochs=controller.epochs, status=status)
+
+
+def _check_input(stream: DedupeStream, direct: str) -> None:
+    """Raise RoutersRefused if the workers read what is no input any more.
+
+    The API server refuses that in the update that adds routers, but not in a later one.
+    """
+    if direct not in matching_topics([direct], stream.spec):
+        raise RoutersRefused(
+            f"the workers read {direct} without routers, and spec.input does not have it: put it back until the stream "
+            "has its routers"
+        )
 
 
 def _shown(controller: GrowthController) -> str:
@@ -156,11 +183,14 @@ def _shown(controller: GrowthController) -> str:
     )
 
 
-def _wanted(epochs: Epochs, topics: TopicsView, known: int) -> int:
+def _wanted(epochs: Epochs, topics: TopicsView, known: int, *, direct: bool) -> int:
     """Return the number of partitions for the controller; 0 if it is to do nothing.
 
     A stream that runs and has no entry yet is one of a release without epochs: it begins with the partitions that it
-    has, because its routers decide between these.
+    has, because its routers decide between these. Not so if its workers run `direct`, without routers: it gets the
+    manifest's number at once, and nothing is done before the topics have it.
     """
     ready = (topics.partitions or 0) if topics.usable else 0
-    return ready or epochs.workers if epochs.entries else known or ready
+    if epochs.prepared < epochs.first:
+        return ready if direct or epochs.entries else known or ready
+    return ready or epochs.workers

@@ -39,7 +39,8 @@ EPOCH: Final = Gauge(
 )
 GROWTH_STEP: Final = Gauge(
     "dedupe_operator_growth_step",
-    "Step of a growth: 1 Learning, 2 WaitingForRouters, 3 WaitingForWorkers, 4 ReadingRest; 0 if there is none.",
+    "Step of a growth: 1 Learning, 2 WaitingForRouters, 3 WaitingForWorkers, 4 ReadingRest; 5 HandingOver, "
+    "the first one of a change to routers; 0 if there is none.",
     ["namespace", "stream"],
 )
 SNAPSHOTS: Final = Counter(

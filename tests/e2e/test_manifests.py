@@ -152,6 +152,68 @@ def test_what_must_never_change_is_refused_and_the_rest_may(
     assert accepted.accepted is not None, accepted.problems
 
 
+ADDED = {"partitions": 4}
+KEEPS_INPUT = r"spec\.input: .*must keep the topic that the stream has read without routers"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"topic": "orders"},
+        {"topic": None, "topics": ["returns", "orders"]},
+        {"topic": None, "pattern": "ord.*"},
+        {"topic": None, "pattern": "x|orders"},
+    ],
+    ids=str,
+)
+def test_routers_may_be_added_while_the_old_input_stays(
+    api_server: ApiServer, kept: Object, source: Object
+) -> None:
+    metadata, spec = kept["metadata"], {"input": source, "repartition": ADDED}
+    answer = api_server.change(metadata["namespace"], metadata["name"], {"spec": spec})
+    assert answer.accepted is not None, answer.problems
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"input": {"topic": "others"}}, KEEPS_INPUT),
+        ({"input": {"topic": None, "topics": ["others"]}}, KEEPS_INPUT),
+        ({"input": {"topic": None, "pattern": "order"}}, KEEPS_INPUT),
+        ({"input": {"topic": None, "pattern": "x.*|y"}}, KEEPS_INPUT),
+        ({"input": {"addedPartitions": "Accept"}}, r"spec\.repartition: .*in the same change"),
+        ({"output": {"topic": "others"}}, r"spec\.output\.topic: .*never changes"),
+        ({"id": {"name": "other"}}, r"spec\.id: .*never changes"),
+    ],
+    ids=str,
+)
+def test_what_may_not_change_while_routers_are_added(
+    api_server: ApiServer, kept: Object, spec: Object, problem: str
+) -> None:
+    metadata, changed_spec = kept["metadata"], {"repartition": ADDED, **spec}
+    answer = api_server.change(metadata["namespace"], metadata["name"], {"spec": changed_spec})
+    assert answer.accepted is None
+    assert any(re.search(problem, line) for line in answer.problems), answer.problems
+
+
+def test_routers_are_never_removed(api_server: ApiServer, kept: Object, kubectl: Kubectl) -> None:
+    metadata = kept["metadata"]
+    routed = deepcopy(kept)
+    routed["spec"]["repartition"] = ADDED
+    kubectl.within(metadata["namespace"]).apply(routed)
+    for changes, problem in (
+        ({"repartition": None}, r"spec\.repartition: .*is never removed"),
+        ({"repartition": {"partitions": 3}}, r"spec\.repartition\.partitions: .*never lowered"),
+        ({"repartition": {"by": "Key"}}, r"spec\.repartition\.by: .*never changes"),
+    ):
+        answer = api_server.change(metadata["namespace"], metadata["name"], {"spec": changes})
+        assert answer.accepted is None
+        assert any(re.search(problem, line) for line in answer.problems), answer.problems
+    other = {"input": {"topic": "others"}}
+    answer = api_server.change(metadata["namespace"], metadata["name"], {"spec": other})
+    assert answer.accepted is not None, answer.problems
+
+
 def test_the_same_size_in_other_words_is_no_shrinking(api_server: ApiServer, kept: Object) -> None:
     metadata = deepcopy(kept["metadata"])
     same = {"spec": {"storage": {"size": 20 * 1024**3}}}

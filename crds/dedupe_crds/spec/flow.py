@@ -62,7 +62,7 @@ class Flow(Model):
         default=None,
         description="Routers send each message to the partition of its id, so that its copies meet in one worker. "
         "Default: none; then a worker reads the input partition of its number, and copies meet only if their "
-        "producers send them to one partition. It is neither added nor removed later.",
+        "producers send them to one partition. It may be added to a stream that runs, and is never removed.",
     )
     delivery: Delivery = Field(
         default=Delivery.EXACTLY_ONCE,
@@ -202,7 +202,8 @@ class Flow(Model):
         "input",
         "repartition",
         cel="!has(self.input.addedPartitions) || !has(self.repartition)",
-        message="must be absent with spec.input.addedPartitions: routers read partitions that are added",
+        message="must be absent with spec.input.addedPartitions: routers read partitions that are added, so remove "
+        "that field in the same change",
     )
     @staticmethod
     def _routers_read_added_partitions(source: Input, repartition: Repartition | None) -> bool:

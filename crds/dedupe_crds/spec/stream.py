@@ -143,10 +143,21 @@ _SAME_INPUT: Final = FieldRule(
     message="the input topic never changes; create another stream instead",
     path=("input", "topic"),
 )
-_SAME_STAGE: Final = FieldRule(
-    cel="has(self.repartition) == has(oldSelf.repartition)",
-    message="is neither added nor removed later; create another stream instead",
+_KEEPS_ROUTERS: Final = FieldRule(
+    cel="has(self.repartition) || !has(oldSelf.repartition)",
+    message="is never removed: a worker that reads an input partition itself would not know ids that routers have sent "
+    "to other workers; create another stream instead",
     path=("repartition",),
+)
+# The epoch log says where routers begin in the topic that workers have read.
+_KEEPS_INPUT: Final = FieldRule(
+    cel="has(oldSelf.repartition) || !has(self.repartition) || !has(oldSelf.input.topic) || "
+    "(has(self.input.topic) && self.input.topic == oldSelf.input.topic) || "
+    "(has(self.input.topics) && oldSelf.input.topic in self.input.topics) || "
+    "(has(self.input.pattern) && oldSelf.input.topic.matches('^(' + self.input.pattern + ')$'))",
+    message="must keep the topic that the stream has read without routers: add spec.repartition with the same input "
+    "first, then change the input",
+    path=("input",),
 )
 
 
@@ -156,7 +167,7 @@ class DedupeStream(Model):
     api_version: Literal["dedupestream.io/v1alpha1"] = Field(description="API version.")
     kind: Literal["DedupeStream"] = Field(description="Kind of the object.")
     metadata: Metadata = Field(description="Name and namespace.")
-    spec: Annotated[Spec, _SAME_INPUT, _SAME_STAGE] = Field(
+    spec: Annotated[Spec, _SAME_INPUT, _KEEPS_ROUTERS, _KEEPS_INPUT] = Field(
         description="The desired state of the stream."
     )
 

@@ -47,11 +47,8 @@ class Applier:
     volumes: VolumeManager
 
     def apply(self, context: ReconcileContext, result: ReconcileResult) -> None:
-        """Apply all children, as far as is possible in this pass.
-
-        None of a stream whose epoch log a later release has written: its pods know more than this operator.
-        """
-        if not context.partitions or (context.growth and context.growth.unreadable):
+        """Apply all children, as far as is possible in this pass."""
+        if not context.partitions or (context.growth and context.growth.must_wait):
             return
         try:
             self._apply_shared(context)
@@ -159,7 +156,8 @@ class Applier:
         }
         # What learns ids runs as wanted, perhaps for hours: it blocks no rollout, and none waits for it.
         learning = {each for each in context.learning if each in states and states[each].current}
-        changing = rollout.may_change(states, besides=learning)
+        together = context.growth is not None and context.growth.hands_over
+        changing = rollout.may_change(states, besides=learning, together=together)
         for partition in sorted(changing):
             try:
                 self._change_worker(context, result, wanted[partition], partition)

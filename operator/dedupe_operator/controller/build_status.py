@@ -38,12 +38,15 @@ def build_status(
     workers = {view.partition: view.worker for view in views if view.worker}
     samples = [worker.input.keys for worker in workers.values() if worker.input.keys]
     topics = context.topics
-    added = topics.added if topics.partitions else _recorded_added(context.recorded)
+    # What is asked by the new manifest does not hold yet for workers that run by the one before.
+    direct = context.growth is not None and context.growth.direct
+    known = topics.partitions and not direct
+    added = topics.added if known else _recorded_added(context.recorded)
     of_routers = router_status.status_of(routers, context.recorded.routers) if routers else None
     health = Health(
         partitions=partitions,
         added=list(added),
-        partitioning=judge_stream(samples, context.stream.spec),
+        partitioning=None if direct else judge_stream(samples, context.stream.spec),
         problems=problems,
         waiting=result.waiting,
         starting=result.starting,

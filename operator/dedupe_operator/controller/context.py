@@ -18,12 +18,28 @@ from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice
+from dedupe_operator.kubernetes.resources import CONFIG_MAPS
+from dedupe_operator.resources import config_map
 from dedupe_operator.topic_watch import TopicsView
 
 
 def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
     """Return the number of partitions that have workers; 0 if that is not known."""
     return max(len(recorded.partitions), max(observed.stateful_sets, default=-1) + 1)
+
+
+def direct_input(stream: DedupeStream, observed: Observed) -> str | None:
+    """Return the topic that workers read themselves although the manifest has routers.
+
+    None if there are no such workers. Their own manifest, in the ConfigMap, says so, also for one that starts again. It
+    changes once the epoch log has the change to routers. "" if it was deleted, and there are no routers.
+    """
+    if stream.spec.repartition is None or not observed.stateful_sets:
+        return None
+    live = observed.children.get((CONFIG_MAPS.kind, config_map.name(stream.metadata.name)))
+    if live is None:
+        return "" if observed.router_set is None else None
+    return config_map.direct_input(live)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

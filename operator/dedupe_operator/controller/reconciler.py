@@ -20,6 +20,7 @@ from dedupe_operator.controller.build_status import build_status
 from dedupe_operator.controller.context import (
     ReconcileContext,
     ReconcileResult,
+    direct_input,
     known_partitions,
 )
 from dedupe_operator.controller.gauges import set_gauges
@@ -209,7 +210,13 @@ class Reconciler:
         # The epoch log of an output that is another stream's as well is left alone.
         asked = TopicsView() if conflict else topics
         growth = memory.growth.get(
-            stream, data, asked, known=known, workers=workers, counted=counted
+            stream,
+            data,
+            asked,
+            known=known,
+            workers=workers,
+            counted=counted,
+            direct=direct_input(stream, observed),
         )
         context = ReconcileContext(
             stream=stream,

@@ -21,8 +21,11 @@ _EVENTS_OF: Final = 2
 def router_view(
     api: KubernetesApi, context: ReconcileContext, result: ReconcileResult
 ) -> RoutersView | None:
-    """Return a view of the routers; None for a stream without. Raises KubernetesError."""
-    if context.stream.spec.repartition is None:
+    """Return a view of the routers; None while the workers run without any.
+
+    Raises KubernetesError.
+    """
+    if context.stream.spec.repartition is None or (context.growth and context.growth.direct):
         return None
     pods, replicas = context.observed.routers, router_stateful_set.replicas(context.stream)
     problems: dict[int, Problem] = {}

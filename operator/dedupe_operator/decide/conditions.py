@@ -16,7 +16,7 @@ from dedupe_crds.status.stream import (
     RoutersStatus,
 )
 from dedupe_crds.status.worker import WorkerStatus
-from dedupe_kafka.partitioning import Partitioning, describe_added
+from dedupe_kafka.partitioning import Partitioning, PartitioningReason, describe_added
 from dedupe_operator.decide import growth
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.growth import GrowthView
@@ -126,6 +126,8 @@ def _ready(health: Health) -> _Verdict:
     if health.problems:
         first = health.problems[0]
         return _Verdict("Ready", False, first.reason, f"{counted}. {_sentence(first.message)}")
+    if health.growth and health.growth.adds_routers:
+        return _Verdict("Ready", False, "ChangingToRouters", f"{counted}. {growth.SILENT}")
     return _Verdict("Ready", False, "PartitionsNotReady", f"{counted}.")
 
 
@@ -208,11 +210,12 @@ def _input_partitioning(health: Health, earlier: Sequence[Condition]) -> _Verdic
     """Judge how records come to their partitions.
 
     A worker that has just started has no sample; and a share in a message would change and cause writes. So the earlier
-    verdict stays until there is another one.
+    verdict stays until there is another one, such as that of a stream that has got routers.
     """
     type_, found = "InputPartitioning", health.partitioning
     before = next((each for each in earlier if each.type == type_), None)
-    is_same = found is None or found.meet is None or (before and found.reason == before.reason)
+    unknown = found is None or found.reason is PartitioningReason.NOT_SAMPLED
+    is_same = unknown or (before and found and found.reason == before.reason)
     if before and is_same and before.status is not ConditionStatus.UNKNOWN:
         holds = before.status is ConditionStatus.TRUE
         return _Verdict(type_, holds, before.reason, before.message)

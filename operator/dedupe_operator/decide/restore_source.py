@@ -78,12 +78,10 @@ def refusal(candidate: Candidate, *, stream: str, now: PartitionState) -> str | 
 
 def _outdated(entry: PartitionSnapshot, now: PartitionState) -> str | None:
     """Return why a copy does not match the present topics, None if it does."""
-    for topic, copied, current in (
-        ("output", entry.output_topic_id, now.output_topic_id),
-        ("input", entry.input_topic_id, now.input_topic_id),
-    ):
-        if copied != current:
-            return f"the {topic} topic was deleted and created again since"
+    if entry.output_topic_id != now.output_topic_id:
+        return "the output topic was deleted and created again since"
+    if entry.input_topic_id != now.input_topic_id:
+        return "the input topic was deleted and created again since, or the stream got routers"
     position = entry.output_position
     if position is None or position > now.end:
         return f"it is ahead of the output topic, which ends at offset {now.end}"

@@ -36,15 +36,20 @@ def worker_state(live: Object | None, pod: Object | None, wanted: Object) -> Wor
 
 
 def may_change(
-    workers: Mapping[int, WorkerState], *, besides: Collection[int] = frozenset()
+    workers: Mapping[int, WorkerState],
+    *,
+    besides: Collection[int] = frozenset(),
+    together: bool = False,
 ) -> set[int]:
     """Return the partitions whose StatefulSet may be applied now.
 
     A worker that is absent, stopped or not ready may change at any time. A ready worker is changed only while all
     others are ready, except those in `besides`: so a version that can't start stops the rollout at its first
-    partition.
+    partition. `together`: all change at once, because none can be ready before all others are changed as well.
     """
     outdated = {partition: worker for partition, worker in workers.items() if not worker.current}
+    if together:
+        return set(outdated)
     at_once = {
         partition for partition, worker in outdated.items() if worker.idle or not worker.rolled_out
     }

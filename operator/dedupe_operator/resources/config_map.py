@@ -35,6 +35,15 @@ def build(stream: DedupeStream) -> Object:
     }
 
 
+def direct_input(live: Object) -> str | None:
+    """Return the input topic of a ConfigMap's manifest; None of a stream with routers.
+
+    Workers of each release read it at their start.
+    """
+    spec = yaml.safe_load(live["data"][MANIFEST_KEY])["spec"]
+    return None if "repartition" in spec else str(spec["input"]["topic"])
+
+
 def routers_hash(stream: DedupeStream) -> str:
     """Return a hash of what a router reads at its start, and of nothing else."""
     spec = _manifest(stream)["spec"]

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # they are public
     AclOperation,
     ResourceType,
@@ -54,10 +54,14 @@ class Operator:
         clock = Clock()
         self.topics, self.growth = TopicWatch(clock), GrowthWatch(clock)
 
-    def look(self, stream: DedupeStream, known: int = 0) -> tuple[TopicsView, GrowthView]:
+    def look(
+        self, stream: DedupeStream, known: int = 0, *, direct: str | None = None
+    ) -> tuple[TopicsView, GrowthView]:
         """Do what a pass does with Kafka."""
         topics = self.topics.get(stream, self.secret)
-        view = self.growth.get(stream, self.secret, topics, known=known, workers={}, counted={})
+        view = self.growth.get(
+            *(stream, self.secret, topics), known=known, workers={}, counted={}, direct=direct
+        )
         assert view is not None
         return topics, view
 
@@ -182,3 +186,43 @@ def test_an_entry_of_a_later_release_is_refused(
     assert view.unreadable
     assert view.problem is not None
     assert view.problem.reason == "EpochLogUnreadable"
+
+
+def commit(secured: SecuredBroker, group: str, topic: str, partitions: int) -> None:
+    """Commit offsets, as workers do that read the input themselves."""
+    consumer = Consumer({"bootstrap.servers": secured.bootstrap_servers, "group.id": group})
+    try:
+        places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
+        consumer.commit(offsets=places, asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def test_a_stream_without_routers_gets_them_once_the_topics_have_the_partitions(
+    secured: SecuredBroker, operator: Operator, raw: str
+) -> None:
+    Cluster(secured.bootstrap_servers).create(f"{raw}-clean", 3, 1, {})
+    commit(secured, f"shop.{raw}", raw, 3)
+    few = stream_of(secured, raw, 2)
+    _, view = operator.look(few, known=3, direct=raw)
+    assert view.problem is not None
+    assert view.problem.message.endswith("make it at least 3")
+    assert (view.epochs.workers, view.must_wait) == (3, True)
+
+    stream = stream_of(secured, raw, 4)
+    topics, view = operator.look(stream, known=3, direct=raw)
+    assert (topics.usable, view.problem) == (True, None)
+    assert view.epochs.direct is not None
+    assert (view.epochs.direct.partitions, view.epochs.direct.topic) == (3, raw)
+    assert (view.epochs.workers, view.hands_over, view.must_wait) == (4, True, False)
+    assert view.status is not None
+    assert view.status.line.startswith(
+        "Change to routers from 3 to 4 partitions: HandingOver, 0 of 3"
+    )
+    topics_now = topics_of(stream)
+    counts = Cluster(secured.bootstrap_servers).partition_counts(topics_now)
+    assert [counts[topic] for topic in topics_now] == [4, 4, 1]
+
+    operator.restart()
+    _, again = operator.look(stream, known=3)
+    assert (again.epochs, again.status) == (view.epochs, view.status)

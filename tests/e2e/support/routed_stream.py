@@ -1,6 +1,6 @@
 """A stream with routers on a cluster."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from uuid import uuid4
 
@@ -86,8 +86,8 @@ def routed_stream(
     output = f"{name}-clean"
     repartition = {"partitions": partitions, "routers": {"replicas": routers}}
     reached = place.cluster.kafka_bootstrap_in_cluster
-    fields = {**SMALL, "input": {"topics": list(names)}, "repartition": repartition, **spec}
-    written = stream_manifest(place.directory, reached, name, output, **fields)
+    wanted = {**SMALL, "input": {"topics": list(names)}, "repartition": repartition, **spec}
+    written = stream_manifest(place.directory, reached, name, output, **wanted)
     return RoutedClusterStream(
         name=name,
         namespace=place.namespace,
@@ -98,4 +98,17 @@ def routed_stream(
         kubectl=place.kubectl,
         partitions=partitions,
         inputs=names,
+    )
+
+
+def with_routers(stream: ClusterStream, partitions: int) -> RoutedClusterStream:
+    """Return a stream without routers as it is once it has them."""
+    given = {each.name: getattr(stream, each.name) for each in fields(stream)}
+    return RoutedClusterStream(
+        **given
+        | {
+            "input_topic": f"{stream.output_topic}-repartition",
+            "inputs": (stream.input_topic,),
+            "partitions": partitions,
+        }
     )

@@ -18,6 +18,7 @@ GROWTH = {
     "epoch": 1,
     "before": 2,
     "partitions": 4,
+    "addsRouters": False,
     "step": "Learning",
     "done": 1,
     "total": 2,
@@ -94,3 +95,35 @@ def test_routers_that_do_not_run_hold_it_up() -> None:
     document["status"]["routers"] = {"replicas": 2, "ready": 1}
     (problem,) = found(document)
     assert problem.why == "WaitingForRouters waits for raw/0: 1 of 2 routers are ready"
+
+
+CHANGE = "Change to routers from 2 to 4 partitions: HandingOver, 1 of 2, waiting for 1."
+
+
+def changing(partitions: list[Object]) -> Object:
+    return growing(
+        "HandingOver", CHANGE, partitions, step="HandingOver", waitingFor=["1"], addsRouters=True
+    )
+
+
+def test_a_change_to_routers_is_called_that() -> None:
+    seen = view(changing([partition(each, "Reconciling") for each in range(4)]))
+    output = io.StringIO()
+    Console(file=output, width=300).print(render_stream(seen, [], NOW))
+    assert CHANGE in output.getvalue()
+
+
+def test_a_worker_that_waits_for_the_others_holds_nothing_up() -> None:
+    assert found(changing([partition(each, "Reconciling") for each in range(4)])) == []
+
+
+def test_a_worker_that_has_not_handed_over_holds_the_change_up() -> None:
+    others = [partition(each, "Reconciling") for each in (0, 2, 3)]
+    (old,) = found(changing([*others, partition(1)]))
+    assert old.what == "The change to routers is held up"
+    assert old.why == (
+        "HandingOver waits for 1: partition 1 still runs without routers: its pod has not started again"
+    )
+    assert old.do.endswith("until it is done the stream passes no message")
+    broken, _ = found(changing([*others, partition(1, "Failed", message="no node")]))
+    assert broken.why == "HandingOver waits for 1: partition 1 is not ready (Failed)"

@@ -26,10 +26,16 @@ Address = tuple[str, str]
 _LIST_KEYS = ("name", "uid", "type", "partition", "containerPort", "mountPath", "topologyKey")
 
 
+class Killed(BaseException):
+    """The operator is killed before a write."""
+
+
 class FakeCluster(KubernetesApi):
     """The operator's API server.
 
     `writes` are all writes but events, `fails` refuses to apply one by (kind, name), `keeps` to delete it.
+
+    `lives` is how many writes the operator does until it is killed, for ever if None.
 
     `hanging` are VolumeSnapshots that never become usable, `now` is its clock.
 
@@ -42,6 +48,7 @@ class FakeCluster(KubernetesApi):
         self.reads = 0
         self.fails: dict[Address, Exception] = {}
         self.keeps: dict[Address, Exception] = {}
+        self.lives: int | None = None
         self.bad_images: set[str] = set()
         self.hanging: set[str] = set()
         self.now = NOW
@@ -124,6 +131,7 @@ class FakeCluster(KubernetesApi):
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
         kind, name = wanted["kind"], wanted["metadata"]["name"]
         resource_of(wanted)
+        self._live()
         self.writes.append(("apply", kind, name))
         if error := self.fails.get((kind, name)):
             raise error
@@ -139,6 +147,12 @@ class FakeCluster(KubernetesApi):
         self._applied[kind, name, subresource or ""] = deepcopy(wanted)
         return deepcopy(now)
 
+    def _live(self) -> None:
+        if self.lives is not None:
+            if not self.lives:
+                raise Killed
+            self.lives -= 1
+
     def create(self, wanted: Object) -> Object:
         made = deepcopy(wanted)
         kind = made["kind"]
@@ -146,6 +160,7 @@ class FakeCluster(KubernetesApi):
             made["metadata"]["name"] = f"event-{next(self._number)}"
             return self.add(made)
         name = made["metadata"]["name"]
+        self._live()
         self.writes.append(("create", kind, name))
         if error := self.fails.get((kind, name)):
             raise error
@@ -168,6 +183,7 @@ class FakeCluster(KubernetesApi):
     ) -> None:
         name = live["metadata"]["name"]
         how = "orphan" if orphan else "force" if force else "delete"
+        self._live()
         self.writes.append((how, resource.kind, name))
         if error := self.keeps.get((resource.kind, name)):
             raise error

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.growth import GrowthStatus
 from dedupe_growth.controller import Topics
-from dedupe_growth.decide import Observed, WriteMarks, decide
-from dedupe_growth.entries import Entry
+from dedupe_growth.decide import HandOver, Observed, WriteMarks, decide
+from dedupe_growth.entries import Direct, Entry
 from dedupe_growth.epochs import Epochs, epochs_of
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offset_metadata import Cut
@@ -18,12 +18,16 @@ from dedupe_kafka.offsets import Place
 class FakeEpochs:
     """The log of a stream, and what routers and workers have committed.
 
+    `direct` is what the controller finds of a stream that ran without routers, if it finds the log empty.
+
     Called, it makes a controller, which decides as the real one does.
     """
 
     entries: list[Entry] = field(default_factory=list)
     adopted: dict[Place, int] = field(default_factory=dict)
     passed: dict[int, Cut] = field(default_factory=dict)
+    direct: Direct | None = None
+    handed_over: dict[int, HandOver] = field(default_factory=dict)
     marks: list[WriteMarks] = field(default_factory=list)
     fails: StreamError | None = None
     steps: int = 0
@@ -69,6 +73,8 @@ class FakeController:
             adopted=kafka.adopted,
             passed=kafka.passed,
             unlearnt=unlearnt,
+            direct=kafka.direct,
+            handed_over=kafka.handed_over,
         )
         decision = decide(self.read(), seen)
         self.status = decision.status

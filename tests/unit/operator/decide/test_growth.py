@@ -1,10 +1,21 @@
 """The condition and the events of a growth, and which partitions count."""
 
+from dataclasses import replace
+
 import pytest
 
 from dedupe_crds.status.growth import GrowthStatus, GrowthStep
 from dedupe_crds.status.worker import Phase, ReconcileStatus, WorkerStatus
-from dedupe_growth.entries import Cuts, Done, Entry, Prepare, Switch
+from dedupe_growth.entries import (
+    Cuts,
+    Direct,
+    Done,
+    Entry,
+    HandedOver,
+    Prepare,
+    RouterStart,
+    Switch,
+)
 from dedupe_growth.epochs import epochs_of
 from dedupe_growth.unlearnt import LEARNING
 from dedupe_operator.decide.diagnosis import Problem
@@ -131,3 +142,52 @@ def test_a_growth_begins_and_ends_once(
     before: GrowthStatus | None, now: GrowthStatus | None, reasons: list[str]
 ) -> None:
     assert [event.reason for event in growth_events(before, now)] == reasons
+
+
+BEFORE: list[Entry] = [Direct(epoch=0, partitions=2, topic="a", topic_id="T")]
+HANDING_OVER = [*BEFORE, Prepare(epoch=1, partitions=4)]
+STARTS = {each: RouterStart(offset=9, topic_id="T") for each in range(2)}
+HANDED_OVER = [*HANDING_OVER, HandedOver(epoch=1, cuts={0: 1, 1: 1}, starts=STARTS)]
+ROUTED = [*HANDED_OVER, Switch(epoch=1, partitions=4, inputs={"a": 2})]
+CHANGED = [*ROUTED, Done(epoch=1)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "has_begun", "adds_routers", "hands_over", "unwritten"),
+    [
+        ([], False, False, False, []),
+        (BEFORE, False, True, False, []),
+        (HANDING_OVER, True, True, True, [2, 3]),
+        (HANDED_OVER, True, True, False, [2, 3]),
+        (ROUTED, True, True, False, []),
+        (CHANGED, True, False, False, []),
+        (PREPARED, True, False, False, [2, 3]),
+    ],
+)
+def test_of_a_stream_that_gets_routers_old_workers_hand_over_first(
+    entries: list[Entry],
+    *,
+    has_begun: bool,
+    adds_routers: bool,
+    hands_over: bool,
+    unwritten: list[int],
+) -> None:
+    seen = view(entries)
+    assert (seen.has_begun, seen.adds_routers, seen.hands_over) == (
+        has_begun,
+        adds_routers,
+        hands_over,
+    )
+    assert [each for each in range(5) if seen.is_unwritten(each)] == unwritten
+    if adds_routers:
+        assert seen.joining({0: learner(0), 3: learner(3)}) == set()
+    for direct in (True, False):
+        assert replace(seen, direct=direct).must_wait is (direct and not has_begun)
+
+
+def test_events_of_a_change_to_routers_say_so() -> None:
+    step = status(GrowthStep.HANDING_OVER).model_copy(update={"adds_routers": True})
+    (started,) = growth_events(None, step)
+    assert started.message.startswith("The stream with 2 partitions gets routers and 4 partitions,")
+    (finished,) = growth_events(step, step.model_copy(update={"step": GrowthStep.DONE}))
+    assert finished.message == "The stream has grown from 2 to 4 partitions and got routers."

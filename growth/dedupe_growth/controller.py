@@ -17,7 +17,7 @@ from dedupe_growth.before_routers import check_partitions, find_direct, find_han
 from dedupe_growth.decide import Observed, WriteMarks, decide
 from dedupe_growth.entries import Entry
 from dedupe_growth.epochs import NO_EPOCH, Epochs
-from dedupe_growth.log import EpochLogMissing, open_epochs
+from dedupe_growth.log import EpochLogMissing, EpochReader, open_epochs
 from dedupe_growth.mark import MARK_HEADER, encode_mark
 from dedupe_growth.routed_offsets import decode_routed
 from dedupe_growth.writer import TRANSACTION_SECONDS, EpochLogMoved, EpochWriter
@@ -33,6 +33,8 @@ from dedupe_kafka.offsets import Place, TopicOffsets
 
 _REQUEST_SECONDS: Final = 15.0
 _MARK_SECONDS: Final = 10.0
+# An end is reported after a fetch that waited in vain.
+_FETCH_WAIT_MS: Final = 10
 _QUEUE_BYTES: Final = 1 << 20
 _LARGEST_BATCH_BYTES: Final = 1 << 20
 
@@ -98,12 +100,16 @@ class GrowthController:
         return self.epochs
 
     def _read_log(self) -> None:
-        reader = open_epochs(self._clients.consumer, self._stream, self._properties, self._clock)
+        reader = self._open_log()
         try:
             self.epochs = reader.read_to_end()
         finally:
             reader.close()
         self._read = True
+
+    def _open_log(self) -> EpochReader:
+        make, options = self._clients.consumer, {"fetch.wait.max.ms": _FETCH_WAIT_MS}
+        return open_epochs(make, self._stream, self._properties, self._clock, **options)
 
     def _look(self, wanted: int, unlearnt: Mapping[int, int]) -> Observed:
         inputs, epochs = self._inputs(), self.epochs
@@ -172,7 +178,7 @@ class GrowthController:
         if not self.epochs.entries:
             self._check_new()
         topic = epochs_topic(self._stream.spec.output.topic)
-        reader = open_epochs(self._clients.consumer, self._stream, self._properties, self._clock)
+        reader = self._open_log()
         # What is appended may be in the log though no answer comes.
         self._read = False
         try:
@@ -232,9 +238,12 @@ class GrowthController:
         return True
 
     def _producing(self, *, transactional: bool) -> dict[str, object]:
+        # Not for marks, of which a second one does no harm: an idempotent producer waits 0.5 s for its id at first
+        # (librdkafka 2.16). The log needs it, also if the user turns it off for a stream of AtLeastOnce.
+        idempotence = "true" if transactional else "false"
         return producer_config(
             self._stream.spec.kafka.bootstrap_servers,
-            self._properties,
+            {**self._properties, "enable.idempotence": idempotence},
             transactional_id=f"{self._stream.consumer_group}.epochs" if transactional else None,
             queue_bytes=_QUEUE_BYTES,
             largest_batch_bytes=_LARGEST_BATCH_BYTES,

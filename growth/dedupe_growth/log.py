@@ -20,12 +20,21 @@ from dedupe_kafka.epochs_topic import epochs_topic
 from dedupe_kafka.errors import BrokerUnavailable, Stopped, StreamError
 
 _READ_SECONDS: Final = 30.0
-_SLICE_SECONDS: Final = 0.2
+_SLICE_SECONDS: Final = 0.05
+# Not sooner: a broker may not know yet that a topic was created.
+_ABSENT_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 2.0
 _AT_ONCE: Final = 1_000
 _QUEUE_BYTES: Final = 1 << 20
 _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})  # noqa: SLF001 (public names)
+_NAMED_AT_ONCE: Final = _ABSENT | {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 _OUT_OF_RANGE: Final = frozenset(
     {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 (public names)
+)
+
+NO_ENTRY: Final = (
+    "the epoch log has no entry: the operator or `dedupe run` writes the first one; if it had some, restore its topic "
+    "from a copy"
 )
 
 
@@ -52,8 +61,11 @@ class EpochReader:
         Raises EpochLogMissing, EpochLogUnreadable, BrokerUnavailable, and Stopped once `stop` is set.
         """
         deadline = self._clock.deadline(_READ_SECONDS, stop or Event())
+        silent = self._clock.deadline(_ABSENT_SECONDS)
         self._assign()
         while not self._take(self._consume(_SLICE_SECONDS)):
+            if silent.expired:
+                self._require_topic()
             if deadline.pause(0):
                 continue
             if deadline.expired:
@@ -85,6 +97,19 @@ class EpochReader:
         except KafkaException as error:
             raise kafka_error(error, f"reading {self._topic}") from error
         return found
+
+    def _require_topic(self) -> None:
+        """Raise EpochLogMissing without the topic, NotAuthorized if it is hidden.
+
+        A consumer gets no error in place of records then, and its callback one after 30 s (librdkafka 2.16).
+        """
+        try:
+            found = self._consumer.list_topics(self._topic, _LOOK_SECONDS)
+        except KafkaException:
+            return  # no answer: the reader's deadline names it
+        error = found.topics[self._topic].error
+        if error is not None and error.code() in _NAMED_AT_ONCE:
+            self._is_end(error)
 
     def _take(self, messages: list[Message]) -> bool:
         """Take entries; return whether the end was reached."""

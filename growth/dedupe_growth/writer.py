@@ -47,6 +47,7 @@ class EpochWriter:
         """
         deadline = self._clock.deadline(_INIT_SECONDS)
         try:
+            self._reader.poll()  # so that it connects while others are fenced
             self._producer.init_transactions(deadline.remaining())
             found = self._reader.read_to_end()
             if found.entries != known.entries:

@@ -16,7 +16,7 @@ from dedupe_crds.spec.flow import Flow
 from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH, Epochs
-from dedupe_growth.log import EpochLogMissing
+from dedupe_growth.log import NO_ENTRY, EpochLogMissing
 from dedupe_ids.route import Route
 from dedupe_router.start import Place
 
@@ -52,9 +52,7 @@ class Adoption:
     def begin(self, stop: Event) -> None:
         """Adopt the newest epoch of the log. Raises StreamError, and Stopped."""
         if self._reader.read_to_end(stop).switched == NO_EPOCH:
-            raise EpochLogMissing(
-                "the epoch log has no entry yet: the operator or `dedupe run` writes the first one"
-            )
+            raise EpochLogMissing(NO_ENTRY)
         self._adopt()
 
     def follow(self) -> None:

@@ -35,7 +35,7 @@ from dedupe_worker.kafka.consumer import PartitionReader, open_reader
 from dedupe_worker.kafka.input_trim import InputTrim
 from dedupe_worker.kafka.key_sample import KeyCounter
 from dedupe_worker.kafka.non_transactional import NonTransactionalOutput
-from dedupe_worker.kafka.output_reader import OutputReader
+from dedupe_worker.kafka.output_reader import Hidden, OutputReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.take_over import TakeOver
 from dedupe_worker.kafka.topic_watch import TopicWatch
@@ -101,9 +101,9 @@ class ComponentFactory:
         number = self.config.partition if partition is None else partition
         return open_reader(self._clients.consumer, self._reading, topic, number, self.clock)
 
-    def make_output_reader(self, topic: str) -> OutputReader:
+    def make_output_reader(self, topic: str, hidden: Hidden) -> OutputReader:
         """Make a reader of several partitions of the output `topic`."""
-        return OutputReader(made(self._clients.consumer, self._reading), topic, self.clock)
+        return OutputReader(made(self._clients.consumer, self._reading), topic, self.clock, hidden)
 
     def make_epoch_reader(self) -> EpochReader:
         """Make a reader of the stream's epoch log."""

@@ -43,7 +43,9 @@ class WorkerDrain:
     def observe(self, statuses: Sequence[WorkerStatus | None], now: float) -> None:
         """Record the workers' statuses, by partition; None is no answer."""
         for partition in self._partitions:
-            partition.observe(statuses[partition.number], now)
+            # While a stream grows, a topic may have a partition before it has a worker.
+            known = partition.number < len(statuses)
+            partition.observe(statuses[partition.number] if known else None, now)
 
     @property
     def moved_at(self) -> float:

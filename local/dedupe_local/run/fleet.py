@@ -29,6 +29,7 @@ from dedupe_local.run.added_partitions import AddedPartitions
 from dedupe_local.run.drain import Drain, WorkerDrain
 from dedupe_local.run.fleet_view import FleetView
 from dedupe_local.run.growth import growth_of
+from dedupe_local.run.growth_drain import GrowthDrain
 from dedupe_local.run.routed_drain import RoutedDrain
 from dedupe_local.run.router_process import RouterProcess, RouterView
 from dedupe_local.run.stream_changes import with_added, with_partitions
@@ -220,9 +221,12 @@ class Fleet:
 
     def drain(self, stall_seconds: float) -> Drain:
         """Return a drain up to the current end offsets of the input."""
-        if self.stream.spec.repartition is not None:
+        if self._growth is not None:
             cluster, now = self._connect(_LOOK_TIMEOUT_SECONDS), self._clock()
-            return RoutedDrain(cluster, self.stream, stall_seconds, now, routers=self.router_views)
+            views = self.router_views
+            routed = RoutedDrain(cluster, self.stream, stall_seconds, now, routers=views)
+            known = (routed, self._growth, stall_seconds, now)
+            return GrowthDrain(*known, workers=self.views, routers=views)
         ends = self._cluster.offsets(self.stream.spec.worker_input).ends
         served = range(len(self._workers))  # what was added waits
         targets = {partition: ends[partition] for partition in served}
@@ -232,19 +236,19 @@ class Fleet:
         """Update a drain with the current statuses; return whether it is done.
 
         Raises:
-            NotDrained: a partition makes no progress.
+            NotDrained: a partition, or the growth of the stream, makes no progress.
         """
         now = self._clock()
         drain.observe(self.statuses(), now)
-        if not self.growing and (stalled := drain.stalled(now)):
+        if stalled := drain.stalled(now):
             raise NotDrained(f"No progress any more: {'; '.join(stalled)}.")
-        return drain.done and not self.growing
+        return drain.done
 
     def wait_drained(self, stall_seconds: float = 120.0) -> None:
         """Wait until every partition has reached the current end of its input.
 
         Raises:
-            NotDrained: a partition made no progress for `stall_seconds`.
+            NotDrained: a partition, or a growth, made no progress for `stall_seconds`.
             WorkerEnded: a worker ended with a final error.
         """
         drain = self.drain(stall_seconds)

@@ -93,9 +93,14 @@ class Growth:
 
     def notes(self) -> list[str]:
         """Return what a user should know."""
-        status = self.status if self.under_way else None
         waiting = [f"The growth waits: {self.problem}"] if self.problem else []
-        return [*([status.line] if status else []), *waiting]
+        return [*([self._step] if self.under_way else []), *waiting]
+
+    @property
+    def _step(self) -> str:
+        if self.status is not None and self.status.step is not GrowthStep.DONE:
+            return self.status.line
+        return f"The growth to {_wanted(self._asked)} partitions has not begun."
 
     def _run(self) -> None:
         while not self._stop:

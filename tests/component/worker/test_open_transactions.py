@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+import yaml
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is public
     AdminClient,
@@ -12,12 +13,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
 )
 
 from dedupe_crds.clock import SYSTEM_CLOCK
+from dedupe_crds.manifest import load_manifest
+from dedupe_growth.controller import GrowthController
+from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import OpenTransaction
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_worker.kafka.admin import Topics
 from tests.conftest import is_led
 from tests.support.kafka_tools.transactions import commands_in, run
-from tests.support.processes.processes import wait_for
+from tests.support.processes.processes import Workers, wait_for
+from tests.support.processes.routers import RoutedStream
 
 CreateTopic = Callable[..., str]
 
@@ -126,6 +131,30 @@ def test_a_hanging_transaction_is_found_and_aborted(own_broker: EmbeddedBroker) 
     run(commands["abort"])
     foreign.wait_until_over()
     assert run(commands["find-hanging"]) == []
+
+
+def test_a_worker_that_learns_from_an_output_names_its_open_transaction(
+    routed_streams: Callable[..., RoutedStream], workers: Workers
+) -> None:
+    """And goes on when that ends, in the same session."""
+    stream = routed_streams(inputs=(1,), partitions=1)
+    document = yaml.safe_load(stream.manifest.read_text())
+    document["spec"]["repartition"]["partitions"] = 2
+    stream.manifest.write_text(yaml.safe_dump(document))
+    grown, cluster = load_manifest(stream.manifest), Cluster(stream.bootstrap_servers)
+    cluster.ensure_output(grown)
+    assert GrowthController(grown, {}, cluster).step(2, {})
+    foreign = Foreign(stream.bootstrap_servers, stream.output_topic)
+    worker = workers.start(stream, 1)
+
+    def reads() -> tuple[str | None, int | None]:
+        status = worker.status()
+        return status.reason, status.reconcile.remaining if status.reconcile else None
+
+    worker.wait_until(lambda: reads() == ("OpenTransaction", 1), "it waits for the transaction")
+    foreign.producer.commit_transaction(60)
+    worker.wait_until(lambda: reads() == (None, 0), "it has read what the transaction hid")
+    assert "session failed" not in worker.log_path.read_text()
 
 
 def create_topic(admin: AdminClient, name: str) -> None:

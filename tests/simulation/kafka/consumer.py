@@ -12,6 +12,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined] # they are public
+    ClusterMetadata,
+    TopicMetadata,
+)
 
 from tests.simulation.kafka.assignor import Place
 from tests.simulation.kafka.failures import failure, kafka_error
@@ -165,6 +169,11 @@ class SimConsumer:
         return self._process.request(
             "consumer", "get_watermark_offsets", lambda: self._query(partition, timeout)
         )
+
+    def list_topics(self, topic: str, timeout: float = -1) -> ClusterMetadata:
+        """Return the metadata of a topic, as far as it is used: the error of one that does not exist."""
+        assert timeout > 0
+        return self._process.request("consumer", "list_topics", lambda: self._describe(topic))
 
     def close(self) -> None:
         """Stop reading, and leave the group."""
@@ -321,6 +330,14 @@ class SimConsumer:
         if not self._process.wait_until(log.leader_back_at, deadline):
             raise failure(KafkaError._TIMED_OUT)  # noqa: SLF001 (a public name)
         return log.low, log.visible_end(committed=self._committed)
+
+    def _describe(self, name: str) -> ClusterMetadata:
+        self._process.wait_request()
+        found, described = ClusterMetadata(), TopicMetadata()
+        if self._cluster.topics.find(name) is None:
+            described.error = kafka_error(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        found.topics = {name: described}
+        return found
 
     def _find_committed(
         self, partitions: list[TopicPartition], timeout: float

@@ -1,6 +1,7 @@
 """The controller of a growth on a Kafka in memory: alone, killed anywhere, and two at once."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -12,6 +13,7 @@ from dedupe_growth.epochs import epochs_of
 from dedupe_growth.log import EpochLogMissing
 from dedupe_growth.mark import Mark
 from dedupe_growth.writer import EpochLogMoved
+from dedupe_kafka.clients import Clients
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
 from tests.simulation.kafka.calls import Call, Killed, Moment
 from tests.simulation.kafka.cluster import no_faults
@@ -227,6 +229,32 @@ def test_a_mark_without_an_answer_is_written_by_the_next_step(adopted: Scene) ->
     adopted.clock.advance(20)
     assert controller.step(4, {})
     assert MARK in adopted.marks(1)
+
+
+@pytest.mark.parametrize("properties", [{}, {"enable.idempotence": "false"}])
+def test_marks_need_no_producer_id_and_entries_do(
+    adopted: Scene, properties: dict[str, str]
+) -> None:
+    """A producer waits 0.5 s for the id, which a moved id waits too."""
+    clients, made = adopted.cluster.clients("controller", no_faults), list[dict[str, Any]]()
+
+    def producer(config: dict[str, Any]) -> object:
+        made.append(config)
+        return clients.producer(config)
+
+    controller = GrowthController(
+        STREAM,
+        properties,
+        adopted,
+        clock=adopted.clock,
+        clients=Clients(clients.consumer, producer),
+    )
+    assert controller.step(4, {})
+    adopted.pass_epoch(0, 1, 40)
+    adopted.pass_epoch(1, 1, 41)
+    assert controller.step(4, {})
+    assert adopted.entries == GROWN[:-1]
+    assert [each["enable.idempotence"] for each in made] == [False, True]
 
 
 # -- an epoch log that is lost -------------------------------------------------------------------------

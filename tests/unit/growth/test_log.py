@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -19,6 +20,7 @@ from dedupe_growth.epochs import Epochs, epochs_of
 from dedupe_growth.log import EpochLogMissing, EpochReader
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, Stopped
 from tests.simulation.kafka.cluster import record
+from tests.simulation.kafka.simple_clock import SimpleClock
 from tests.unit.growth.scene import EPOCHS, Scene
 from tests.unit.worker.still_clock import StillClock
 
@@ -121,6 +123,26 @@ def test_a_log_that_does_not_answer_is_not_taken_for_read(scene: Scene) -> None:
     assert scene.clock.monotonic() - before == pytest.approx(30, abs=1)
 
 
+def test_a_log_that_does_not_exist_is_named_at_once(scene: Scene) -> None:
+    """Not at the first silence: a broker learns of a new topic a moment after its controller."""
+    scene.cluster.delete_topic(EPOCHS)
+    before = scene.clock.monotonic()
+    with pytest.raises(EpochLogMissing, match=f"{EPOCHS} does not exist"):
+        scene.reader().read_to_end()
+    assert 2 <= scene.clock.monotonic() - before < 3
+
+
+def test_a_log_that_is_created_a_moment_later_is_read(scene: Scene) -> None:
+    scene.cluster.delete_topic(EPOCHS)
+
+    def create() -> None:
+        scene.clock.at_each_wait = lambda: None
+        scene.cluster.create_topic(EPOCHS, 1)
+
+    scene.clock.at_each_wait = create
+    assert scene.reader().read_to_end() == Epochs()
+
+
 def test_a_stop_ends_the_wait(scene: Scene) -> None:
     scene.cluster.leader_away(EPOCHS, 0, 60)
     stop = Event()
@@ -200,6 +222,44 @@ def test_an_error_of_a_call_has_a_name() -> None:
     error = KafkaException(KafkaError(KafkaError.SASL_AUTHENTICATION_FAILED))
     with pytest.raises(NotAuthorized, match=f"reading {EPOCHS}"):
         reader_of(error).read_to_end()
+
+
+class Silent(Scripted):
+    """A consumer that gets nothing, and what the metadata says of the topic."""
+
+    def __init__(self, found: KafkaError | KafkaException | None, clock: SimpleClock) -> None:
+        super().__init__()
+        self.found, self.clock = found, clock
+
+    def consume(self, _most: int, seconds: float) -> list[Message]:
+        self.clock.advance(seconds)
+        return []
+
+    def list_topics(self, topic: str, timeout: float) -> object:
+        assert 0 < timeout < 10
+        if isinstance(self.found, KafkaException):
+            raise self.found
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=self.found)})
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "seconds"),
+    [
+        (KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), EpochLogMissing, 2),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), NotAuthorized, 2),
+        (KafkaError(KafkaError.LEADER_NOT_AVAILABLE), BrokerUnavailable, 30),
+        (KafkaException(KafkaError(KafkaError._TRANSPORT)), BrokerUnavailable, 30),  # noqa: SLF001
+        (None, BrokerUnavailable, 30),
+    ],
+)
+def test_a_silence_has_a_name(
+    found: KafkaError | KafkaException | None, error: type[Exception], seconds: int
+) -> None:
+    clock = SimpleClock()
+    reader, began = EpochReader(Silent(found, clock), EPOCHS, clock), clock.monotonic()
+    with pytest.raises(error, match=EPOCHS):
+        reader.read_to_end()
+    assert clock.monotonic() - began == pytest.approx(seconds, abs=0.5)
 
 
 def test_a_reader_closes_its_consumer() -> None:

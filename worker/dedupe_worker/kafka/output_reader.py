@@ -6,7 +6,7 @@ The worker of a partition that was added reads the old partitions so (recovery/l
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -21,6 +21,13 @@ _WAIT_SECONDS: Final = 0.2
 _STARVED_SECONDS: Final = 20.0
 
 
+class Hidden(Protocol):
+    """Tells what open transactions hide, see recovery/hidden_records.py."""
+
+    def are_all(self, positions: Mapping[int, int]) -> bool: ...  # noqa: D102
+    def are_gone(self) -> None: ...  # noqa: D102
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Neighbouring records of one partition."""
@@ -32,10 +39,11 @@ class Run:
 class OutputReader:
     """A consumer of partitions of one topic. `positions` are the next offsets to read."""
 
-    def __init__(self, consumer: Any, topic: str, clock: Clock) -> None:  # noqa: ANN401 (a client of the library, or one in memory)
+    def __init__(self, consumer: Any, topic: str, clock: Clock, hidden: Hidden) -> None:  # noqa: ANN401 (a client of the library, or one in memory)
         self._consumer = consumer
         self._topic = topic
         self._clock = clock
+        self._hidden = hidden
         self._ends: Mapping[int, int] = {}
         self._there: Mapping[int, int] = {}
         self._paused: set[int] = set()
@@ -64,15 +72,16 @@ class OutputReader:
     @property
     def unread(self) -> int:
         """Return the number of offsets left."""
-        return sum(
-            max(0, self._ends.get(each, self._end_of(each)) - position)
-            for each, position in self.positions.items()
-        )
+        return sum(map(self._left, self.positions))
+
+    def _left(self, partition: int) -> int:
+        end = self._ends.get(partition, self._end_of(partition))
+        return max(0, end - self.positions[partition])
 
     def read(self) -> Iterator[Run]:
         """Yield what arrives soon. Raises StreamError.
 
-        Raises BrokerUnavailable if nothing arrived for long of what is there.
+        Raises BrokerUnavailable if nothing arrived for long of what is there, and no open transaction hides it.
         """
         self._pause_at_ends()
         try:
@@ -88,6 +97,7 @@ class OutputReader:
 
     def close(self) -> None:
         """Close the connection."""
+        self._hidden.are_gone()
         self._consumer.close()
 
     def _is_wanted(self, message: Message) -> bool:
@@ -127,7 +137,12 @@ class OutputReader:
         now = self._clock.monotonic()
         if moved or not self.unread:
             self._progress_at = now
+            self._hidden.are_gone()
         elif now - self._progress_at >= _STARVED_SECONDS:
+            left = {each: at for each, at in self.positions.items() if self._left(each)}
+            if self._hidden.are_all(left):
+                self._progress_at = now  # asked again after as long
+                return
             raise BrokerUnavailable(
                 f"nothing of {self._topic} is fetched, although {self.unread} offsets are left; connecting again"
             )

@@ -11,7 +11,7 @@ from threading import Event
 
 from dedupe_crds.spec.repartition import Repartition
 from dedupe_growth.entries import EpochLogUnreadable
-from dedupe_growth.log import EpochReader
+from dedupe_growth.log import NO_ENTRY, EpochLogMissing, EpochReader
 from dedupe_growth.mark import Mark
 from dedupe_ids.extract import Extractor
 from dedupe_ids.route import Route, place_of_origin
@@ -102,7 +102,7 @@ class SessionEpochs(NoEpochs):
     def border(self, committed: Committed | None, *, position: int) -> NoBorder:
         """Return what the worker has passed; an added one has by learning.
 
-        Raises EpochLogUnreadable.
+        Raises EpochLogMissing, EpochLogUnreadable.
         """
         number, epochs = self.factory.config.partition, self.reader.epochs
         cut = decode_metadata(committed.metadata).cut if committed else None
@@ -125,7 +125,9 @@ class SessionEpochs(NoEpochs):
         return self.reader.epochs.born(self.factory.config.partition)
 
     def _check(self, epoch: int) -> None:
-        """Raise EpochLogUnreadable if the log does not have an epoch."""
+        """Raise EpochLogMissing for an empty log, EpochLogUnreadable without the epoch."""
+        if not self.reader.epochs.entries:
+            raise EpochLogMissing(NO_ENTRY)
         if epoch not in self.reader.epochs.partitions:
             raise EpochLogUnreadable(
                 f"partition {self.factory.config.partition} is of epoch {epoch}, which the epoch log does not have: "

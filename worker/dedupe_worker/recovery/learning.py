@@ -28,7 +28,7 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.output_reader import OutputReader, Run
-from dedupe_worker.recovery.learnt_ids import own_rows, readable_cuts
+from dedupe_worker.recovery.learnt_ids import open_outputs, own_rows, readable_cuts
 from dedupe_worker.recovery.output_values import ValuesOfOutputs
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.status import Progress, show_progress
@@ -86,10 +86,9 @@ class Learning:
         factory, epoch = self.factory, self._epoch
         epochs = self.epochs.epochs
         factory.worker_state.set_phase(Phase.RECONCILING)
-        topic = self.partition.output_topic.name
         write = self._writing(window, output_position, input_offset)
         with ExitStack() as readers:
-            reader = readers.enter_context(closing(factory.make_output_reader(topic)))
+            reader = readers.enter_context(closing(open_outputs(factory, self.partition)))
             values = ValuesOfOutputs(factory, self.partition, window, readers)
             there = {each: self._offsets(each) for each in self._sources}
             ends = {each: offsets.end for each, offsets in there.items()}

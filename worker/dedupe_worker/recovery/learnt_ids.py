@@ -20,6 +20,8 @@ from dedupe_ids.extract import ID_BYTES, Extractor, PackedIds
 from dedupe_ids.route import Route
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.kafka.output_reader import OutputReader
+from dedupe_worker.recovery.hidden_records import HiddenRecords
 from dedupe_worker.recovery.taken_over import TakenOver
 
 _ID: Final = np.dtype(f"V{ID_BYTES}")
@@ -32,6 +34,13 @@ def readable_cuts(partition: TakenOver, cuts: Mapping[int, int]) -> dict[int, in
     """
     topics, name = partition.topics, partition.output_topic.name
     return {each: min(cut, topics.high_watermark(name, each)) for each, cut in cuts.items()}
+
+
+def open_outputs(factory: ComponentFactory, partition: TakenOver) -> OutputReader:
+    """Make the reader of old outputs, which waits for open transactions."""
+    topic, servers = partition.output_topic.name, factory.config.stream.spec.kafka.bootstrap_servers
+    hidden = HiddenRecords(partition.topics, topic, servers, factory.worker_state)
+    return factory.make_output_reader(topic, hidden)
 
 
 def own_rows(
@@ -70,8 +79,7 @@ class LearntIds:
         spec = self.factory.config.stream.spec
         route = Route(spec, self.repartition.by, self.epochs.partitions[self._epoch])
         there = self._there()
-        topic = self.partition.output_topic.name
-        with closing(self.factory.make_output_reader(topic)) as reader:
+        with closing(open_outputs(self.factory, self.partition)) as reader:
             reader.seek(
                 {each: offsets.low for each, offsets in there.items()},
                 {each: offsets.end for each, offsets in there.items()},

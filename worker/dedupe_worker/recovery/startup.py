@@ -217,9 +217,9 @@ class Startup:
         if plan.start < end:
             self._read_tail(partition, plan, window, input_offset, end, begin)
         else:
-            if begin:
-                begin(self._clock.time_ms())
             show_progress(self._worker_state, plan.reason, Progress(0, 0, 0.0))
+            if begin:  # what it learns is shown then
+                begin(self._clock.time_ms())
         if self._worker_state.reconcile:
             log.info("caught up", **self._worker_state.reconcile.model_dump())
         if not (plan.rebuild or self._stop.is_set()):

@@ -82,3 +82,13 @@ def test_partitions_that_are_done_do_not_stall_while_others_go_on() -> None:
         drain.observe([status(10), status(now)], now)
 
     assert drain.stalled(250) == []
+
+
+def test_a_partition_may_get_its_worker_later() -> None:
+    """The topics of a stream that grows have it first."""
+    drain = WorkerDrain({0: 1, 1: 1}, 120, now=0)
+    drain.observe([status(1)], now=1)
+    assert not drain.done
+    assert drain.missing() == ["partition 1 is at offset 0 of 1"]
+    drain.observe([status(1), status(1, partition=1)], now=2)
+    assert drain.done

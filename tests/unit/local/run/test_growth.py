@@ -164,6 +164,15 @@ def test_a_growth_that_is_done_is_no_news() -> None:
     assert growth.status == at(GrowthStep.DONE)
 
 
+@pytest.mark.parametrize(("entries", "step"), [(BEGUN, None), (GROWN, GrowthStep.DONE)])
+def test_a_growth_that_has_not_begun_is_noted(
+    entries: list[Entry], step: GrowthStep | None
+) -> None:
+    """Also after another one, which is done."""
+    controller = FakeController(status=at(step) if step else None, epochs=epochs_of(entries))
+    assert growth_of(controller, 5).notes() == ["The growth to 5 partitions has not begun."]
+
+
 @pytest.mark.parametrize(
     ("entries", "step", "wanted", "under_way"),
     [

@@ -1,5 +1,7 @@
 """Reading several outputs, each up to its end, which may become known later."""
 
+from collections.abc import Mapping
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -55,13 +57,31 @@ class FakeConsumer:
         self.closed = True
 
 
+class FakeHidden:
+    """Says of which partitions all is hidden."""
+
+    def __init__(self) -> None:
+        self.partitions: set[int] = set()
+        self.asked: list[dict[int, int]] = []
+        self.shown = False
+
+    def are_all(self, positions: Mapping[int, int]) -> bool:
+        self.asked.append(dict(positions))
+        self.shown = positions.keys() <= self.partitions
+        return self.shown
+
+    def are_gone(self) -> None:
+        self.shown = False
+
+
 class Reading:
     """A reader of the partitions 0 and 1, from offsets 10 and 20 on."""
 
     def __init__(self) -> None:
         self.clock = StillClock()
         self.consumer = FakeConsumer(self.clock)
-        self.reader = OutputReader(self.consumer, "clean", self.clock)
+        self.hidden = FakeHidden()
+        self.reader = OutputReader(self.consumer, "clean", self.clock, self.hidden)
         self.reader.seek({0: 10, 1: 20}, {0: 10, 1: 20})
 
     def read(self, *arrives: Message) -> list[tuple[int, list[int | None]]]:
@@ -230,6 +250,29 @@ def test_a_reader_that_waits_for_new_records_is_not_starved(at: Reading) -> None
     at.read()
 
 
+def test_a_reader_waits_for_what_an_open_transaction_hides(at: Reading) -> None:
+    at.reader.stop_at({0: 30, 1: 20})
+    at.hidden.partitions = {0}
+    at.read_for(5.5 * STARVED_SECONDS)
+    assert at.hidden.asked == [{0: 10}] * 5
+    assert at.hidden.shown
+    assert at.read(record(0, 10)) == [(0, [10])]
+    assert not at.hidden.shown
+
+
+def test_a_reader_that_gets_nothing_when_a_transaction_has_ended_connects_again(
+    at: Reading,
+) -> None:
+    at.consumer.highs = {0: 30, 1: 30}
+    at.hidden.partitions = {0, 1}
+    at.read_for(1.5 * STARVED_SECONDS)
+    at.hidden.partitions = {0}
+    with pytest.raises(BrokerUnavailable, match="30 offsets are left"):
+        at.read_for(STARVED_SECONDS)
+
+
 def test_a_reader_closes_its_consumer(at: Reading) -> None:
+    at.hidden.shown = True
     at.reader.close()
+    assert not at.hidden.shown
     assert at.consumer.closed

@@ -143,7 +143,7 @@ def test_a_worker_without_a_committed_offset_has_passed_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("partition", "entries", "cut"),
-    [(0, BEGUN, Cut(1, 4)), (3, BEGUN, None), (0, [], None), (0, GROWN, Cut(2, 4))],
+    [(0, BEGUN, Cut(1, 4)), (3, BEGUN, None), (0, GROWN, Cut(2, 4))],
 )
 def test_a_log_that_lacks_what_was_passed_is_not_believed(
     partition: int, entries: list[Entry], cut: Cut | None
@@ -204,8 +204,15 @@ def test_the_log_is_closed_with_the_session(fails: Exception | None) -> None:
     assert log.closed
 
 
-@pytest.mark.parametrize("entries", [[], BEGUN], ids=["no entry", "two partitions"])
-def test_a_worker_of_a_partition_that_the_log_lacks_names_it(entries: list[Entry]) -> None:
+def test_a_worker_of_a_partition_that_the_log_lacks_names_it() -> None:
     nothing: Any = None
     with pytest.raises(EpochLogUnreadable, match="partition 2 is of epoch"):
-        session(2, entries).learn(nothing, nothing, position=0)
+        session(2, BEGUN).learn(nothing, nothing, position=0)
+
+
+def test_an_empty_log_is_named_as_missing() -> None:
+    nothing: Any = None
+    with pytest.raises(EpochLogMissing, match="restore its topic from a copy"):
+        session(0, []).learn(nothing, nothing, position=0)
+    with pytest.raises(EpochLogMissing):
+        border(0, [], Cut(1, 4))

@@ -1,6 +1,6 @@
 """A partition that a growth has added learns ids from the outputs of older ones, into a real store."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from dedupe_ids.route import Route
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.kafka.output_reader import OutputReader
+from dedupe_worker.kafka.output_reader import Hidden, OutputReader
 from dedupe_worker.recovery import learning as module
 from dedupe_worker.recovery.learning import Learning
 from dedupe_worker.status import WorkerState
@@ -62,7 +62,8 @@ class Outputs:
     clock: StillClock
     logs: dict[int, list[Message]] = field(default_factory=lambda: {0: [], 1: []})
     lows: dict[int, int] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
+    highs: dict[int, int] = field(default_factory=dict)
+    stable: dict[int, int] = field(default_factory=dict)
     acts: list[Callable[[], None]] = field(default_factory=list)
     first_after_low: int | None = None
     reads_from: list[dict[int, int]] = field(default_factory=list)
@@ -75,10 +76,10 @@ class Outputs:
         log = self.logs[partition]
         for key in keys:
             log.append(record(partition, self.end(partition), key))
-            self.ends[partition] = self.end(partition) + 1
+            self.highs[partition] = self.end(partition) + 1
 
     def end(self, partition: int) -> int:
-        return self.ends.get(partition, 0)
+        return self.highs.get(partition, 0)
 
     def high_watermark(self, _name: str, partition: int) -> int:
         return self.end(partition)
@@ -126,6 +127,10 @@ class Outputs:
         assert name == "clean"
         return OffsetRange(self.lows.get(partition, 0), self.end(partition))
 
+    def ends(self, name: str, partitions: Collection[int]) -> dict[int, int]:
+        assert name == "clean"
+        return {each: self.stable.get(each, self.end(each)) for each in partitions}
+
     def offset_at(self, _name: str, _partition: int, _when: datetime) -> int | None:
         return self.first_after_low
 
@@ -158,7 +163,7 @@ class Worker:
             config=SimpleNamespace(stream=STREAM, partition=partition),
             policy=SimpleNamespace(layout=ValueLayout()),
             worker_state=self.state,
-            make_output_reader=lambda topic: OutputReader(self.outputs, topic, self.clock),
+            make_output_reader=self.open,
         )
         there: Any = SimpleNamespace(
             topics=self.outputs, output_topic=SimpleNamespace(name="clean", id="out")
@@ -167,6 +172,9 @@ class Worker:
         assert STREAM.spec.repartition
         extract = extractor_for(STREAM.spec.id)
         self.learning = Learning(factory, there, STREAM.spec.repartition, log, extract, self.stop)
+
+    def open(self, topic: str, hidden: Hidden) -> OutputReader:
+        return OutputReader(self.outputs, topic, self.clock, hidden)
 
     def cut(self, *positions: int) -> None:
         """Write the cuts of the growth."""
@@ -257,7 +265,7 @@ def test_the_store_says_up_to_where_it_has_learnt_and_nothing_is_read_again(
     )
     worker.store.close()
     again = Worker(open_store(tmp_path))
-    again.outputs.logs, again.outputs.ends = worker.outputs.logs, worker.outputs.ends
+    again.outputs.logs, again.outputs.highs = worker.outputs.logs, worker.outputs.highs
     again.outputs.add(0, OWN[2])
     again.cut(3, 1)
     again.learn()
@@ -388,8 +396,29 @@ def test_an_output_that_ends_before_its_cut_is_read_to_its_end(worker: Worker) -
 
 
 def test_an_output_that_is_not_delivered_ends_the_learning(worker: Worker) -> None:
-    worker.outputs.ends[0], worker.outputs.unknown = 3, True
+    worker.outputs.highs[0], worker.outputs.unknown = 3, True
     worker.cut(3, 0)
     with pytest.raises(BrokerUnavailable, match="3 offsets are left"):
         worker.learn()
     assert worker.outputs.closed == 1
+
+
+def test_an_open_transaction_in_an_old_output_is_named_and_waited_for(worker: Worker) -> None:
+    outputs, shown = worker.outputs, list[str | None]()
+    outputs.add(0, "a", "b")
+    outputs.highs[1] = outputs.highs[0]
+    outputs.stable, outputs.unknown = {0: 0, 1: 0}, True
+    worker.cut(2, 0)
+
+    def look() -> None:
+        shown.append(worker.state.status().reason)
+
+    def end() -> None:
+        outputs.unknown, outputs.stable = False, {}
+
+    outputs.acts = [look] * 500 + [end]
+    worker.learn()
+    assert shown[0] is None
+    assert shown[-1] == "OpenTransaction"
+    assert worker.state.status().reason is None
+    assert worker.remaining == 0

@@ -25,6 +25,7 @@ from dedupe_worker.recovery.output_values import own_values
 from dedupe_worker.recovery.startup import OpenedStore, Startup
 from dedupe_worker.recovery.taken_over import TakenOver
 from dedupe_worker.side_topics.owner_log import encode_entries
+from dedupe_worker.status import Progress, show_progress
 from dedupe_worker.store.state_dir import Identity, StateDirectory
 from dedupe_worker.values import OWNER_BYTES, decode_owner
 from tests.unit.crds.manifests import changed
@@ -268,6 +269,26 @@ def test_a_window_is_whole_if_the_output_has_what_the_backlog_may_repeat(  # noq
     opened.store.close()
     assert stamp is not None
     assert stamp.truncated is truncated
+
+
+def test_what_an_added_partition_learns_stays_shown(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own output is empty."""
+    shown: list[str] = []
+    state = starts.factory.worker_state
+
+    def learn(_position: int) -> None:
+        shown.append(state.reconcile.reason if state.reconcile else "nothing")
+        show_progress(state, "Growth", Progress(1_000, 0, 3.0))
+
+    monkeypatch.setattr(starts.topics, "offsets", lambda *_: OffsetRange(20, 20))
+    opened = starts.startup.open_store(starts.partition())
+    starts.startup.catch_up(opened.partition, opened.plan, Window(opened.store), 0, learn=learn)
+    opened.store.close()
+    assert shown == ["NewStore"]
+    assert state.reconcile is not None
+    assert (state.reconcile.reason, state.reconcile.records) == ("Growth", 1_000)
 
 
 class OneEntry(FewRecords):

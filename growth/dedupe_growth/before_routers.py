@@ -6,7 +6,7 @@ of the workers. When it hands its partition over, it commits the last of these o
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from confluent_kafka import TopicPartition
 
@@ -34,14 +34,26 @@ class Topics(Protocol):
     def offsets(self, name: str) -> TopicOffsets: ...  # noqa: D102
 
 
+class Ran(NamedTuple):
+    """The topic that workers read without routers, and the number of workers."""
+
+    topic: str
+    workers: int
+
+
 def find_direct(
-    stream: DedupeStream, inputs: Mapping[str, int], topics: Topics, committed: Committed
+    stream: DedupeStream,
+    inputs: Mapping[str, int],
+    topics: Topics,
+    committed: Committed,
+    ran: Ran | None = None,
 ) -> Direct | None:
     """Return the epoch before the routers; None of a stream that had none.
 
     It is asked while the epoch log is empty. If there was such an epoch, the workers have committed offsets of an
-    input, or, where Kafka has deleted these, have written output, and no router has written anything. Raises
-    StreamError, RoutersRefused among them.
+    input, or, where Kafka has deleted these, have written output, and no router has written anything. Workers that
+    still run may not have committed yet: who knows of them says so by `ran`. Raises StreamError, RoutersRefused among
+    them.
     """
     spec = stream.spec
     if any(topics.offsets(spec.worker_input).ends.values()):
@@ -50,7 +62,7 @@ def find_direct(
     read = sorted(committed(stream.consumer_group, places))
     ends = topics.offsets(spec.output.topic).ends
     written = [partition for partition, end in sorted(ends.items()) if end]
-    names = sorted({topic for topic, _ in read})
+    names = [ran.topic] if ran else sorted({topic for topic, _ in read})
     if not names and written and len(spec.input.names) == 1 and inputs:
         names = list(spec.input.names)
     if not names:
@@ -67,7 +79,8 @@ def find_direct(
             "the brokers give topics no ids, so a store could not tell the offsets of the input from those of the "
             "repartition topic: create another stream with spec.repartition"
         )
-    count = max([*(partition for _, partition in read), *written]) + 1
+    known = [partition + 1 for topic, partition in read if topic == names[0]]
+    count = max([*known, *(each + 1 for each in written), ran.workers if ran else 0])
     return Direct(epoch=0, partitions=count, topic=names[0], topic_id=found.id)
 
 

@@ -13,7 +13,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.growth import GrowthStatus
-from dedupe_growth.before_routers import check_partitions, find_direct, find_handed_over
+from dedupe_growth.before_routers import (
+    Ran,
+    check_partitions,
+    find_direct,
+    find_handed_over,
+)
 from dedupe_growth.decide import Observed, WriteMarks, decide
 from dedupe_growth.entries import Entry
 from dedupe_growth.epochs import NO_EPOCH, Epochs
@@ -72,14 +77,15 @@ class GrowthController:
         self.epochs = Epochs()
         self.status: GrowthStatus | None = None
 
-    def step(self, wanted: int, unlearnt: Mapping[int, int]) -> bool:
+    def step(self, wanted: int, unlearnt: Mapping[int, int], *, ran: Ran | None = None) -> bool:
         """Do the next act, if there is one; return whether something was done.
 
         `wanted` is the number of partitions that the manifest asks for, and that every topic of the stream has;
-        `unlearnt` is as in `Observed`. Raises StreamError; then nothing that is not in the log counts as done.
+        `unlearnt` is as in `Observed`, `ran` is known of workers without routers. Raises StreamError; then nothing that
+        is not in the log counts as done.
         """
         self.read()
-        seen = self._look(wanted, unlearnt)
+        seen = self._look(wanted, unlearnt, ran)
         decision = decide(self.epochs, seen)
         self.status = decision.status
         match decision.act:
@@ -111,10 +117,10 @@ class GrowthController:
         make, options = self._clients.consumer, {"fetch.wait.max.ms": _FETCH_WAIT_MS}
         return open_epochs(make, self._stream, self._properties, self._clock, **options)
 
-    def _look(self, wanted: int, unlearnt: Mapping[int, int]) -> Observed:
+    def _look(self, wanted: int, unlearnt: Mapping[int, int], ran: Ran | None) -> Observed:
         inputs, epochs = self._inputs(), self.epochs
         if not epochs.entries:
-            direct = find_direct(self._stream, inputs, self._topics, self._committed)
+            direct = find_direct(self._stream, inputs, self._topics, self._committed, ran)
             return Observed(inputs=inputs, wanted=wanted, direct=direct)
         if epochs.direct is not None and epochs.switched == NO_EPOCH:
             check_partitions(epochs.direct, epochs.partitions.get(epochs.first, wanted))

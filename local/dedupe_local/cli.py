@@ -88,7 +88,7 @@ def validate(manifest: Path) -> None:
     type=_Duration(),
     default="120s",
     show_default=True,
-    help="With --drain: fail if a partition makes no progress for this long.",
+    help="With --drain: fail if a partition, or a growth, makes no progress for this long.",
 )
 @_KAFKA_PROPERTIES
 @_PARTITIONS

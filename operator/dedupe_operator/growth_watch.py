@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream, Spec
-from dedupe_growth.before_routers import RoutersRefused
+from dedupe_growth.before_routers import Ran, RoutersRefused
 from dedupe_growth.controller import GrowthController
 from dedupe_growth.entries import EpochLogUnreadable
 from dedupe_growth.epochs import Epochs
@@ -148,12 +148,13 @@ class GrowthWatch:
             self._controller = GrowthController(stream, connection.properties, connection)
             self._of = stream.spec
         controller, left = self._controller, unlearnt(workers.values())
+        ran = Ran(direct, known) if direct and known else None
         try:
             if controller.read().prepared < controller.epochs.first and direct:
                 _check_input(stream, direct)
             for _ in range(_ACTS):
                 wanted = _wanted(*(controller.epochs, topics, known), direct=direct is not None)
-                if not wanted or not controller.step(wanted, left):
+                if not wanted or not controller.step(wanted, left, ran=ran):
                     break
                 log.info("%s: growth: %s", stream.shown, _shown(controller))
         finally:

@@ -270,5 +270,7 @@ class StreamStatus(Model):
         default=None, description="Number of duplicates that all workers found since they started."
     )
     lag_messages: Count | None = Field(
-        default=None, description="Lag of all partitions: messages left to process, an upper bound."
+        default=None,
+        description="Lag of all partitions: messages left to process, an upper bound. With routers also what they have "
+        "not routed yet.",
     )

@@ -61,7 +61,12 @@ def build_status(
     judged = conditions.judge(
         health, generation=context.generation, earlier=context.recorded.conditions, now=context.now
     )
-    status = assemble(generation=context.generation, conditions=judged, partitions=partitions)
+    status = assemble(
+        generation=context.generation,
+        conditions=judged,
+        partitions=partitions,
+        routers=of_routers,
+    )
     waiting = [
         AddedPartition(partition=partition, lag_messages=coarse_count(lag))
         for partition, lag in added.items()
@@ -70,7 +75,6 @@ def build_status(
         update={
             "last_schedule_time": snapshots.last_schedule_time,
             "added_partitions": waiting or None,
-            "routers": of_routers,
             "growth": (context.growth and context.growth.status) or context.recorded.growth,
         }
     )

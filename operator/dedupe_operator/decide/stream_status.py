@@ -45,18 +45,24 @@ class StreamEvent:
 
 
 def assemble(
-    *, generation: int, conditions: list[Condition], partitions: list[PartitionStatus]
+    *,
+    generation: int,
+    conditions: list[Condition],
+    partitions: list[PartitionStatus],
+    routers: RoutersStatus | None = None,
 ) -> StreamStatus:
     """Return a stream's whole status from its parts."""
     windows = [each.window for each in partitions if each.window is not None]
     duplicates = [each.duplicates for each in partitions if each.duplicates is not None]
-    lags = [each.lag_messages for each in partitions if each.lag_messages is not None]
+    places = (*partitions, *(routers.inputs if routers else ()))
+    lags = [each.lag_messages for each in places if each.lag_messages is not None]
     ready = sum(each.ready for each in partitions)
     return StreamStatus(
         observed_generation=generation,
         conditions=conditions,
         partitions_ready=f"{ready}/{len(partitions)}" if partitions else None,
         partitions=partitions,
+        routers=routers,
         window=min(windows) if windows else None,
         duplicates=sum(duplicates) if duplicates else None,
         lag_messages=sum(lags) if lags else None,

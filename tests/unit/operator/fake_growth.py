@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.growth import GrowthStatus
+from dedupe_growth.before_routers import Ran
 from dedupe_growth.controller import Topics
 from dedupe_growth.decide import HandOver, Observed, WriteMarks, decide
 from dedupe_growth.entries import Direct, Entry
@@ -62,7 +63,7 @@ class FakeController:
         self.epochs = epochs_of(self._kafka.entries)
         return self.epochs
 
-    def step(self, wanted: int, unlearnt: Mapping[int, int]) -> bool:
+    def step(self, wanted: int, unlearnt: Mapping[int, int], *, ran: Ran | None = None) -> bool:
         kafka = self._kafka
         kafka.steps += 1
         kafka.secrets.append(dict(self._properties))
@@ -73,7 +74,7 @@ class FakeController:
             adopted=kafka.adopted,
             passed=kafka.passed,
             unlearnt=unlearnt,
-            direct=kafka.direct,
+            direct=kafka.direct or (_direct(ran) if ran else None),
             handed_over=kafka.handed_over,
         )
         decision = decide(self.read(), seen)
@@ -89,3 +90,7 @@ class FakeController:
                 kafka.entries.append(entry)
                 self.read()
                 return True
+
+
+def _direct(ran: Ran) -> Direct:
+    return Direct(epoch=0, partitions=ran.workers, topic=ran.topic, topic_id="T")

@@ -272,6 +272,14 @@ def test_the_topic_that_workers_read_must_still_be_an_input(
     go_on(workers)
 
 
+def test_workers_that_have_not_committed_yet_hand_over_too(direct: Scene) -> None:
+    """Kafka shows nothing of them, and what they read meanwhile must not be read again."""
+    direct.epochs.direct = None
+    direct.cluster.add_stream(routed())
+    direct.look()
+    assert direct.epochs.entries == PREPARED
+
+
 def test_it_is_prepared_with_the_partitions_that_the_topics_have(direct: Scene) -> None:
     """An operator that was killed between the two entries meets topics that did not grow."""
     direct.epochs.entries.append(DIRECT)

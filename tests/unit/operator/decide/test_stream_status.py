@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from dedupe_crds.status.stream import RoutersInput, RoutersStatus
 from dedupe_operator.decide.stream_status import assemble, condition_events, differs_only_in_numbers
 from tests.unit.operator.objects import NOW, condition, partition_status
 
@@ -28,6 +29,15 @@ def test_a_stream_of_which_nothing_is_known_claims_nothing() -> None:
     status = assemble(generation=1, conditions=[], partitions=[])
     assert (status.partitions_ready, status.window) == (None, None)
     assert (status.duplicates, status.lag_messages) == (None, None)
+
+
+def test_the_lag_is_that_of_routers_and_workers() -> None:
+    inputs = [RoutersInput(topic=name, lag_messages=lag) for name, lag in (("a", 5), ("b", None))]
+    routers = RoutersStatus(replicas=1, inputs=inputs)
+    partitions = [partition_status(0, lag_messages=10), partition_status(1)]
+    status = assemble(generation=1, conditions=[], partitions=partitions, routers=routers)
+    assert status.lag_messages == 15
+    assert status.routers == routers
 
 
 def test_figures_alone_are_no_news() -> None:

@@ -92,6 +92,12 @@ class Epochs:
         """Return the first epoch that routers decide by."""
         return 0 if self.direct is None else self.direct.epoch + 1
 
+    @property
+    def earlier_inputs(self) -> frozenset[str]:
+        """Return the ids of what workers have read before the stream had routers."""
+        direct = {self.direct.topic_id} if self.direct else set()
+        return frozenset(direct | {start.topic_id for start in self.starts.values()})
+
     def born(self, partition: int) -> int:
         """Return the routers' first epoch with this partition, or the next one."""
         known = [

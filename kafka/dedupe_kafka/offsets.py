@@ -40,8 +40,10 @@ class TopicOffsets:
 class PartitionState(OffsetRange):
     """The offset range of an output partition, and the UUIDs of both topics.
 
-    The operator checks by it whether a copy of a store is usable.
+    The operator checks by it whether a copy of a store is usable. `earlier_inputs` are those of the topic that the
+    stream has read before it had routers.
     """
 
     input_topic_id: str
     output_topic_id: str
+    earlier_inputs: frozenset[str] = frozenset()

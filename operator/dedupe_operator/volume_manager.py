@@ -136,6 +136,8 @@ class VolumeManager:
             state = partition_state(context.stream, context.kafka_secret, partition)
         except StreamError as error:
             raise ProviderError(error.reason, str(error)) from error
+        if context.growth is not None:
+            state = replace(state, earlier_inputs=context.growth.epochs.earlier_inputs)
         stream = context.stream.metadata.name
         by_name = {candidate.name: candidate for candidate in candidates}
         while (choice := choose_source(list(by_name.values()), stream=stream, now=state)).name:

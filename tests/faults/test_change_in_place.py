@@ -1,8 +1,7 @@
 """Processes are killed, and lose their volumes, while a stream gets routers: each id still passes once."""
 
-import os
 import random
-import signal
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +13,7 @@ import yaml
 from dedupe_crds.status.growth import GrowthStep
 from dedupe_crds.status.worker import ExitCode
 from dedupe_local.run.fleet import Fleet
+from dedupe_local.state_dir import StateDir
 from tests.faults.seed import SEED
 from tests.faults.test_growth import MOST_RECORDS, Run, without_keys
 from tests.support.crashes.inner_crashes import FaultWorkers
@@ -62,12 +62,16 @@ def traffic(stream: TestStream, *, scattered: bool) -> Iterator[None]:
 
 @pytest.mark.timeout(900)  # the machine is busy with other tests
 @pytest.mark.parametrize("runs", [2, matrix(8)])
-def test_kills_restarts_and_lost_volumes(change: Change, runs: int) -> None:
+def test_kills_restarts_and_volumes_that_are_lost_or_older(
+    change: Change, runs: int, tmp_path: Path
+) -> None:
     with traffic(change.stream, scattered=False):
         with change.fleet() as fleet:
             fleet.wait_ready(120)
             change.watch(fleet, 3)
             change.kill_one(fleet)
+        before, state = tmp_path / "before", StateDir(change.root).partition(1)
+        shutil.copytree(state, before)  # as a snapshot does
         change.add_routers(4)
         for _ in range(runs):
             with change.fleet() as fleet:
@@ -77,14 +81,15 @@ def test_kills_restarts_and_lost_volumes(change: Change, runs: int) -> None:
             change.lose_volume(change.rng.randrange(4))
         with change.fleet() as fleet:
             change.wait_handed_over(fleet)
-    with traffic(change.stream, scattered=True), change.fleet() as fleet:
-        change.kill_one(fleet)
-        change.wait_grown(fleet)
-        change.lose_volume(1)  # of an old partition, under its worker, which is killed then
-        if pid := fleet.pid(1):
-            os.kill(pid, signal.SIGKILL)
-        fleet.wait_ready(120)
-        change.watch(fleet, 3)
+    with traffic(change.stream, scattered=True):
+        with change.fleet() as fleet:
+            change.kill_one(fleet)
+            change.wait_grown(fleet)
+        change.lose_volume(1)
+        shutil.copytree(before, state)
+        with change.fleet() as fleet:
+            fleet.wait_ready(120)
+            change.watch(fleet, 3)
     with change.fleet() as fleet:
         fleet.wait_drained()
     change.assert_exact()

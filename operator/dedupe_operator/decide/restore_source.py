@@ -80,8 +80,8 @@ def _outdated(entry: PartitionSnapshot, now: PartitionState) -> str | None:
     """Return why a copy does not match the present topics, None if it does."""
     if entry.output_topic_id != now.output_topic_id:
         return "the output topic was deleted and created again since"
-    if entry.input_topic_id != now.input_topic_id:
-        return "the input topic was deleted and created again since, or the stream got routers"
+    if entry.input_topic_id not in {now.input_topic_id, *now.earlier_inputs}:
+        return "the input topic was deleted and created again since"
     position = entry.output_position
     if position is None or position > now.end:
         return f"it is ahead of the output topic, which ends at offset {now.end}"

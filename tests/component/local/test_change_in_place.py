@@ -13,7 +13,6 @@ import yaml
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_crds.status.growth import GrowthStep
-from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.state_dir import StateDir
 from tests.component.local.test_growth import wait_grown
@@ -137,17 +136,3 @@ def test_a_run_takes_its_stream_behind_routers_and_grows_it_without_a_restart(
     assert "The stream gets routers" in said
     assert "Change to routers from 3 to 3 partitions" in said
     assert "The stream grows from 3 to 4 partitions." in said
-
-
-def test_fewer_partitions_than_before_are_refused(streams: CreateStream, tmp_path: Path) -> None:
-    stream = streams(partitions=PARTITIONS, id=IDS)
-    stream.send(together(100, SEED))
-    with StateDir(tmp_path / "state") as state:
-        with fleet_of(stream, state) as fleet:
-            fleet.wait_drained()
-        add_routers(stream, 2)
-        with pytest.raises(TopicUnusable, match="make it at least 3"), fleet_of(stream, state):
-            pass
-        add_routers(stream, 3)  # nothing stands in the way of what is right
-        with fleet_of(stream, state) as fleet:
-            wait_grown(fleet)

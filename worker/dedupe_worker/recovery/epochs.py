@@ -72,11 +72,7 @@ class SessionEpochs(NoEpochs):
 
     def described(self, partition: TakenOver) -> TakenOver:
         """Return the partition with the ids of the topic that it read before."""
-        epochs = self.reader.epochs
-        ids = {start.topic_id for start in epochs.starts.values()}
-        if epochs.direct is not None:
-            ids.add(epochs.direct.topic_id)
-        return replace(partition, earlier_inputs=frozenset(ids))
+        return replace(partition, earlier_inputs=self.reader.epochs.earlier_inputs)
 
     def learn(self, window: Window, start: InputStart, position: int) -> None:
         """Learn the ids of older partitions, if a growth has added this one.

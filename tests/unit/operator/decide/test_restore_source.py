@@ -1,5 +1,6 @@
 """What a store is made from: the newest copy that may be used, each better one refused with its reason."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -70,6 +71,13 @@ def test_a_copy_within_what_the_topic_holds_may_be_used(position: int) -> None:
 )
 def test_a_copy_is_refused_with_the_reason(known: dict[str, object], why: str) -> None:
     assert why in (refused(**known) or "")
+
+
+def test_a_copy_from_before_the_stream_had_routers_may_be_used() -> None:
+    now = replace(STATE, earlier_inputs=frozenset({"raw"}))
+    copy = candidate(entry=entry(input_topic_id="raw"))
+    assert refusal(copy, stream="orders", now=now) is None
+    assert refusal(copy, stream="orders", now=STATE) is not None
 
 
 def test_the_newest_usable_copy_is_chosen_and_the_better_ones_say_why_not() -> None:

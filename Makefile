@@ -30,10 +30,11 @@ NODES ?= 1
 # The tests of `make check`, beside lint and the simulation
 UNIT = $(or $(TESTS),tests/unit tests/simulation)
 
-# Schedules of the simulation, without and with routers, from the seed FIRST on: about a minute on two cores, and the
-# same ones on any machine
+# Schedules of the simulation, without routers, with them, and of streams that get them, from the seed FIRST on: about a
+# minute on two cores, and the same ones on any machine
 SEEDS ?= 450
 ROUTED_SEEDS ?= 60
+CHANGE_SEEDS ?= 20
 FIRST ?= 1
 
 # Duration of the soak: make soak MINUTES=120; FAULT_SEED=… repeats the same faults
@@ -92,6 +93,7 @@ pytest: setup check-java ## Run the tests without lint: unit, component, faults
 simulate: setup ## Run the worker on a simulated Kafka, disk and clock: make simulate SEEDS=50000 FIRST=1
 	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
 	$(BIN)/python -m tests.simulation --routers --first $(FIRST) --seeds $(ROUTED_SEEDS)
+	$(BIN)/python -m tests.simulation --change --first $(FIRST) --seeds $(CHANGE_SEEDS)
 
 mutants: setup ## Find a random seed for each mutant of the worker, after a change of the simulation
 	$(BIN)/python -m tests.simulation.mutants

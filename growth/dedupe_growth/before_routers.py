@@ -65,8 +65,14 @@ def find_direct(
     names = [ran.topic] if ran else sorted({topic for topic, _ in read})
     if not names and written and len(spec.input.names) == 1 and inputs:
         names = list(spec.input.names)
-    if not names:
+    if not names and not written:
         return None
+    if not names:
+        raise RoutersRefused(
+            f"the output {spec.output.topic} has records, and the workers' group {stream.consumer_group} has no offset "
+            "of an input, so it is not known which input they were made of: name that one alone in spec.input.topic "
+            "until routers run"
+        )
     if len(names) > 1:
         raise RoutersRefused(
             f"the workers' group {stream.consumer_group} has offsets of several inputs, {', '.join(names)}, and the "

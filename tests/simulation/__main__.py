@@ -1,4 +1,4 @@
-"""Run simulated schedules: `python -m tests.simulation [--routers] --seeds 1000`."""
+"""Run simulated schedules: `python -m tests.simulation [--routers | --change] --seeds 1000`."""
 
 import os
 import sys
@@ -15,7 +15,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tests.simulation.figures import Figures
-from tests.simulation.outcome import Outcome, run, run_seeds, schedule_for, silence_logs
+from tests.simulation.outcome import (
+    Kind,
+    Outcome,
+    kind_of,
+    run,
+    run_seeds,
+    schedule_for,
+    silence_logs,
+)
 from tests.simulation.schedule.shrink import shrink
 from tests.simulation.schedule.steps import Schedule
 
@@ -32,6 +40,7 @@ _LONGEST_SECONDS: Final = 300.0
 @click.option("--jobs", type=int, default=os.cpu_count() or 1, show_default=True, help="Processes.")
 @click.option("--seed", type=int, help="Run this seed only.")
 @click.option("--routers", "routed", is_flag=True, help="Streams with routers; most of them grow.")
+@click.option("--change", "changes", is_flag=True, help="Streams that get routers in place.")
 @click.option("--verbose", is_flag=True, help="With --seed: print each call.")
 @click.option("--replay", is_flag=True, help="With --seed: print the minimal history of a failure.")
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Shrink what fails.")
@@ -42,6 +51,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     jobs: int,
     seed: int | None,
     routed: bool,
+    changes: bool,
     verbose: bool,
     replay: bool,
     shrinks: bool,
@@ -49,8 +59,9 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     """Run the real worker on a simulated Kafka, disk and clock, a schedule for each seed."""
     silence_logs()
     console = Console(highlight=False, markup=False, soft_wrap=True)
+    kind = Kind.CHANGE if changes else Kind.ROUTERS if routed else Kind.DIRECT
     if seed is not None:
-        schedule = schedule_for(seed, routed=routed)
+        schedule = schedule_for(seed, kind)
         sys.exit(_run_one(console, schedule, verbose=verbose, replay=replay))
     figures, began = Figures(), time.monotonic()
     end = began + minutes * 60 if minutes else None
@@ -68,7 +79,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     ):
         task = progress.add_task("", total=None if end else seeds, failed="")
         while chunk := list(islice(numbers, jobs * _AT_ONCE * 8)):
-            for outcome in _outcomes(pool, chunk, routed=routed):
+            for outcome in _outcomes(pool, chunk, kind):
                 figures.add(outcome)
                 if outcome.defects:
                     console.print(_summary(outcome))
@@ -77,20 +88,20 @@ def main(  # noqa: PLR0917 (click passes each option by name)
                 break
     for outcome in sorted(figures.failed, key=lambda each: each.seed)[:_MOST_SHOWN]:
         if shrinks:
-            schedule = schedule_for(outcome.seed, routed=routed)
+            schedule = schedule_for(outcome.seed, kind)
             _run_one(console, schedule, verbose=False, replay=True)
     figures.show(console, time.monotonic() - began)
     sys.exit(1 if figures.failed else 0)
 
 
-def _outcomes(pool: Pool, seeds: Sequence[int], *, routed: bool) -> Iterator[Outcome]:
+def _outcomes(pool: Pool, seeds: Sequence[int], kind: Kind) -> Iterator[Outcome]:
     """Run schedules, and yield how each went.
 
     A pool waits for ever for a process that crashed, in a library say. Then this raises ClickException.
     """
     running = set(seeds)
     together = [seeds[at : at + _AT_ONCE] for at in range(0, len(seeds), _AT_ONCE)]
-    found = pool.imap_unordered(partial(run_seeds, routed=routed), together)
+    found = pool.imap_unordered(partial(run_seeds, kind=kind), together)
     while running:
         try:
             outcomes: list[Outcome] = found.next(_LONGEST_SECONDS)
@@ -124,8 +135,9 @@ def _run_one(console: Console, schedule: Schedule, *, verbose: bool, replay: boo
     )
     for defect in outcome.defects:
         console.print(f"  {defect}")
-    routers = "--routers " if schedule.settings.inputs else ""
-    repeat = f"repeat: {routers}--seed {schedule.seed} --replay"
+    kind = kind_of(schedule)
+    flag = "" if kind is Kind.DIRECT else f"--{kind} "
+    repeat = f"repeat: {flag}--seed {schedule.seed} --replay"
     console.print(repeat if outcome.defects else "all is right")
     return 1 if outcome.defects else 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.worker import ExitCode
 from dedupe_worker.admin.commands import Command, StoreCommands
 from dedupe_worker.admin.reconcile_requests import ReconcileRunning
@@ -81,6 +82,10 @@ class Machines(ABC):
     def _new_volume(self, partition: int) -> Volume:
         return Volume(self._home, f"p{partition}")
 
+    def _manifest(self, partition: int) -> DedupeStream:  # noqa: ARG002 (the interface)
+        """Return the manifest with which a worker starts."""
+        return stream_of(self.settings)
+
     def _start(self, seat: Seat) -> None:
         """Start a worker on the seat's volume."""
         seat.starts += 1
@@ -88,7 +93,7 @@ class Machines(ABC):
         volume = seat.volume or self._new_volume(seat.partition)
         seat.volume = None
         config = WorkerConfig(
-            stream=stream_of(self.settings),
+            stream=self._manifest(seat.partition),
             partition=seat.partition,
             state=StateDirectory(volume.path),
             properties={},

@@ -3,21 +3,43 @@
 import logging
 import shutil
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
 
 import structlog
 from structlog.typing import EventDict
 
 from tests.simulation import homes, machines
+from tests.simulation.changed_world import ChangedWorld
 from tests.simulation.judge import defects_of, routed_defects_of
 from tests.simulation.routed_world import RoutedWorld
+from tests.simulation.schedule.changed import changed_schedule_of
 from tests.simulation.schedule.generate import schedule_of
 from tests.simulation.schedule.routed import routed_schedule_of
 from tests.simulation.schedule.steps import Schedule
 from tests.simulation.world import Stuck, World
 
 Listener = Callable[[str], None]
+
+
+class Kind(StrEnum):
+    """A kind of schedules. Each has seeds, a generator and a world of its own."""
+
+    DIRECT = "direct"
+    """The workers read the input."""
+    ROUTERS = "routers"
+    CHANGE = "change"
+    """The workers read the input until the stream gets routers."""
+
+
+_SCHEDULES: Final[Mapping[Kind, Callable[[int], Schedule]]] = {
+    Kind.DIRECT: schedule_of,
+    Kind.ROUTERS: routed_schedule_of,
+    Kind.CHANGE: changed_schedule_of,
+}
+_WORLDS: Final = {Kind.DIRECT: World, Kind.ROUTERS: RoutedWorld, Kind.CHANGE: ChangedWorld}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +65,7 @@ def run(schedule: Schedule, listen: Listener | None = None) -> Outcome:
     """Run a schedule on volumes in memory."""
     home = homes.make()
     routed = bool(schedule.settings.inputs)
-    simulated = (RoutedWorld if routed else World)(schedule, home, listen)
+    simulated = _WORLDS[kind_of(schedule)](schedule, home, listen)
     defects: list[str] = []
     try:
         simulated.run()
@@ -87,16 +109,24 @@ def _drop_but_exceptions(_: object, __: str, event: EventDict) -> str:
     raise structlog.DropEvent
 
 
-def schedule_for(seed: int, *, routed: bool = False) -> Schedule:
-    """Return the schedule of a seed: of a stream with routers, or of one whose workers read the input."""
-    return routed_schedule_of(seed) if routed else schedule_of(seed)
+def schedule_for(seed: int, kind: Kind = Kind.DIRECT) -> Schedule:
+    """Return the schedule of a seed."""
+    return _SCHEDULES[kind](seed)
 
 
-def run_seed(seed: int, *, routed: bool = False) -> Outcome:
+def kind_of(schedule: Schedule) -> Kind:
+    """Return the kind of a schedule."""
+    settings = schedule.settings
+    if settings.direct:
+        return Kind.CHANGE
+    return Kind.ROUTERS if settings.inputs else Kind.DIRECT
+
+
+def run_seed(seed: int, kind: Kind = Kind.DIRECT) -> Outcome:
     """Run the schedule of a seed."""
-    return run(schedule_for(seed, routed=routed))
+    return run(schedule_for(seed, kind))
 
 
-def run_seeds(seeds: Sequence[int], *, routed: bool = False) -> list[Outcome]:
+def run_seeds(seeds: Sequence[int], kind: Kind = Kind.DIRECT) -> list[Outcome]:
     """Run the schedules of some seeds, in a process of the runner."""
-    return [run_seed(each, routed=routed) for each in seeds]
+    return [run_seed(each, kind) for each in seeds]

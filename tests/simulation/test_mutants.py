@@ -30,6 +30,6 @@ def test_a_mutant_fails_on_its_seed(probe: Probe, name: str) -> None:
     killing = KILLINGS[name]
     mutant = MUTANTS[name]
     with MutatedTree(mutant) as path:
-        failure = probe.first_failure(path, [killing.seed], routed=mutant.routed)
+        failure = probe.first_failure(path, [killing.seed], mutant.kind)
     assert failure is not None
     assert set(failure.kinds) & set(killing.kinds), failure.defect

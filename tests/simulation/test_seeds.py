@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.mutants.catalogue import load_killings, load_mutants
-from tests.simulation.outcome import Outcome, run_seed
+from tests.simulation.outcome import Kind, Outcome, run_seed
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -17,20 +17,21 @@ MUTANTS = load_mutants()
 _DIGEST = """
 import os
 os.sched_setaffinity(0, {cores})
-from tests.simulation.outcome import run_seed, silence_logs
+from tests.simulation.outcome import Kind, run_seed, silence_logs
 silence_logs()
 for seed in {seeds}:
-    outcome = run_seed(seed, routed={routed})
+    outcome = run_seed(seed, Kind("{kind}"))
     print(seed, outcome.digest, outcome.calls, outcome.defects)
 """
 
 
-def judged(seed: int, *, routed: bool = False) -> Outcome:
-    outcome = run_seed(seed, routed=routed)
+def judged(seed: int, kind: Kind = Kind.DIRECT) -> Outcome:
+    outcome = run_seed(seed, kind)
+    flag = "" if kind is Kind.DIRECT else f"--{kind} "
     assert not outcome.defects, "\n".join(
         [
             *outcome.defects,
-            f"see: python -m tests.simulation {'--routers ' * routed}--seed {seed} --replay",
+            f"see: python -m tests.simulation {flag}--seed {seed} --replay",
         ]
     )
     return outcome
@@ -43,24 +44,29 @@ def test_a_random_seed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(1, 31))
 def test_a_random_seed_with_routers(seed: int) -> None:
-    judged(seed, routed=True)
+    judged(seed, Kind.ROUTERS)
+
+
+@pytest.mark.parametrize("seed", range(1, 31))
+def test_a_random_seed_of_a_stream_that_gets_routers(seed: int) -> None:
+    judged(seed, Kind.CHANGE)
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_seed_that_finds_a_defect(name: str) -> None:
     """The defect of that name; test_mutants.py shows that it does."""
-    judged(FOUND[name].seed, routed=MUTANTS[name].routed)
+    judged(FOUND[name].seed, MUTANTS[name].kind)
 
 
-@pytest.mark.parametrize("routed", [False, True])
-def test_a_seed_has_one_history_in_every_process(tmp_path: Path, *, routed: bool) -> None:
+@pytest.mark.parametrize("kind", Kind)
+def test_a_seed_has_one_history_in_every_process(tmp_path: Path, kind: Kind) -> None:
     """Whatever differs between two machines: hashes, directories, the time zone, the number of cores."""
     cores = os.sched_getaffinity(0)
     found = set()
     for number, (zone, used) in enumerate({"UTC": cores, "Asia/Tokyo": {min(cores)}}.items()):
         place = tmp_path / ("x" * 40 * number) / "tmp"
         place.mkdir(parents=True)
-        code = _DIGEST.format(cores=used, seeds=[11, 20, 28, 44], routed=routed)
+        code = _DIGEST.format(cores=used, seeds=[11, 20, 28, 44], kind=kind)
         done = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": str(number), "TMPDIR": str(place), "TZ": zone},

@@ -67,6 +67,8 @@ class ComponentFactory:
         self._clients = clients
         self.policy = policy_of(config.stream.spec)
         self.take_over = TakeOver(clock)
+        # Those of the hand-over stand in the offset of another topic.
+        self.take_over_before_routers = TakeOver(clock)
         self.worker_state = WorkerState(config.stream, config.partition, clock)
         self.keys = KeyCounter(config.partition, clock)
         self._step: tuple[Step | None, float] = (None, 0.0)

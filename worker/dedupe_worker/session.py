@@ -35,6 +35,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.housekeeping import Housekeeping
 from dedupe_worker.dedup.loop import Loop
 from dedupe_worker.dedup.window import Window
+from dedupe_worker.errors import StreamHasRouters
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
 from dedupe_worker.kafka.topic_watch import TopicWatch
@@ -55,7 +56,8 @@ log = structlog.get_logger()
 class Session:
     """One run of the steps above.
 
-    `record_limit` bounds the transactions, see supervisor.py. One that `hands_over` does so instead of step 5.
+    `record_limit` bounds the transactions, see supervisor.py. One that `hands_over` does so instead of step 5, and
+    leaves a requested reconcile to the next one, because it does not know what that has learnt.
     """
 
     def __init__(
@@ -110,8 +112,13 @@ class Session:
                 closing(self._factory.make_reader(self._config.stream.spec.worker_input))
             )
             partition, output = take_over(self._factory, topics, recorded, reader, self._stop)
-            if self._hands_over and is_handed_over(reader.committed()):
-                return
+            if self._config.stream.spec.repartition is None and is_handed_over(partition.committed):
+                if self._hands_over:
+                    return
+                raise StreamHasRouters(
+                    "this partition's input was handed over to routers, which read it now: put spec.repartition back "
+                    f"into the manifest (or, of a new stream of this name, delete the offsets of {self._config.group})"
+                )
             with self._explained(reader, output):
                 self._run_taken_over(partition, output, reader, cleanup)
 
@@ -141,6 +148,7 @@ class Session:
         opened = self._startup.open_store(epochs.described(partition))
         store, partition = opened.store, opened.partition
         cleanup.push(partial(close_store, store))
+        epochs.number_places(store)
         # 4
         window = self._factory.make_window(store)
         start = find_start(
@@ -154,7 +162,7 @@ class Session:
         request = self._requests.waiting
         learn = partial(epochs.learn, window, start)
         position = self._startup.catch_up(partition, opened.plan, window, start.offset, learn=learn)
-        if request and not self._stop.is_set():
+        if request and not (self._stop.is_set() or self._hands_over):
             run_requested(
                 *(request, self._factory, partition.topics, store, self._extract, self._stop),
                 learnt=epochs.learnt_ids,
@@ -173,8 +181,7 @@ class Session:
                 stop=self._stop,
             )
             loop = self._factory.make_loop(
-                partition.output_topic.id,
-                partition.input_topic.id,
+                *(partition.output_topic.id, partition.input_topic.id),
                 partitions=partition.input_topic.partitions,
                 reader=reader,
                 output=output,

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from dedupe_crds.status.worker import ExitCode, Phase
-from dedupe_kafka.errors import Fenced, RecordRefused, StreamError
+from dedupe_kafka.errors import Fenced, RecordRefused, Stopped, StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.errors import DiskFull
@@ -99,8 +99,10 @@ class Supervisor:
         try:
             if not self._handed_over:
                 self._hand_over()
-            if self._handed_over:
+            if not self._stop.is_set():
                 self._session(self._factory)
+        except Stopped as cut_short:
+            log.info("stopped before a request was done", request=str(cut_short))
         except StreamError as error:
             if not error.retriable:
                 raise
@@ -109,10 +111,14 @@ class Supervisor:
             self._recover_from(error)
 
     def _hand_over(self) -> None:
-        """Hand the input over, if the stream has got routers since this worker read it."""
+        """Hand the input over, if the stream has got routers since this worker read it.
+
+        Before each session, until the epoch log says that all have: it may be lost up to then.
+        """
         if earlier := before_routers(self._factory, self._stop):
             self._session(earlier, hands_over=True)
-        self._handed_over = not self._stop.is_set()
+        else:
+            self._handed_over = True
 
     def _session(self, factory: ComponentFactory, *, hands_over: bool = False) -> None:
         Session(

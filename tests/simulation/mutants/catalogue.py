@@ -12,6 +12,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tests.simulation.outcome import Kind
+
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[2]
 MUTANTS: Final = HERE / "mutants.toml"
@@ -41,15 +43,21 @@ class Mutant(_Entry):
     """A defect to be found. `breaks` names the mend or the invariant.
 
     Only schedules with these settings, and with one of these faults, can show it: the hunt skips the others, but
-    counts them. `routed`: schedules with routers.
+    counts them. `routed`: schedules with routers; `changes`: those of streams that get them.
     """
 
     name: str
     breaks: str
     routed: bool = False
+    changes: bool = False
     settings: dict[str, bool] = Field(default_factory=dict)
     faults: list[str] = Field(default_factory=list)
     edit: list[Edit] = Field(min_length=1)
+
+    @property
+    def kind(self) -> Kind:
+        """Return the kind of schedules."""
+        return Kind.CHANGE if self.changes else Kind.ROUTERS if self.routed else Kind.DIRECT
 
 
 class Killing(_Entry):

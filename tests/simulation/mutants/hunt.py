@@ -21,7 +21,7 @@ from tests.simulation.mutants.catalogue import (
     copy_packages,
     package_paths,
 )
-from tests.simulation.outcome import schedule_for
+from tests.simulation.outcome import Kind, schedule_for
 from tests.simulation.schedule.steps import Schedule
 from tests.support.checker.checker import Defect, Verdict
 
@@ -83,13 +83,13 @@ class Probe:
             self._process.stdin.close()
 
     def first_failure(
-        self, path: Sequence[str], seeds: Sequence[int], *, routed: bool
+        self, path: Sequence[str], seeds: Sequence[int], kind: Kind
     ) -> Failure | None:
         """Run seeds until one has a defect; return that. Raises RuntimeError if they can't run."""
         process = self._process
         assert process.stdin
         assert process.stdout
-        request = {"path": path, "seeds": seeds, "kinds": sorted(JUDGED), "routed": routed}
+        request = {"path": path, "seeds": seeds, "kinds": sorted(JUDGED), "kind": kind}
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         last: dict[str, Any] = {}
@@ -147,15 +147,15 @@ def hunt(
     """Run seeds on a mutant until one finds it, the `known` ones before all others. Raises MutantDoesNotApply."""
     began = time.monotonic()
     numbers = range(first, first + seeds)
-    routed = mutant.routed
-    able = (seed for seed in numbers if can_show(mutant, schedule_for(seed, routed=routed)))
+    kind = mutant.kind
+    able = (seed for seed in numbers if can_show(mutant, schedule_for(seed, kind)))
     queue = chain((seed for seed in known if seed in numbers), able)
     with MutatedTree(mutant) as path, MutatedTree(None) as unmutated:
         while batch := list(islice(queue, _AT_ONCE)):
-            failure = probe.first_failure(path, batch, routed=routed)
-            while failure and probe.first_failure(unmutated, [failure.seed], routed=routed):
+            failure = probe.first_failure(path, batch, kind)
+            while failure and probe.first_failure(unmutated, [failure.seed], kind):
                 batch = batch[batch.index(failure.seed) + 1 :]
-                failure = probe.first_failure(path, batch, routed=routed)
+                failure = probe.first_failure(path, batch, kind)
             if failure:
                 killing = Killing(seed=failure.seed, kinds=sorted(failure.kinds))
                 took = time.monotonic() - began

@@ -40,9 +40,9 @@ from tests.simulation.schedule.settings import EPOCHS, OUTPUT, REPARTITION, Sett
 from tests.simulation.schedule.steps import Action, Schedule, Step, When
 from tests.simulation.schedule.topics import LeaderAway, TerminateTransactions
 
-_Make = Callable[[Random, Settings], Action]
+Make = Callable[[Random, Settings], Action]
 
-_CODES: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001 (public names)
+CODES: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001 (public names)
 _BETWEEN_READ_AND_COMMIT: Final = (
     "consume",
     "memberid",
@@ -99,47 +99,47 @@ _FAILING: Final = {
     "g": ("commit_transaction", "init_transactions", "send", "committed", "create_partitions"),
     "p": ("commit_transaction", "send_offsets_to_transaction", "init_transactions", "committed"),
 }
-_DOWN_SECONDS: Final = (0.0, 1.0, 1.0, 5.0, 15.0)
+DOWN_SECONDS: Final = (0.0, 1.0, 1.0, 5.0, 15.0)
 # Below and beyond the session time-out of 10 s; the last ones beyond that of a transaction as well.
-_FREEZE_SECONDS: Final = (5.0, 9.0, 11.0, 12.0, 20.0, 40.0, 400.0)
+FREEZE_SECONDS: Final = (5.0, 9.0, 11.0, 12.0, 20.0, 40.0, 400.0)
 _AWAY_SECONDS: Final = (1.0, 8.0, 15.0, 40.0)
 _PAUSES: Final = (0.0, 0.1, 1.0, 3.0, 12.0)
 
-_FAULTS: Final[tuple[tuple[int, _Make], ...]] = (
-    (16, lambda r, _: KillAt("r", r.choice(_DOWN_SECONDS))),
-    (10, lambda r, _: StopAt("r", r.choice(_DOWN_SECONDS))),
-    (16, lambda r, _: FreezeAt("r", r.choice(_FREEZE_SECONDS))),
+_FAULTS: Final[tuple[tuple[int, Make], ...]] = (
+    (16, lambda r, _: KillAt("r", r.choice(DOWN_SECONDS))),
+    (10, lambda r, _: StopAt("r", r.choice(DOWN_SECONDS))),
+    (16, lambda r, _: FreezeAt("r", r.choice(FREEZE_SECONDS))),
     (6, lambda r, _: SecondAt("r", r.choice([1.0, 5.0, 20.0]))),
-    (8, lambda r, _: FailCallAt("r", r.choice(_CODES), ambiguous=True)),
-    (6, lambda r, _: FailCallAt("r", r.choice(_CODES), ambiguous=False)),
+    (8, lambda r, _: FailCallAt("r", r.choice(CODES), ambiguous=True)),
+    (6, lambda r, _: FailCallAt("r", r.choice(CODES), ambiguous=False)),
     (5, lambda r, s: AddInputPartition(r.randrange(len(s.inputs)))),
     (4, lambda r, s: LeaderAway(_topic(r, s), r.choice(_AWAY_SECONDS))),
     (3, lambda r, _: LeaderAway(None, r.choice(_AWAY_SECONDS))),
     (3, lambda _r, _s: TerminateTransactions()),
     (2, lambda r, _: StepClock(r.choice([-3600.0, -60.0, 60.0, 3600.0]))),
-    (6, lambda r, _: Crash(power=r.random() < 0.3, down_seconds=r.choice(_DOWN_SECONDS))),
-    (2, lambda r, _: Stop(down_seconds=r.choice(_DOWN_SECONDS))),
-    (2, lambda r, _: Freeze(r.choice(_FREEZE_SECONDS))),
-    (3, lambda r, _: FailCall(r.choice(_CODES), ambiguous=r.random() < 0.5)),
+    (6, lambda r, _: Crash(power=r.random() < 0.3, down_seconds=r.choice(DOWN_SECONDS))),
+    (2, lambda r, _: Stop(down_seconds=r.choice(DOWN_SECONDS))),
+    (2, lambda r, _: Freeze(r.choice(FREEZE_SECONDS))),
+    (3, lambda r, _: FailCall(r.choice(CODES), ambiguous=r.random() < 0.5)),
     (2, lambda r, _: SecondWorker(r.choice(["empty", "copy", "snapshot"]))),
-    (2, lambda r, _: ReplaceVolume("snapshot", r.choice(_DOWN_SECONDS))),
-    (2, lambda r, _: ReplaceVolume("empty", r.choice(_DOWN_SECONDS))),
+    (2, lambda r, _: ReplaceVolume("snapshot", r.choice(DOWN_SECONDS))),
+    (2, lambda r, _: ReplaceVolume("empty", r.choice(DOWN_SECONDS))),
     (1, lambda r, _: DamageStore(r.random())),
 )
-_GROWTH_FAULTS: Final[tuple[tuple[int, _Make], ...]] = (
-    (14, lambda r, _: KillAt("g", r.choice(_DOWN_SECONDS))),
-    (3, lambda r, _: StopAt("g", r.choice(_DOWN_SECONDS))),
-    (8, lambda r, _: FreezeAt("g", r.choice(_FREEZE_SECONDS))),
+_GROWTH_FAULTS: Final[tuple[tuple[int, Make], ...]] = (
+    (14, lambda r, _: KillAt("g", r.choice(DOWN_SECONDS))),
+    (3, lambda r, _: StopAt("g", r.choice(DOWN_SECONDS))),
+    (8, lambda r, _: FreezeAt("g", r.choice(FREEZE_SECONDS))),
     (8, lambda r, _: SecondAt("g", r.choice([1.0, 5.0, 20.0]))),
-    (5, lambda r, _: FailCallAt("g", r.choice(_CODES), ambiguous=True)),
-    (4, lambda r, _: FailCallAt("g", r.choice(_CODES), ambiguous=False)),
-    (10, lambda r, _: Crash(power=r.random() < 0.3, down_seconds=r.choice(_DOWN_SECONDS))),
-    (4, lambda r, _: Stop(down_seconds=r.choice(_DOWN_SECONDS))),
-    (5, lambda r, _: Freeze(r.choice(_FREEZE_SECONDS))),
-    (4, lambda r, _: FailCall(r.choice(_CODES), ambiguous=r.random() < 0.5)),
+    (5, lambda r, _: FailCallAt("g", r.choice(CODES), ambiguous=True)),
+    (4, lambda r, _: FailCallAt("g", r.choice(CODES), ambiguous=False)),
+    (10, lambda r, _: Crash(power=r.random() < 0.3, down_seconds=r.choice(DOWN_SECONDS))),
+    (4, lambda r, _: Stop(down_seconds=r.choice(DOWN_SECONDS))),
+    (5, lambda r, _: Freeze(r.choice(FREEZE_SECONDS))),
+    (4, lambda r, _: FailCall(r.choice(CODES), ambiguous=r.random() < 0.5)),
     (5, lambda r, _: SecondWorker(r.choice(["empty", "copy", "snapshot"]))),
-    (5, lambda r, _: ReplaceVolume("snapshot", r.choice(_DOWN_SECONDS))),
-    (6, lambda r, _: ReplaceVolume("empty", r.choice(_DOWN_SECONDS))),
+    (5, lambda r, _: ReplaceVolume("snapshot", r.choice(DOWN_SECONDS))),
+    (6, lambda r, _: ReplaceVolume("empty", r.choice(DOWN_SECONDS))),
     (2, lambda r, _: DamageStore(r.random())),
     (4, lambda r, _: Reconcile(r.randrange(1000), full=r.random() < 0.7)),
     (2, lambda _r, _s: Checkpoint()),
@@ -147,17 +147,17 @@ _GROWTH_FAULTS: Final[tuple[tuple[int, _Make], ...]] = (
 """Faults that are more frequent where a stream grows: those of the controller and of the workers."""
 
 _FOLLOW_SHARE: Final = 0.4
-_FOLLOWS: Final[dict[str, _Make]] = {
+_FOLLOWS: Final[dict[str, Make]] = {
     "growth": lambda r, _: r.choice((KillAt, StopAt, FreezeAt))("r", r.choice([5.0, 12.0, 20.0])),
-    "router freeze": lambda r, _: KillAt("r", r.choice(_DOWN_SECONDS)),
-    "router kill": lambda r, _: FreezeAt("r", r.choice(_FREEZE_SECONDS)),
-    "router stop": lambda r, _: FreezeAt("r", r.choice(_FREEZE_SECONDS)),
-    "router ambiguous call": lambda r, _: KillAt("r", r.choice(_DOWN_SECONDS)),
-    "input partition added": lambda r, _: StopAt("r", r.choice(_DOWN_SECONDS)),
+    "router freeze": lambda r, _: KillAt("r", r.choice(DOWN_SECONDS)),
+    "router kill": lambda r, _: FreezeAt("r", r.choice(FREEZE_SECONDS)),
+    "router stop": lambda r, _: FreezeAt("r", r.choice(FREEZE_SECONDS)),
+    "router ambiguous call": lambda r, _: KillAt("r", r.choice(DOWN_SECONDS)),
+    "input partition added": lambda r, _: StopAt("r", r.choice(DOWN_SECONDS)),
     "controller freeze": lambda r, _: SecondAt("g", r.choice([1.0, 5.0, 20.0])),
-    "controller ambiguous call": lambda r, _: KillAt("g", r.choice(_DOWN_SECONDS)),
-    "volume lost": lambda r, _: Crash(down_seconds=r.choice(_DOWN_SECONDS)),
-    "snapshot restored": lambda r, _: Crash(down_seconds=r.choice(_DOWN_SECONDS)),
+    "controller ambiguous call": lambda r, _: KillAt("g", r.choice(DOWN_SECONDS)),
+    "volume lost": lambda r, _: Crash(down_seconds=r.choice(DOWN_SECONDS)),
+    "snapshot restored": lambda r, _: Crash(down_seconds=r.choice(DOWN_SECONDS)),
 }
 """Faults that meet what these have left: a rebalance or a start that is under way."""
 
@@ -229,9 +229,9 @@ def _cluster(random: Random, settings: Settings, source: "_Source", last: Step) 
     follows = _FOLLOWS.get(last.action.fault or "")
     if follows is not None and random.random() < _FOLLOW_SHARE:
         action = follows(random, settings)
-        same = _seat(action) == last.seat[0]
+        same = seat_of(action) == last.seat[0]
         number = last.partition if same else _number(random, settings, action)
-        return [Step(_when(random, action), number, action)]
+        return [Step(moment_of(random, action), number, action)]
     steps = [source.step() for _ in range(random.choice([0, 1, 1, 2]))]
     if random.random() < 0.15:
         steps.append(Step(When(0, seconds=0.5), random.randrange(settings.seats), Snapshot()))
@@ -241,29 +241,34 @@ def _cluster(random: Random, settings: Settings, source: "_Source", last: Step) 
 
 
 def _fault(random: Random, settings: Settings) -> Step:
-    known = (*_FAULTS, *_GROWTH_FAULTS) if settings.grows_to else _FAULTS
+    known = faults_of(settings)
     while True:
         [(_, make)] = random.choices(known, [weight for weight, _ in known])
         action = make(random, settings)
         if isinstance(action, SecondWorker) and not settings.exactly_once:
             continue  # nothing fences the first one without transactions; the documentation says so
-        return Step(_when(random, action), _number(random, settings, action), action)
+        return Step(moment_of(random, action), _number(random, settings, action), action)
+
+
+def faults_of(settings: Settings) -> tuple[tuple[int, Make], ...]:
+    """Return the faults that may happen, with their weights."""
+    return (*_FAULTS, *_GROWTH_FAULTS) if settings.grows_to or settings.direct else _FAULTS
 
 
 def _number(random: Random, settings: Settings, action: Action) -> int:
-    if isinstance(action, LeaderAway) or _seat(action) == "g":
+    if isinstance(action, LeaderAway) or seat_of(action) == "g":
         return 0
-    return random.randrange(settings.routers if _seat(action) == "r" else settings.seats)
+    return random.randrange(settings.routers if seat_of(action) == "r" else settings.seats)
 
 
-def _seat(action: Action) -> str:
+def seat_of(action: Action) -> str:
     """Return the first letter of the seat that an action is about."""
     return str(getattr(action, "process", "p"))
 
 
-def _when(random: Random, action: Action) -> When:
+def moment_of(random: Random, action: Action) -> When:
     """Choose a moment: any call, a call of one kind, or a time."""
-    seat = _seat(action)
+    seat = seat_of(action)
     if isinstance(action, FailCall | FailCallAt):
         moment = Moment.AFTER if action.ambiguous else Moment.BEFORE
         return When(random.randint(1, 3), random.choice(_FAILING[seat]), moment)

@@ -36,7 +36,7 @@ class SendTo:
     def perform(self, world: World, partition: int) -> None:  # noqa: ARG002 (it is about no router)
         """Append them, with timestamps of now."""
         now_ms = world.clock.time_ms()
-        records = [_record_of(each, now_ms, world.settings) for each in self.items]
+        records = [routed_record(each, now_ms, world.settings) for each in self.items]
         _routed(world).send_to(input_topic(self.topic), self.partition, records)
 
 
@@ -160,7 +160,7 @@ def _routed(world: World) -> RoutedWorld:
     return world
 
 
-def _record_of(item: Item, now_ms: int, settings: Settings) -> Record:
+def routed_record(item: Item, now_ms: int, settings: Settings) -> Record:
     """Return the record of an item. Equal ids have equal keys, and the id stands in key or header."""
     name = None if item.id is None else id_bytes(item.id, 0)
     value = b"value %d of %s" % (item.version, name or b"none")

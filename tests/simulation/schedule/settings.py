@@ -52,6 +52,10 @@ class Settings:
     """The most partitions that the steps ask for; none: `partitions`."""
     by_key: bool = False
     """Routers send a record to the partition of its key, not of its id."""
+    observes: bool = False
+    """All records pass, as with `mode: Observe`."""
+    direct: int = 0
+    """The workers that read the first input themselves, until the stream gets routers; none: it began with them."""
 
     def __str__(self) -> str:
         default = Settings()
@@ -64,12 +68,14 @@ class Settings:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Return the names of all topics of the stream, each with its number of partitions."""
+        """Return the names of all topics at the start, each with its number of partitions."""
         sides = {DUPLICATES: self.duplicates, CONFLICTS: self.conflicts, LATE: self.late}
         owners = [f"{OUTPUT}-owners"] if self.notes_owners else []
-        own = [self.worker_input, OUTPUT, *(name for name, wanted in sides.items() if wanted)]
-        inputs = zip(self.input_topics, self.inputs, strict=True)
-        sizes = dict.fromkeys([*own, *owners], self.partitions) | dict(inputs)
+        own = [OUTPUT, *(name for name, wanted in sides.items() if wanted), *owners]
+        inputs = dict(zip(self.input_topics, self.inputs, strict=True))
+        if self.direct:
+            return dict.fromkeys(own, self.direct) | inputs
+        sizes = dict.fromkeys([self.worker_input, *own], self.partitions) | inputs
         return sizes | ({EPOCHS: 1} if self.inputs else {})
 
     def config_of(self, topic: str) -> dict[str, str]:
@@ -117,8 +123,8 @@ def input_topic(number: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def stream_of(settings: Settings) -> DedupeStream:
-    """Return the manifest of a stream with these settings."""
+def stream_of(settings: Settings, *, direct: bool = False) -> DedupeStream:
+    """Return the manifest of a stream with these settings; with `direct` the one before it got routers."""
     spec: dict[str, Any] = {
         "kafka": {
             "bootstrapServers": SERVERS,
@@ -148,10 +154,14 @@ def stream_of(settings: Settings) -> DedupeStream:
         },
         "storage": {"size": "1Gi"},
     }
-    if settings.inputs:
+    if direct:
+        spec["input"] = {"topic": input_topic(0)}
+    elif settings.inputs:
         spec["input"] = {"topics": settings.input_topics}
         by = "Key" if settings.by_key else "Id"
         spec["repartition"] = {"by": by, "partitions": settings.partitions}
+    if settings.observes:
+        spec["mode"] = "Observe"
     if settings.duplicates:
         spec["duplicates"] = {"policy": "Topic", "topic": DUPLICATES}
     if settings.conflicts:

@@ -108,6 +108,11 @@ class Scene:
         text = encode_metadata("Out1", "Btw1", None, Cut(epoch, position))
         self._commit(STREAM.consumer_group, BETWEEN, partition, with_token(text, "3-17"))
 
+    def read_directly(self, partition: int, cut: Cut | None = None) -> None:
+        """Commit an offset of the input as a worker without routers does, the last one with a cut."""
+        text = encode_metadata("Out1", self.offsets("orders").id, None, cut)
+        self._commit(STREAM.consumer_group, "orders", partition, with_token(text, "3-17"))
+
     def _commit(self, group: str, topic: str, partition: int, metadata: str) -> None:
         groups = self.cluster.groups
         committed = Committed(7, metadata)

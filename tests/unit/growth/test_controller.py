@@ -8,13 +8,24 @@ from confluent_kafka import KafkaError
 
 from dedupe_crds.status.growth import GrowthStep
 from dedupe_growth.controller import GrowthController
-from dedupe_growth.entries import Cuts, Done, Entry, Listed, Prepare, Switch
+from dedupe_growth.entries import (
+    Cuts,
+    Direct,
+    Done,
+    Entry,
+    HandedOver,
+    Listed,
+    Prepare,
+    RouterStart,
+    Switch,
+)
 from dedupe_growth.epochs import epochs_of
 from dedupe_growth.log import EpochLogMissing
 from dedupe_growth.mark import Mark
 from dedupe_growth.writer import EpochLogMoved
 from dedupe_kafka.clients import Clients
-from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
+from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicUnusable
+from dedupe_kafka.offset_metadata import Cut
 from tests.simulation.kafka.calls import Call, Killed, Moment
 from tests.simulation.kafka.cluster import no_faults
 from tests.simulation.kafka.failures import failure
@@ -428,3 +439,71 @@ def test_a_controller_that_cannot_read_the_log_decides_nothing(scene: Scene) -> 
     scene.clock.advance(40)
     assert controller.step(4, {})
     assert scene.entries == PREPARED
+
+
+# -- a stream that gets routers ----------------------------------------------------------------------
+
+
+def changes(scene: Scene) -> list[Entry]:
+    """Return the entries of a change to routers from 2 to 4 partitions."""
+    topic_id = scene.offsets("orders").id
+    start = RouterStart(offset=7, topic_id=topic_id)
+    return [
+        Direct(epoch=0, partitions=2, topic="orders", topic_id=topic_id),
+        Prepare(epoch=1, partitions=4),
+        HandedOver(epoch=1, cuts={0: 30, 1: 31}, starts={0: start, 1: start}),
+        Switch(epoch=1, partitions=4, inputs=INPUTS),
+        Done(epoch=1),
+    ]
+
+
+def hand_over(scene: Scene, *partitions: int) -> None:
+    for partition in partitions:
+        scene.read_directly(partition, Cut(1, 30 + partition))
+
+
+def test_a_stream_gets_routers_once_its_workers_have_handed_over(scene: Scene) -> None:
+    wanted, controller = changes(scene), scene.controller()
+    for partition in range(2):
+        scene.read_directly(partition)
+    scene.grow(4)
+    assert steps(controller) == 2
+    assert scene.entries == wanted[:2]
+    assert shown(controller) == (GrowthStep.HANDING_OVER, ["0", "1"])
+    hand_over(scene, 1)
+    assert steps(controller) == 0
+    assert shown(controller) == (GrowthStep.HANDING_OVER, ["0"])
+    hand_over(scene, 0)
+    assert steps(controller) == 2
+    assert scene.entries == wanted[:4]
+    assert shown(controller) == (GrowthStep.READING_REST, ["0", "1", "2", "3"])
+    assert all_marks(scene)[:2] == [[], []], "there were no routers before"
+    for partition in range(4):
+        scene.pass_epoch(partition, 1, 5)
+    assert steps(controller) == 1
+    assert scene.entries == wanted
+    assert shown(controller) == (GrowthStep.DONE, [])
+
+
+@pytest.mark.parametrize("known", range(5))
+def test_a_change_is_continued_by_another_controller(scene: Scene, known: int) -> None:
+    wanted = changes(scene)
+    hand_over(scene, 0, 1)
+    scene.enter(*wanted[:known])
+    for partition in range(4):
+        scene.pass_epoch(partition, 1, 5)
+    assert steps(scene.controller()) == 5 - known
+    assert scene.entries == wanted
+
+
+def test_a_change_to_fewer_partitions_is_refused(scene: Scene) -> None:
+    scene.enter(changes(scene)[0])
+    with pytest.raises(TopicUnusable, match="make it at least 2"):
+        scene.controller().step(1, {})
+    scene.enter(changes(scene)[1])
+    assert not scene.controller().step(1, {}), "its partitions are in the log, and may be raised"
+
+
+def test_without_workers_before_a_stream_begins_with_its_routers(scene: Scene) -> None:
+    assert scene.controller().step(2, {})
+    assert scene.entries == [FIRST]

@@ -9,8 +9,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from dedupe_crds.status.growth import GrowthStatus, GrowthStep
-from dedupe_growth.decide import Act, Decision, Observed, WriteMarks, decide
-from dedupe_growth.entries import Cuts, Done, Entry, Listed, Prepare, Switch
+from dedupe_growth.decide import Act, Decision, HandOver, Observed, WriteMarks, decide
+from dedupe_growth.entries import (
+    Cuts,
+    Direct,
+    Done,
+    Entry,
+    HandedOver,
+    Listed,
+    Prepare,
+    RouterStart,
+    Switch,
+)
 from dedupe_growth.epochs import NO_EPOCH, Epochs, epochs_of
 from dedupe_growth.mark import Mark
 from dedupe_kafka.offset_metadata import Cut
@@ -63,6 +73,66 @@ def test_a_new_stream_begins_with_the_partitions_and_inputs_that_there_are() -> 
     assert after([], seen(3)) == Decision(first)
     assert after([first], seen(3)) == Decision(Done(epoch=0))
     assert after([first, Done(epoch=0)], seen(3)) == Decision()
+
+
+DIRECT = Direct(epoch=0, partitions=2, topic="a", topic_id="In1")
+STARTS = {0: RouterStart(offset=7, topic_id="In1"), 1: RouterStart(offset=8, topic_id="In1")}
+OVER = {0: HandOver(STARTS[0], 10), 1: HandOver(STARTS[1], 11)}
+CHANGING: list[Entry] = [DIRECT, Prepare(epoch=1, partitions=3)]
+HANDED_OVER: list[Entry] = [*CHANGING, HandedOver(epoch=1, cuts={0: 10, 1: 11}, starts=STARTS)]
+ROUTED: list[Entry] = [*HANDED_OVER, Switch(epoch=1, partitions=3, inputs=INPUTS)]
+
+
+def test_a_stream_that_ran_without_routers_begins_with_that() -> None:
+    assert decide(epochs_of([]), replace(seen(3), direct=DIRECT)) == Decision(DIRECT)
+    assert after([DIRECT], seen(3)) == Decision(CHANGING[1])
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_routers_wait_until_every_worker_has_handed_over(count: int) -> None:
+    there = replace(seen(3), handed_over=dict(list(OVER.items())[:count]))
+    decision = after(CHANGING, there)
+    assert decision.act is None
+    assert decision.status == GrowthStatus(
+        epoch=1,
+        before=2,
+        partitions=3,
+        adds_routers=True,
+        step=GrowthStep.HANDING_OVER,
+        done=count,
+        total=2,
+        waiting_for=["0", "1"][count:],
+    )
+
+
+def test_what_was_handed_over_is_in_the_log_before_routers_begin() -> None:
+    assert after(CHANGING, replace(seen(3), handed_over=OVER)).act == HANDED_OVER[-1]
+    late = {**OVER, 0: HandOver(RouterStart(offset=99, topic_id="In1"), 99)}
+    assert after(HANDED_OVER, replace(seen(5), handed_over=late)).act == ROUTED[-1]
+    assert after(HANDED_OVER, replace(seen(3), handed_over={})).act == ROUTED[-1], "offsets expire"
+
+
+def test_a_change_is_done_once_every_worker_has_learnt() -> None:
+    """Also the workers that there were before: each has ids in other stores."""
+    two = {0: Cut(1, 10), 2: Cut(1, 0)}
+    decision = after(ROUTED, seen(3, passed=two))
+    assert decision.act is None
+    assert decision.status is not None
+    status = decision.status
+    assert (status.step, status.done, status.total) == (GrowthStep.READING_REST, 2, 3)
+    assert status.waiting_for == ["1"]
+    assert after(ROUTED, seen(3, passed={**two, 1: Cut(1, 11)})).act == Done(epoch=1)
+
+
+def test_a_growth_follows_a_change() -> None:
+    done: list[Entry] = [*ROUTED, Done(epoch=1)]
+    assert shown(done, seen(3)).line == "Change to routers from 2 to 3 partitions: Done, 3 of 3."
+    assert after(done, seen(4)).act == Prepare(epoch=2, partitions=4)
+    grows = [*done, Prepare(epoch=2, partitions=4)]
+    assert shown(grows, seen(4)).line.startswith("Growth from 3 to 4 partitions: Learning")
+    assert after(grows, seen(4, unlearnt={3: 0})).act == Switch(
+        epoch=2, partitions=4, inputs=INPUTS
+    )
 
 
 @pytest.mark.parametrize("entries", [BEGUN, PREPARED, SWITCHED, CUT, GROWN])

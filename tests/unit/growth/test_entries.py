@@ -6,12 +6,15 @@ from hypothesis import strategies as st
 
 from dedupe_growth.entries import (
     Cuts,
+    Direct,
     Done,
     Entry,
     EpochLogUnreadable,
+    HandedOver,
     Listed,
     Prepare,
     Record,
+    RouterStart,
     Switch,
     decode_entry,
     encode_entry,
@@ -31,6 +34,14 @@ FORMS: list[tuple[Entry, bytes]] = [
         Cuts(epoch=1, cuts={0: 1207, 1: 1180}),
         b'{"entry":"cuts","epoch":1,"cuts":{"0":1207,"1":1180}}',
     ),
+    (
+        Direct(epoch=0, partitions=4, topic="a", topic_id="In1"),
+        b'{"entry":"direct","epoch":0,"partitions":4,"topic":"a","topic_id":"In1"}',
+    ),
+    (
+        HandedOver(epoch=1, cuts={0: 7}, starts={0: RouterStart(offset=9, topic_id="In1")}),
+        b'{"entry":"handed-over","epoch":1,"cuts":{"0":7},"starts":{"0":{"offset":9,"topic_id":"In1"}}}',
+    ),
     (Done(epoch=1), b'{"entry":"done","epoch":1}'),
 ]
 numbers = st.integers(0, 2**63 - 1)
@@ -41,6 +52,15 @@ entries: st.SearchStrategy[Entry] = st.one_of(
     st.builds(Listed, epoch=numbers, inputs=topics),
     st.builds(Cuts, epoch=numbers, cuts=st.dictionaries(numbers, numbers, max_size=3)),
     st.builds(Done, epoch=numbers),
+    st.builds(Direct, epoch=numbers, partitions=numbers, topic=st.text(), topic_id=st.text()),
+    st.builds(
+        HandedOver,
+        epoch=numbers,
+        cuts=st.dictionaries(numbers, numbers, max_size=3),
+        starts=st.dictionaries(
+            numbers, st.builds(RouterStart, offset=numbers, topic_id=st.text()), max_size=3
+        ),
+    ),
 )
 
 
@@ -80,6 +100,10 @@ def test_an_entry_with_another_number_shows_that_one_is_missing(key: bytes) -> N
         b'{"entry":"prepare","epoch":1}',
         b'{"entry":"switch","epoch":1,"partitions":6}',
         b'{"entry":"cuts","epoch":1,"cuts":{"a":1}}',
+        b'{"entry":"direct","epoch":0,"partitions":4,"topic":"a"}',
+        b'{"entry":"handed-over","epoch":1,"cuts":{"0":1}}',
+        b'{"entry":"handed-over","epoch":1,"cuts":{},"starts":{"0":{"offset":1}}}',
+        b'{"entry":"handed-over","epoch":1,"cuts":{},"starts":{"0":{"offset":1,"topic_id":"a","cut":2}}}',
     ],
 )
 def test_an_entry_that_this_release_does_not_know_stops_the_reader(value: bytes) -> None:

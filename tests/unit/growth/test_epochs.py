@@ -2,7 +2,17 @@
 
 import pytest
 
-from dedupe_growth.entries import Cuts, Done, Entry, Listed, Prepare, Switch
+from dedupe_growth.entries import (
+    Cuts,
+    Direct,
+    Done,
+    Entry,
+    HandedOver,
+    Listed,
+    Prepare,
+    RouterStart,
+    Switch,
+)
 from dedupe_growth.epochs import NO_EPOCH, Epochs, epochs_of
 
 BEGUN: list[Entry] = [Switch(epoch=0, partitions=4, inputs={"a": 2}), Done(epoch=0)]
@@ -96,3 +106,62 @@ def test_entries_change_no_epochs_that_someone_holds() -> None:
     for entry in GROWN[2:]:
         held.followed_by(entry)
     assert held == epochs_of(BEGUN)
+
+
+# -- a stream that gets routers ----------------------------------------------------------------------
+
+DIRECT = Direct(epoch=0, partitions=2, topic="a", topic_id="In1")
+STARTS = {0: RouterStart(offset=7, topic_id="In1"), 1: RouterStart(offset=8, topic_id="In1")}
+CHANGED: list[Entry] = [
+    DIRECT,
+    Prepare(epoch=1, partitions=3),
+    HandedOver(epoch=1, cuts={0: 10, 1: 11}, starts=STARTS),
+    Switch(epoch=1, partitions=3, inputs={"a": 2}),
+    Done(epoch=1),
+]
+GROWN_AFTER: list[Entry] = [*CHANGED, Prepare(epoch=2, partitions=4)]
+
+
+@pytest.mark.parametrize(
+    ("entries", "known", "workers", "grows"),
+    [
+        (1, (0, -1, -1), 2, True),
+        (2, (1, -1, -1), 3, True),
+        (3, (1, -1, -1), 3, True),
+        (4, (1, 1, -1), 3, True),
+        (5, (1, 1, 1), 3, False),
+    ],
+)
+def test_each_entry_brings_the_change_forward(
+    entries: int, known: tuple[int, int, int], workers: int, *, grows: bool
+) -> None:
+    found = epochs_of(CHANGED[:entries])
+    assert (found.prepared, found.switched, found.done) == known
+    assert (found.workers, found.grows, found.direct) == (workers, grows, DIRECT)
+
+
+def test_the_first_entries_of_a_change_count() -> None:
+    others: list[Entry] = [
+        Direct(epoch=0, partitions=9, topic="b", topic_id="In2"),
+        HandedOver(epoch=1, cuts={0: 99}, starts={0: RouterStart(offset=99, topic_id="In2")}),
+    ]
+    first, found = epochs_of(CHANGED), epochs_of([*CHANGED, *others])
+    assert (found.direct, found.starts, found.cuts) == (DIRECT, STARTS, first.cuts)
+    assert found.partitions == {0: 2, 1: 3}
+
+
+def test_routers_begin_where_their_input_was_handed_over() -> None:
+    found = epochs_of(CHANGED)
+    assert [found.start("a", each) for each in range(3)] == [STARTS[0], STARTS[1], None]
+    assert found.start("b", 0) is None, "no worker has read it"
+    assert epochs_of(CHANGED[:2]).start("a", 0) is None
+    assert epochs_of(BEGUN).start("a", 0) is None
+
+
+def test_all_partitions_learn_when_a_stream_gets_routers() -> None:
+    found = epochs_of(GROWN_AFTER)
+    assert (found.first, epochs_of(BEGUN).first) == (1, 0)
+    assert [found.born(each) for each in range(5)] == [1, 1, 1, 2, 3]
+    assert [found.sources(each) for each in range(4)] == [[1], [0], [0, 1], [0, 1, 2]]
+    assert [*found.added(1)] == [0, 1, 2]
+    assert [*found.added(2)] == [3]

@@ -16,9 +16,9 @@ from tests.unit.kubectl.documents import NOW, READY, condition, partition, strea
 LINE = "Growth from 2 to 4 partitions: Learning, 1 of 2, waiting for 3."
 GROWTH = {
     "epoch": 1,
+    "addsRouters": False,
     "before": 2,
     "partitions": 4,
-    "addsRouters": False,
     "step": "Learning",
     "done": 1,
     "total": 2,

@@ -19,13 +19,12 @@ from dedupe_kafka.offset_metadata import decode_metadata
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.border import Border, NoBorder
 from dedupe_worker.dedup.window import Window
-from dedupe_worker.errors import StreamHasRouters
 from dedupe_worker.kafka.committed import Committed
-from dedupe_worker.recovery.hand_over import is_handed_over
 from dedupe_worker.recovery.input_offset import InputStart
 from dedupe_worker.recovery.learning import Learning
 from dedupe_worker.recovery.learnt_ids import LearntIds
 from dedupe_worker.recovery.taken_over import TakenOver
+from dedupe_worker.store.api import IdStore
 
 
 class NoEpochs:
@@ -34,6 +33,9 @@ class NoEpochs:
     def described(self, partition: TakenOver) -> TakenOver:
         """Return the partition with what it was before the stream had routers."""
         return partition
+
+    def number_places(self, store: IdStore) -> None:
+        """Give the places the numbers that they have from the time before routers."""
 
     def learn(self, window: Window, start: InputStart, position: int) -> None:
         """Learn the ids of older partitions, if a growth has added this one.
@@ -47,15 +49,7 @@ class NoEpochs:
         return None
 
     def border(self, committed: Committed | None, *, position: int) -> NoBorder:  # noqa: ARG002 (the interface)
-        """Return what the worker has passed; `position` is its output position.
-
-        Raises StreamHasRouters.
-        """
-        if is_handed_over(committed):
-            raise StreamHasRouters(
-                "this partition's input was handed over to routers, which read it now: put spec.repartition back "
-                "into the manifest"
-            )
+        """Return what the worker has passed; `position` is its output position."""
         return NoBorder()
 
 
@@ -73,6 +67,14 @@ class SessionEpochs(NoEpochs):
     def described(self, partition: TakenOver) -> TakenOver:
         """Return the partition with the ids of the topic that it read before."""
         return replace(partition, earlier_inputs=self.reader.epochs.earlier_inputs)
+
+    def number_places(self, store: IdStore) -> None:
+        """Give the places the numbers that they have from the time before routers.
+
+        In an owner of that time the number is that of the input partition.
+        """
+        if (direct := self.reader.epochs.direct) is not None:
+            store.origins.number_of((direct.topic, direct.partitions - 1))
 
     def learn(self, window: Window, start: InputStart, position: int) -> None:
         """Learn the ids of older partitions, if a growth has added this one.

@@ -17,6 +17,7 @@ import structlog
 from dedupe_crds.spec.input import Input
 from dedupe_growth.entries import Direct
 from dedupe_growth.log import EpochLogMissing
+from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offset_metadata import Cut, decode_metadata, encode_metadata
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.kafka.committed import Committed
@@ -69,9 +70,32 @@ def before_routers(factory: ComponentFactory, stop: Event) -> ComponentFactory |
     return _without_routers(factory, direct)
 
 
+class HandOverLost(StreamError):
+    """The input offset that was handed over is gone.
+
+    The topic was created again, or a user has set the offset.
+    """
+
+    retriable = True
+
+
+def check_handed_over(factory: ComponentFactory, direct: Direct) -> None:
+    """Raise HandOverLost if this worker must hand over again. Raises StreamError."""
+    if factory.config.partition >= direct.partitions:
+        return
+    with closing(factory.make_reader(direct.topic)) as reader:
+        committed = reader.committed()
+    if not is_handed_over(committed):
+        raise HandOverLost(
+            f"the input offset of {direct.topic}/{factory.config.partition} that was handed over is gone: was the "
+            "topic deleted, or the group's offset set? Handing over again"
+        )
+
+
 def _without_routers(factory: ComponentFactory, direct: Direct) -> ComponentFactory:
     stream = factory.config.stream
     spec = stream.spec.model_copy(update={"repartition": None, "input": Input(topic=direct.topic)})
     made = copy(factory)
+    made.take_over = factory.take_over_before_routers
     made.config = replace(factory.config, stream=stream.model_copy(update={"spec": spec}))
     return made

@@ -28,6 +28,7 @@ from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.dedup.window import Window
 from dedupe_worker.kafka.output_reader import OutputReader, Run
+from dedupe_worker.recovery.hand_over import check_handed_over
 from dedupe_worker.recovery.learnt_ids import open_outputs, own_rows, readable_cuts
 from dedupe_worker.recovery.output_values import ValuesOfOutputs
 from dedupe_worker.recovery.taken_over import TakenOver
@@ -39,6 +40,7 @@ REASON: Final = LEARNING
 
 _WRITE_RECORDS: Final = 100_000
 _WRITE_SECONDS: Final = 5.0
+_CHECK_SECONDS: Final = 10.0
 
 log = structlog.get_logger()
 
@@ -64,6 +66,7 @@ class Learning:
     _unwritten: _Unwritten = field(default_factory=_Unwritten)
     _records: int = 0
     _written_at: float = 0.0
+    _check_at: float = 0.0
 
     @property
     def needed(self) -> bool:
@@ -96,11 +99,13 @@ class Learning:
             keep = self._route(epochs)
             log.info("learning ids of older partitions", epoch=epoch, of=len(reader.positions))
             began = self._written_at = factory.clock.monotonic()
+            self._check_at = began + _CHECK_SECONDS
             cuts: Mapping[int, int] = {}
             while not (self.stop.is_set() or reader.at_ends):
                 if not cuts and (cuts := self.epochs.poll().cuts.get(epoch, {})):
                     ends = {each: cuts[each] for each in self._sources}
                     reader.stop_at(self._readable(ends, window))
+                self._check_if_due(cuts)
                 for run in reader.read():
                     self._learn(run, window, values, keep)
                 self._write_if_due(window, reader, write)
@@ -110,6 +115,17 @@ class Learning:
         if not self.stop.is_set():
             window.store.flush()
             log.info("learnt ids of older partitions", records=self._records)
+
+    def _check_if_due(self, cuts: Mapping[int, int]) -> None:
+        """Raise HandOverLost if the cuts will not come.
+
+        Without the offset that this worker has handed over, the controller waits for it.
+        """
+        direct, now = self.epochs.epochs.direct, self.factory.clock.monotonic()
+        if cuts or direct is None or self._epoch > direct.epoch + 1 or now < self._check_at:
+            return
+        self._check_at = now + _CHECK_SECONDS
+        check_handed_over(self.factory, direct)
 
     # -- what is read ----------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 `Session` calls it first; `startup` and `input_offset` ask its result.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 from dedupe_kafka.errors import BrokerUnavailable, Fenced, TakeOverContested
@@ -23,8 +23,9 @@ from dedupe_worker.store.state_dir import Identity, id_source_text
 class TakenOver:
     """A partition whose older worker is fenced, with its topics as they are now.
 
-    `identity` is of these topics, `recorded` the identity on the volume before, None on an empty volume.
-    `earlier_inputs` are ids of what this worker read before the stream had routers: its store is of the same stream.
+    `identity` is of these topics, `recorded` the identity on the volume before, None on an empty volume. `committed` is
+    the input offset that the group had. `earlier_inputs` are ids of what this worker read before the stream had
+    routers: its store is of the same stream.
     """
 
     topics: Topics
@@ -32,6 +33,7 @@ class TakenOver:
     output_topic: Topic
     identity: Identity
     recorded: Identity | None
+    committed: Committed | None = None
     earlier_inputs: frozenset[str] = frozenset()
 
     @property
@@ -93,7 +95,7 @@ def take_over(
         raise TakeOverContested(
             f"{error}; another producer took over at the same time, taking over again"
         ) from error
-    return partition, output
+    return replace(partition, committed=committed), output
 
 
 def _check_topics(partition: TakenOver, committed: Committed) -> None:

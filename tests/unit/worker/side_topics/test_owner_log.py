@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.kafka.consumer import Batch
+from dedupe_worker.origins import Origins
 from dedupe_worker.side_topics.owner_log import (
     OutputValues,
     OwnerLogReader,
@@ -117,6 +119,23 @@ def test_entries_are_known_as_of_the_input_topic_that_they_were_written_for(
     reader = NotesReader([(each.key or b"", each.value) for each in records])
     reading = OwnerLogReader(reader, 2, TOPIC_ID, rewind=None, input_topic=now)
     assert reading.inputs(np.array([3, 4])).tolist() == ([40, 41] if known else [-1, -1])
+
+
+def test_behind_routers_entries_of_the_time_before_are_passed_over_in_silence() -> None:
+    """A stream that got routers has as many of them as it had transactions."""
+    origins = Origins()
+    number = origins.number_of(("orders", 1))
+    [direct] = encode_entries(0, np.array([5], np.uint64), "In1")
+    owner = np.array([number << 48 | 7], np.uint64)
+    [routed] = encode_entries(1, owner, "Btw1", origins.text)
+    key = TOPIC_ID.encode()
+    reader = NotesReader([(key, direct), (key, routed)])
+    reading = OwnerLogReader(
+        reader, 4, TOPIC_ID, rewind=None, input_topic="Btw1", unlabelled="Btw1", origins=origins
+    )
+    with capture_logs() as logged:
+        assert reading.inputs(np.array([0, 1])).tolist() == [-1, int(owner[0])]
+    assert not logged
 
 
 def test_what_is_remembered_of_an_output_record_is_what_the_loop_would_remember() -> None:

@@ -51,6 +51,15 @@ class StreamHasRouters(StreamError):
     """Routers read the input, and the manifest of this worker has none."""
 
 
+class HandOverLost(StreamError):
+    """The input offset that was handed over is gone.
+
+    The topic was created again, or a user has set the offset.
+    """
+
+    retriable = True
+
+
 class DiskFull(StreamError):
     """The volume has no room for the store."""
 

@@ -148,7 +148,6 @@ class Session:
         opened = self._startup.open_store(epochs.described(partition))
         store, partition = opened.store, opened.partition
         cleanup.push(partial(close_store, store))
-        epochs.number_places(store)
         # 4
         window = self._factory.make_window(store)
         start = find_start(

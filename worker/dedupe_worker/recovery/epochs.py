@@ -24,7 +24,6 @@ from dedupe_worker.recovery.input_offset import InputStart
 from dedupe_worker.recovery.learning import Learning
 from dedupe_worker.recovery.learnt_ids import LearntIds
 from dedupe_worker.recovery.taken_over import TakenOver
-from dedupe_worker.store.api import IdStore
 
 
 class NoEpochs:
@@ -33,9 +32,6 @@ class NoEpochs:
     def described(self, partition: TakenOver) -> TakenOver:
         """Return the partition with what it was before the stream had routers."""
         return partition
-
-    def number_places(self, store: IdStore) -> None:
-        """Give the places the numbers that they have from the time before routers."""
 
     def learn(self, window: Window, start: InputStart, position: int) -> None:
         """Learn the ids of older partitions, if a growth has added this one.
@@ -67,14 +63,6 @@ class SessionEpochs(NoEpochs):
     def described(self, partition: TakenOver) -> TakenOver:
         """Return the partition with the ids of the topic that it read before."""
         return replace(partition, earlier_inputs=self.reader.epochs.earlier_inputs)
-
-    def number_places(self, store: IdStore) -> None:
-        """Give the places the numbers that they have from the time before routers.
-
-        In an owner of that time the number is that of the input partition.
-        """
-        if (direct := self.reader.epochs.direct) is not None:
-            store.origins.number_of((direct.topic, direct.partitions - 1))
 
     def learn(self, window: Window, start: InputStart, position: int) -> None:
         """Learn the ids of older partitions, if a growth has added this one.

@@ -16,10 +16,10 @@ import structlog
 
 from dedupe_crds.spec.input import Input
 from dedupe_growth.entries import Direct
-from dedupe_growth.log import EpochLogMissing
-from dedupe_kafka.errors import StreamError
+from dedupe_growth.log import NO_ENTRY, EpochLogMissing
 from dedupe_kafka.offset_metadata import Cut, decode_metadata, encode_metadata
 from dedupe_worker.component_factory import ComponentFactory
+from dedupe_worker.errors import HandOverLost
 from dedupe_worker.kafka.committed import Committed
 from dedupe_worker.kafka.consumer import PartitionReader
 from dedupe_worker.kafka.producer import PartitionOutput
@@ -59,24 +59,13 @@ def before_routers(factory: ComponentFactory, stop: Event) -> ComponentFactory |
     with closing(factory.make_epoch_reader()) as reader:
         epochs = reader.read_to_end(stop)
     if not epochs.entries:
-        raise EpochLogMissing(
-            "the epoch log has no entry yet: the operator or `dedupe run` writes the first one"
-        )
+        raise EpochLogMissing(NO_ENTRY)
     direct = epochs.direct
     if direct is None or epochs.first in epochs.cuts:
         return None
     if factory.config.partition >= direct.partitions:
         return None
     return _without_routers(factory, direct)
-
-
-class HandOverLost(StreamError):
-    """The input offset that was handed over is gone.
-
-    The topic was created again, or a user has set the offset.
-    """
-
-    retriable = True
 
 
 def check_handed_over(factory: ComponentFactory, direct: Direct) -> None:

@@ -27,7 +27,6 @@ from dedupe_kafka.errors import Stopped
 from dedupe_kafka.offset_metadata import Cut, encode_metadata
 from dedupe_worker.dedup.border import Border, NoBorder
 from dedupe_worker.kafka.committed import Committed
-from dedupe_worker.origins import Origins
 from dedupe_worker.recovery.epochs import NoEpochs, SessionEpochs, read_epochs
 from dedupe_worker.recovery.learning import Learning
 from tests.unit.crds.manifests import changed
@@ -102,17 +101,6 @@ def passed(at: Border) -> int:
 # -- a stream that gets routers ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("partitions", [1, 8, 9, 40])
-def test_the_places_before_routers_keep_their_numbers(partitions: int) -> None:
-    """Else the owner of a duplicate would be another record, or the duplicate itself."""
-    direct = Direct(epoch=0, partitions=partitions, topic="orders", topic_id="In1")
-    store: Any = SimpleNamespace(origins=Origins())
-    session(0, [direct, Prepare(epoch=1, partitions=40)]).number_places(store)
-    assert store.origins.number_of(("returns", 0)) >= partitions
-    numbers = [store.origins.number_of(("orders", each)) for each in range(partitions)]
-    assert numbers == [*range(partitions)]
-
-
 def test_the_input_before_routers_is_known_also_if_it_was_created_again() -> None:
     starts = {0: RouterStart(offset=1, topic_id="In2")}
     entries: list[Entry] = [
@@ -124,13 +112,6 @@ def test_the_input_before_routers_is_known_also_if_it_was_created_again() -> Non
     assert session(0, entries).described(partition).earlier_inputs == {"In1", "In2"}
     assert session(0, entries[:2]).described(partition).earlier_inputs == {"In1"}
     assert session(0, BEGUN).described(partition).earlier_inputs == frozenset()
-
-
-def test_without_a_time_before_routers_places_get_numbers_as_they_come() -> None:
-    store: Any = SimpleNamespace(origins=Origins())
-    session(0, BEGUN).number_places(store)
-    NoEpochs().number_places(store)
-    assert store.origins.text == ""
 
 
 # -- borders -----------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from dedupe_kafka.offset_metadata import Cut, decode_metadata, split_token
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import WorkerConfig
-from dedupe_worker.errors import StreamHasRouters
-from dedupe_worker.recovery.hand_over import HandOverLost, before_routers, check_handed_over
+from dedupe_worker.errors import HandOverLost, StreamHasRouters
+from dedupe_worker.recovery.hand_over import before_routers, check_handed_over
 from dedupe_worker.session import Session
 from dedupe_worker.status import Degraded
 from dedupe_worker.store.state_dir import StateDirectory
@@ -122,7 +122,7 @@ def test_a_worker_hands_over_as_the_one_that_it_was(scene: Scene) -> None:
 
 
 def test_before_the_first_entry_nobody_knows_who_has_to(tmp_path: Path) -> None:
-    with pytest.raises(EpochLogMissing, match="no entry yet"):
+    with pytest.raises(EpochLogMissing, match="has no entry"):
         before_routers(Scene(tmp_path).factory(), Event())
 
 

@@ -99,7 +99,7 @@ def extractor_for(source: IdSource) -> Extractor:
             return lambda records: pack_ids([r.key() for r in records])
         case IdFrom.HEADER:
             name = source.name
-            return lambda records: pack_ids([_last_header(r, name) for r in records])
+            return lambda records: pack_ids(_last_headers(records, name))
         case IdFrom.JSON_PATH:
             id_of = JsonId(source.path or "")
             return lambda records: pack_ids([id_of(r.value()) for r in records])
@@ -128,11 +128,16 @@ class JsonId:
         return None if found is None else b"\xff%d" % found
 
 
-def _last_header(record: Record, name: str | None) -> bytes | None:
-    for key, value in reversed(record.headers() or ()):
-        if key == name:
-            return value.encode() if isinstance(value, str) else value
-    return None
+def _last_headers(records: Sequence[Record], name: str | None) -> list[bytes | None]:
+    """Return the value of the last header of this name for each record."""
+    found: list[bytes | None] = []
+    for record in records:
+        last = None
+        for key, value in record.headers() or ():  # type: ignore[str-unpack] # they are pairs
+            if key == name:
+                last = value
+        found.append(last.encode() if isinstance(last, str) else last)
+    return found
 
 
 def _content_ids(records: Sequence[Record]) -> PackedIds:

@@ -9,9 +9,8 @@ A router appends it, and the worker removes it again. Invariant: only the last h
 producer's header of this name survives.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from struct import Struct
 from typing import Final
 
@@ -19,6 +18,7 @@ import numpy as np
 from confluent_kafka import Message
 
 from dedupe_ids.batch import Header
+from dedupe_ids.runs import runs_of
 
 HEADER: Final = "dedupe-origin"
 
@@ -55,20 +55,18 @@ def encode_origin(topic: str, partition: int, offset: int) -> bytes:
     )
 
 
-def encode_origins(records: Sequence[Message]) -> Iterator[bytes]:
-    """Yield the value of the header for each record."""
-    places = zip(map(Message.topic, records), map(Message.partition, records), strict=True)
-    offsets = np.fromiter(map(Message.offset, records), ">u8", len(records))
-    first = 0
-    # A client delivers long runs of a partition, and all values of a run are made at once.
-    for (topic, partition), run in groupby(places):
-        length = sum(1 for _ in run)
-        whole = encode_origin(topic or "", partition or 0, 0)
-        values = np.tile(np.frombuffer(whole, np.uint8), (length, 1))
-        big_endian = offsets[first : first + length].view(np.uint8).reshape(-1, 8)
-        values[:, _OFFSET_AT : _OFFSET_AT + _OFFSET_BYTES] = big_endian[:, 8 - _OFFSET_BYTES :]
-        yield from values.view(f"V{len(whole)}").ravel().tolist()
-        first += length
+def encode_origins(records: Sequence[Message]) -> list[bytes]:
+    """Return the value of the header for each record."""
+    found: list[bytes] = []
+    for (topic, partition), run in runs_of(records):
+        # All values of a run are made at once.
+        whole = encode_origin(topic, partition, 0)
+        values = np.tile(np.frombuffer(whole, np.uint8), (len(run), 1))
+        offsets = np.fromiter(map(Message.offset, run), ">u8", len(run))
+        big_endian = offsets.view(np.uint8).reshape(-1, 8)
+        values[:, OFFSET_SLICE] = big_endian[:, 8 - _OFFSET_BYTES :]
+        found += values.view(f"V{len(whole)}").ravel().tolist()
+    return found
 
 
 def decode_origin(value: bytes | str | None) -> Origin | None:

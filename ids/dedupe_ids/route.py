@@ -17,12 +17,10 @@ from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_ids.extract import extractor_for
 from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
 from dedupe_ids.origin import take_origin
+from dedupe_kafka.offsets import Place
 
 Partitions = NDArray[np.intp]
 """A partition for each record of a batch, -1 where none is found: shape (n,)."""
-
-Place = tuple[str, int]
-"""Topic and partition."""
 
 _Find = Callable[[Sequence[Message]], Partitions]
 

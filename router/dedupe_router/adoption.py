@@ -18,7 +18,7 @@ from dedupe_growth.entries import RouterStart
 from dedupe_growth.epochs import NO_EPOCH, Epochs
 from dedupe_growth.log import NO_ENTRY, EpochLogMissing
 from dedupe_ids.route import Route
-from dedupe_router.start import Place
+from dedupe_kafka.offsets import Place
 
 log = structlog.get_logger()
 

@@ -17,11 +17,12 @@ from confluent_kafka import Message, TopicPartition
 from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterPhase
 from dedupe_kafka.errors import RecordRefused, StreamError
+from dedupe_kafka.offsets import Place
 from dedupe_router.adoption import Adoption
 from dedupe_router.errors import Rebalanced
 from dedupe_router.output import Batch, Output
 from dedupe_router.reader import InputReader
-from dedupe_router.start import Place, place_of
+from dedupe_router.start import place_of
 from dedupe_router.state import RouterState
 from dedupe_router.watch import StreamWatch
 

@@ -6,6 +6,7 @@ router that was taken for dead commits nothing any more (KIP-447).
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from threading import Event
 from typing import Any, Final, Protocol
 
@@ -225,10 +226,8 @@ def produce_all(producer: Producer, topic: str, batch: Batch, expired: Callable[
     librdkafka takes the timestamp 0 for "now", so the first millisecond of 1970 becomes the second.
     """
     produce = producer.produce
-    for record, partition, origin in zip(
-        batch.records, batch.partitions, encode_origins(batch.records), strict=True
-    ):
-        own = (HEADER, origin)
+    origins = zip(repeat(HEADER), encode_origins(batch.records), strict=False)
+    for record, partition, own in zip(batch.records, batch.partitions, origins, strict=True):
         headers = record.headers()
         while True:
             try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, TopicPartition
 
 from dedupe_crds.status.router import RouterInput
-from dedupe_router.start import Place
+from dedupe_kafka.offsets import Place
 
 
 @dataclass(slots=True)

@@ -14,11 +14,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from dedupe_crds.clock import Clock
 from dedupe_crds.status.router import RouterInput
 from dedupe_growth.routed_offsets import decode_routed, encode_routed
+from dedupe_ids.runs import runs_of
 from dedupe_kafka.client import kafka_error
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.offsets import Place
 from dedupe_router.errors import OffsetOutOfRange
 from dedupe_router.owned import Owned, show_inputs
-from dedupe_router.start import Place, Start, place_of, places_of
+from dedupe_router.start import Start, place_of
 
 _GATHER_SECONDS: Final = 0.01
 _IDLE_SECONDS: Final = 0.5
@@ -115,28 +117,20 @@ class InputReader:
 
     def _take(self, messages: Sequence[Message]) -> None:
         """Keep the records of own partitions."""
-        places, offsets = places_of(messages), list(map(Message.offset, messages))
-        last = dict(zip(places, offsets, strict=True))
-        first = dict(zip(reversed(places), reversed(offsets), strict=True))
-        # Nearly always; without a step for each record this takes a third of the time.
-        if (
-            all(
-                (at := self._owned.get(place)) is not None and at.next_offset <= (offset or 0)
-                for place, offset in first.items()
-            )
-            and not self._rebalanced
-        ):
-            self.pending += messages
-            for place, offset in last.items():
-                self._owned[place].next_offset = (offset or 0) + 1
-            return
-        self._rebalanced = False
-        for message, place, offset in zip(messages, places, offsets, strict=True):
-            # Of a partition that was given away, or read before it was given away and back.
-            if (at := self._owned.get(place)) is None or (offset or 0) < at.next_offset:
+        rebalanced, self._rebalanced = self._rebalanced, False
+        for place, run in runs_of(messages):
+            if (at := self._owned.get(place)) is None:
+                continue  # of a partition that was given away
+            # Nearly always; a step for each record would take longer.
+            if (run[0].offset() or 0) >= at.next_offset and not rebalanced:
+                self.pending += run
+                at.next_offset = (run[-1].offset() or 0) + 1
                 continue
-            at.next_offset = (offset or 0) + 1
-            self.pending.append(message)
+            for message in run:
+                # What is not kept was read before the partition was given away and back.
+                if (offset := message.offset() or 0) >= at.next_offset:
+                    self.pending.append(message)
+                    at.next_offset = offset + 1
 
     def _handle_error(self, message: Message, place: Place, at: Owned | None) -> None:
         error = message.error()
@@ -174,9 +168,8 @@ class InputReader:
         after: dict[Place, int] = {}
         left: set[Place] = set()
         if len(records) < len(self.pending):  # else all are read as far as their partitions are
-            last = dict(zip(places_of(records), map(Message.offset, records), strict=True))
-            after = {place: (offset or 0) + 1 for place, offset in last.items()}
-            left = set(places_of(self.pending[len(records) :]))
+            after = {place: (run[-1].offset() or 0) + 1 for place, run in runs_of(records)}
+            left = {place for place, _ in runs_of(self.pending[len(records) :])}
         for place, at in self._owned.items():
             if place not in left and not at.waits:
                 after[place] = at.next_offset

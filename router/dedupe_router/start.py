@@ -16,10 +16,8 @@ from dedupe_growth.epochs import NO_EPOCH
 from dedupe_growth.routed_offsets import decode_routed
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.group_offsets import read_group_offsets
+from dedupe_kafka.offsets import Place
 from dedupe_router.errors import InputTruncated, RouterOffsetsLost
-
-Place = tuple[str, int]
-"""Topic and partition."""
 
 # Longer than a router's transaction may last: an offset in an open one is waited for.
 _COMMITTED_SECONDS: Final = 25.0
@@ -34,12 +32,6 @@ Warn = Callable[[str, str], None]
 def place_of(record: Message) -> Place:
     """Return the topic and partition of a record."""
     return record.topic() or "", record.partition() or 0
-
-
-def places_of(records: Sequence[Message]) -> list[Place]:
-    """Return the topic and partition of each record."""
-    topics, partitions = map(Message.topic, records), map(Message.partition, records)
-    return list(zip(topics, partitions, strict=True))  # type: ignore[arg-type] # a consumer's records have both
 
 
 @dataclass(frozen=True, slots=True)

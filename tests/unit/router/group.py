@@ -10,9 +10,10 @@ from dedupe_crds.spec.flow import Flow
 from dedupe_crds.spec.repartition import RepartitionBy
 from dedupe_growth.entries import Entry, Switch
 from dedupe_growth.epochs import NO_EPOCH, Epochs, epochs_of
+from dedupe_kafka.offsets import Place
 from dedupe_router.adoption import Adoption
 from dedupe_router.reader import InputReader
-from dedupe_router.start import Place, Start
+from dedupe_router.start import Start
 from tests.unit.worker.still_clock import StillClock
 
 Callback = Callable[[Any, list[TopicPartition]], None]

@@ -90,20 +90,33 @@ def test_records_of_a_partition_that_is_gone_are_dropped(
     assert reader.pending == []
 
 
-def test_a_partition_that_comes_back_is_read_once_from_what_is_committed(group: FakeGroup) -> None:
+@pytest.mark.parametrize(
+    ("committed", "kept"), [(0, [(0, 0), (0, 1), (0, 2)]), (1, [(0, 1), (0, 2)])]
+)
+def test_a_partition_that_comes_back_is_read_once_from_what_is_committed(
+    group: FakeGroup, committed: int, kept: list[tuple[int, int]]
+) -> None:
     starts = FakeStarts()
     reader = reader_of(group, starts)
     group.give(A)
 
     def comes_back() -> None:
         group.take(A)
-        starts.offsets[A] = 1  # another router has committed the first record meanwhile
+        starts.offsets[A] = committed  # by another router meanwhile
         group.give(A)
 
     group.arrives = [record(offset=0), record(offset=1), comes_back]
-    group.arrives += [record(offset=1), record(offset=2)]
+    group.arrives += [record(offset=each) for each in range(committed, 3)]
     reader.read(10)
-    assert offsets(reader.pending) == [(0, 1), (0, 2)]
+    assert offsets(reader.pending) == kept
+
+
+def test_a_record_that_comes_again_is_kept_once(group: FakeGroup, reader: InputReader) -> None:
+    group.arrives = [record(offset=0), record(offset=1)]
+    reader.read(10)
+    group.arrives = [record(offset=1), record(offset=2)]
+    reader.read(10)
+    assert offsets(reader.pending) == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_a_start_that_fails_is_raised_by_the_read(group: FakeGroup) -> None:

@@ -129,7 +129,7 @@ def commits_are_fenced_by_the_membership(world: World) -> tuple[list[Answer], li
             outcome(
                 lambda: nobody.commit(offsets=[TopicPartition(topic, 0, 9)], asynchronous=False)
             ),
-            nobody.committed([TopicPartition(topic, 0)], timeout=15)[0].offset,
+            nobody.committed([TopicPartition(topic, 0)], timeout=60)[0].offset,
         ]
     return answers, [
         (None, None),

@@ -254,7 +254,7 @@ def offsets_of_a_group_have_metadata(world: World) -> tuple[list[Answer], list[A
     topic, reader = world.create("group"), world.consumer()
 
     def committed() -> Answer:
-        found = reader.committed([TopicPartition(topic, 0)], timeout=15)[0]
+        found = reader.committed([TopicPartition(topic, 0)], timeout=60)[0]
         return found.offset, found.metadata
 
     answers: list[Answer] = [committed()]
@@ -276,14 +276,14 @@ def offsets_of_a_group_go_with_the_topic(world: World) -> tuple[list[Answer], li
     where = TopicPartition(topic, 0)
     reader.commit(offsets=[TopicPartition(topic, 0, 3, "text")], asynchronous=False)
     world.delete(topic)
-    world.wait_for(lambda: reader.committed([where], timeout=15)[0].offset == _NONE)
+    world.wait_for(lambda: reader.committed([where], timeout=60)[0].offset == _NONE)
     answers: list[Answer] = [
         outcome(lambda: reader.commit(offsets=[TopicPartition(topic, 0, 3)], asynchronous=False)),
         outcome(world.offset, topic),
         outcome(world.topic_id, topic),
     ]
     world.create(topic)
-    answers.append(reader.committed([where], timeout=15)[0].offset)
+    answers.append(reader.committed([where], timeout=60)[0].offset)
     return answers, [
         "UNKNOWN_TOPIC_OR_PART",
         "UNKNOWN_TOPIC_OR_PART",

@@ -168,7 +168,7 @@ def the_later_offset_counts(world: World) -> tuple[list[Answer], list[Answer]]:
     producer.send_offsets_to_transaction(offsets, reader.consumer_group_metadata(), 15)
     reader.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
     producer.commit_transaction(15)
-    return [reader.committed([TopicPartition(topic, 0)], timeout=15)[0].offset], [2]
+    return [reader.committed([TopicPartition(topic, 0)], timeout=60)[0].offset], [2]
 
 
 def a_record_that_is_refused_must_be_aborted(world: World) -> tuple[list[Answer], list[Answer]]:
@@ -289,7 +289,7 @@ def a_topic_is_deleted_under_a_transaction(world: World) -> tuple[list[Answer], 
         outcome(producer.send_offsets_to_transaction, offsets, metadata, 15),
         outcome(producer.commit_transaction, 15),
         reports.seen,
-        reader.committed([TopicPartition(read_from, 0)], timeout=15)[0].offset,
+        reader.committed([TopicPartition(read_from, 0)], timeout=60)[0].offset,
     ]
     world.create(topic)
     producer.begin_transaction()
@@ -325,7 +325,7 @@ def a_record_to_a_deleted_topic_must_be_aborted(
         reports.seen[:],
         outcome(produce),
         outcome(producer.abort_transaction, 15),
-        reader.committed([TopicPartition(read_from, 0)], timeout=15)[0].offset,
+        reader.committed([TopicPartition(read_from, 0)], timeout=60)[0].offset,
     ]
     producer.begin_transaction()
     world.wait_for(lambda: bool(outcome(produce) == "_UNKNOWN_TOPIC"))

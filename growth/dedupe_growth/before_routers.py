@@ -90,12 +90,12 @@ def find_direct(
     return Direct(epoch=0, partitions=count, topic=names[0], topic_id=found.id)
 
 
-def check_partitions(direct: Direct, wanted: int) -> None:
+def check_partitions(before: int, wanted: int) -> None:
     """Raise TopicUnusable if there are fewer partitions than the stream had before."""
-    if wanted < direct.partitions:
+    if wanted < before:
         raise TopicUnusable(
-            f"spec.repartition.partitions is {wanted}, and the stream has {direct.partitions} partitions: make it at "
-            f"least {direct.partitions}"
+            f"spec.repartition.partitions is {wanted}, and the stream has {before} partitions: make it at least "
+            f"{before}"
         )
 
 

@@ -123,7 +123,8 @@ class GrowthController:
             direct = find_direct(self._stream, inputs, self._topics, self._committed, ran)
             return Observed(inputs=inputs, wanted=wanted, direct=direct)
         if epochs.direct is not None and epochs.switched == NO_EPOCH:
-            check_partitions(epochs.direct, epochs.partitions.get(epochs.first, wanted))
+            asked = epochs.partitions.get(epochs.first, wanted)
+            check_partitions(epochs.direct.partitions, asked)
             handed_over = find_handed_over(epochs.direct, self._stream, self._committed)
             return Observed(inputs=inputs, wanted=wanted, handed_over=handed_over)
         if not epochs.grows:

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from dedupe_crds.spec.topic_names import EPOCHS_SUFFIX
 from dedupe_kafka.errors import NotAuthorized
 from dedupe_kafka.offsets import TopicOffsets
-from dedupe_kafka.stream_topics import Topics as NewTopics
+from dedupe_kafka.stream_topics import Topics
 from dedupe_kafka.topic import Topic, TopicProblem
 
 _CLEANUP: Final = "cleanup.policy"
@@ -23,7 +23,7 @@ def epochs_topic(output: str) -> str:
     return f"{output}{EPOCHS_SUFFIX}"
 
 
-def ensure_epochs(cluster: NewTopics, output: str, source: Topic) -> list[TopicProblem]:
+def ensure_epochs(cluster: Topics, output: str, source: Topic) -> list[TopicProblem]:
     """Create the epoch log, as safe as the inputs, or return its problems."""
     name = epochs_topic(output)
     if (found := cluster.topic(name)) is None:
@@ -35,14 +35,14 @@ def ensure_epochs(cluster: NewTopics, output: str, source: Topic) -> list[TopicP
     return list(_problems(found))
 
 
-class Topics(Protocol):
+class FilledTopics(Protocol):
     """The part of `Cluster` that says what a topic has."""
 
     def topic(self, name: str) -> Topic | None: ...  # noqa: D102
     def offsets(self, name: str) -> TopicOffsets: ...  # noqa: D102
 
 
-def check_unused(cluster: Topics, output: str) -> list[TopicProblem]:
+def check_unused(cluster: FilledTopics, output: str) -> list[TopicProblem]:
     """Return the problem of a stream without routers whose output has an epoch log.
 
     Its routers know up to where inputs are read; workers that read them would begin elsewhere. Without the right to

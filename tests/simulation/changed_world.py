@@ -36,7 +36,7 @@ _STOPPED_SECONDS: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How the worker without routers of a partition ends, so many seconds after the change.
+    """The end of a partition's worker without routers, so many seconds after the change.
 
     `how` is kill, power, stop, or zombie: then it stands still for `frozen` seconds while the next one runs. With
     `again` the next one has the old manifest once more, for so many seconds.

@@ -19,10 +19,8 @@ import numpy as np
 
 from dedupe_ids.origin import OFFSET_SLICE, decode_origin
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.offsets import Place
 from dedupe_worker.values import OFFSET_BITS, Offsets
-
-Place = tuple[str, int]
-"""A topic and the number of a partition of it."""
 
 _MOST_NUMBERS: Final = 1 << 15
 _FEWEST: Final = 8

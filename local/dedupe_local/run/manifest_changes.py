@@ -6,6 +6,8 @@ from typing import Final
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.spec.repartition import Repartition
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_growth.before_routers import check_partitions
+from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.stream_changes import with_routers
 
@@ -61,12 +63,10 @@ class ManifestChanges:
         self, fleet: Fleet, wanted: DedupeStream, repartition: Repartition
     ) -> list[str]:
         """Have the stream begin again behind routers, if that is all that changes."""
-        least = len(fleet.views())
-        if repartition.partitions < least:
-            return [
-                f"spec.repartition.partitions is {repartition.partitions}, and the stream has {least} partitions: make "
-                f"it at least {least}."
-            ]
+        try:
+            check_partitions(len(fleet.views()), repartition.partitions)
+        except TopicUnusable as error:
+            return [f"{error}."]
         if _rest(wanted) != _rest(with_routers(self._stream, repartition)):
             return [_STOP_AND_START]
         self.routed = with_routers(fleet.stream, repartition)

@@ -21,7 +21,7 @@ Workers = Mapping[int, WorkerStatus | None]
 SILENT: Final = (
     "Until its workers have read the outputs of each other, the stream passes no message."
 )
-"""What a change to routers costs."""
+"""The cost of a change to routers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

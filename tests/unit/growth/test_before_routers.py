@@ -136,9 +136,9 @@ def test_brokers_without_topic_ids_are_refused() -> None:
 
 
 def test_a_stream_does_not_get_fewer_partitions_with_its_routers() -> None:
-    check_partitions(DIRECT, 2)
+    check_partitions(DIRECT.partitions, 2)
     with pytest.raises(TopicUnusable, match="is 1, and the stream has 2 partitions"):
-        check_partitions(DIRECT, 1)
+        check_partitions(DIRECT.partitions, 1)
 
 
 def test_an_input_partition_is_handed_over_by_an_offset_with_a_cut() -> None:

@@ -1,10 +1,10 @@
 """Hand the input of a partition over to routers that the stream has got.
 
-`Supervisor` asks for it once, before the sessions behind routers (docs/decisions/0035): a session of the worker that
-this one was. It takes over, so that an earlier process has ended, and catches up with the output. Then it commits its
-input offset once more, with the output position at this border: the cut. Routers begin at that offset, and other
-partitions learn this one's ids up to that position. Invariant: it processes nothing, so there is nothing between the
-cut and what an earlier process has committed.
+`Supervisor` asks for it before each session behind routers, until the epoch log says that all have handed over
+(docs/decisions/0035). It is a session of the worker that this one was: it takes over, so that an earlier process has
+ended, and catches up with the output. Then it commits its input offset once more, with the output position at this
+border: the cut. Routers begin at that offset, and other partitions learn this one's ids up to that position. Invariant:
+it processes nothing, so there is nothing between the cut and what an earlier process has committed.
 """
 
 from contextlib import closing

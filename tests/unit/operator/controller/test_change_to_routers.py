@@ -53,7 +53,7 @@ def names(scene: Scene) -> list[str]:
 
 
 def config_hashes(scene: Scene) -> dict[int, str]:
-    """What each worker's StatefulSet says of the manifest."""
+    """Return the annotations of each worker's StatefulSet, which say which manifest it has."""
     return {
         int(name.removeprefix("orders-")): str(
             scene.cluster.one("StatefulSet", name)["spec"]["template"]["metadata"]["annotations"]
@@ -68,7 +68,7 @@ def uids(scene: Scene) -> dict[str, str]:
 
 
 def has_routers(scene: Scene) -> bool:
-    """Whether a worker that starts now has the manifest with routers."""
+    """Return whether a worker that starts now has the manifest with routers."""
     text = scene.cluster.one("ConfigMap", "orders-worker")["data"]["stream.yaml"]
     return "repartition" in yaml.safe_load(text)["spec"]
 
@@ -210,7 +210,7 @@ FEW = TopicProblem(reason="OutputTopicWrongPartitions", message="grant it", fata
 
 @pytest.fixture(params=["topics", "log", "refused"])
 def obstacle(direct: Scene, request: pytest.FixtureRequest) -> str:
-    """What keeps the change from beginning."""
+    """Keep the change from beginning; return the reason."""
     if request.param == "topics":
         direct.kafka.problems = (FEW,)
         return FEW.reason

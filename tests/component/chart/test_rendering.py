@@ -400,7 +400,7 @@ def test_every_alert_says_what_happened_to_what_and_how_bad_it_is() -> None:
     assert len({each["alert"] for each in alerts}) == len(alerts)
     for each in alerts:
         assert each["labels"]["severity"] in {"warning", "critical"}
-        assert each["annotations"].keys() == {"summary", "description"}
+        assert each["annotations"].keys() == {"summary", "description", "runbook_url"}
 
 
 def test_notes_say_what_to_do_next(tmp_path: Path) -> None:

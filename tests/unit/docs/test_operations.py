@@ -121,10 +121,10 @@ def test_every_rung_of_the_ladder_has_its_event(source: RestoreSource) -> None:
     assert is_explained(f"StoreFrom{source}")
 
 
-def test_every_alert_is_explained_and_no_other() -> None:
+def test_no_text_names_an_alert_that_does_not_exist() -> None:
     alerts = set(re.findall(r"- alert: (\w+)", ALERTS))
     assert len(alerts) > 15
-    assert set(re.findall(r"`(Dedupe(?!Stream`|Snapshot`)\w+)`", PAGE)) == alerts
+    assert set(re.findall(r"`(Dedupe(?!Stream`|Snapshot`)\w+)`", PAGE)) <= alerts
 
 
 def test_links_within_the_page_lead_to_a_heading() -> None:

@@ -1,0 +1,1 @@
+"""A real Prometheus for tests: its programs, and a server."""

@@ -5,6 +5,8 @@ from typing import Final
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
+from dedupe_crds.status.stream import RestoreSource
+
 RECONCILES: Final = Counter(
     "dedupe_operator_reconciles", "Reconciles of a stream, by result: ok or failed.", ["result"]
 )
@@ -55,7 +57,7 @@ SNAPSHOT_COMPLETED: Final = Gauge(
 )
 RESTORES: Final = Counter(
     "dedupe_operator_restores",
-    "Stores given to partitions, by restore source.",
+    "Stores that partitions got in place of earlier ones, by restore source.",
     ["namespace", "stream", "source"],
 )
 FAILOVERS: Final = Counter(
@@ -65,6 +67,17 @@ FAILOVERS: Final = Counter(
 )
 
 registry: Final = REGISTRY
+for _result in ("ok", "failed"):
+    RECONCILES.labels(_result)
+
+
+def begin_counters(namespace: str, stream: str) -> None:
+    """Show the counters of a stream as 0: increase() misses the first value of a series."""
+    FAILOVERS.labels(namespace, stream)
+    for result in ("completed", "failed"):
+        SNAPSHOTS.labels(namespace, stream, result)
+    for source in RestoreSource:
+        RESTORES.labels(namespace, stream, source.value)
 
 
 def forget_stream(namespace: str, stream: str) -> None:

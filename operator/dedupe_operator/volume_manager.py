@@ -127,10 +127,8 @@ class VolumeManager:
         if need.request and need.request.source == OUTPUT_TOPIC:
             return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC)
         if not candidates:
-            missing = (
-                f"{need.request.source}: there is no such DedupeSnapshot" if need.request else ""
-            )
-            refused = (missing,) if missing else ()
+            request = need.request
+            refused = (f"{request.source}: there is no such DedupeSnapshot",) if request else ()
             return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC, refused=refused)
         try:
             state = partition_state(context.stream, context.kafka_secret, partition)
@@ -296,5 +294,6 @@ def _report_choice(
     )
     message = f"Partition {partition} uses PVC {choice.name}{origin}: {restore.reason}."
     result.events.append(StreamEvent(reason=f"StoreFrom{restore.source}", message=message))
-    metadata = context.stream.metadata
-    metrics.RESTORES.labels(metadata.namespace, metadata.name, restore.source.value).inc()
+    if context.recorded_partition(partition):  # else it is its first store, and none was lost
+        stream = context.stream.metadata
+        metrics.RESTORES.labels(stream.namespace, stream.name, restore.source.value).inc()

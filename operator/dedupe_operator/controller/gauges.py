@@ -10,6 +10,7 @@ def set_gauges(context: ReconcileContext, status: StreamStatus, *, ready: bool) 
     """Set the gauges of a stream as its new status has it."""
     metadata = context.stream.metadata
     key = (metadata.namespace, metadata.name)
+    metrics.begin_counters(*key)
     metrics.STREAM_READY.labels(*key).set(ready)
     metrics.INPUT_PARTITIONS_ADDED.labels(*key).set(len(status.added_partitions or ()))
     if growth := context.growth:

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dedupe_crds.openapi import CUSTOM_RESOURCES
 
@@ -90,6 +93,44 @@ def test_the_dashboards_panels_are_told_apart_and_do_not_overlap() -> None:
         assert not cells & taken, panel["title"]
         assert at["x"] + at["w"] <= 24, panel["title"]
         taken |= cells
+
+
+def leaves_of(node: object, path: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(node, dict):
+        for name, inner in node.items():
+            yield from leaves_of(inner, f"{path}.{name}")
+    elif isinstance(node, list):
+        for number, inner in enumerate(node):
+            yield from leaves_of(inner, f"{path}[{number}]")
+    else:
+        yield path, node
+
+
+def as_grafana_reads(dashboard: dict[str, Any]) -> dict[str, object]:
+    """The leaves of a dashboard after Grafana's own model has read and written it."""
+    register_default_plugins()  # the options of each kind of panel
+    written = JSONEncoder(sort_keys=True).encode(Dashboard.from_json(dashboard))
+    return dict(leaves_of(json.loads(written)))
+
+
+def test_grafanas_own_model_knows_each_field_of_the_dashboard() -> None:
+    dashboard = json.loads((CHART / "files/dashboard.json").read_text())
+    known = as_grafana_reads(dashboard)
+    assert [path for path, value in leaves_of(dashboard) if known.get(path) != value] == []
+    dashboard["panels"][1]["options"]["colourMode"] = "value"
+    assert ".panels[1].options.colourMode" not in as_grafana_reads(dashboard)
+
+
+def test_the_dashboard_can_be_imported_and_found_again() -> None:
+    dashboard = json.loads((CHART / "files/dashboard.json").read_text())
+    # Grafana refuses a dashboard without a title, with a uid of other form, or with the number of another database.
+    assert dashboard["title"]
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", dashboard["uid"])
+    assert "id" not in dashboard
+    assert "__inputs" not in dashboard  # only its web page asks for them, the sidecar does not
+    for panel in dashboard["panels"]:
+        references = [target["refId"] for target in panel.get("targets", [])]
+        assert len(set(references)) == len(references), panel["title"]
 
 
 def test_every_panel_asks_the_chosen_data_source() -> None:

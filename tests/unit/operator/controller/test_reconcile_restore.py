@@ -7,6 +7,7 @@ import pytest
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.offsets import PartitionState
+from dedupe_operator import metrics
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.controller.test_reconcile_snapshots import CSI, S3, UPLOADED, stop_after
@@ -46,6 +47,24 @@ def restore(scene: Scene, number: int = 0) -> tuple[str, str | None]:
 
 def lose(scene: Scene, name: str = "orders-0-1") -> None:
     scene.cluster.remove(CLAIM, name)
+
+
+def counted(source: str) -> float:
+    labels = {"namespace": "shop", "stream": "orders", "source": source}
+    return metrics.registry.get_sample_value("dedupe_operator_restores_total", labels) or 0.0
+
+
+def test_only_a_store_that_replaces_one_counts_as_restored(scene: Scene) -> None:
+    scene.kafka.created = False
+    first = counted("OutputTopic")
+    scene.cluster.add_stream()
+    scene.rest()
+    assert restore(scene)[0] == "OutputTopic"
+    assert counted("OutputTopic") == first
+    lose(scene)
+    scene.rest()
+    assert restore(scene)[0] == "OutputTopic"
+    assert counted("OutputTopic") == first + 1
 
 
 def test_a_lost_volume_comes_from_the_newest_snapshot_and_the_others_stay(copied: Scene) -> None:

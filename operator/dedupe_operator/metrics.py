@@ -72,7 +72,7 @@ for _result in ("ok", "failed"):
 
 
 def begin_counters(namespace: str, stream: str) -> None:
-    """Show the counters of a stream as 0: increase() misses the first value of a series."""
+    """Begin the counters of a stream at 0: increase() misses a series' first value."""
     FAILOVERS.labels(namespace, stream)
     for result in ("completed", "failed"):
         SNAPSHOTS.labels(namespace, stream, result)

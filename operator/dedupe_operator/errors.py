@@ -50,6 +50,19 @@ class NameTaken(KubernetesError):
         )
 
 
+class ChangedByOthers(KubernetesError):
+    """Another program changes an object back each time the operator has changed it."""
+
+    def __init__(self, wanted: Object) -> None:
+        metadata = wanted["metadata"]
+        where = f"{wanted['kind']} {metadata['namespace']}/{metadata['name']}"
+        super().__init__(
+            "ChangedByOthers",
+            f"another program changes {where} back each time; it is left unchanged for 10 minutes: see "
+            "metadata.managedFields for who it is, and end that",
+        )
+
+
 class LostLeadership(StreamError):
     """Another operator may be the leader now: this one must not write any more."""
 

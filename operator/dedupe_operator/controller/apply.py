@@ -5,12 +5,12 @@ The reconciler calls it once a pass, after the claims are chosen. An object that
 
 from dataclasses import dataclass
 
-from dedupe_crds.annotations import STREAM
 from dedupe_crds.status.stream import Restore, RestoreSource
+from dedupe_operator.controller.children import Children, is_owned
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import rollout, volume_expansion
 from dedupe_operator.decide.diagnosis import Problem, with_advice
-from dedupe_operator.decide.drift import has_wanted_hash, is_as_wanted, with_wanted_hash
+from dedupe_operator.decide.drift import with_wanted_hash
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rollout import WorkerState
 from dedupe_operator.decide.stream_status import StreamEvent
@@ -19,10 +19,10 @@ from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
 from dedupe_operator.kubernetes.resources import (
     CLAIMS,
+    CONFIG_MAPS,
     PODS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
-    resource_of,
 )
 from dedupe_operator.resources import (
     PER_PARTITION,
@@ -31,6 +31,7 @@ from dedupe_operator.resources import (
     PartitionInputs,
     RouterInputs,
     StreamInputs,
+    config_map,
     persistent_volume_claim,
 )
 from dedupe_operator.resources.pod_template import WorkerRelease
@@ -43,6 +44,7 @@ class Applier:
     """Writer of child objects. An error of one partition does not block the others."""
 
     api: KubernetesApi
+    children: Children
     release: WorkerRelease
     volumes: VolumeManager
 
@@ -78,17 +80,20 @@ class Applier:
         )
         for build in SHARED:
             if wanted := build(inputs):
-                self._ensure(context, wanted)
+                self.children.ensure(context, wanted)
 
     def _apply_routers(self, context: ReconcileContext, result: ReconcileResult) -> None:
         """Apply the children of the routers; an error does not block the workers."""
         inputs = RouterInputs(
-            stream=context.stream, release=self.release, secrets_hash=context.secrets_hash
+            stream=context.stream,
+            release=self.release,
+            secrets_hash=context.secrets_hash,
+            config=_routers_config(context),
         )
         try:
             for build in ROUTERS:
                 if wanted := build(inputs):
-                    self._ensure(context, wanted)
+                    self.children.ensure(context, wanted)
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
 
@@ -102,7 +107,7 @@ class Applier:
             if wanted and wanted["kind"] == STATEFUL_SETS.kind:
                 return with_wanted_hash(wanted)
             if wanted:
-                self._ensure(context, wanted)
+                self.children.ensure(context, wanted)
         return None
 
     def _inputs(
@@ -127,6 +132,11 @@ class Applier:
             claim_source=claim_source,
             release=self.release,
             secrets_hash=context.secrets_hash,
+            config=config_map.to_mount(
+                context.observed.stateful_sets.get(partition),
+                config_map.config_hash(context.stream),
+                config_map.workers_name(context.stream),
+            ),
             restore_from=_bucket_snapshot(choice.restore),
         )
 
@@ -147,11 +157,8 @@ class Applier:
     def _roll_out(
         self, context: ReconcileContext, result: ReconcileResult, wanted: dict[int, Object]
     ) -> None:
-        observed = context.observed
         states: dict[int, WorkerState] = {
-            partition: rollout.worker_state(
-                observed.stateful_sets.get(partition), observed.pods.get(partition), stateful_set
-            )
+            partition: self._worker_state(context, partition, stateful_set)
             for partition, stateful_set in wanted.items()
         }
         # What learns ids runs as wanted, perhaps for hours: it blocks no rollout, and none waits for it.
@@ -170,12 +177,40 @@ class Applier:
         self._replace_stuck_pods(context, result)
         self._replace_strays(context, result)
         self._restart_to_expand(context, result, all_ready=not outdated and not starting)
+        if not outdated and not starting:
+            self._delete_unused_configs(context)
+
+    def _delete_unused_configs(self, context: ReconcileContext) -> None:
+        """Delete ConfigMaps of earlier manifests. Raises KubernetesError."""
+        observed = context.observed
+        sets = [*observed.stateful_sets.values(), observed.router_set]
+        templates = [live["spec"]["template"] for live in sets if live]
+        pods = [*observed.pods.values(), *observed.routers.values(), *observed.strays.values()]
+        used = {config_map.mounted(each) or "" for each in (*templates, *pods)}
+        configs = [
+            each
+            for (kind, _), each in observed.children.items()
+            if kind == CONFIG_MAPS.kind and is_owned(each, context.stream)
+        ]
+        for config in config_map.unused(configs, used, context.stream):
+            self.api.delete(CONFIG_MAPS, config)
+
+    def _worker_state(
+        self, context: ReconcileContext, partition: int, wanted: Object
+    ) -> WorkerState:
+        live = context.observed.stateful_sets.get(partition)
+        return rollout.worker_state(
+            live,
+            context.observed.pods.get(partition),
+            wanted,
+            current=live is not None and self.children.is_current(live, wanted),
+        )
 
     def _change_worker(
         self, context: ReconcileContext, result: ReconcileResult, wanted: Object, partition: int
     ) -> None:
         try:
-            self._ensure(context, wanted)
+            self.children.ensure(context, wanted)
         except KubernetesError as error:
             live = context.observed.stateful_sets.get(partition)
             if error.reason != "FieldImmutable" or live is None:
@@ -245,52 +280,18 @@ class Applier:
             return False
         return True
 
-    def _ensure(self, context: ReconcileContext, wanted: Object) -> None:
-        """Apply one object unless it already is as wanted. Raises KubernetesError."""
-        if "annotations" not in wanted["metadata"]:
-            wanted = with_wanted_hash(wanted)
-        metadata = wanted["metadata"]
-        live = context.observed.children.get((wanted["kind"], metadata["name"]))
-        if live is None:
-            resource = resource_of(wanted)
-            live = self.api.get(resource, metadata["namespace"], metadata["name"])
-        elif live["metadata"].get("deletionTimestamp"):
-            return  # a later pass creates it again, once it is gone
-        if live is not None and not _is_ours(live, context):
-            raise NameTaken(wanted)
-        if live is None:
-            self.api.apply(wanted)
-        elif not is_as_wanted(live, wanted):
-            self._change(live, wanted)
 
-    def _change(self, live: Object, wanted: Object) -> None:
-        """Apply to the object with this UID only; do nothing if it was deleted meanwhile.
-
-        The next pass observes that it is gone, and may want something else. This matters most for a claim: applied
-        again, it would be created from its old source.
-        """
-        same_object = {**wanted["metadata"], "uid": live["metadata"]["uid"]}
-        try:
-            self.api.apply({**wanted, "metadata": same_object})
-        except KubernetesError as error:
-            if error.reason != "Conflict":
-                raise
+def _routers_config(context: ReconcileContext) -> str:
+    """Return the ConfigMap that routers mount; "" if the stream has none."""
+    if context.stream.spec.repartition is None:
+        return ""
+    return config_map.to_mount(
+        context.observed.router_set,
+        config_map.routers_hash(context.stream),
+        config_map.routers_name(context.stream),
+    )
 
 
 def _bucket_snapshot(restore: Restore) -> str | None:
     """Return the snapshot in the bucket that the worker downloads, if any."""
     return restore.name if restore.source is RestoreSource.CHECKPOINT else None
-
-
-def _is_ours(live: Object, context: ReconcileContext) -> bool:
-    """Return whether an object belongs to this stream, even without its label."""
-    metadata = live["metadata"]
-    if (metadata.get("labels") or {}).get(STREAM) == context.stream.metadata.name:
-        return True
-    owners = {owner.get("uid") for owner in metadata.get("ownerReferences") or []}
-    if context.stream.metadata.uid in owners:
-        return True
-    if live["kind"] != CLAIMS.kind or not has_wanted_hash(live):
-        return False  # the status names a claim before it is created, so a recorded name alone proves nothing
-    recorded = {partition.persistent_volume_claim for partition in context.recorded.partitions}
-    return metadata["name"] in recorded

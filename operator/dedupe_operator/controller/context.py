@@ -31,15 +31,20 @@ def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
 def direct_input(stream: DedupeStream, observed: Observed) -> str | None:
     """Return the topic that workers read themselves although the manifest has routers.
 
-    None if there are no such workers. Their own manifest, in the ConfigMap, says so, also for one that starts again. It
-    changes once the epoch log has the change to routers. "" if it was deleted, and there are no routers.
+    None if there are no such workers. The manifest that they mount says so, also for one that starts again. They mount
+    another once the epoch log has the change to routers. "" if it was deleted, and there are no routers.
     """
     if stream.spec.repartition is None or not observed.stateful_sets:
         return None
-    live = observed.children.get((CONFIG_MAPS.kind, config_map.name(stream.metadata.name)))
-    if live is None:
-        return "" if observed.router_set is None else None
-    return config_map.direct_input(live)
+    for stateful_set in observed.stateful_sets.values():
+        name = config_map.mounted(stateful_set["spec"]["template"])
+        live = observed.children.get((CONFIG_MAPS.kind, name or ""))
+        if live is None:
+            if observed.router_set is None:
+                return ""
+        elif (topic := config_map.direct_input(live)) is not None:
+            return topic
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

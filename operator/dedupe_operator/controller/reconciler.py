@@ -17,6 +17,7 @@ from dedupe_crds.status.stream import StreamStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.apply import Applier
 from dedupe_operator.controller.build_status import build_status
+from dedupe_operator.controller.children import Children
 from dedupe_operator.controller.context import (
     ReconcileContext,
     ReconcileResult,
@@ -97,7 +98,7 @@ class Reconciler:
             SnapshotProvider.S3: S3Provider(workers),
         }
         self._volumes = VolumeManager(providers)
-        self._applier = Applier(api, release, self._volumes)
+        self._applier = Applier(api, Children(api, clock), release, self._volumes)
         self._failover = Failover(api)
         self._snapshots = SnapshotManager(api, SnapshotRunner(providers, workers))
         self._reconcile_requests = ReconcileRequests(workers)

@@ -40,6 +40,17 @@ def is_as_wanted(live: Object, wanted: Object) -> bool:
     return _covers(live, wanted)
 
 
+def part_of(live: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
+    """Return the fields of a live object that are wanted, with their live values.
+
+    >>> part_of({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 4}})
+    {'b': {'c': 2}}
+    """
+    if isinstance(live, dict) and isinstance(wanted, dict):
+        return {name: part_of(live[name], wanted[name]) for name in wanted if name in live}
+    return live
+
+
 def _covers(live: Any, wanted: Any) -> bool:  # noqa: ANN401 # any JSON value
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(

@@ -1,4 +1,4 @@
-"""Decide which workers a rollout may change now: ready ones one at a time.
+"""Decide which workers a rollout may change now: one at a time.
 
 The applier calls it in each pass, and applies the StatefulSets of the partitions that `may_change` returns.
 """
@@ -6,7 +6,7 @@ The applier calls it in each pass, and applies the StatefulSets of the partition
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from dedupe_operator.decide.drift import is_as_wanted
+from dedupe_operator.decide.diagnosis import mounted_claim
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.kubernetes.names import Object
 
@@ -15,23 +15,34 @@ from dedupe_operator.kubernetes.names import Object
 class WorkerState:
     """The state of a partition's worker in a rollout.
 
-    `current`: its StatefulSet exists, as wanted. `rolled_out`: its pod has the newest revision of that StatefulSet
-    and is ready, or no pod exists and none is wanted. `idle`: it is stopped, or will be.
+    `current`: its StatefulSet exists, and an apply would change nothing. `rolled_out`: its pod has the newest revision
+    of that StatefulSet and is ready, or no pod exists and none is wanted. `idle`: it is stopped, or will be. `moves`:
+    it gets another volume.
     """
 
     current: bool
     rolled_out: bool
     idle: bool
+    moves: bool = False
+
+    @property
+    def changes_at_once(self) -> bool:
+        """Return whether a change stops nothing that processes messages."""
+        return self.idle or (self.moves and not self.rolled_out)
 
 
-def worker_state(live: Object | None, pod: Object | None, wanted: Object) -> WorkerState:
-    """Return the rollout state of one partition."""
+def worker_state(
+    live: Object | None, pod: Object | None, wanted: Object, *, current: bool
+) -> WorkerState:
+    """Return the rollout state of one partition; `current` as in WorkerState."""
     if live is None:
         return WorkerState(current=False, rolled_out=False, idle=True)
     return WorkerState(
-        current=is_as_wanted(live, wanted),
+        current=current,
         rolled_out=_is_rolled_out(live, pod),
         idle=0 in (live["spec"].get("replicas"), wanted["spec"]["replicas"]),
+        moves=mounted_claim(live["spec"].get("template"))
+        != mounted_claim(wanted["spec"].get("template")),
     )
 
 
@@ -43,20 +54,25 @@ def may_change(
 ) -> set[int]:
     """Return the partitions whose StatefulSet may be applied now.
 
-    A worker that is absent, stopped or not ready may change at any time. A ready worker is changed only while all
-    others are ready, except those in `besides`: so a version that can't start stops the rollout at its first
-    partition. `together`: all change at once, because none can be ready before all others are changed as well.
+    A worker that is absent, stopped, or whose volume is replaced changes at any time. Of the others none changes while
+    one that has changed is not ready, except those in `besides`: so a version that can't start stops at its first
+    partition. Workers that are not ready change before those that are: one of them first, all of them once a worker is
+    ready as wanted. A ready one changes only while all others are ready. `together`: all change at once, because none
+    can be ready before all others are changed as well.
     """
     outdated = {partition: worker for partition, worker in workers.items() if not worker.current}
     if together:
         return set(outdated)
-    at_once = {
-        partition for partition, worker in outdated.items() if worker.idle or not worker.rolled_out
-    }
+    at_once = {partition for partition, worker in outdated.items() if worker.changes_at_once}
+    awaited = [worker for partition, worker in workers.items() if partition not in set(besides)]
+    if any(worker.current and not worker.rolled_out for worker in awaited):
+        return at_once
     waiting = sorted(outdated.keys() - at_once)
-    awaited = workers.keys() - set(besides)
-    if waiting and all(workers[partition].rolled_out for partition in awaited):
-        return {waiting[0]}
+    if broken := [partition for partition in waiting if not workers[partition].rolled_out]:
+        is_proven = any(worker.current for worker in awaited)
+        return at_once | set(broken if is_proven else broken[:1])
+    if all(worker.rolled_out for worker in awaited):
+        return at_once | set(waiting[:1])
     return at_once
 
 

@@ -42,12 +42,13 @@ class StreamInputs:
 class RouterInputs:
     """Values from which the children of the routers are built.
 
-    `secrets_hash` is None if the Kafka credentials can't be read.
+    `secrets_hash` is None if the Kafka credentials can't be read. `config` is the ConfigMap that its pods mount.
     """
 
     stream: DedupeStream
     release: WorkerRelease
     secrets_hash: str | None
+    config: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,8 @@ class PartitionInputs:
     """Values from which the children of one partition are built.
 
     `live_claim` is the claim as it exists, `size` its bytes, `claim_source` the fields of its spec that name what it
-    is created from. `secrets_hash` is None if the Kafka credentials can't be read. `restore_from` is the snapshot in
-    the bucket that the worker downloads.
+    is created from. `secrets_hash` is None if the Kafka credentials can't be read. `config` is the ConfigMap that its
+    pod mounts, `restore_from` the snapshot in the bucket that the worker downloads.
     """
 
     stream: DedupeStream
@@ -67,6 +68,7 @@ class PartitionInputs:
     claim_source: Object
     release: WorkerRelease
     secrets_hash: str | None
+    config: str
     restore_from: str | None
 
 
@@ -90,15 +92,22 @@ def _stateful_set(inputs: PartitionInputs) -> Object | None:
         claim=inputs.claim_name,
         release=inputs.release,
         secrets_hash=inputs.secrets_hash,
+        config=inputs.config,
         restore_from=inputs.restore_from,
     )
 
 
-# Pods run as the ServiceAccount and mount the ConfigMap and the Secret, so all three exist before the first pod. So
+# Pods run as the ServiceAccount and mount a ConfigMap and the Secret, so all of these exist before the first pod. So
 # does the PodDisruptionBudget: no worker runs without its protection.
 SHARED: Final[tuple[Callable[[StreamInputs], Object | None], ...]] = (
     lambda inputs: service_account.build(inputs.stream),
     lambda inputs: config_map.build(inputs.stream),
+    lambda inputs: config_map.build(inputs.stream, config_map.workers_name(inputs.stream)),
+    lambda inputs: (
+        config_map.build(inputs.stream, config_map.routers_name(inputs.stream))
+        if inputs.stream.spec.repartition
+        else None
+    ),
     lambda inputs: admin_secret.build(inputs.stream, inputs.admin_token),
     lambda inputs: pod_disruption_budget.build(inputs.stream, inputs.joining),
 )
@@ -108,7 +117,10 @@ ROUTERS: Final[tuple[Callable[[RouterInputs], Object | None], ...]] = (
     lambda inputs: router_disruption_budget.build(inputs.stream),
     lambda inputs: router_service.build(inputs.stream),
     lambda inputs: router_stateful_set.build(
-        inputs.stream, release=inputs.release, secrets_hash=inputs.secrets_hash
+        inputs.stream,
+        config=inputs.config,
+        release=inputs.release,
+        secrets_hash=inputs.secrets_hash,
     ),
 )
 

@@ -1,5 +1,12 @@
-"""Build the ConfigMap with the manifest that workers and routers read."""
+"""Build the ConfigMaps with the manifest that workers and routers read.
 
+Pods mount one whose name has a hash of what they read of it. So a pod that starts again during a rollout, or after a
+version that can't start, has the configuration that belongs to its template. The one without a hash has the newest
+manifest, for jobs that users run.
+"""
+
+import re
+from collections.abc import Collection, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -7,10 +14,14 @@ import yaml
 
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
 from dedupe_operator.resources import metadata
 
 MANIFEST_KEY: Final = "stream.yaml"
+VOLUME: Final = "config"
+_HASH_LENGTH: Final = 10
+_HASHED: Final = re.compile(rf"-(worker|router)-[0-9a-f]{{{_HASH_LENGTH}}}")
+_KEPT: Final = 2
 
 # Spec fields that a worker reads: a change takes effect at the worker's next start.
 _READ_BY_WORKERS: Final = ("kafka", "input", "output", "id", "store", "duplicates", "mode")
@@ -19,20 +30,76 @@ _READ_BY_WORKERS: Final = ("kafka", "input", "output", "id", "store", "duplicate
 _READ_BY_LATER_WORKERS: Final = ("conflicts", "late", "repartition", "delivery")
 
 
-def name(stream: str) -> str:
-    """Return the name of the ConfigMap."""
+def newest_name(stream: str) -> str:
+    """Return the name of the ConfigMap with the newest manifest.
+
+    Workers and routers of earlier releases mount it as well.
+    """
     return f"{stream}-worker"
 
 
-def build(stream: DedupeStream) -> Object:
-    """Return the ConfigMap that all workers of a stream mount."""
+def workers_name(stream: DedupeStream) -> str:
+    """Return the name of the ConfigMap that workers of this manifest mount."""
+    return f"{stream.metadata.name}-worker-{config_hash(stream)[:_HASH_LENGTH]}"
+
+
+def routers_name(stream: DedupeStream) -> str:
+    """Return the name of the ConfigMap that routers of this manifest mount."""
+    return f"{stream.metadata.name}-router-{routers_hash(stream)[:_HASH_LENGTH]}"
+
+
+def build(stream: DedupeStream, name: str | None = None) -> Object:
+    """Return a ConfigMap with the present manifest of a stream, by default the newest."""
+    name = name or newest_name(stream.metadata.name)
     text = yaml.safe_dump(_manifest(stream), sort_keys=False, allow_unicode=True)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata.of_stream(stream, name(stream.metadata.name)),
+        "metadata": metadata.of_stream(stream, name),
         "data": {MANIFEST_KEY: text},
     }
+
+
+def mounted(template: Object) -> str | None:
+    """Return the name of the ConfigMap that the pods of a template mount."""
+    volumes = template["spec"].get("volumes") or []
+    maps = (each["configMap"] for each in volumes if each["name"] == VOLUME)
+    return next((str(each["name"]) for each in maps), None)
+
+
+def to_mount(live: Object | None, wanted_hash: str, name: str) -> str:
+    """Return the ConfigMap that a StatefulSet's pods mount: `name`, or the live one.
+
+    A StatefulSet of an earlier release keeps the one without a hash until what its pods read changes: another name
+    alone restarts none.
+    """
+    if live is None:
+        return name
+    template = live["spec"]["template"]
+    same = (template["metadata"].get("annotations") or {}).get(CONFIG_HASH, "")
+    keeps = same.partition("-")[0] == wanted_hash
+    return (mounted(template) or name) if keeps else name
+
+
+def unused(configs: Sequence[Object], used: Collection[str], stream: DedupeStream) -> list[Object]:
+    """Return the ConfigMaps of earlier manifests that no pod can need any more.
+
+    `used` are those that templates and pods mount. The newest two others stay: while a StatefulSet replaces its pod, it
+    may start one of the revision before once more.
+    """
+    wanted = {newest_name(stream.metadata.name), workers_name(stream)}
+    if stream.spec.repartition:
+        wanted.add(routers_name(stream))
+    others = [
+        each
+        for each in configs
+        if each["metadata"]["name"] not in {*used, *wanted}
+        and _HASHED.fullmatch(each["metadata"]["name"].removeprefix(stream.metadata.name))
+    ]
+    newest_first = sorted(
+        others, key=lambda each: str(each["metadata"].get("creationTimestamp")), reverse=True
+    )
+    return newest_first[_KEPT:]
 
 
 def direct_input(live: Object) -> str | None:

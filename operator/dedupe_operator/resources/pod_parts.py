@@ -72,7 +72,7 @@ def mount(name: str, path: str) -> Object:
 
 def config_mount() -> Object:
     """Return the mount of the manifest."""
-    return mount("config", CONFIG_MOUNT)
+    return mount(config_map.VOLUME, CONFIG_MOUNT)
 
 
 def kafka_mounts(stream: DedupeStream) -> list[Object]:
@@ -85,9 +85,9 @@ def tmp_mount() -> Object:
     return {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108
 
 
-def config_volume(stream: DedupeStream) -> Object:
-    """Return the volume with the manifest."""
-    return {"name": "config", "configMap": {"name": config_map.name(stream.metadata.name)}}
+def config_volume(name: str) -> Object:
+    """Return the volume with the manifest, from the ConfigMap of this name."""
+    return {"name": config_map.VOLUME, "configMap": {"name": name}}
 
 
 def kafka_volumes(stream: DedupeStream) -> list[Object]:

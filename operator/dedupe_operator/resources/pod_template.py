@@ -40,12 +40,14 @@ def build(
     claim: str,
     release: WorkerRelease,
     secrets_hash: str,
+    config: str | None = None,
     restore_from: str | None = None,
 ) -> Object:
     """Return the template of a worker's pod.
 
-    It has a hash of everything that a worker reads once at its start, so a change of it restarts the worker. With
-    `restore_from`, the worker fills an empty volume from that snapshot in the stream's bucket.
+    It has a hash of everything that a worker reads once at its start, so a change of it restarts the worker.
+    `config` is the ConfigMap that it mounts, by default the manifest's own. With `restore_from`, the worker fills an
+    empty volume from that snapshot in the stream's bucket.
     """
     name = stream.metadata.name
     annotations = {CONFIG_HASH: f"{config_map.config_hash(stream)}-{secrets_hash}"}
@@ -56,7 +58,7 @@ def build(
         "spec": {
             **pod_parts.pod_spec(stream, siblings={STREAM: name}),
             "containers": [_container(stream, partition, release, restore_from)],
-            "volumes": _volumes(stream, claim),
+            "volumes": _volumes(stream, claim, config or config_map.workers_name(stream)),
         },
     }
 
@@ -129,11 +131,11 @@ def _arguments(stream: DedupeStream, partition: int, restore_from: str | None) -
     ]
 
 
-def _volumes(stream: DedupeStream, claim: str) -> list[Object]:
+def _volumes(stream: DedupeStream, claim: str, config: str) -> list[Object]:
     name = stream.metadata.name
     volumes: list[Object] = [
         {"name": STATE_VOLUME, "persistentVolumeClaim": {"claimName": claim}},
-        pod_parts.config_volume(stream),
+        pod_parts.config_volume(config),
         {"name": "admin", "secret": {"secretName": admin_secret.name(name)}},
         pod_parts.tmp_volume(),
         *pod_parts.kafka_volumes(stream),

@@ -35,7 +35,11 @@ def replicas(stream: DedupeStream) -> int:
 
 
 def build(
-    stream: DedupeStream, *, release: WorkerRelease, secrets_hash: str | None
+    stream: DedupeStream,
+    *,
+    release: WorkerRelease,
+    secrets_hash: str | None,
+    config: str | None = None,
 ) -> Object | None:
     """Return the StatefulSet of all routers; None without credentials or repartition."""
     repartition = stream.spec.repartition
@@ -53,13 +57,24 @@ def build(
             "podManagementPolicy": "Parallel",
             "revisionHistoryLimit": 2,
             "selector": {"matchLabels": {ROUTERS_OF: name}},
-            "template": _template(stream, repartition, release, secrets_hash),
+            "template": _template(
+                stream,
+                repartition,
+                release,
+                secrets_hash,
+                config=config or config_map.routers_name(stream),
+            ),
         },
     }
 
 
 def _template(
-    stream: DedupeStream, repartition: Repartition, release: WorkerRelease, secrets_hash: str
+    stream: DedupeStream,
+    repartition: Repartition,
+    release: WorkerRelease,
+    secrets_hash: str,
+    *,
+    config: str,
 ) -> Object:
     """Return the template of a router's pod, with a hash of all that it reads once."""
     name = stream.metadata.name
@@ -72,7 +87,7 @@ def _template(
             **pod_parts.pod_spec(stream, siblings={ROUTERS_OF: name}),
             "containers": [_container(stream, repartition, release)],
             "volumes": [
-                pod_parts.config_volume(stream),
+                pod_parts.config_volume(config),
                 pod_parts.tmp_volume(),
                 *pod_parts.kafka_volumes(stream),
             ],

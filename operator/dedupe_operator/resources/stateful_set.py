@@ -14,6 +14,7 @@ def build(
     claim: str,
     release: WorkerRelease,
     secrets_hash: str,
+    config: str | None = None,
     restore_from: str | None = None,
 ) -> Object:
     """Return the StatefulSet of one partition.
@@ -36,6 +37,7 @@ def build(
                 claim=claim,
                 release=release,
                 secrets_hash=secrets_hash,
+                config=config,
                 restore_from=restore_from,
             ),
         },

@@ -77,7 +77,7 @@ STREAM_RULES = {
     ("snapshot.storage.k8s.io", "volumesnapshots"): {"get", "list", "create", "patch", "delete"},
     ("apps", "statefulsets"): {"get", "list", "watch", "create", "patch", "delete"},
     ("", "services"): {"get", "list", "create", "patch"},
-    ("", "configmaps"): {"get", "list", "create", "patch"},
+    ("", "configmaps"): {"get", "list", "create", "patch", "delete"},
     ("", "serviceaccounts"): {"get", "list", "create", "patch"},
     ("", "persistentvolumeclaims"): {"get", "list", "create", "patch"},
     ("policy", "poddisruptionbudgets"): {"get", "list", "create", "patch"},

@@ -26,8 +26,9 @@ def worker() -> dict[str, Any]:
     stream = load_manifest(EXAMPLES / "flights.yaml")
     release = pod_template.WorkerRelease(image="dedupestream/worker:0.1.0", pull_policy="Always")
     claim = claim_name(stream.metadata.name, 0, 1)
+    newest = config_map.newest_name(stream.metadata.name)
     spec: dict[str, Any] = pod_template.build(
-        stream, 0, claim=claim, release=release, secrets_hash=""
+        stream, 0, claim=claim, release=release, secrets_hash="", config=newest
     )["spec"]
     return spec
 

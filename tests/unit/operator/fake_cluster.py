@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from hashlib import sha256
 from typing import Any
@@ -39,6 +39,8 @@ class FakeCluster(KubernetesApi):
 
     `hanging` are VolumeSnapshots that never become usable, `now` is its clock.
 
+    `webhook` changes each applied object before it is kept.
+
     It keeps what was applied beside each object, so that a field no longer applied goes away.
     """
 
@@ -52,6 +54,7 @@ class FakeCluster(KubernetesApi):
         self.bad_images: set[str] = set()
         self.hanging: set[str] = set()
         self.now = NOW
+        self.webhook: Callable[[Object], None] = _leave
         self._applied: dict[tuple[str, str, str], Object] = {}
         self._number = itertools.count(1)
         self.add(node())
@@ -141,6 +144,7 @@ class FakeCluster(KubernetesApi):
         before = self._applied.get((kind, name, subresource or ""), {})
         now = _merged(_without(live, before, wanted), wanted)
         now["metadata"].setdefault("uid", f"uid-{next(self._number)}")
+        self.webhook(now)
         if now.get("spec") != live.get("spec"):
             now["metadata"]["generation"] = live.get("metadata", {}).get("generation", 0) + 1
         self.objects[kind, name] = now
@@ -274,6 +278,10 @@ class FakeCluster(KubernetesApi):
                 },
             }
         )
+
+
+def _leave(_: Object) -> None:
+    """Change nothing."""
 
 
 def _is_ready(pod: Object) -> bool:

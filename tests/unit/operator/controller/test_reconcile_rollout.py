@@ -9,6 +9,7 @@ from dedupe_operator.controller.reconciler import (
     ROLLOUT_POLL_SECONDS,
 )
 from dedupe_operator.errors import KubernetesError
+from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import RELEASE, worker_status
 from tests.unit.operator.scene import Scene
 
@@ -114,3 +115,173 @@ def test_a_workers_own_words_come_before_those_of_kubernetes(scene: Scene) -> No
     assert scene.cluster.status["partitions"][0]["message"] == (
         "the disk is full; raise spec.storage.size"
     )
+
+
+TUNED = {"spec.worker": {"tuning": {"commitInterval": "2s"}}}
+
+
+def mounted_config(scene: Scene, partition: int) -> str:
+    spec = scene.cluster.one("StatefulSet", f"orders-{partition}")["spec"]["template"]["spec"]
+    (name,) = [each["configMap"]["name"] for each in spec["volumes"] if each["name"] == "config"]
+    return str(name)
+
+
+def manifest(scene: Scene, name: str) -> str:
+    return str(scene.cluster.one("ConfigMap", name)["data"]["stream.yaml"])
+
+
+def test_a_pod_that_starts_again_during_a_rollout_has_the_configuration_of_its_template(
+    scene: Scene,
+) -> None:
+    scene.kafka.partitions = 3
+    scene.rest()
+    old = mounted_config(scene, 2)
+    before = manifest(scene, old)
+    scene.cluster.add_stream(TUNED)
+    scene.look()
+    assert mounted_config(scene, 0) != old
+    assert "commitInterval: 2s" in manifest(scene, mounted_config(scene, 0))
+    assert mounted_config(scene, 2) == old
+    assert manifest(scene, old) == before
+    scene.rest()
+    assert {mounted_config(scene, partition) for partition in range(3)} != {old}
+
+
+def test_configurations_of_earlier_manifests_go_once_no_pod_can_need_them(scene: Scene) -> None:
+    scene.rest()
+    first = mounted_config(scene, 0)
+    for seconds in range(2, 6):
+        tuning = {"tuning": {"commitInterval": f"{seconds}s"}}
+        scene.cluster.add_stream({"spec.worker": tuning})
+        scene.cluster.one("ConfigMap", mounted_config(scene, 0))["metadata"][
+            "creationTimestamp"
+        ] = f"2026-11-01T12:00:0{seconds}Z"
+        scene.rest()
+    names = scene.cluster.names("ConfigMap")
+    assert first not in names
+    # The newest manifest, that of the workers, and two earlier ones.
+    assert len(names) == 4
+    assert {"orders-worker", mounted_config(scene, 0)} <= set(names)
+
+
+def test_a_configuration_that_is_in_use_or_of_another_owner_stays(scene: Scene) -> None:
+    scene.rest()
+    foreign = scene.cluster.get_copy("ConfigMap", mounted_config(scene, 0))
+    foreign["metadata"] |= {"name": "orders-worker-0123456789", "ownerReferences": []}
+    scene.cluster.add(foreign)
+    scene.cluster.bad_images.add("registry.example/worker:bad")
+    first = mounted_config(scene, 1)
+    for seconds in range(2, 7):
+        worker = {
+            "image": "registry.example/worker:bad",
+            "tuning": {"commitInterval": f"{seconds}s"},
+        }
+        scene.cluster.add_stream({"spec.worker": worker})
+        for _ in range(4):
+            scene.look()
+            scene.cluster.settle()
+    assert mounted_config(scene, 1) == first
+    assert {first, "orders-worker-0123456789"} <= set(scene.cluster.names("ConfigMap"))
+
+
+def test_workers_of_an_earlier_release_are_not_restarted_for_the_name_of_their_configuration(
+    scene: Scene,
+) -> None:
+    scene.rest()
+    for partition in range(2):
+        live = scene.cluster.one("StatefulSet", f"orders-{partition}")["spec"]["template"]["spec"]
+        (volume,) = [each for each in live["volumes"] if each["name"] == "config"]
+        volume["configMap"]["name"] = "orders-worker"
+    scene.restart_operator()
+    scene.rest()
+    assert {mounted_config(scene, partition) for partition in range(2)} == {"orders-worker"}
+    scene.cluster.add_stream(TUNED)
+    scene.rest()
+    assert "orders-worker" not in {mounted_config(scene, partition) for partition in range(2)}
+    assert "commitInterval: 2s" in manifest(scene, "orders-worker")
+
+
+MIRROR = "mirror.example/"
+
+
+def mirror(made: Object) -> None:
+    """What a webhook does that replaces the registry of images."""
+    if made["kind"] == "StatefulSet":
+        for container in made["spec"]["template"]["spec"]["containers"]:
+            if not container["image"].startswith(MIRROR):
+                container["image"] = MIRROR + container["image"]
+
+
+def test_a_webhook_that_changes_images_causes_no_writes_and_stops_no_rollout(scene: Scene) -> None:
+    scene.kafka.partitions = 3
+    scene.cluster.webhook = mirror
+    assert scene.rest() == RESYNC_SECONDS
+    assert scene.image(0).startswith(MIRROR)
+    scene.cluster.add_stream({"spec.worker": {"image": "registry.example/worker:2"}})
+    assert scene.rest() == RESYNC_SECONDS
+    assert [scene.image(partition)[-1] for partition in range(3)] == ["2", "2", "2"]
+    assert scene.cluster.condition("Progressing")["reason"] == "UpToDate"
+
+
+def test_a_webhook_that_comes_later_restarts_each_worker_once(scene: Scene) -> None:
+    scene.kafka.partitions = 3
+    scene.rest()
+    scene.cluster.webhook = mirror
+    scene.restart_operator()
+    assert scene.rest() == RESYNC_SECONDS
+    assert not scene.image(0).startswith(MIRROR)  # nothing was applied, so nothing was changed
+    scene.cluster.add_stream({"spec.worker": {"image": "registry.example/worker:2"}})
+    assert scene.rest() == RESYNC_SECONDS
+    scene.restart_operator()
+    scene.look()
+    applied = [name for how, kind, name in scene.cluster.writes if kind == "StatefulSet"]
+    assert scene.rest() == RESYNC_SECONDS
+    assert len(applied) <= 1  # one after another; an apply that changes nothing restarts nothing
+
+
+def test_drift_is_mended_under_a_webhook_too(scene: Scene) -> None:
+    scene.cluster.webhook = mirror
+    scene.rest()
+    live = scene.cluster.one("StatefulSet", "orders-0")
+    live["spec"]["template"]["spec"]["containers"][0]["args"] = ["--something-else"]
+    scene.rest()
+    assert "--partition=0" in live_args(scene)
+
+
+def live_args(scene: Scene) -> list[str]:
+    spec = scene.cluster.one("StatefulSet", "orders-0")["spec"]["template"]["spec"]
+    args: list[str] = spec["containers"][0]["args"]
+    return args
+
+
+def test_what_another_program_changes_back_each_time_is_left_alone_and_named(scene: Scene) -> None:
+    scene.rest()
+    for _ in range(20):
+        scene.cluster.one("Service", "orders-0")["spec"]["ports"][0]["port"] = 9999
+        scene.look()
+    assert ("apply", "Service", "orders-0") not in scene.cluster.writes
+    assert scene.cluster.condition("Degraded")["reason"] == "ChangedByOthers"
+    scene.clock.now += 700
+    scene.rest()
+    assert scene.cluster.one("Service", "orders-0")["spec"]["ports"][0]["port"] == 8080
+    assert scene.cluster.condition("Degraded")["status"] == "False"
+
+
+def test_a_bad_version_stops_at_one_partition_although_another_is_not_ready_for_a_moment(
+    scene: Scene,
+) -> None:
+    scene.kafka.partitions = 3
+    scene.rest()
+    for partition in (1, 2):
+        pod = scene.cluster.one("Pod", f"orders-{partition}-0")
+        pod["status"]["conditions"][0]["status"] = "False"
+    scene.cluster.bad_images.add("registry.example/worker:bad")
+    scene.cluster.add_stream({"spec.worker": {"image": "registry.example/worker:bad"}})
+    for _ in range(10):
+        scene.look()
+        for partition in (0, 2):  # the moment ends
+            pod = scene.cluster.one("Pod", f"orders-{partition}-0")
+            pod["status"]["conditions"][0]["status"] = "True"
+        scene.cluster.settle()
+    assert [scene.image(partition)[-3:] == "bad" for partition in range(3)] == [False, True, False]
+    assert scene.cluster.condition("Progressing")["reason"] == "RolloutHeldBack"

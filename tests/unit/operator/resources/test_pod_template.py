@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dedupe_operator.kubernetes.names import Object
-from dedupe_operator.resources import pod_template
+from dedupe_operator.resources import config_map, pod_template
 from tests.unit.crds.manifests import CONFLICTS, DUPLICATES
 from tests.unit.operator.objects import RELEASE, stream
 
@@ -86,7 +86,7 @@ def test_every_volume_is_mounted_and_only_state_and_tmp_can_be_written(
 def test_its_volumes_are_the_streams() -> None:
     volumes = {one.pop("name"): one for one in build(SECURED)["spec"]["volumes"]}
     assert volumes["state"] == {"persistentVolumeClaim": {"claimName": "orders-3-1"}}
-    assert volumes["config"] == {"configMap": {"name": "orders-worker"}}
+    assert volumes["config"] == {"configMap": {"name": config_map.workers_name(stream(SECURED))}}
     assert volumes["admin"] == {"secret": {"secretName": "orders-admin"}}
     assert volumes["kafka"] == {"secret": {"secretName": "orders-kafka"}}
 

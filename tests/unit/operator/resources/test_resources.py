@@ -91,6 +91,7 @@ def partition_inputs(secrets_hash: str | None = "abc") -> PartitionInputs:
         claim_source={},
         release=RELEASE,
         secrets_hash=secrets_hash,
+        config="orders-worker-1",
         restore_from=None,
     )
 
@@ -103,6 +104,7 @@ def test_what_a_pod_needs_is_applied_before_the_stateful_set_that_starts_it() ->
     shared = StreamInputs(stream=ORDERS, admin_token=TOKEN)
     assert kinds(build(shared) for build in PER_STREAM) == [
         "ServiceAccount",
+        "ConfigMap",
         "ConfigMap",
         "Secret",
         "PodDisruptionBudget",

@@ -23,7 +23,9 @@ SECURED = {"spec.kafka.configSecretRef": {"name": "orders-kafka"}}
 def children(
     changes: dict[str, Any] | None = None, secrets_hash: str | None = "abc"
 ) -> list[Object]:
-    inputs = RouterInputs(stream=stream(changes), release=RELEASE, secrets_hash=secrets_hash)
+    inputs = RouterInputs(
+        stream=stream(changes), release=RELEASE, secrets_hash=secrets_hash, config="orders-router-1"
+    )
     return [child for build in ROUTERS if (child := build(inputs))]
 
 

@@ -26,7 +26,7 @@ STREAMS: Final = Gauge("dedupe_operator_streams", "Streams that this operator ma
 LEADER: Final = Gauge("dedupe_operator_leader", "1 for the replica that is the leader, else 0.")
 STREAM_READY: Final = Gauge(
     "dedupe_operator_stream_ready",
-    "1 if all partitions of a stream are ready, else 0.",
+    "1 if all partitions of a stream are ready, else 0. A suspended stream has none.",
     ["namespace", "stream"],
 )
 INPUT_PARTITIONS_ADDED: Final = Gauge(
@@ -69,6 +69,15 @@ FAILOVERS: Final = Counter(
 registry: Final = REGISTRY
 for _result in ("ok", "failed"):
     RECONCILES.labels(_result)
+
+
+def set_ready(namespace: str, stream: str, *, ready: bool | None) -> None:
+    """Set whether a stream is ready; None removes it, for one that is suspended."""
+    if ready is not None:
+        STREAM_READY.labels(namespace, stream).set(ready)
+        return
+    with suppress(KeyError):
+        STREAM_READY.remove(namespace, stream)
 
 
 def begin_counters(namespace: str, stream: str) -> None:

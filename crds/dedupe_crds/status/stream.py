@@ -33,8 +33,8 @@ class Condition(Model):
     """An aspect of the stream's health, a condition as in other Kubernetes objects."""
 
     type: Annotated[str, Field(min_length=1, max_length=316)] = Field(
-        description="Ready, Progressing, Degraded, WindowHealthy, GuaranteesMet, InputPartitionsAdded, "
-        "InputPartitioning, SnapshotsHealthy, Growing or ReconciliationPaused."
+        description="Ready, Progressing, Reconciling, Stalled, Degraded, WindowHealthy, GuaranteesMet, "
+        "InputPartitionsAdded, InputPartitioning, SnapshotsHealthy, Growing or ReconciliationPaused."
     )
     status: ConditionStatus = Field(description="True, False or Unknown.")
     observed_generation: Count | None = Field(

@@ -6,7 +6,7 @@ The reconciler calls it once a pass, after the claims are chosen. An object that
 from dataclasses import dataclass
 
 from dedupe_crds.status.stream import Restore, RestoreSource
-from dedupe_operator.controller.children import Children, is_owned
+from dedupe_operator.controller.children import Children
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import rollout, volume_expansion
 from dedupe_operator.decide.diagnosis import Problem, with_advice
@@ -19,7 +19,6 @@ from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
 from dedupe_operator.kubernetes.resources import (
     CLAIMS,
-    CONFIG_MAPS,
     PODS,
     STATEFUL_SETS,
     STORAGE_CLASSES,
@@ -93,9 +92,18 @@ class Applier:
         try:
             for build in ROUTERS:
                 if wanted := build(inputs):
+                    result.routers_change |= self._routers_change(context, wanted)
                     self.children.ensure(context, wanted)
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
+
+    def _routers_change(self, context: ReconcileContext, wanted: Object) -> bool:
+        """Return whether an object is the routers' StatefulSet, and not rolled out."""
+        if wanted["kind"] != STATEFUL_SETS.kind:
+            return False
+        live = context.observed.router_set
+        current = live is not None and self.children.is_current(live, with_wanted_hash(wanted))
+        return not current or not rollout.is_newest(live or {}, context.observed.routers.values())
 
     def _apply_partition(
         self, context: ReconcileContext, result: ReconcileResult, partition: int
@@ -178,22 +186,7 @@ class Applier:
         self._replace_strays(context, result)
         self._restart_to_expand(context, result, all_ready=not outdated and not starting)
         if not outdated and not starting:
-            self._delete_unused_configs(context)
-
-    def _delete_unused_configs(self, context: ReconcileContext) -> None:
-        """Delete ConfigMaps of earlier manifests. Raises KubernetesError."""
-        observed = context.observed
-        sets = [*observed.stateful_sets.values(), observed.router_set]
-        templates = [live["spec"]["template"] for live in sets if live]
-        pods = [*observed.pods.values(), *observed.routers.values(), *observed.strays.values()]
-        used = {config_map.mounted(each) or "" for each in (*templates, *pods)}
-        configs = [
-            each
-            for (kind, _), each in observed.children.items()
-            if kind == CONFIG_MAPS.kind and is_owned(each, context.stream)
-        ]
-        for config in config_map.unused(configs, used, context.stream):
-            self.api.delete(CONFIG_MAPS, config)
+            self.children.delete_unused_configs(context)
 
     def _worker_state(
         self, context: ReconcileContext, partition: int, wanted: Object

@@ -50,6 +50,7 @@ def build_status(
         problems=problems,
         waiting=result.waiting,
         starting=result.starting,
+        routers_change=result.routers_change,
         unhealthy_windows=_unhealthy_windows(workers),
         workers=workers,
         suspended=context.stream.spec.suspend,

@@ -21,7 +21,8 @@ from dedupe_operator.decide.drift import (
 from dedupe_operator.errors import ChangedByOthers, KubernetesError, NameTaken
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import WANTED_HASH, Object
-from dedupe_operator.kubernetes.resources import CLAIMS, resource_of
+from dedupe_operator.kubernetes.resources import CLAIMS, CONFIG_MAPS, resource_of
+from dedupe_operator.resources import config_map
 
 _MOST_CHANGES: Final = 5
 _PAUSE_SECONDS: Final = 600.0
@@ -75,6 +76,21 @@ class Children:
             return True
         applied = self._last(live, wanted)
         return applied is not None and applied.result == part_of(live, wanted)
+
+    def delete_unused_configs(self, context: ReconcileContext) -> None:
+        """Delete ConfigMaps of earlier manifests. Raises KubernetesError."""
+        observed = context.observed
+        sets = [*observed.stateful_sets.values(), observed.router_set]
+        templates = [live["spec"]["template"] for live in sets if live]
+        pods = [*observed.pods.values(), *observed.routers.values(), *observed.strays.values()]
+        used = {config_map.mounted(each) or "" for each in (*templates, *pods)}
+        configs = [
+            each
+            for (kind, _), each in observed.children.items()
+            if kind == CONFIG_MAPS.kind and is_owned(each, context.stream)
+        ]
+        for config in config_map.unused(configs, used, context.stream):
+            self.api.delete(CONFIG_MAPS, config)
 
     def _last(self, live: Object, wanted: Object) -> _Applied | None:
         """Return the last apply to this object, if the same was wanted."""

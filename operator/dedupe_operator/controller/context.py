@@ -109,9 +109,9 @@ class ReconcileContext:
 class ReconcileResult:
     """Problems, events and choices of one pass, filled in by its steps.
 
-    `waiting` are partitions whose rollout has not begun, `starting` those whose worker is not ready yet. `undecided`
-    are partitions with no restore source yet; they stay unchanged in this pass. `requeue_seconds`: the next pass is
-    due after this time at the latest.
+    `waiting` are partitions whose rollout has not begun, `starting` those whose worker is not ready yet; with
+    `routers_change` not all routers have the newest template. `undecided` are partitions with no restore source yet;
+    they stay unchanged in this pass. `requeue_seconds`: the next pass is due after this time at the latest.
     """
 
     stream_problems: list[Problem] = field(default_factory=list)
@@ -122,6 +122,7 @@ class ReconcileResult:
     claims: dict[int, ClaimChoice] = field(default_factory=dict)
     undecided: set[int] = field(default_factory=set)
     failovers: dict[int, Failover] = field(default_factory=dict)
+    routers_change: bool = False
     router_problems: dict[int, Problem] = field(default_factory=dict)
     requeue_seconds: float | None = None
 

@@ -11,7 +11,7 @@ def set_gauges(context: ReconcileContext, status: StreamStatus, *, ready: bool) 
     metadata = context.stream.metadata
     key = (metadata.namespace, metadata.name)
     metrics.begin_counters(*key)
-    metrics.STREAM_READY.labels(*key).set(ready)
+    metrics.set_ready(*key, ready=None if context.stream.spec.suspend else ready)
     metrics.INPUT_PARTITIONS_ADDED.labels(*key).set(len(status.added_partitions or ()))
     if growth := context.growth:
         metrics.EPOCH.labels(*key).set(max(0, growth.epochs.switched))

@@ -109,6 +109,12 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
     )
 
 
+def worker_pods(api: KubernetesApi, namespace: str, stream: str) -> dict[int, Object]:
+    """Return the pods of a stream's workers by partition. Raises KubernetesError."""
+    selector = f"{MANAGED_BY}={FIELD_MANAGER},{STREAM}={stream}"
+    return _by_partition(api.find(PODS, namespace, labels=selector), stream, suffix="-0")
+
+
 def _router_pods(api: KubernetesApi, stream: DedupeStream) -> dict[int, Object]:
     """Return the pods of a stream's routers by number. Raises KubernetesError."""
     if stream.spec.repartition is None:

@@ -29,9 +29,9 @@ from dedupe_operator.controller.observe import observe
 from dedupe_operator.controller.partition_views import partition_views
 from dedupe_operator.controller.router_view import router_view
 from dedupe_operator.controller.status_writer import StatusWriter, read_status
+from dedupe_operator.controller.unreconciled import paused_status, refused_status
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import CredentialsUnusable, secret_data, secret_hash
-from dedupe_operator.decide import conditions
 from dedupe_operator.decide.diagnosis import Problem, by_cause
 from dedupe_operator.decide.growth import growth_events
 from dedupe_operator.decide.stream_status import condition_events
@@ -130,11 +130,15 @@ class Reconciler:
         recorded = read_status(raw)
         now = self._now()
         if (raw["metadata"].get("annotations") or {}).get(PAUSE) == "true":
-            return self._pause(raw, recorded, memory, now)
+            status = paused_status(self._api, raw, recorded, now)
+            self._write_status(raw, recorded, status, memory)
+            return RESYNC_SECONDS
         try:
             stream = parse_manifest(raw, f"{key.namespace}/{key.name}")
         except ManifestError as error:
-            return self._refuse(raw, recorded, memory, str(error), now)
+            status = refused_status(raw, recorded, str(error), now)
+            self._write_status(raw, recorded, status, memory)
+            return RESYNC_SECONDS
         return self._reconcile_stream(raw, stream, recorded, memory, now)
 
     def _reconcile_stream(
@@ -251,25 +255,6 @@ class Reconciler:
         if intent is not None:
             status = context.recorded.model_copy(update={"partitions": intent})
             memory.writer.write(raw, context.recorded, status)
-
-    def _pause(self, raw: Object, recorded: StreamStatus, memory: _Memory, now: datetime) -> float:
-        paused = conditions.paused(
-            generation=raw["metadata"]["generation"], earlier=recorded.conditions, now=now
-        )
-        status = recorded.model_copy(update={"conditions": paused})
-        self._write_status(raw, recorded, status, memory)
-        return RESYNC_SECONDS
-
-    def _refuse(
-        self, raw: Object, recorded: StreamStatus, memory: _Memory, message: str, now: datetime
-    ) -> float:
-        generation = raw["metadata"]["generation"]
-        invalid = conditions.invalid(
-            message, generation=generation, earlier=recorded.conditions, now=now
-        )
-        update = {"conditions": invalid, "observed_generation": generation}
-        self._write_status(raw, recorded, recorded.model_copy(update=update), memory)
-        return RESYNC_SECONDS
 
     @staticmethod
     def _write_status(

@@ -3,7 +3,7 @@
 The applier calls it in each pass, and applies the StatefulSets of the partitions that `may_change` returns.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from dedupe_operator.decide.diagnosis import mounted_claim
@@ -85,8 +85,17 @@ def is_stuck(live: Object, pod: Object | None) -> bool:
     if pod is None or pod["metadata"].get("deletionTimestamp") or is_ready(pod):
         return False
     status = live.get("status") or {}
-    revision = pod["metadata"].get("labels", {}).get("controller-revision-hash")
-    return bool(_is_observed(live)) and revision != status.get("updateRevision")
+    return _is_observed(live) and _revision(pod) != status.get("updateRevision")
+
+
+def is_newest(live: Object, pods: Iterable[Object]) -> bool:
+    """Return whether all pods of a StatefulSet have its newest revision."""
+    newest = (live.get("status") or {}).get("updateRevision")
+    return _is_observed(live) and all(_revision(pod) == newest for pod in pods)
+
+
+def _revision(pod: Object | None) -> object:
+    return (pod or {}).get("metadata", {}).get("labels", {}).get("controller-revision-hash")
 
 
 def _is_rolled_out(live: Object, pod: Object | None) -> bool:
@@ -94,8 +103,7 @@ def _is_rolled_out(live: Object, pod: Object | None) -> bool:
         return False
     if live["spec"].get("replicas") == 0:
         return pod is None
-    revision = (pod or {}).get("metadata", {}).get("labels", {}).get("controller-revision-hash")
-    return is_ready(pod) and revision == live["status"].get("updateRevision")
+    return is_ready(pod) and _revision(pod) == live["status"].get("updateRevision")
 
 
 def _is_observed(live: Object) -> bool:

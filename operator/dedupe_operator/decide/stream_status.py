@@ -31,6 +31,7 @@ _UNREMARKABLE = {
     "NoWorkerAnswers",
     "NoSnapshotYet",
     "NotSampled",
+    "ReconciliationPaused",
     "Suspended",
 }
 

@@ -68,7 +68,8 @@ def test_a_deleted_child_is_made_again(running: Scene, kind: str, name: str) -> 
 def test_an_edited_number_of_routers_is_mended(running: Scene) -> None:
     running.cluster.one("StatefulSet", "orders-router")["spec"]["replicas"] = 7
     running.look()
-    assert running.cluster.writes == [("apply", "StatefulSet", "orders-router")]
+    assert running.cluster.writes[0] == ("apply", "StatefulSet", "orders-router")
+    assert running.cluster.one("StatefulSet", "orders-router")["spec"]["replicas"] == 2
 
 
 def test_scaling_restarts_neither_workers_nor_the_routers_that_stay(running: Scene) -> None:

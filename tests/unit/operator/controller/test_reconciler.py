@@ -121,6 +121,57 @@ def test_a_pause_touches_nothing_and_shows(scene: Scene) -> None:
     assert scene.cluster.condition("ReconciliationPaused")["status"] == "False"
 
 
+def ready_metric() -> float | None:
+    labels = {"namespace": NAMESPACE, "stream": STREAM}
+    return metrics.registry.get_sample_value("dedupe_operator_stream_ready", labels)
+
+
+def test_a_paused_stream_whose_worker_fails_is_not_called_ready(scene: Scene) -> None:
+    scene.rest()
+    scene.cluster.add_stream(PAUSED)
+    scene.look()
+    assert ready_metric() == 1
+    scene.cluster.remove("Pod", "orders-1-0")
+    scene.look()
+    assert ready_metric() == 0
+    assert scene.cluster.condition("Ready")["status"] == "False"
+    assert scene.cluster.status["partitionsReady"] == "1/2"
+    assert scene.cluster.condition("GuaranteesMet")["status"] == "Unknown"
+    assert [each["ready"] for each in scene.cluster.status["partitions"]] == [True, False]
+    assert "lagMessages" not in scene.cluster.status["partitions"][0]
+
+
+def test_a_suspended_stream_has_no_ready_metric_and_so_no_alert(scene: Scene) -> None:
+    scene.rest()
+    assert ready_metric() == 1
+    scene.cluster.add_stream({"spec.suspend": True})
+    scene.rest()
+    assert ready_metric() is None
+    scene.cluster.add_stream({**PAUSED, "spec.suspend": True})
+    scene.rest()
+    assert ready_metric() is None
+    assert scene.cluster.condition("Ready")["reason"] == "Suspended"
+
+
+def test_who_waits_for_ready_of_a_change_waits_until_all_workers_have_it(scene: Scene) -> None:
+    scene.kafka.partitions = 3
+    scene.rest()
+    first = scene.cluster.condition("Ready")["observedGeneration"]
+    scene.cluster.add_stream({"spec.worker": {"image": "registry.example/worker:2"}})
+    generation = scene.cluster.one("DedupeStream", STREAM)["metadata"]["generation"]
+    assert generation > first
+    while {scene.image(partition)[-1] for partition in range(3)} != {"2"}:
+        scene.look()
+        ready = scene.cluster.condition("Ready")
+        assert (ready["status"], ready["observedGeneration"]) != ("True", generation)
+        assert scene.cluster.condition("Reconciling")["status"] == "True"
+        scene.cluster.settle()
+    scene.rest()
+    ready = scene.cluster.condition("Ready")
+    assert (ready["status"], ready["observedGeneration"]) == ("True", generation)
+    assert scene.cluster.condition("Reconciling")["status"] == "False"
+
+
 def test_a_stream_whose_shared_children_fail_says_why(scene: Scene) -> None:
     denied = KubernetesError("AdmissionDenied", "the policy denied the request")
     scene.cluster.fails["ConfigMap", "orders-worker"] = denied

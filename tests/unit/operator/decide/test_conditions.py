@@ -1,13 +1,14 @@
 """Conditions: each reason, and when a condition last changed."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from dedupe_crds.status.stream import Condition
 from dedupe_crds.status.worker import DegradedReason, WorkerStatus
-from dedupe_operator.decide import conditions
+from dedupe_operator.decide import conditions, unreconciled
 from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.snapshot_policy import Verdict
@@ -178,11 +179,19 @@ def test_a_transition_time_is_kept_while_the_status_is_the_same() -> None:
     assert told["Progressing"].last_transition_time == NOW
 
 
-def test_a_pause_is_told_and_leaves_the_other_conditions() -> None:
-    earlier = [condition("Ready", "True"), condition("ReconciliationPaused", "False")]
-    told = conditions.paused(generation=4, earlier=earlier, now=NOW)
-    assert told[0] == earlier[0]
-    (pause,) = told[1:]
+def paused(earlier: list[Condition], now: datetime = NOW) -> list[Condition]:
+    return unreconciled.paused(generation=4, earlier=earlier, now=now, ready=2, partitions=2)
+
+
+def test_a_pause_is_told_and_what_is_not_judged_is_unknown() -> None:
+    earlier = [
+        condition("Ready", "False"),
+        condition("ReconciliationPaused", "False"),
+        condition("GuaranteesMet", "True"),
+    ]
+    pause, ready, guarantees = paused(earlier)
+    assert (ready.status.value, ready.reason) == ("True", "AllPartitionsReady")
+    assert (guarantees.status.value, guarantees.reason) == ("Unknown", "ReconciliationPaused")
     assert (pause.type, pause.status.value, pause.reason) == (
         "ReconciliationPaused",
         "True",
@@ -193,16 +202,38 @@ def test_a_pause_is_told_and_leaves_the_other_conditions() -> None:
 
 
 def test_a_pause_told_again_is_the_same() -> None:
-    first = conditions.paused(generation=4, earlier=[], now=EARLIER)
-    assert conditions.paused(generation=4, earlier=first, now=NOW) == first
+    first = paused([condition("GuaranteesMet", "True")], EARLIER)
+    assert paused(first) == first
+
+
+def test_a_paused_stream_is_ready_as_its_pods_are() -> None:
+    half = unreconciled.paused(generation=4, earlier=[], now=NOW, ready=1, partitions=2)
+    assert [(each.type, each.status.value) for each in half[1:]] == [("Ready", "False")]
+    assert "1 of 2" in half[1].message
+    stopped = unreconciled.paused(generation=4, earlier=[], now=NOW, ready=None, partitions=2)
+    assert stopped[1].reason == "Suspended"
+
+
+def test_workers_that_do_not_match_the_spec_are_said_to_be_reconciled() -> None:
+    assert judged()["Reconciling"].status.value == "False"
+    for change in ({"waiting": [1]}, {"starting": [0]}, {"routers_change": True}):
+        assert judged(**change)["Reconciling"].status.value == "True"
+
+
+def test_ready_is_about_the_generation_that_all_workers_run() -> None:
+    before = condition("Ready", "True").model_copy(update={"observed_generation": 2})
+    told = judged([before], waiting=[1])
+    assert (told["Ready"].status.value, told["Ready"].observed_generation) == ("True", 2)
+    assert told["Progressing"].observed_generation == judged()["Ready"].observed_generation == 3
 
 
 def test_a_manifest_that_cant_be_read_is_told_and_leaves_the_other_conditions() -> None:
     earlier = [condition("Ready", "True"), condition("WindowHealthy", "True")]
-    told = conditions.invalid("no such field", generation=4, earlier=earlier, now=NOW)
+    told = unreconciled.invalid("no such field", generation=4, earlier=earlier, now=NOW)
     assert {(one.type, one.status.value, one.reason) for one in told} == {
         ("Ready", "False", "InvalidManifest"),
         ("Degraded", "True", "InvalidManifest"),
+        ("Stalled", "True", "InvalidManifest"),
         ("WindowHealthy", "True", "Reason"),
     }
     assert {one.message for one in told[:2]} == {"no such field"}

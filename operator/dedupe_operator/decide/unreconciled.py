@@ -1,0 +1,59 @@
+"""Judge a stream that is paused, or whose manifest can't be read."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from dedupe_crds.status.stream import Condition
+from dedupe_operator.decide.verdict import SUSPENDED, Verdict, condition
+
+
+def paused(
+    *,
+    generation: int,
+    earlier: Sequence[Condition],
+    now: datetime,
+    ready: int | None,
+    partitions: int,
+) -> list[Condition]:
+    """Return the conditions of a paused stream: what is not judged is Unknown.
+
+    `ready` is the number of ready partitions, None of a suspended stream.
+    """
+    message = (
+        "The operator changes, repairs and rolls out nothing until the annotation "
+        "dedupestream.io/pause-reconciliation is removed."
+    )
+    verdicts = [Verdict("ReconciliationPaused", True, "Annotated", message)]
+    if ready is None:
+        verdicts.append(Verdict("Ready", False, "Suspended", SUSPENDED))
+    elif partitions:
+        counted = f"{ready} of {partitions} partitions are ready"
+        all_ready = ready == partitions
+        reason = "AllPartitionsReady" if all_ready else "PartitionsNotReady"
+        clause = "" if all_ready else ", and nothing is repaired while reconciliation is paused"
+        verdicts.append(Verdict("Ready", all_ready, reason, f"{counted}{clause}."))
+    judged = {verdict.type for verdict in verdicts}
+    not_judged = "It is not judged while reconciliation is paused."
+    verdicts += [
+        Verdict(each.type, None, "ReconciliationPaused", not_judged)
+        for each in earlier
+        if each.type not in judged
+    ]
+    return [condition(verdict, generation, earlier, now) for verdict in verdicts]
+
+
+def invalid(
+    message: str, *, generation: int, earlier: Sequence[Condition], now: datetime
+) -> list[Condition]:
+    """Return the conditions of a stream that this operator can't read.
+
+    The API server accepted it, by another version of the schema.
+    """
+    # Stalled is there only while it is True, as kstatus wants it.
+    others = [each for each in earlier if each.type not in {"Ready", "Degraded", "Stalled"}]
+    verdicts = (
+        Verdict("Ready", False, "InvalidManifest", message),
+        Verdict("Degraded", True, "InvalidManifest", message),
+        Verdict("Stalled", True, "InvalidManifest", message),
+    )
+    return [*(condition(verdict, generation, earlier, now) for verdict in verdicts), *others]

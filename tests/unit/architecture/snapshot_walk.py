@@ -1,6 +1,8 @@
 """A snapshot from request to restore: the operator on a cluster in memory, a worker's real parts, a real bucket."""
 
+import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -101,7 +103,7 @@ class Worker:
             thread.join()
 
 
-class WorkerTransport(httpx.BaseTransport):
+class WorkerTransport(httpx.AsyncBaseTransport):
     """The network between the operator and its worker.
 
     A request for a snapshot is answered when the upload has ended, and so has the walk: what follows runs beside it.
@@ -111,16 +113,24 @@ class WorkerTransport(httpx.BaseTransport):
         self.worker: Worker | None = None
         self._tracer = tracer
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        # In a new thread, which the tracer watches, as it watches the worker's.
+        with ThreadPoolExecutor(1) as thread:
+            return await asyncio.get_running_loop().run_in_executor(thread, self._answer, request)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
         worker = self.worker
         if worker is None:
             raise httpx.ConnectError("no worker")
-        answer = httpx.WSGITransport(worker.app).handle_request(request)
+        asked = httpx.Request(
+            request.method, request.url, headers=request.headers, content=request.content
+        )
+        answer = httpx.WSGITransport(worker.app).handle_request(asked)
         answer.read()
         if request.url.path == "/snapshots":
             wait_for(worker.uploaded, "the upload has ended", deadline_seconds=_SECONDS)
             self._tracer.stop()
-        return answer
+        return httpx.Response(answer.status_code, stream=httpx.ByteStream(answer.content))
 
 
 class _EndOfWalk(Exception):
@@ -143,8 +153,7 @@ class SnapshotWalk:
         self._directory = directory
         self._changes = {"spec.snapshots": bucket.snapshots()}
         self._network = WorkerTransport(tracer)
-        self._client = WorkerClient()
-        self._client._http = httpx.Client(transport=self._network)  # noqa: SLF001 (its seam)
+        self._client = WorkerClient(transport=self._network)
         scene.kafka.partitions = 1
         scene.workers = self._client  # type: ignore[assignment] # asks a worker of this walk
         scene.restart_operator()

@@ -4,6 +4,7 @@ The plugin writes a request into an annotation; the operator answers it once, in
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import Field, StrictBool, StrictInt, ValidationError
@@ -50,6 +51,24 @@ class RestoreRequest(Model):
     source: ObjectName | Literal["OutputTopic"] = Field(
         description="Name of the DedupeSnapshot, or OutputTopic to rebuild the store from the output topic."
     )
+
+
+def is_outdated(request: str, created: datetime) -> bool:
+    """Return whether a request was made before its stream was created.
+
+    A stream that is created again from a copy of itself, such as a backup, has the requests of its predecessor. The
+    plugin's requests are times; of another id this is not known. A minute is allowed for clocks that differ.
+
+    >>> is_outdated("2026-11-01T10:00:00.000+00:00", datetime(2026, 11, 1, 12, 0, tzinfo=UTC))
+    True
+    >>> is_outdated("again", datetime(2026, 11, 1, 12, 0, tzinfo=UTC))
+    False
+    """
+    try:
+        made = datetime.fromisoformat(request)
+    except ValueError:
+        return False
+    return made.tzinfo is not None and made < created - timedelta(minutes=1)
 
 
 def reconcile_request(annotations: Mapping[str, str]) -> ReconcileRequest | None:

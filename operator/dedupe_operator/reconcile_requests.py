@@ -5,7 +5,7 @@ The reconciler calls it once a pass. The other partitions continue to process me
 
 from typing import Final
 
-from dedupe_crds.annotations import ReconcileRequest, reconcile_request
+from dedupe_crds.annotations import ReconcileRequest, is_outdated, reconcile_request
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide.diagnosis import Problem
@@ -26,6 +26,8 @@ class ReconcileRequests:
         request = reconcile_request(context.stream.metadata.annotations)
         if request is None or context.stream.spec.suspend:
             return
+        if is_outdated(request.request, context.created):
+            return  # it was made for a stream that was replaced
         self._report_finished(context, result, request)
         wanted = set(context.partitions) - context.joining
         unfinished = [

@@ -8,41 +8,42 @@ retains its claim.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final
 
-from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, restore_request
+from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, is_outdated, restore_request
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, RestoreSource
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import StreamError
-from dedupe_operator import metrics
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.restore_source import Candidate, RestoreChoice, choose_source
 from dedupe_operator.decide.snapshot_policy import Snapshot
-from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice, ClaimProblem, RestoreNeed
 from dedupe_operator.kubernetes.resources import CLAIMS
 from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError, ProviderFailed
 from dedupe_operator.snapshots.runner import job_for
 from dedupe_operator.snapshots.s3 import failed_restore
 from dedupe_operator.topic_watch import partition_state
+from dedupe_operator.volume_events import report_choice, report_problem
 
 _REQUEUE_SECONDS: Final = 5.0
+_FAILED_FOR: Final = timedelta(minutes=30)
 _NOT_OURS: Final = "holds the store of another stream or partition, as its worker found"
 
 
 class VolumeManager:
     """Chooses claims and restore sources; remembers copies that failed.
 
-    What failed is forgotten when the operator process ends.
+    What failed is tried again after a while, or if a user asks for it.
     """
 
     def __init__(self, providers: Mapping[SnapshotProvider, Provider]) -> None:
         self._providers = providers
-        self._failed: dict[tuple[str | None, int, str], str] = {}
+        self._failed: dict[tuple[str | None, int, str], tuple[datetime, str]] = {}
 
     def choose(
         self, context: ReconcileContext, result: ReconcileResult
@@ -64,7 +65,7 @@ class VolumeManager:
             if _is_changed(context, partition, choice)
         ]
         for partition in changed:
-            _report_choice(context, result, partition, result.claims[partition])
+            report_choice(context, result, partition, result.claims[partition])
         if not changed:
             return None
         return [_intended(context, result, partition) for partition in result.claims]
@@ -88,13 +89,16 @@ class VolumeManager:
             added=context.growth is not None and context.growth.is_unwritten(partition),
             now=context.now,
             request=request,
+            outdated=request is not None and is_outdated(request.request, context.created),
             problem=problem,
         )
         if isinstance(chosen, ClaimChoice):
             return chosen
+        if chosen.request:  # a user may ask for a copy that has failed before
+            self._failed.pop((context.stream.metadata.uid, partition, chosen.request.source), None)
         source = self._choose_source(context, partition, chosen)
         choice = volume_claims.choose_restored(chosen, recorded, source, context.now)
-        _report_problem(context, result, partition, chosen, problem)
+        report_problem(context, result, partition, chosen, problem)
         return choice
 
     def _check_claim(self, context: ReconcileContext, partition: int) -> ClaimProblem:
@@ -147,8 +151,9 @@ class VolumeManager:
 
     def _why_unavailable(self, context: ReconcileContext, partition: int, name: str) -> str | None:
         """Return why a copy can't be restored from, None if it can."""
-        if failed := self._failed.get((context.stream.metadata.uid, partition, name)):
-            return failed
+        failed = self._failed.get((context.stream.metadata.uid, partition, name))
+        if failed and context.now - failed[0] < _FAILED_FOR:
+            return failed[1]
         snapshot = _named(context, name)
         entry = snapshot.entry(partition) if snapshot else None
         if (
@@ -181,7 +186,8 @@ class VolumeManager:
             return self._providers[snapshot.status.provider].source(job, choice.name)
         except ProviderError as error:
             if not error.retriable:
-                self._failed[context.stream.metadata.uid, partition, snapshot.name] = str(error)
+                key = (context.stream.metadata.uid, partition, snapshot.name)
+                self._failed[key] = (context.now, str(error))
             raise
 
 
@@ -258,42 +264,3 @@ def _intended(
         comparison=recorded.comparison if recorded else None,
         failover=recorded.failover if recorded else None,
     )
-
-
-def _report_problem(
-    context: ReconcileContext,
-    result: ReconcileResult,
-    partition: int,
-    need: RestoreNeed,
-    problem: ClaimProblem,
-) -> None:
-    recorded = context.recorded_partition(partition)
-    known = recorded.persistent_volume_claim if recorded else None
-    for name, reason in need.tried.items():
-        if reason == problem.source:
-            message = f"Partition {partition} could not be restored from {name}: {reason}."
-            if need.name != known:
-                message += f" PVC {known} got no volume and can be deleted."
-            result.events.append(StreamEvent(reason="RestoreFailed", message=message, warning=True))
-    if problem.unusable and problem.unusable in need.reason:
-        message = f"Partition {partition}: {need.reason}. The PVC is left unchanged."
-        result.events.append(StreamEvent(reason="VolumeRefused", message=message, warning=True))
-
-
-def _report_choice(
-    context: ReconcileContext, result: ReconcileResult, partition: int, choice: ClaimChoice
-) -> None:
-    restore = choice.restore
-    if restore.refused:
-        message = f"Partition {partition} is not restored from {'; '.join(restore.refused)}."
-        result.events.append(StreamEvent(reason="SnapshotRefused", message=message, warning=True))
-    if not choice.is_new:
-        return
-    origin = (
-        f", restored from {restore.name}" if restore.name and restore.name != choice.name else ""
-    )
-    message = f"Partition {partition} uses PVC {choice.name}{origin}: {restore.reason}."
-    result.events.append(StreamEvent(reason=f"StoreFrom{restore.source}", message=message))
-    if context.recorded_partition(partition):  # else it is its first store, and none was lost
-        stream = context.stream.metadata
-        metrics.RESTORES.labels(stream.namespace, stream.name, restore.source.value).inc()

@@ -146,6 +146,7 @@ class Applier:
                 config_map.workers_name(context.stream),
             ),
             restore_from=_bucket_snapshot(choice.restore),
+            restore_request=choice.restore.request,
         )
 
     def _claim_size(

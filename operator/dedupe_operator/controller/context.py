@@ -18,6 +18,7 @@ from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import CONFIG_MAPS
 from dedupe_operator.resources import config_map
 from dedupe_operator.topic_watch import TopicsView
@@ -51,13 +52,13 @@ def direct_input(stream: DedupeStream, observed: Observed) -> str | None:
 class ReconcileContext:
     """A stream and its surroundings, as observed at the start of the pass.
 
-    `recorded` is the status before the pass. `secrets_hash` is None if the Kafka credentials can't be read; then no
-    worker is started or changed. `workers` and `routers` have the status of each process whose pod has an address.
-    `growth` is None without routers.
+    `metadata` is that of the object, `recorded` the status before the pass. `secrets_hash` is None if the Kafka
+    credentials can't be read; then no worker is started or changed. `workers` and `routers` have the status of each
+    process whose pod has an address. `growth` is None without routers.
     """
 
     stream: DedupeStream
-    generation: int
+    metadata: Object = field(repr=False)
     recorded: StreamStatus
     observed: Observed
     topics: TopicsView
@@ -68,6 +69,16 @@ class ReconcileContext:
     now: datetime
     routers: Mapping[int, RouterStatus | None] = field(default_factory=dict)
     growth: GrowthView | None = None
+
+    @property
+    def generation(self) -> int:
+        """Return the generation of the stream's manifest."""
+        return int(self.metadata["generation"])
+
+    @property
+    def created(self) -> datetime:
+        """Return the time at which the stream was created."""
+        return datetime.fromisoformat(self.metadata["creationTimestamp"])
 
     def recorded_partition(self, partition: int) -> PartitionStatus | None:
         """Return a partition's entry in the recorded status."""

@@ -225,7 +225,7 @@ class Reconciler:
         )
         context = ReconcileContext(
             stream=stream,
-            generation=raw["metadata"]["generation"],
+            metadata=raw["metadata"],
             recorded=recorded,
             observed=observed,
             topics=topics,

@@ -7,11 +7,15 @@ passes both to `choose_restored`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
 from dedupe_operator.decide.restore_source import RestoreChoice
-from dedupe_operator.kubernetes.names import Object, claim_name
+from dedupe_operator.kubernetes.names import RESTORE_REQUEST, Object, claim_name
+
+_REQUESTED: Final = "requested by user"
+_OUTDATED: Final = "the request is older than the stream; repeat it if it is still wanted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +71,13 @@ def choose_claim(
     now: datetime,
     added: bool = False,
     request: RestoreRequest | None = None,
+    outdated: bool = False,
     problem: ClaimProblem | None = None,
 ) -> ClaimChoice | RestoreNeed:
     """Retain a claim, reattach a retained one, or report a need to restore.
 
     `recorded` is the partition in the stream's status, `live` are the claims with the partition's labels.
+    `outdated`: the request is older than the stream, which was created again from a copy of itself.
     `output_created`: the output topic was created just now and is empty. `added`: so was this partition, by a growth.
 
     The recorded claim stays, also before it was created. Otherwise the newest existing one is reattached, but none that
@@ -89,10 +95,10 @@ def choose_claim(
     fresh = claim_name(stream, partition, max(taken, default=0) + 1)
 
     answered = recorded.restore.request if recorded and recorded.restore else None
-    if request and recorded and recorded.restore and answered != request.request:
-        return RestoreNeed(
-            name=fresh, reason="requested by user", request=request, answered=answered
-        )
+    done = {answered, *map(_answers, live)}
+    if request and recorded and recorded.restore and request.request not in done:
+        need = RestoreNeed(name=fresh, reason=_REQUESTED, request=request, answered=answered)
+        return refuse(recorded, request, f"{request.source}: {_OUTDATED}") if outdated else need
     if recorded and recorded.restore and known:
         stays = known in usable or _is_to_come(recorded, dying | lost | homeless)
         if stays and problem.source:
@@ -107,10 +113,8 @@ def choose_claim(
             return ClaimChoice(name=known, restore=recorded.restore, is_new=False)
     later = [name for name in usable if known is None or _is_later(stream, partition, name, known)]
     if found := max(later, key=lambda name: _serial(stream, partition, name), default=None):
-        reason = "its volume was retained and is reattached"
-        source = RestoreSource.VOLUME
-        restore = Restore(source=source, name=found, reason=reason, time=now, request=answered)
-        return ClaimChoice(name=found, restore=restore, is_new=True)
+        answers = next(_answers(claim) for claim in live if _name(claim) == found)
+        return _reattached(found, answered or answers, now)
     gone = known if known and known not in homeless else None
     new = _why_new(output_created=output_created, added=added)
     reason = _why_needed(gone, homeless, lost=gone in lost, new=new)
@@ -211,6 +215,22 @@ def _why_needed(gone: str | None, homeless: set[str], *, lost: bool, new: str) -
         waiting = ", ".join(sorted(homeless))
         return f"PVC {waiting} waits for a StorageClass that the stream no longer names; it is empty and can be deleted"
     return "there is no volume of this partition yet"
+
+
+def _reattached(name: str, answered: str | None, now: datetime) -> ClaimChoice:
+    restore = Restore(
+        source=RestoreSource.VOLUME,
+        name=name,
+        reason="its volume was retained and is reattached",
+        time=now,
+        request=answered,
+    )
+    return ClaimChoice(name=name, restore=restore, is_new=True)
+
+
+def _answers(claim: Object) -> str | None:
+    """Return the id of the restore request that a claim answers."""
+    return (claim["metadata"].get("annotations") or {}).get(RESTORE_REQUEST)
 
 
 def _name(claim: Object) -> str:

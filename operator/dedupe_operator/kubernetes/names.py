@@ -15,6 +15,8 @@ Object = dict[str, Any]
 FIELD_MANAGER: Final = "dedupestream-operator"
 WANTED_HASH: Final = f"{GROUP}/wanted-hash"
 CONFIG_HASH: Final = f"{GROUP}/config-hash"
+RESTORE_REQUEST: Final = f"{GROUP}/restore-request"
+"""On a claim: the id of the restore request that it answers, so that a lost status does not repeat it."""
 
 SNAPSHOT_UID: Final = f"{GROUP}/snapshot-uid"
 """On a copy: the UID of the DedupeSnapshot it belongs to."""

@@ -70,6 +70,7 @@ class PartitionInputs:
     secrets_hash: str | None
     config: str
     restore_from: str | None
+    restore_request: str | None = None
 
 
 def _claim(inputs: PartitionInputs) -> Object:
@@ -80,6 +81,7 @@ def _claim(inputs: PartitionInputs) -> Object:
         live=inputs.live_claim,
         size=inputs.size,
         made_from=inputs.claim_source,
+        request=inputs.restore_request,
     )
 
 

@@ -4,7 +4,7 @@ from dedupe_crds.quantity import format_size
 from dedupe_crds.spec.store import ReclaimPolicy
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import Restore, RestoreSource
-from dedupe_operator.kubernetes.names import Object, partition_labels
+from dedupe_operator.kubernetes.names import RESTORE_REQUEST, Object, partition_labels
 from dedupe_operator.resources import metadata
 
 
@@ -16,12 +16,13 @@ def build(
     live: Object | None,
     size: int,
     made_from: Object,
+    request: str | None = None,
 ) -> Object:
     """Return the PersistentVolumeClaim of one partition.
 
-    `made_from` are the fields of its spec that name its source. It has no owner, so it outlives the stream; with
-    `reclaimPolicy: Delete` it has, and the garbage collector deletes it. Immutable fields are copied from the live
-    claim.
+    `made_from` are the fields of its spec that name its source, `request` is the restore request that it answers. It
+    has no owner, so it outlives the stream; with `reclaimPolicy: Delete` it has, and the garbage collector deletes it.
+    Immutable fields are copied from the live claim.
     """
     storage = stream.spec.storage
     spec: Object = {
@@ -37,6 +38,8 @@ def build(
         "namespace": stream.metadata.namespace,
         "labels": partition_labels(stream.metadata.name, partition),
     }
+    if request is not None:
+        described["annotations"] = {RESTORE_REQUEST: request}
     if storage.reclaim_policy is ReclaimPolicy.DELETE:
         described["ownerReferences"] = [metadata.reference(stream)]
     return {

@@ -53,6 +53,7 @@ def raw_stream(changes: dict[str, Any] | None = None) -> Object:
             "metadata.namespace": NAMESPACE,
             "metadata.uid": UID,
             "metadata.generation": 1,
+            "metadata.creationTimestamp": "2026-10-01T12:00:00Z",
             **(changes or {}),
         }
     )

@@ -1,9 +1,11 @@
 """Whole looks at a stream whose volumes are lost: down the restore ladder, rung by rung."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from dedupe_crds.annotations import RestoreRequest
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.offsets import PartitionState
@@ -11,7 +13,7 @@ from dedupe_operator import metrics
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.controller.test_reconcile_snapshots import CSI, S3, UPLOADED, stop_after
-from tests.unit.operator.objects import ended, worker_status
+from tests.unit.operator.objects import STREAM, ended, worker_status
 from tests.unit.operator.scene import Scene
 
 CLAIM = "PersistentVolumeClaim"
@@ -296,3 +298,54 @@ def test_a_volume_is_no_smaller_than_what_it_is_made_from(copied: Scene) -> None
     assert requests["storage"] == "40Gi"
     copied.rest()
     assert copied.cluster.writes == []
+
+
+def requested(made: str) -> dict[str, Any]:
+    """A stream with a request of this time to rebuild partition 0."""
+    request = RestoreRequest(request=made, partition=0, source="OutputTopic")
+    return {**CSI, "metadata.annotations": {RESTORE: request.model_dump_json(by_alias=True)}}
+
+
+REQUEST = "2026-11-01T12:00:00.000+00:00"
+
+
+def test_a_request_is_not_repeated_when_the_status_is_lost(scene: Scene) -> None:
+    scene.cluster.add_stream(CSI)
+    scene.rest()
+    scene.cluster.add_stream(requested(REQUEST))
+    scene.rest()
+    assert scene.mounted_claim("orders-0") == "orders-0-2"
+    del scene.cluster.one("DedupeStream", STREAM)["status"]
+    scene.restart_operator()
+    scene.rest()
+    assert scene.mounted_claim("orders-0") == "orders-0-2"
+    assert CLAIM in {kind for kind, _ in scene.cluster.objects}
+    assert "orders-0-3" not in scene.cluster.names(CLAIM)
+    assert partition(scene)["restore"]["request"] == REQUEST
+    again = "2026-11-01T13:00:00.000+00:00"
+    scene.cluster.add_stream(requested(again))
+    scene.rest()
+    assert scene.mounted_claim("orders-0") == "orders-0-3"
+
+
+def test_a_request_of_a_stream_that_was_replaced_is_refused_once(scene: Scene) -> None:
+    created = {"metadata.creationTimestamp": "2026-11-02T00:00:00Z"}
+    scene.cluster.add_stream({**requested(REQUEST), **created})
+    scene.rest()
+    assert scene.mounted_claim("orders-0") == "orders-0-1"
+    assert "older than the stream" in partition(scene)["restore"]["refused"][0]
+    assert scene.cluster.told.count("SnapshotRefused") == 1
+
+
+def test_a_refused_request_is_not_done_later_when_the_status_is_lost(copied: Scene) -> None:
+    request = RestoreRequest(request=REQUEST, partition=0, source="missing")
+    copied.cluster.add_stream(
+        {**CSI, "metadata.annotations": {RESTORE: request.model_dump_json(by_alias=True)}}
+    )
+    copied.rest()
+    assert "no such DedupeSnapshot" in partition(copied)["restore"]["refused"][0]
+    del copied.cluster.one("DedupeStream", STREAM)["status"]
+    copied.add_snapshot("missing")
+    copied.restart_operator()
+    copied.rest()
+    assert copied.mounted_claim("orders-0") == "orders-0-1"

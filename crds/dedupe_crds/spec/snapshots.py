@@ -118,6 +118,10 @@ class Snapshots(Model):
         default=timedelta(hours=1),
         description="Time after which an incomplete snapshot fails.",
     )
+    parallelism: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
+        default=4,
+        description="Maximum number of partitions that are copied at the same time, one on each node.",
+    )
     csi: CsiSnapshots = Field(default=CsiSnapshots(), description="Options of provider: CSI.")
     ebs: EbsSnapshots = Field(default=EbsSnapshots(), description="Options of provider: EBS.")
     s3: S3Snapshots | None = Field(

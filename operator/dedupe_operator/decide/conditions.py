@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import (
     Condition,
     ConditionStatus,
@@ -20,7 +19,7 @@ from dedupe_kafka.partitioning import Partitioning, PartitioningReason, describe
 from dedupe_operator.decide import growth, snapshot_policy
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.growth import GrowthView
-from dedupe_operator.decide.verdict import SUSPENDED, Verdict, condition, sentence
+from dedupe_operator.decide.verdict import SUSPENDED, Verdict, condition, sentence, which
 
 _SHOWN_PROBLEMS: Final = 5
 # Of what workers report, what another condition says: WindowHealthy, InputPartitionsAdded.
@@ -105,7 +104,7 @@ def _ready(health: Health) -> Verdict:
 
 
 def _progressing(health: Health) -> Verdict:
-    waiting, starting = _which(health.waiting), _starting(health)
+    waiting, starting = which(health.waiting), _starting(health)
     if health.problems and waiting:
         message = f"The rollout waits before {waiting}. {sentence(health.problems[0].message)}"
         return Verdict("Progressing", False, "RolloutHeldBack", message)
@@ -133,7 +132,7 @@ def _reconciling(health: Health) -> Verdict:
 
 def _starting(health: Health) -> str:
     """Return who is not ready yet; empty if all are."""
-    found = [_which(health.starting)] if health.starting else []
+    found = [which(health.starting)] if health.starting else []
     routers = health.routers
     if routers and routers.ready < routers.replicas:
         count = routers.replicas - routers.ready
@@ -155,7 +154,7 @@ def _window_healthy(health: Health) -> Verdict:
         message = "No id younger than spec.store.window.alertBelow was evicted."
         return Verdict("WindowHealthy", True, "LongEnough", message)
     message = (
-        f"Ids are evicted before spec.store.window.alertBelow in {_which(health.unhealthy_windows)}: "
+        f"Ids are evicted before spec.store.window.alertBelow in {which(health.unhealthy_windows)}: "
         "raise spec.store.window.maxBytes and spec.storage.size."
     )
     return Verdict("WindowHealthy", False, "TooShort", message)
@@ -176,7 +175,7 @@ def _guarantees_met(health: Health) -> Verdict:
     if not found:
         return Verdict("GuaranteesMet", True, "AsExpected", "Every guarantee is kept.")
     sentences = [
-        f"{reason} in {_which(partitions)}: {sentence(message)}"
+        f"{reason} in {which(partitions)}: {sentence(message)}"
         for (reason, message), partitions in sorted(found.items())
     ]
     return Verdict("GuaranteesMet", False, min(found)[0], _first_of(sentences))
@@ -214,7 +213,3 @@ def _first_of(sentences: Sequence[str]) -> str:
     if len(sentences) > _SHOWN_PROBLEMS:
         message += f" And {len(sentences) - _SHOWN_PROBLEMS} more."
     return message
-
-
-def _which(partitions: Sequence[int]) -> str:
-    return f"partition{'s' * (len(partitions) > 1)} {ranges(partitions)}" if partitions else ""

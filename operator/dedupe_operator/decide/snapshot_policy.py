@@ -3,7 +3,7 @@
 The snapshot manager and runner call it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,6 +12,7 @@ from cronsim import CronSim, CronSimError
 from dedupe_crds.spec.snapshots import Snapshots
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_kafka.errors import StreamError
+from dedupe_operator.decide.verdict import which
 
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -22,6 +23,7 @@ _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }
+_MUCH_LONGER = 1.25  # windows of a size bound differ from day to day
 
 
 class InvalidSchedule(StreamError):
@@ -104,11 +106,13 @@ def next_snapshot(snapshots: Sequence[Snapshot]) -> Snapshot | None:
 def to_prune(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> list[Snapshot]:
     """Return the scheduled snapshots to delete, by `keep` and `keepFor`.
 
-    A snapshot with a partition's newest usable copy always stays. Snapshots that users created are never pruned.
+    A snapshot with a partition's newest usable copy always stays, and so does one whose copy has a much longer window:
+    the newest may be of a store that was rebuilt from less. Snapshots that users created are never pruned.
     """
     final = [each for each in snapshots if each.status.phase.is_final and not each.deleting]
     newest = sorted(final, key=_completed, reverse=True)
-    needed = {_newest_of(newest, partition) for each in newest for partition in _copied(each)}
+    copied = {partition for each in newest for partition in _copied(each)}
+    needed = {name for partition in copied for name in _needed(newest, partition)}
     surplus: list[Snapshot] = []
     for phase in (SnapshotPhase.COMPLETED, SnapshotPhase.FAILED):
         ours = [each for each in newest if each.scheduled and each.status.phase is phase]
@@ -135,40 +139,78 @@ class Verdict:
     message: str
 
 
-def judge(snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime) -> Verdict:
-    """Judge whether a stream's snapshots are as the spec wants them."""
+def judge(
+    snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime, partitions: Collection[int]
+) -> Verdict:
+    """Judge whether each partition has snapshots as the spec wants them."""
     overdue_since = None
     if wanted.schedule:
         try:
             overdue_since = last_scheduled_time(wanted.schedule, now - wanted.deadline)
         except InvalidSchedule as error:
             return Verdict(holds=False, reason="InvalidSchedule", message=f"{error}.")
-    final = [each for each in snapshots if each.status.phase.is_final and not each.deleting]
-    completed = [each for each in final if each.status.phase is SnapshotPhase.COMPLETED]
-    last = max(final, key=_completed, default=None)
-    if last is not None and last.status.phase is SnapshotPhase.FAILED:
-        message = f"Snapshot {last.name} failed: {last.status.message}"
+    if failed := _last_failed(snapshots, partitions):
+        message = f"Snapshot {failed.name} failed: {failed.status.message}"
         return Verdict(holds=False, reason="LastSnapshotFailed", message=message)
-    newest = max(completed, key=_completed, default=None)
-    if newest is None:
+    newest = {each: newest_usable(snapshots, each) for each in partitions}
+    copied = {each: found for each, found in newest.items() if found}
+    if not copied:
         return Verdict(holds=None, reason="NoSnapshotYet", message="No snapshot is complete yet.")
-    if overdue_since and (newest.status.started or newest.created) < overdue_since:
+    if missing := sorted(newest.keys() - copied.keys()):
+        message = f"No snapshot of {which(missing)} is complete yet."
+        return Verdict(holds=None, reason="NoSnapshotYet", message=message)
+    oldest, copy = min(copied.items(), key=lambda each: _began(each[1]))
+    if overdue_since and _began(copy) < overdue_since:
         message = (
-            f"The newest complete snapshot is {newest.name}; the one of {overdue_since:%Y-%m-%d %H:%M} UTC "
-            "is overdue: check the newer DedupeSnapshots of the stream."
+            f"The newest complete snapshot of partition {oldest} is {copy.name}; the one of "
+            f"{overdue_since:%Y-%m-%d %H:%M} UTC is overdue: check the newer DedupeSnapshots of the stream."
         )
         return Verdict(holds=False, reason="SnapshotOverdue", message=message)
-    message = f"The newest complete snapshot is {newest.name}."
+    message = f"The newest complete snapshot of each partition is {copy.name} or newer."
     return Verdict(holds=True, reason="UpToDate", message=message)
+
+
+def _last_failed(snapshots: Sequence[Snapshot], partitions: Collection[int]) -> Snapshot | None:
+    """Return the last failed snapshot, unless newer copies make up for it."""
+    failed = [
+        each
+        for each in snapshots
+        if each.status.phase is SnapshotPhase.FAILED and not each.deleting
+    ]
+    last = max(failed, key=_completed, default=None)
+    if last is None:
+        return None
+    lost = {each.partition for each in last.status.partitions if each.phase is SnapshotPhase.FAILED}
+    for partition in lost or partitions:
+        newest = newest_usable([each for each in snapshots if each is not last], partition)
+        if newest is None or _entry_completed(newest, partition) <= _completed(last):
+            return last
+    return None
+
+
+def _began(snapshot: Snapshot) -> datetime:
+    return snapshot.status.started or snapshot.created
 
 
 def _copied(snapshot: Snapshot) -> list[int]:
     return [entry.partition for entry in snapshot.status.partitions]
 
 
-def _newest_of(snapshots: Sequence[Snapshot], partition: int) -> str | None:
+def _needed(snapshots: Sequence[Snapshot], partition: int) -> set[str]:
+    """Return the snapshots with a partition's newest copy, and with that of most ids."""
     newest = newest_usable(snapshots, partition)
-    return newest.name if newest else None
+    if newest is None:
+        return set()
+    usable = [each for each in snapshots if each.is_usable(partition)]
+    # Of copies of equal length the newest one.
+    longest = max(usable, key=lambda each: (_window(each, partition), _completed(each)))
+    is_longer = _window(longest, partition) > _MUCH_LONGER * _window(newest, partition)
+    return {newest.name, longest.name} if is_longer else {newest.name}
+
+
+def _window(snapshot: Snapshot, partition: int) -> timedelta:
+    entry = snapshot.entry(partition)
+    return (entry.window if entry else None) or timedelta()
 
 
 def _completed(snapshot: Snapshot) -> datetime:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition, ConditionStatus
 
 _LONGEST_MESSAGE: Final = 4096
@@ -55,3 +56,12 @@ def sentence(text: str) -> str:
     """
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!")) else ".")
+
+
+def which(partitions: Sequence[int]) -> str:
+    """Return partitions in words; empty without any.
+
+    >>> which([0, 1, 2, 5])
+    'partitions 0-2, 5'
+    """
+    return f"partition{'s' * (len(partitions) > 1)} {ranges(partitions)}" if partitions else ""

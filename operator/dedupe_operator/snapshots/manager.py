@@ -118,13 +118,14 @@ class SnapshotManager:
             if newest and entry and entry.completed:
                 last[partition] = LastSnapshot(name=newest.name, time=entry.completed)
         labels = (metadata.namespace, metadata.name)
-        if wanted and last and last.keys() >= set(context.partitions) - context.joining:
+        counting = set(context.partitions) - context.joining
+        if wanted and last and last.keys() >= counting:
             oldest = min(snapshot.time for snapshot in last.values())
             metrics.SNAPSHOT_COMPLETED.labels(*labels).set(oldest.timestamp())
         else:
             metrics.forget_snapshots(*labels)
         return SnapshotsView(
-            verdict=judge(ours, wanted, context.now) if wanted else None,
+            verdict=judge(ours, wanted, context.now, counting) if wanted else None,
             last_schedule_time=processed,
             last=last,
         )

@@ -1,4 +1,4 @@
-"""Run snapshots: one at a time for each stream, one partition after another.
+"""Run snapshots: one at a time for each stream, several partitions side by side.
 
 Each step is recorded in the DedupeSnapshot's status before the next: the intent, the worker's checkpoint with its
 metadata, the provider's copy with its handle, the copy found usable. An operator that was killed anywhere continues
@@ -16,6 +16,7 @@ from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, Snapsh
 from dedupe_crds.status.worker import CheckpointStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.decide.copy_slots import may_start
 from dedupe_operator.decide.rounding import rounded_size
 from dedupe_operator.decide.snapshot_policy import Snapshot, next_snapshot
 from dedupe_operator.decide.stream_status import StreamEvent
@@ -93,10 +94,16 @@ class SnapshotRunner:
 
     def _continue(self, run: "_Run", wanted: Snapshots) -> None:
         unfinished = [entry for entry in run.status.partitions if not entry.phase.is_final]
+        running = [entry for entry in unfinished if entry.phase is SnapshotPhase.RUNNING]
+        for entry in running:
+            self._copy(run, entry, wanted)
+        pods = run.context.observed.pods
         for entry in unfinished:
-            # A blocked partition (for example, its worker is down) must not block the others.
-            if not self._copy(run, entry, wanted) and run.entry(entry).error is None:
-                return
+            if entry.phase is not SnapshotPhase.PENDING:
+                continue
+            timed_out = run.status.reason == _TIMED_OUT
+            if timed_out or may_start(entry, run.status.partitions, pods, wanted.parallelism):
+                self._copy(run, entry, wanted)
         if all(entry.phase.is_final for entry in run.status.partitions):
             run.finish()
 

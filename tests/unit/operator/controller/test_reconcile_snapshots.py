@@ -11,7 +11,7 @@ from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.worker_client import WorkerRefused
 from tests.unit.operator.objects import NOW, STREAM
-from tests.unit.operator.scene import Scene
+from tests.unit.operator.scene import CHECKPOINT, Scene
 
 CSI: dict[str, Any] = {"spec.snapshots": {"provider": "CSI", "deadline": "1h"}}
 S3: dict[str, Any] = {"spec.snapshots": {"provider": "S3", "s3": {"bucket": "ids"}}}
@@ -353,3 +353,69 @@ def test_a_stream_that_wants_no_snapshots_any_more_has_none_that_grow_old(csi: S
     csi.cluster.add_stream()
     csi.rest()
     assert metrics.registry.get_sample_value(name, labels) is None
+
+
+def on_nodes_of_their_own(scene: Scene) -> None:
+    for number, name in enumerate(scene.cluster.names("Pod")):
+        scene.cluster.one("Pod", name)["spec"]["nodeName"] = f"node-{number}"
+
+
+def running(scene: Scene, name: str) -> list[int]:
+    return [one["partition"] for one in entries(scene, name) if one["phase"] == "Running"]
+
+
+@pytest.mark.parametrize(("parallelism", "expected"), [(None, 4), (2, 2)])
+def test_several_partitions_are_copied_at_a_time(
+    scene: Scene, parallelism: int | None, expected: int
+) -> None:
+    scene.kafka.partitions = 9
+    bound = {"parallelism": parallelism} if parallelism else {}
+    scene.cluster.add_stream({"spec.snapshots": {"provider": "CSI", **bound}})
+    scene.rest()
+    on_nodes_of_their_own(scene)
+    scene.add_snapshot("s")
+    seen: list[int] = []
+    while not seen or phase(scene, "s") != "Completed":
+        scene.look()
+        seen.append(len(running(scene, "s")))
+        scene.cluster.settle()
+        on_nodes_of_their_own(scene)
+    assert max(seen) == expected
+    assert len(entries(scene, "s")) == 9
+
+
+def test_one_node_copies_one_partition_at_a_time(scene: Scene) -> None:
+    scene.kafka.partitions = 4
+    scene.cluster.add_stream(CSI)
+    scene.rest()
+    scene.add_snapshot("s")
+    scene.look()
+    assert running(scene, "s") == [0]
+
+
+def test_partitions_that_are_blocked_block_no_other_and_few_are_asked_in_a_pass(
+    scene: Scene,
+) -> None:
+    scene.kafka.partitions = 20
+    scene.cluster.add_stream(CSI)
+    scene.rest()
+    scene.workers.answers["/checkpoint"] = WorkerRefused("Busy", "later")
+    scene.add_snapshot("s")
+    for _ in range(3):
+        scene.workers.asked.clear()
+        scene.look()
+        assert len(scene.workers.asked) <= 8
+    scene.workers.answers["/checkpoint"] = CHECKPOINT
+    scene.rest()
+    assert phase(scene, "s") == "Completed"
+
+
+def test_a_snapshot_of_one_partition_says_nothing_of_the_others(csi: Scene) -> None:
+    csi.add_snapshot("one", partitions=[0])
+    csi.rest()
+    assert phase(csi, "one") == "Completed"
+    assert csi.cluster.condition("SnapshotsHealthy")["status"] == "Unknown"
+    assert "partition 1" in csi.cluster.condition("SnapshotsHealthy")["message"]
+    csi.add_snapshot("all")
+    csi.rest()
+    assert csi.cluster.condition("SnapshotsHealthy")["status"] == "True"

@@ -1,5 +1,6 @@
 """When a snapshot is made, which is next, which go, and whether there are enough."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -151,6 +152,20 @@ def test_a_partitions_newest_copy_stays_even_in_a_failed_snapshot() -> None:
     assert pruned(half, whole, *failed, keep=2) == ["f0.3"]
 
 
+def with_window(name: str, window: timedelta, *, hours: float) -> Snapshot:
+    made = snapshot(name, hours=hours, copied=(0,))
+    entries = [each.model_copy(update={"window": window}) for each in made.status.partitions]
+    return replace(made, status=made.status.model_copy(update={"partitions": entries}))
+
+
+def test_the_copy_with_the_full_window_stays_while_newer_ones_have_less() -> None:
+    full = with_window("full", timedelta(days=28), hours=50)
+    rebuilt = [with_window(f"s{n}", timedelta(hours=50 - n), hours=n) for n in (1, 2, 3, 4)]
+    assert pruned(full, *rebuilt, keep=2) == ["s3", "s4"]
+    again = with_window("again", timedelta(days=27), hours=0.5)
+    assert pruned(full, again, *rebuilt, keep=1) == ["full", "s1", "s2", "s3", "s4"]
+
+
 def test_the_one_that_runs_is_not_pruned() -> None:
     assert pruned(snapshot("r", RUNNING, hours=99), snapshot("s1"), keep=1) == []
 
@@ -175,11 +190,24 @@ def test_a_partition_is_restored_from_its_newest_copy() -> None:
         ([snapshot("s", hours=3)], {"deadline": timedelta(hours=5)}, True, "UpToDate"),
         ([snapshot("f", FAILED), snapshot("s", hours=2)], {}, False, "LastSnapshotFailed"),
         ([snapshot("f", FAILED, hours=2), snapshot("s", hours=0.5)], {}, True, "UpToDate"),
+        (
+            [snapshot("f", FAILED), snapshot("a", hours=0.5, copied=(0,))],
+            {},
+            False,
+            "LastSnapshotFailed",
+        ),
+        (
+            [snapshot("s", hours=3), snapshot("a", hours=0.5, copied=(0,))],
+            {},
+            False,
+            "SnapshotOverdue",
+        ),
+        ([snapshot("a", hours=0.5, copied=(0,))], {}, None, "NoSnapshotYet"),
         ([snapshot("s")], {"schedule": "99 * * * *"}, False, "InvalidSchedule"),
     ],
 )
 def test_the_verdict_has_its_reason(
     made: list[Snapshot], known: dict[str, object], holds: bool | None, reason: str
 ) -> None:
-    verdict = judge(made, wanted(**known), NOW)
+    verdict = judge(made, wanted(**known), NOW, {0, 1})
     assert (verdict.holds, verdict.reason) == (holds, reason)

@@ -59,9 +59,9 @@ def is_outdated(request: str, created: datetime) -> bool:
     A stream that is created again from a copy of itself, such as a backup, has the requests of its predecessor. The
     plugin's requests are times; of another id this is not known. A minute is allowed for clocks that differ.
 
-    >>> is_outdated("2026-11-01T10:00:00.000+00:00", datetime(2026, 11, 1, 12, 0, tzinfo=UTC))
+    >>> is_outdated("2026-11-01T10:00:00.000+00:00", datetime.fromisoformat("2026-11-01T12:00:00+00:00"))
     True
-    >>> is_outdated("again", datetime(2026, 11, 1, 12, 0, tzinfo=UTC))
+    >>> is_outdated("again", datetime.fromisoformat("2026-11-01T12:00:00+00:00"))
     False
     """
     try:

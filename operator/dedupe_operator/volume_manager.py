@@ -13,17 +13,17 @@ from typing import Final
 
 from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, is_outdated, restore_request
 from dedupe_crds.spec.snapshots import SnapshotProvider
-from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, RestoreSource
 from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import StreamError
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import with_advice
-from dedupe_operator.decide.restore_source import Candidate, RestoreChoice, choose_source
+from dedupe_operator.decide.restore_source import RestoreChoice, choose_source
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.decide.volume_claims import ClaimChoice, ClaimProblem, RestoreNeed
 from dedupe_operator.kubernetes.resources import CLAIMS
+from dedupe_operator.restore_candidates import restore_candidates
 from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError, ProviderFailed
 from dedupe_operator.snapshots.runner import job_for
 from dedupe_operator.snapshots.s3 import failed_restore
@@ -32,6 +32,7 @@ from dedupe_operator.volume_events import report_choice, report_problem
 
 _REQUEUE_SECONDS: Final = 5.0
 _FAILED_FOR: Final = timedelta(minutes=30)
+_DAMAGED: Final = "holds a damaged store, and the output topic has less than its window"
 _NOT_OURS: Final = "holds the store of another stream or partition, as its worker found"
 
 
@@ -79,6 +80,8 @@ class VolumeManager:
     ) -> ClaimChoice:
         recorded = context.recorded_partition(partition)
         problem = self._check_claim(context, partition)
+        if recorded and problem == ClaimProblem():
+            problem = self._check_store(context, recorded)
         chosen = volume_claims.choose_claim(
             context.stream.metadata.name,
             partition,
@@ -115,10 +118,32 @@ class VolumeManager:
             if failure:
                 return ClaimProblem(source=failure, keep_claim=True)
         if restore.source is RestoreSource.SNAPSHOT and not _is_bound(context, recorded):
-            return ClaimProblem(source=self._why_unavailable(context, partition, name))
+            failure = self._why_unavailable(context, partition, name)
+            return ClaimProblem(source=failure or self._why_no_volume(context, recorded, name))
         if _refused_by_its_worker(context, recorded):
             return ClaimProblem(unusable=_NOT_OURS)
         return ClaimProblem()
+
+    def _check_store(self, context: ReconcileContext, recorded: PartitionStatus) -> ClaimProblem:
+        """Return that a store is damaged, if a copy is better than its rebuild.
+
+        Its worker rebuilds it in place from the output topic. If that has less than the window, a copy from before is
+        better: the partition gets a new volume from it. Raises ProviderError if a provider can't answer now.
+        """
+        worker = context.workers.get(recorded.partition)
+        if worker is None or not diagnosis.lost_window_to_damage(worker):
+            return ClaimProblem()
+        pod = context.observed.pods.get(recorded.partition)
+        if diagnosis.mounted_claim(pod) != recorded.persistent_volume_claim:
+            return ClaimProblem()
+        damaged = ClaimProblem(
+            unusable=_DAMAGED,
+            tried=volume_claims.tried_before(recorded.restore, "its store was damaged"),
+            made_before=worker.started_at,
+        )
+        need = RestoreNeed(name="", reason="", tried=damaged.tried, made_before=damaged.made_before)
+        source = self._choose_source(context, recorded.partition, need).source
+        return ClaimProblem() if source is RestoreSource.OUTPUT_TOPIC else damaged
 
     def _choose_source(
         self, context: ReconcileContext, partition: int, need: RestoreNeed
@@ -127,7 +152,7 @@ class VolumeManager:
 
         Raises ProviderError while Kafka or a provider can't answer.
         """
-        candidates = _candidates(context, partition, need)
+        candidates = restore_candidates(context, partition, need)
         if need.request and need.request.source == OUTPUT_TOPIC:
             return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC)
         if not candidates:
@@ -167,6 +192,16 @@ class VolumeManager:
         exists = self._providers[snapshot.status.provider].exists(job)
         return None if exists else f"its copy {entry.handle} is gone"
 
+    def _why_no_volume(
+        self, context: ReconcileContext, recorded: PartitionStatus, name: str
+    ) -> str | None:
+        """Return why a claim gets no volume from its copy, None if it still may."""
+        snapshot = _named(context, name)
+        claim = context.observed.children.get((CLAIMS.kind, recorded.persistent_volume_claim or ""))
+        if claim is None or snapshot is None or snapshot.status.provider is None:
+            return None
+        return self._providers[snapshot.status.provider].failure(claim, context.now)
+
     def claim_source(
         self, context: ReconcileContext, partition: int, choice: ClaimChoice
     ) -> ClaimSource:
@@ -189,29 +224,6 @@ class VolumeManager:
                 key = (context.stream.metadata.uid, partition, snapshot.name)
                 self._failed[key] = (context.now, str(error))
             raise
-
-
-def _candidates(context: ReconcileContext, partition: int, need: RestoreNeed) -> list[Candidate]:
-    """Return the copies to choose from: the requested, or all complete ones."""
-    wanted = need.request.source if need.request else None
-    return [
-        Candidate(
-            name=snapshot.name,
-            stream=snapshot.stream,
-            provider=snapshot.status.provider or SnapshotProvider.CSI,
-            entry=snapshot.entry(partition),
-            gone="it is being deleted" if snapshot.deleting else None,
-            failed=need.tried.get(snapshot.name),
-        )
-        for snapshot in context.observed.snapshots
-        if (snapshot.name == wanted if wanted else _has_copy(context, snapshot, partition))
-    ]
-
-
-def _has_copy(context: ReconcileContext, snapshot: Snapshot, partition: int) -> bool:
-    entry = snapshot.entry(partition)
-    ours = snapshot.stream == context.stream.metadata.name
-    return ours and entry is not None and entry.phase is SnapshotPhase.COMPLETED
 
 
 def _named(context: ReconcileContext, name: str | None) -> Snapshot | None:

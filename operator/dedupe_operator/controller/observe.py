@@ -25,7 +25,6 @@ from dedupe_operator.kubernetes.resources import (
     BUDGETS,
     CLAIMS,
     CONFIG_MAPS,
-    EVENTS,
     PODS,
     SECRETS,
     SERVICE_ACCOUNTS,
@@ -162,15 +161,6 @@ def _strays(
         if pod and not wanted.items() <= (pod["metadata"].get("labels") or {}).items():
             strays[partition] = pod
     return strays
-
-
-def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
-    """Return the events of an object, for a diagnosis. Raises KubernetesError."""
-    if subject is None:
-        return []
-    metadata = subject["metadata"]
-    fields = f"involvedObject.uid={metadata['uid']}"
-    return api.find(EVENTS, metadata["namespace"], fields=fields)
 
 
 def _by_partition(items: list[Object], stream: str, *, suffix: str = "") -> dict[int, Object]:

@@ -7,12 +7,11 @@ from typing import Final
 
 from dedupe_crds.status.stream import PartitionPhase
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
-from dedupe_operator.controller.observe import events_about
 from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.partition_status import PartitionView
 from dedupe_operator.decide.pod_readiness import is_ready
-from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi, events_about
 from dedupe_operator.kubernetes.resources import CLAIMS
 
 # Partitions whose events are read in one pass: a cause that many share shows in the first few.

@@ -6,12 +6,11 @@ The reconciler calls it at the end of a pass, before it writes the status. It re
 from typing import Final
 
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
-from dedupe_operator.controller.observe import events_about
 from dedupe_operator.decide import diagnosis
 from dedupe_operator.decide.diagnosis import ROUTER, Problem
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.router_status import RoutersView
-from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi, events_about
 from dedupe_operator.resources import router_stateful_set
 
 # Routers whose events are read in one pass: a cause that many share shows in the first few.

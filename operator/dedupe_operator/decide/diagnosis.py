@@ -159,6 +159,12 @@ def exit_code(pod: Object | None) -> int | None:
     return int(ended["exitCode"]) if ended else None
 
 
+def lost_window_to_damage(worker: WorkerStatus) -> bool:
+    """Return whether a worker rebuilds a damaged store, or has, from too little."""
+    started = worker.reconcile.reason if worker.reconcile else None
+    return started == "StoreCorrupt" and worker.window is not None and worker.window.truncated
+
+
 def mounted_claim(pod: Object | None) -> str | None:
     """Return the name of the claim that a worker's pod mounts for its store."""
     volumes = ((pod or {}).get("spec") or {}).get("volumes") or []

@@ -36,7 +36,7 @@ class RestoreNeed:
 
     `name` is the claim it will have: a new one, or one that is still empty. `tried` are the snapshots that failed for
     this volume, with the reason. `answered` is the last request of the user that was processed. `nothing_before`: the
-    output topic was created just now and is empty.
+    output topic was created just now and is empty. With `made_before` a later copy is none to restore from.
     """
 
     name: str
@@ -45,19 +45,23 @@ class RestoreNeed:
     request: RestoreRequest | None = None
     answered: str | None = None
     nothing_before: bool = False
+    made_before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimProblem:
     """A problem with the recorded claim, as its worker or provider found it.
 
-    `unusable`: the volume itself, for example one that holds another partition's store. `source`: the restore source;
+    `unusable`: the volume itself, for example one that holds another partition's store, or a damaged one; `tried` and
+    `made_before` are then as in RestoreNeed. `source`: the restore source;
     the claim is still empty then, and stays if `keep_claim`.
     """
 
     unusable: str | None = None
     source: str | None = None
     keep_claim: bool = False
+    tried: Mapping[str, str] = field(default_factory=dict)
+    made_before: datetime | None = None
 
 
 def choose_claim(
@@ -107,8 +111,7 @@ def choose_claim(
             reason = recorded.restore.reason
             return RestoreNeed(name=name, reason=reason, tried=tried, answered=answered)
         if stays and problem.unusable:
-            reason = f"PVC {known} {problem.unusable}"
-            return RestoreNeed(name=fresh, reason=reason, answered=answered)
+            return _moved(fresh, known, problem, answered)
         if stays:
             return ClaimChoice(name=known, restore=recorded.restore, is_new=False)
     later = [name for name in usable if known is None or _is_later(stream, partition, name, known)]
@@ -193,6 +196,12 @@ def _is_later(stream: str, partition: int, name: str, known: str) -> bool:
     return serial == 0 or serial >= _serial(stream, partition, known)
 
 
+def tried_before(restore: Restore | None, reason: str) -> dict[str, str]:
+    """Return the failed sources of a volume that was restored: present and earlier."""
+    copied = restore and restore.source in {RestoreSource.SNAPSHOT, RestoreSource.CHECKPOINT}
+    return _tried(restore, reason) if restore and copied else {}
+
+
 def _tried(restore: Restore, reason: str) -> dict[str, str]:
     """Return the failed sources of this volume: present and earlier, with reasons."""
     before = (each.partition(": ") for each in restore.refused)
@@ -215,6 +224,16 @@ def _why_needed(gone: str | None, homeless: set[str], *, lost: bool, new: str) -
         waiting = ", ".join(sorted(homeless))
         return f"PVC {waiting} waits for a StorageClass that the stream no longer names; it is empty and can be deleted"
     return "there is no volume of this partition yet"
+
+
+def _moved(name: str, known: str, problem: ClaimProblem, answered: str | None) -> RestoreNeed:
+    return RestoreNeed(
+        name=name,
+        reason=f"PVC {known} {problem.unusable}",
+        tried=problem.tried,
+        answered=answered,
+        made_before=problem.made_before,
+    )
 
 
 def _reattached(name: str, answered: str | None, now: datetime) -> ClaimChoice:

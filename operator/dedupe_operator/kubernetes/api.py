@@ -15,7 +15,7 @@ from kubernetes.config.config_exception import ConfigException
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError, Unreachable, refusal_reason
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
-from dedupe_operator.kubernetes.resources import Resource, resource_of
+from dedupe_operator.kubernetes.resources import EVENTS, Resource, resource_of
 
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
@@ -183,6 +183,15 @@ class KubernetesApi:
             return answer.status, answer.read()
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
             raise Unreachable(f"the API server does not answer: {error}") from error
+
+
+def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
+    """Return the events of an object. Raises KubernetesError."""
+    if subject is None:
+        return []
+    metadata = subject["metadata"]
+    fields = f"involvedObject.uid={metadata['uid']}"
+    return api.find(EVENTS, metadata["namespace"], fields=fields)
 
 
 def _message(text: bytes) -> str:

@@ -1,10 +1,13 @@
 """CSI provider: copies as VolumeSnapshots, made by the storage driver."""
 
+from datetime import datetime
+
 from dedupe_crds.quantity import parse_size
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.snapshot import KIND
+from dedupe_operator.decide.provisioning import provisioning_failure
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi, events_about
 from dedupe_operator.kubernetes.names import SNAPSHOT_UID, Object, partition_labels
 from dedupe_operator.kubernetes.resources import VOLUME_SNAPSHOTS
 from dedupe_operator.snapshots.metadata import checkpoint_annotations
@@ -80,6 +83,13 @@ class CsiProvider:
         if found is None or found["metadata"].get("deletionTimestamp"):
             return False
         return bool((found.get("status") or {}).get("readyToUse"))
+
+    def failure(self, claim: Object, now: datetime) -> str | None:
+        """Return why the driver has not made a claim's volume for some minutes."""
+        try:
+            return provisioning_failure(events_about(self._api, claim), now)
+        except KubernetesError as error:
+            raise _as_provider_error(error) from error
 
     def source(self, job: Job, claim_name: str) -> ClaimSource:  # noqa: ARG002 # the driver creates the volume
         """Return the data source for the claim's spec; the driver creates the volume."""

@@ -4,6 +4,7 @@ The snapshot runner and the volume manager call a provider; it raises ProviderEr
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from dedupe_crds.spec.stream import DedupeStream
@@ -97,6 +98,10 @@ class Provider(Protocol):
 
     def exists(self, job: Job) -> bool:
         """Return whether the copy can still be restored from, as far as is known now."""
+        ...
+
+    def failure(self, claim: Object, now: datetime) -> str | None:
+        """Return why no volume can be made for a claim from its copy; None while it may."""
         ...
 
     def source(self, job: Job, claim_name: str) -> ClaimSource:

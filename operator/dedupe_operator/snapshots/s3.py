@@ -3,9 +3,12 @@
 The provider asks the worker over HTTP to upload or delete; a new worker downloads at its start.
 """
 
+from datetime import datetime
+
 from pydantic import ValidationError
 
 from dedupe_crds.status.worker import DownloadPhase, UploadPhase, UploadStatus, WorkerStatus
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.metadata import with_checkpoint
 from dedupe_operator.snapshots.provider import (
     ClaimSource,
@@ -50,6 +53,10 @@ class S3Provider:
     def exists(self, job: Job) -> bool:  # noqa: ARG002 # only the restoring worker knows
         """Return True: it is unknown until the worker of the new volume tries."""
         return True
+
+    def failure(self, claim: Object, now: datetime) -> str | None:  # noqa: ARG002 # the worker fills an empty volume
+        """Return None: the worker fills an empty volume."""
+        return None
 
     def source(self, job: Job, claim_name: str) -> ClaimSource:  # noqa: ARG002 # any empty volume is suitable
         """Return an empty volume, which its worker fills (see resources/pod_template.py)."""

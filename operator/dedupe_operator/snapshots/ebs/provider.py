@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from dedupe_crds.quantity import GIB
 from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import PERSISTENT_VOLUMES
 from dedupe_operator.snapshots.ebs import tags as ebs_tags
 from dedupe_operator.snapshots.ebs import volumes as ebs_volumes
@@ -128,6 +129,10 @@ class EbsProvider:
         return found is not None and found["State"] == "completed" and not _is_archived(found)
 
     @provider_errors()
+    def failure(self, claim: Object, now: datetime) -> str | None:  # noqa: ARG002 # the volume is made before its claim
+        """Return None: the volume is made before its claim."""
+        return None
+
     def source(self, job: Job, claim_name: str) -> ClaimSource:
         """Create a volume of the snapshot, and a PersistentVolume for the new claim.
 

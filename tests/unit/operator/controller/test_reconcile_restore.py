@@ -1,23 +1,25 @@
 """Whole looks at a stream whose volumes are lost: down the restore ladder, rung by rung."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from dedupe_crds.annotations import RestoreRequest
-from dedupe_crds.status.worker import DownloadPhase, DownloadStatus
+from dedupe_crds.status.worker import DownloadPhase, DownloadStatus, ReconcileStatus
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.offsets import PartitionState
 from dedupe_operator import metrics
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.controller.test_reconcile_snapshots import CSI, S3, UPLOADED, stop_after
-from tests.unit.operator.objects import STREAM, ended, worker_status
+from tests.unit.operator.objects import NAMESPACE, NOW, STREAM, ended, worker_status
 from tests.unit.operator.scene import Scene
 
 CLAIM = "PersistentVolumeClaim"
 RESTORE = "dedupestream.io/restore"
+LATER = NOW + timedelta(days=400)
 
 
 @pytest.fixture
@@ -349,3 +351,94 @@ def test_a_refused_request_is_not_done_later_when_the_status_is_lost(copied: Sce
     copied.restart_operator()
     copied.rest()
     assert copied.mounted_claim("orders-0") == "orders-0-1"
+
+
+def damaged(scene: Scene, *, truncated: bool = True, started: datetime = LATER) -> None:
+    """The worker of partition 0 found its store damaged when it started, and rebuilds it."""
+    status = worker_status()
+    found = ReconcileStatus(reason="StoreCorrupt", records=0, remaining=9, seconds=1.0)
+    window = status.window and status.window.model_copy(update={"truncated": truncated})
+    scene.workers.say[0] = status.model_copy(
+        update={"reconcile": found, "window": window, "started_at": started}
+    )
+
+
+def test_a_damaged_store_is_restored_from_a_copy_if_the_output_has_less(copied: Scene) -> None:
+    damaged(copied)
+    copied.look()
+    copied.workers.say.clear()  # the worker on the new volume finds no damage
+    copied.cluster.settle()
+    copied.rest()
+    assert restore(copied) == ("Snapshot", "new")
+    assert partition(copied)["persistentVolumeClaim"] == "orders-0-2"
+    assert "damaged" in partition(copied)["restore"]["reason"]
+    assert {"VolumeRefused", "StoreFromSnapshot"} <= set(copied.cluster.told)
+    assert "orders-0-1" in copied.cluster.names(CLAIM)
+
+
+def test_copies_that_are_damaged_too_are_taken_once_each(copied: Scene) -> None:
+    for source, name in (("Snapshot", "new"), ("Snapshot", "old")):
+        damaged(copied)
+        copied.look()
+        copied.workers.say.clear()
+        copied.cluster.settle()
+        copied.rest()
+        assert restore(copied) == (source, name)
+    damaged(copied)
+    copied.rest()  # none is left: it stays, and is rebuilt in place
+    assert restore(copied) == ("Snapshot", "old")
+    assert partition(copied)["persistentVolumeClaim"] == "orders-0-3"
+
+
+def test_a_damaged_store_whose_output_has_the_window_stays(copied: Scene) -> None:
+    damaged(copied, truncated=False)
+    copied.rest()
+    assert partition(copied)["persistentVolumeClaim"] == "orders-0-1"
+
+
+def test_a_copy_of_the_rebuilt_store_is_none_to_restore_from(copied: Scene) -> None:
+    damaged(copied, started=NOW - timedelta(days=400))
+    copied.rest()
+    assert partition(copied)["persistentVolumeClaim"] == "orders-0-1"
+
+
+def provisioning_failed(scene: Scene, message: str, minutes: float) -> None:
+    """The driver has failed for so many minutes, and has just tried again."""
+    now = datetime.now(UTC)
+    claim = scene.cluster.one(CLAIM, "orders-0-2")
+    claim["status"] = {"phase": "Pending"}
+    claim["spec"].pop("volumeName", None)
+    scene.cluster.add(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"failed-{len(scene.cluster.objects)}", "namespace": NAMESPACE},
+            "involvedObject": {"uid": claim["metadata"]["uid"]},
+            "reason": "ProvisioningFailed",
+            "message": message,
+            "firstTimestamp": (now - timedelta(minutes=minutes)).isoformat(),
+            "lastTimestamp": now.isoformat(),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "minutes", "source"),
+    [
+        ("rpc error: code = NotFound desc = snapshot 7 not found", 5, "old"),
+        ("rpc error: code = NotFound desc = snapshot 7 not found", 1, "new"),
+        ("rpc error: code = ResourceExhausted desc = no room", 5, "new"),
+    ],
+)
+def test_a_ready_copy_of_which_no_volume_can_be_made_is_skipped_after_a_while(
+    copied: Scene, message: str, minutes: float, source: str
+) -> None:
+    lose(copied)
+    copied.look()
+    provisioning_failed(copied, message, minutes)
+    copied.look()
+    copied.look()
+    assert restore(copied) == ("Snapshot", source)
+    if source == "old":
+        assert partition(copied)["restore"]["refused"][0].startswith("new: no volume can be made")
+        assert "RestoreFailed" in copied.cluster.told

@@ -39,6 +39,12 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
     multiple=True,
     help="Namespace to watch (repeatable). Default: all.",
 )
+@click.option(
+    "--max-nodes-not-ready-percent",
+    type=click.IntRange(0, 100),
+    default=50,
+    help="No worker is moved from its node by force while more nodes than this are not ready.",
+)
 @click.option("--http", "address", default="0.0.0.0:8080", help="HOST:PORT to listen on.")
 @click.option("--lease-namespace", help="Namespace of the Lease. Default: the pod's namespace.")
 @click.option("--lease-name", default="dedupestream-operator", help="Name of the Lease.")
@@ -48,6 +54,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     worker_image_pull_policy: str,
     worker_probe_port: int | None,
     namespaces: tuple[str, ...],
+    max_nodes_not_ready_percent: int,
     address: str,
     lease_namespace: str | None,
     lease_name: str,
@@ -70,6 +77,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
             probe_port=worker_probe_port,
         ),
         namespaces=namespaces,
+        max_nodes_not_ready_percent=max_nodes_not_ready_percent,
         http_host=host,
         http_port=int(port),
         lease_namespace=lease_namespace or _own_namespace(),

@@ -9,11 +9,13 @@ from dedupe_operator.resources.pod_template import WorkerRelease
 class OperatorConfig:
     """Options of one operator process.
 
-    `namespaces` are the watched ones, all if empty. `identity` is the name of this replica in the Lease.
+    `namespaces` are the watched ones, all if empty. While more than `max_nodes_not_ready_percent` of the nodes are not
+    ready, no worker fails over. `identity` is the name of this replica in the Lease.
     """
 
     release: WorkerRelease
     namespaces: tuple[str, ...]
+    max_nodes_not_ready_percent: int
     http_host: str
     http_port: int
     lease_namespace: str

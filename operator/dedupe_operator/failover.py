@@ -16,7 +16,9 @@ from dedupe_operator.decide import failover
 from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.failover import Detachment, Outage
 from dedupe_operator.decide.stream_status import StreamEvent
+from dedupe_operator.decide.volume_claims import is_bound
 from dedupe_operator.errors import KubernetesError
+from dedupe_operator.failover_brake import FailoverBrake
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.resources import ATTACHMENTS, CLAIMS, NODES, PODS
 
@@ -40,8 +42,9 @@ class Failover:
     the next one finds the rest from the state of the cluster. No node is read while all pods are ready.
     """
 
-    def __init__(self, api: KubernetesApi) -> None:
+    def __init__(self, api: KubernetesApi, brake: FailoverBrake) -> None:
         self._api = api
+        self._brake = brake
         # Since when nodes do not exist: no object records it. After a restart of the process the time starts again.
         self._missing: dict[Key, dict[str, datetime]] = {}
 
@@ -54,23 +57,33 @@ class Failover:
         concerned = [*pods.values(), *routers.values()]
         try:
             outages = nodes.outages(filter(None, map(failover.node_of, concerned)))
+            of_workers, of_routers = (
+                failover.moves(each, outages, patience=patience, now=context.now)
+                for each in (pods, routers)
+            )
+            due = {**of_workers.due, **of_routers.due}
+            held = self._brake.problem(patience, context.now) if due else None
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
             return FailoverPlan(nodes=nodes)
-        moves = failover.moves(pods, outages, patience=patience, now=context.now)
-        for partition, outage in moves.later.items():
+        for partition, outage in of_workers.later.items():
             result.partition_problems[partition] = failover.problem(outage, patience)
             _look_again(context, result, outage)
-        for partition, outage in moves.due.items():
+        for router, outage in of_routers.later.items():
+            result.router_problems[router] = failover.problem(outage, patience, of="router")
+            _look_again(context, result, outage)
+        held_workers = len(of_workers.due) if held else 0
+        metrics.FAILOVERS_HELD_BACK.labels(*_key(context)).set(held_workers)
+        if held:
+            result.partition_problems |= dict.fromkeys(of_workers.due, held)
+            result.router_problems |= dict.fromkeys(of_routers.due, held)
+            return FailoverPlan(nodes=nodes)
+        for partition, outage in of_workers.due.items():
             reason = f"node {outage.node} {outage.what} since {outage.since:%Y-%m-%dT%H:%M:%SZ}"
             result.failovers[partition] = FailoverRecord(
                 node=outage.node, reason=reason, time=context.now
             )
-        of_routers = failover.moves(routers, outages, patience=patience, now=context.now)
-        for router, outage in of_routers.later.items():
-            result.router_problems[router] = failover.problem(outage, patience, of="router")
-            _look_again(context, result, outage)
-        return FailoverPlan(nodes=nodes, due=moves.due, routers=of_routers.due)
+        return FailoverPlan(nodes=nodes, due=of_workers.due, routers=of_routers.due)
 
     def act(self, context: ReconcileContext, result: ReconcileResult, plan: FailoverPlan) -> None:
         """Carry out the plan. An error of the API server becomes a problem of the stream."""
@@ -129,7 +142,10 @@ class Failover:
         candidates = failover.stale_attachments(attachments, _volumes(context, result), left)
         outages = nodes.outages(attachment["spec"]["nodeName"] for _, attachment in candidates)
         patience = context.stream.spec.failover.node_not_ready_after
-        for due in failover.detachments(candidates, outages, patience=patience, now=context.now):
+        detachments = failover.detachments(candidates, outages, patience=patience, now=context.now)
+        if not detachments or self._brake.problem(patience, context.now):
+            return
+        for due in detachments:
             self._api.delete(ATTACHMENTS, due.attachment)
             result.events.append(_detached(due))
 
@@ -190,7 +206,10 @@ def _key(context: ReconcileContext) -> Key:
 
 
 def _volumes(context: ReconcileContext, result: ReconcileResult) -> dict[int, str]:
-    """Return the names of the PersistentVolumes of the partitions' claims."""
+    """Return the names of the PersistentVolumes of the partitions' claims.
+
+    Of bound claims only: whoever creates a claim may name another tenant's volume in it.
+    """
     claims = {
         partition: context.observed.children.get((CLAIMS.kind, choice.name))
         for partition, choice in result.claims.items()
@@ -198,7 +217,7 @@ def _volumes(context: ReconcileContext, result: ReconcileResult) -> dict[int, st
     return {
         partition: volume
         for partition, claim in claims.items()
-        if claim is not None and (volume := claim["spec"].get("volumeName"))
+        if claim is not None and is_bound(claim) and (volume := claim["spec"].get("volumeName"))
     }
 
 

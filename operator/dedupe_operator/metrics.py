@@ -65,6 +65,11 @@ FAILOVERS: Final = Counter(
     "Workers that were force-deleted to move to another node.",
     ["namespace", "stream"],
 )
+FAILOVERS_HELD_BACK: Final = Gauge(
+    "dedupe_operator_failovers_held_back",
+    "Workers that are not moved from their nodes, because too many nodes are not ready.",
+    ["namespace", "stream"],
+)
 
 registry: Final = REGISTRY
 for _result in ("ok", "failed"):
@@ -91,7 +96,13 @@ def begin_counters(namespace: str, stream: str) -> None:
 
 def forget_stream(namespace: str, stream: str) -> None:
     """Remove the gauges of a deleted stream; its counters stay."""
-    for gauge in (STREAM_READY, INPUT_PARTITIONS_ADDED, EPOCH, GROWTH_STEP):
+    for gauge in (
+        STREAM_READY,
+        INPUT_PARTITIONS_ADDED,
+        EPOCH,
+        GROWTH_STEP,
+        FAILOVERS_HELD_BACK,
+    ):
         with suppress(KeyError):
             gauge.remove(namespace, stream)
     forget_snapshots(namespace, stream)

@@ -52,7 +52,9 @@ def run_operator(config: OperatorConfig) -> None:
     output_conflicts = OutputConflicts()
     input_watch = InputWatch()
     reconciler = Reconciler(
-        api, config.release, workers, output_conflicts, input_watch, clock=time.monotonic
+        *(api, config.release, workers, output_conflicts, input_watch),
+        clock=time.monotonic,
+        max_nodes_not_ready_percent=config.max_nodes_not_ready_percent,
     )
     controller = Controller(reconciler.reconcile, threads=_THREADS, lost=_end)
     health.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)

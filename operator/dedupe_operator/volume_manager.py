@@ -190,7 +190,7 @@ class VolumeManager:
             return "it was deleted"
         job = job_for(context, snapshot, entry)
         exists = self._providers[snapshot.status.provider].exists(job)
-        return None if exists else f"its copy {entry.handle} is gone"
+        return None if exists else f"its copy {entry.handle} is gone, or not of this partition"
 
     def _why_no_volume(
         self, context: ReconcileContext, recorded: PartitionStatus, name: str

@@ -61,6 +61,16 @@ def _install(cluster: Environment, made_from: str, chart: Path) -> None:
         raise ClusterError(f"{error}\n{_operator_diagnostics(env)}") from error
 
 
+def uninstall(cluster: Environment) -> None:
+    """Remove the chart as a user does, and wait until its objects are gone. Raises ClusterError."""
+    run(
+        ["helm", "uninstall", RELEASE, "--namespace", NAMESPACE, "--wait"],
+        what="uninstalling the chart",
+        timeout_seconds=_HELM_SECONDS,
+        env={**os.environ, "KUBECONFIG": cluster.kubeconfig, "PATH": cluster.path()},
+    )
+
+
 def _values(cluster: Environment, made_from: str) -> dict[str, object]:
     return {
         "image": _image(cluster.operator_image),

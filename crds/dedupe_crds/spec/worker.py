@@ -69,6 +69,15 @@ class Tuning(Model):
         return max(self.commit_interval, bound)
 
 
+class ServiceAccount(Model):
+    """The ServiceAccount that the operator creates for the workers."""
+
+    annotations: Annotated[dict[str, str], Field(max_length=16)] = Field(
+        default={},
+        description="Annotations, such as eks.amazonaws.com/role-arn for a role of AWS. A change restarts the workers.",
+    )
+
+
 class Worker(Model):
     """The process that deduplicates a partition."""
 
@@ -80,4 +89,7 @@ class Worker(Model):
     )
     tuning: Tuning = Field(
         default=Tuning(), description="Trade-offs between latency, throughput and memory."
+    )
+    service_account: ServiceAccount = Field(
+        default=ServiceAccount(), description="ServiceAccount of the workers."
     )

@@ -6,6 +6,7 @@ The reconciler calls it once a pass, after the claims are chosen. An object that
 from dataclasses import dataclass
 
 from dedupe_crds.status.stream import Restore, RestoreSource
+from dedupe_operator import lasting_volumes
 from dedupe_operator.controller.children import Children
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import rollout, volume_expansion
@@ -52,6 +53,7 @@ class Applier:
         if not context.partitions or (context.growth and context.growth.must_wait):
             return
         try:
+            lasting_volumes.keep(self.api, context, result)
             self._apply_shared(context)
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))

@@ -36,6 +36,7 @@ from dedupe_operator.decide.diagnosis import Problem, by_cause
 from dedupe_operator.decide.growth import growth_events
 from dedupe_operator.decide.stream_status import condition_events
 from dedupe_operator.failover import Failover
+from dedupe_operator.failover_brake import FailoverBrake
 from dedupe_operator.growth_watch import GrowthWatch
 from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.api import KubernetesApi
@@ -90,6 +91,7 @@ class Reconciler:
         *,
         clock: Callable[[], float],
         now: Callable[[], datetime] = utc_now,
+        max_nodes_not_ready_percent: int = 50,
     ) -> None:
         self._api = api
         providers: dict[SnapshotProvider, Provider] = {
@@ -99,7 +101,7 @@ class Reconciler:
         }
         self._volumes = VolumeManager(providers)
         self._applier = Applier(api, Children(api, clock), release, self._volumes)
-        self._failover = Failover(api)
+        self._failover = Failover(api, FailoverBrake(api, max_nodes_not_ready_percent))
         self._snapshots = SnapshotManager(api, SnapshotRunner(providers, workers))
         self._reconcile_requests = ReconcileRequests(workers)
         self._workers = workers

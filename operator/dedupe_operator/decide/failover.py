@@ -15,6 +15,7 @@ from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import CONTAINER
 
+_CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _PATIENCE: Final = timedelta(seconds=10)
 # Two workers that fence each other forever, for example in two clusters, must not overload Kafka.
 _FENCED_PATIENCE: Final = timedelta(seconds=60)
@@ -31,6 +32,18 @@ class Outage:
     def failover_time(self, patience: timedelta) -> datetime:
         """Return when its workers are moved."""
         return self.since + patience
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCount:
+    """The nodes that can run workers: how many there are, and are not ready."""
+
+    all: int
+    not_ready: int
+
+    def is_above(self, limit: int) -> bool:
+        """Return whether more than `limit` percent are not ready."""
+        return self.not_ready * 100 > limit * self.all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +94,36 @@ def outage(name: str, node: Object | None, *, missing_since: datetime) -> Outage
             why = condition.get("message") or condition.get("reason") or "no reason given"
             return Outage(node=name, since=since, what=f"is NotReady ({str(why).rstrip('.')})")
     return None
+
+
+def count_nodes(nodes: Sequence[Object]) -> NodeCount:
+    """Count the nodes; those that only run the control plane do not count."""
+    counting = [node for node in nodes if not _is_control_plane(node)] or nodes
+    return NodeCount(all=len(counting), not_ready=sum(not _is_node_ready(one) for one in counting))
+
+
+def _is_control_plane(node: Object) -> bool:
+    taints = (node.get("spec") or {}).get("taints") or []
+    return any(taint.get("key") == _CONTROL_PLANE for taint in taints)
+
+
+def _is_node_ready(node: Object) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return all(each["status"] == "True" for each in conditions if each["type"] == "Ready")
+
+
+def held_back(count: NodeCount, limit: int, *, until: datetime) -> Problem:
+    """Return the problem of a worker that stays on its node during a mass outage."""
+    if count.is_above(limit):
+        resumes = "when fewer are"
+    else:
+        resumes = f"at {until:%H:%M:%SZ}, as too many were until a moment ago"
+    return Problem(
+        reason="FailoverHeldBack",
+        message=f"{count.not_ready} of {count.all} nodes are not ready: with more than {limit} % of them (chart value "
+        "failover.maxNodesNotReadyPercent) no worker is moved by force, as it may still run. Failover resumes "
+        f"{resumes}. Check the network between the nodes and the API server",
+    )
 
 
 def moves(

@@ -35,7 +35,7 @@ class Snapshot:
     """A DedupeSnapshot as observed.
 
     `scheduled`: created by the schedule, not by a user. `partitions` are the requested ones, all of them if empty.
-    `holds_copies`: its finalizer retains it until its copies are deleted.
+    `holds_copies`: its finalizer retains it until its copies are deleted. `prunable`: Argo CD or Flux may delete it.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Snapshot:
     holds_copies: bool
     partitions: tuple[int, ...]
     status: SnapshotStatus
+    prunable: bool = False
 
     def entry(self, partition: int) -> PartitionSnapshot | None:
         """Return its entry of a partition, None if it has none."""

@@ -174,8 +174,21 @@ def waits_for_other_class(claim: Object, class_name: str | None) -> bool:
 
 
 def is_bound(claim: Object | None) -> bool:
-    """Return whether a claim exists and has its volume."""
+    """Return whether a claim exists and has its volume.
+
+    Its spec alone proves nothing: whoever creates a claim may name any volume in it. Kubernetes writes the phase once
+    claim and volume name each other.
+    """
     return claim is not None and _phase(claim) == "Bound"
+
+
+def is_volume_of(claim: Object, volume: Object) -> bool:
+    """Return whether a PersistentVolume is bound to a claim, as both say."""
+    of, metadata = volume["spec"].get("claimRef") or {}, claim["metadata"]
+    if not is_bound(claim) or claim["spec"].get("volumeName") != volume["metadata"]["name"]:
+        return False
+    names = (of.get("namespace"), of.get("name"), of.get("uid"))
+    return names == (metadata["namespace"], metadata["name"], metadata["uid"])
 
 
 def _is_to_come(recorded: PartitionStatus, unusable: set[str]) -> bool:

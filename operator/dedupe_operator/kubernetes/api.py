@@ -102,17 +102,17 @@ class KubernetesApi:
         path = resource.path(wanted["metadata"]["namespace"])
         return self._call("POST", resource, path, [("fieldManager", FIELD_MANAGER)], body=wanted)
 
-    def set_finalizers(self, resource: Resource, live: Object, finalizers: list[str]) -> None:
-        """Replace the finalizers of the object as it was read, whoever set them.
+    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> None:
+        """Change the metadata of the object as it was read, whoever set it; None removes.
 
         Raises KubernetesError, with reason "Conflict" if the object has changed since then.
         """
         metadata = live["metadata"]
-        namespace, name = metadata["namespace"], metadata["name"]
+        namespace, name = metadata.get("namespace"), metadata["name"]
         given = {key: metadata[key] for key in ("uid", "resourceVersion")}
         self._before_write()
-        log.info("patch %s %s/%s", resource.kind, namespace, name)
-        body = {"metadata": {**given, "finalizers": finalizers}}
+        log.info("patch %s %s", resource.kind, f"{namespace}/{name}" if namespace else name)
+        body = {"metadata": {**given, **changes}}
         path = resource.path(namespace, name)
         self._call("PATCH", resource, path, body=body, content_type=_MERGE)
 

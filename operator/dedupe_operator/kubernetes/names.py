@@ -25,13 +25,21 @@ COPIES: Final = f"{GROUP}/copies"
 """The finalizer of a DedupeSnapshot whose copies are stored outside of the cluster."""
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+INSTANCE: Final = "app.kubernetes.io/instance"
+
+NOT_PRUNED: Final = {
+    "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
+    "argocd.argoproj.io/sync-options": "Prune=false,Delete=false",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+"""Annotations of objects that may outlive their stream: Argo CD and Flux must not delete them."""
 
 
 def stream_labels(stream: str) -> dict[str, str]:
     """Return the labels of every object of a stream."""
     return {
         "app.kubernetes.io/name": "dedupestream",
-        "app.kubernetes.io/instance": stream,
+        INSTANCE: stream,
         "app.kubernetes.io/component": "worker",
         "app.kubernetes.io/part-of": "dedupestream",
         MANAGED_BY: FIELD_MANAGER,
@@ -42,6 +50,23 @@ def stream_labels(stream: str) -> dict[str, str]:
 def partition_labels(stream: str, partition: int) -> dict[str, str]:
     """Return the labels of every object of one partition."""
     return {**stream_labels(stream), PARTITION: str(partition)}
+
+
+def lasting_labels(stream: str, partition: int | None = None) -> dict[str, str]:
+    """Return the labels of an object that may outlive its stream.
+
+    Without INSTANCE: Argo CD takes an object with that label and without an owner for its own, and prunes it.
+    """
+    labels = {MANAGED_BY: FIELD_MANAGER, STREAM: stream}
+    return labels if partition is None else {**labels, PARTITION: str(partition)}
+
+
+def is_prunable(metadata: Object) -> bool:
+    """Return whether Argo CD or Flux may delete an object that must stay."""
+    annotations = metadata.get("annotations") or {}
+    return (
+        INSTANCE in (metadata.get("labels") or {}) or not NOT_PRUNED.items() <= annotations.items()
+    )
 
 
 def router_labels(stream: str) -> dict[str, str]:

@@ -4,7 +4,12 @@ from dedupe_crds.quantity import format_size
 from dedupe_crds.spec.store import ReclaimPolicy
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import Restore, RestoreSource
-from dedupe_operator.kubernetes.names import RESTORE_REQUEST, Object, partition_labels
+from dedupe_operator.kubernetes.names import (
+    NOT_PRUNED,
+    RESTORE_REQUEST,
+    Object,
+    lasting_labels,
+)
 from dedupe_operator.resources import metadata
 
 
@@ -36,10 +41,11 @@ def build(
     described: Object = {
         "name": name,
         "namespace": stream.metadata.namespace,
-        "labels": partition_labels(stream.metadata.name, partition),
+        "labels": lasting_labels(stream.metadata.name, partition),
+        "annotations": dict(NOT_PRUNED),
     }
     if request is not None:
-        described["annotations"] = {RESTORE_REQUEST: request}
+        described["annotations"][RESTORE_REQUEST] = request
     if storage.reclaim_policy is ReclaimPolicy.DELETE:
         described["ownerReferences"] = [metadata.reference(stream)]
     return {

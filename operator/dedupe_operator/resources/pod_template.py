@@ -8,7 +8,7 @@ from dedupe_crds.annotations import RESTART, STREAM
 from dedupe_crds.quantity import MIB
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_operator.kubernetes.names import CONFIG_HASH, Object, partition_labels
-from dedupe_operator.resources import admin_secret, config_map, pod_parts
+from dedupe_operator.resources import admin_secret, config_map, pod_parts, service_account
 
 CONTAINER: Final = "worker"
 ADMIN_MOUNT: Final = "/etc/dedupestream/admin"
@@ -50,7 +50,12 @@ def build(
     empty volume from that snapshot in the stream's bucket.
     """
     name = stream.metadata.name
-    annotations = {CONFIG_HASH: f"{config_map.config_hash(stream)}-{secrets_hash}"}
+    hashes = [
+        config_map.config_hash(stream),
+        secrets_hash,
+        service_account.annotations_hash(stream),
+    ]
+    annotations = {CONFIG_HASH: "-".join(filter(None, hashes))}
     if restart := stream.metadata.annotations.get(RESTART):
         annotations[RESTART] = restart
     return {

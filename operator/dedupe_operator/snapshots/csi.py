@@ -8,7 +8,7 @@ from dedupe_crds.status.snapshot import KIND
 from dedupe_operator.decide.provisioning import provisioning_failure
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi, events_about
-from dedupe_operator.kubernetes.names import SNAPSHOT_UID, Object, partition_labels
+from dedupe_operator.kubernetes.names import NOT_PRUNED, SNAPSHOT_UID, Object, lasting_labels
 from dedupe_operator.kubernetes.resources import VOLUME_SNAPSHOTS
 from dedupe_operator.snapshots.metadata import checkpoint_annotations
 from dedupe_operator.snapshots.provider import (
@@ -142,8 +142,12 @@ def _build(job: Job) -> Object:
         "metadata": {
             "name": _name(job),
             "namespace": job.stream.metadata.namespace,
-            "labels": partition_labels(job.stream.metadata.name, job.partition),
-            "annotations": {SNAPSHOT_UID: job.snapshot_uid, **checkpoint_annotations(job.entry)},
+            "labels": lasting_labels(job.stream.metadata.name, job.partition),
+            "annotations": {
+                **NOT_PRUNED,
+                SNAPSHOT_UID: job.snapshot_uid,
+                **checkpoint_annotations(job.entry),
+            },
             "ownerReferences": [owner],
         },
         "spec": spec,

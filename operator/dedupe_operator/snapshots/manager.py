@@ -62,6 +62,8 @@ class SnapshotManager:
                     result.requeue_within(_REMOVE_RETRY_SECONDS)
                 elif not snapshot.deleting and is_unheld(snapshot):
                     writer.hold(snapshot)  # it was restored from a backup
+                elif not snapshot.deleting and snapshot.prunable:
+                    writer.keep_from_pruning(snapshot)
             if self._runner.run(context, result, writer):
                 result.requeue_within(_REQUEUE_SECONDS)
             self._prune(context, result, writer)

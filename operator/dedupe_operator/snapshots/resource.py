@@ -13,7 +13,15 @@ from dedupe_crds.status.snapshot import KIND, SnapshotSpec, SnapshotStatus
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
-from dedupe_operator.kubernetes.names import COPIES, SCHEDULED, Object, stream_labels
+from dedupe_operator.kubernetes.names import (
+    COPIES,
+    INSTANCE,
+    NOT_PRUNED,
+    SCHEDULED,
+    Object,
+    is_prunable,
+    lasting_labels,
+)
 from dedupe_operator.kubernetes.resources import SNAPSHOTS
 
 
@@ -25,6 +33,7 @@ def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
     found = []
     for raw in listed:
         metadata = raw["metadata"]
+        scheduled = (metadata.get("labels") or {}).get(SCHEDULED) == "true"
         try:
             spec = SnapshotSpec.model_validate(raw.get("spec") or {})
             status = SnapshotStatus.model_validate(raw.get("status") or {})
@@ -36,7 +45,8 @@ def read_snapshots(listed: Iterable[Object]) -> tuple[Snapshot, ...]:
                 uid=metadata["uid"],
                 stream=spec.stream_ref.name,
                 created=datetime.fromisoformat(metadata["creationTimestamp"]),
-                scheduled=(metadata.get("labels") or {}).get(SCHEDULED) == "true",
+                scheduled=scheduled,
+                prunable=scheduled and is_prunable(metadata),
                 deleting=bool(metadata.get("deletionTimestamp")),
                 holds_copies=COPIES in (metadata.get("finalizers") or []),
                 partitions=tuple(spec.partitions),
@@ -64,7 +74,8 @@ class SnapshotWriter:
             "metadata": {
                 "name": name,
                 "namespace": self._namespace,
-                "labels": {**stream_labels(stream.metadata.name), SCHEDULED: "true"},
+                "labels": {**lasting_labels(stream.metadata.name), SCHEDULED: "true"},
+                "annotations": dict(NOT_PRUNED),
             },
             "spec": {"streamRef": {"name": stream.metadata.name}},
         }
@@ -89,13 +100,24 @@ class SnapshotWriter:
         """Remove the finalizer: the API server may delete the object."""
         self._set(snapshot, held=False)
 
+    def keep_from_pruning(self, snapshot: Snapshot) -> None:
+        """Replace what an earlier version wrote, and Argo CD takes for its own."""
+        if live := self._live(snapshot):
+            changes = {"labels": {INSTANCE: None}, "annotations": NOT_PRUNED}
+            self._api.patch_metadata(SNAPSHOTS, live, changes)
+
     def _set(self, snapshot: Snapshot, *, held: bool) -> None:
         # Not by server-side apply: it leaves a finalizer that has another owner too, for example a backup tool.
-        live = self._api.get(SNAPSHOTS, self._namespace, snapshot.name)
-        if live is None or live["metadata"]["uid"] != snapshot.uid:
+        live = self._live(snapshot)
+        if live is None:
             return
         others = [each for each in live["metadata"].get("finalizers") or [] if each != COPIES]
-        self._api.set_finalizers(SNAPSHOTS, live, [*others, COPIES] if held else others)
+        finalizers = [*others, COPIES] if held else others
+        self._api.patch_metadata(SNAPSHOTS, live, {"finalizers": finalizers})
+
+    def _live(self, snapshot: Snapshot) -> Object | None:
+        live = self._api.get(SNAPSHOTS, self._namespace, snapshot.name)
+        return live if live and live["metadata"]["uid"] == snapshot.uid else None
 
     def delete(self, snapshot: Snapshot) -> None:
         """Delete a snapshot. If it is held, its copies are deleted before it is gone."""

@@ -90,7 +90,7 @@ STREAM_RULES = {
 CLUSTER_RULES = {
     ("storage.k8s.io", "storageclasses"): {"get"},
     ("storage.k8s.io", "volumeattachments"): {"list", "delete"},
-    ("", "nodes"): {"get"},
+    ("", "nodes"): {"get", "list"},
 }
 """All that it may do to what belongs to no namespace, unless EBS snapshots are enabled."""
 
@@ -178,11 +178,19 @@ def test_the_operators_rights_are_these_and_no_more() -> None:
 
 def test_only_for_ebs_may_the_operator_make_volumes() -> None:
     roles = of_kind(render({"snapshots": {"ebs": {"enabled": True}}}), "ClusterRole")
-    more = {
-        ("", "nodes"): {"get", "list"},
-        ("", "persistentvolumes"): {"get", "create", "patch"},
-    }
+    more = {("", "persistentvolumes"): {"get", "create", "patch"}}
     assert rules_of(roles["dedupestream-operator-cluster"]) == CLUSTER_RULES | more
+
+
+@pytest.mark.parametrize(("percent", "passed"), [(50, []), (80, ["80"])])
+def test_the_share_of_nodes_that_may_be_out_is_the_operators(
+    percent: int, passed: list[str]
+) -> None:
+    rendered = render({"failover": {"maxNodesNotReadyPercent": percent}})
+    (deployment,) = of_kind(rendered, "Deployment").values()
+    env = deployment["spec"]["template"]["spec"]["containers"][0].get("env", [])
+    found = [one["value"] for one in env if "MAX_NODES_NOT_READY_PERCENT" in one["name"]]
+    assert found == passed
 
 
 def test_an_operator_leaves_a_node_that_is_out_within_seconds() -> None:

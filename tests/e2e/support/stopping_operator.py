@@ -49,9 +49,9 @@ class StoppingApi(KubernetesApi):
         with _writes.one():
             return super().create(wanted)
 
-    def set_finalizers(self, resource: Resource, live: Object, finalizers: list[str]) -> None:
+    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> None:
         with _writes.one():
-            super().set_finalizers(resource, live, finalizers)
+            super().patch_metadata(resource, live, changes)
 
     def delete(
         self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False

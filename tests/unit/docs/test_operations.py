@@ -28,6 +28,9 @@ OTHERS = {
     "OnRootMismatch", "PodScheduled", "ReadWriteOnce", "RuntimeDefault", "ScheduleAnyway",
     # Reasons of Kubernetes' own parts, from which the operator derives its reasons
     "ControllerResizeError", "FailedCreate", "FileSystemResizePending", "NodeResizeError",
+    "ProvisioningFailed",
+    # Value of an annotation that Argo CD reads
+    "IgnoreExtraneous",
     # Fields of Amazon's API
     "AvailabilityZone", "ClientToken", "CreateTime", "FullSnapshotSizeInBytes", "KmsKeyId", "PageSize",
     "ResourceType", "ResponseMetadata", "RestoreExpiryTime", "SnapshotId", "StartTime", "StateMessage",

@@ -173,13 +173,19 @@ class FakeCluster(KubernetesApi):
         made["metadata"]["creationTimestamp"] = self.now.isoformat()
         return self.add(made)
 
-    def set_finalizers(self, resource: Resource, live: Object, finalizers: list[str]) -> None:
+    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> None:
         name = live["metadata"]["name"]
-        self.writes.append(("finalizers", resource.kind, name))
+        self._live()
+        self.writes.append(("patch", resource.kind, name))
         metadata = self.objects[resource.kind, name]["metadata"]
         assert metadata["uid"] == live["metadata"]["uid"]
-        metadata["finalizers"] = finalizers
-        if metadata.get("deletionTimestamp") and not finalizers:
+        for field, value in changes.items():
+            if isinstance(value, dict):
+                merged = {**(metadata.get(field) or {}), **value}
+                metadata[field] = {key: each for key, each in merged.items() if each is not None}
+            else:
+                metadata[field] = value
+        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             self.remove(resource.kind, name)
 
     def delete(

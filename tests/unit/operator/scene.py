@@ -81,10 +81,12 @@ class Scene:
         self.epochs = FakeEpochs()
         self.restart_operator()
 
-    def restart_operator(self) -> None:
+    def restart_operator(self, *, max_nodes_not_ready_percent: int = 50) -> None:
         self.conflicts = OutputConflicts()
         self.reconciler = Reconciler(
-            *(self.cluster, RELEASE, self.workers, self.conflicts, InputWatch()), clock=self.clock
+            *(self.cluster, RELEASE, self.workers, self.conflicts, InputWatch()),
+            clock=self.clock,
+            max_nodes_not_ready_percent=max_nodes_not_ready_percent,
         )
 
     def look(self) -> float | None:

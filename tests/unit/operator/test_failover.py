@@ -134,6 +134,17 @@ def test_a_worker_is_moved_and_its_volume_let_go_when_the_time_is_over(running: 
     assert VOLUMES[0] in told["VolumeDetached"]["message"]
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Lost"])
+def test_a_claim_that_names_a_strangers_volume_has_no_volume_let_go(
+    running: Scene, phase: str
+) -> None:
+    """Anyone who may create a claim chooses its labels and volumeName; only Kubernetes says that it is bound."""
+    running.cluster.one("PersistentVolumeClaim", "orders-0-1")["status"] = {"phase": phase}
+    fail(running, for_seconds=61)
+    running.look()
+    assert [write for write in moved(running) if write[1] == "VolumeAttachment"] == []
+
+
 def events(scene: Scene) -> list[Object]:
     return [scene.cluster.one("Event", name) for name in scene.cluster.names("Event")]
 
@@ -248,7 +259,7 @@ def test_an_operator_killed_after_any_of_its_writes_leaves_nothing_undone(
 def kill_after(scene: Scene, patched: pytest.MonkeyPatch, writes: int) -> None:
     """Have the operator end right after one of its writes."""
     left = itertools.count(writes - 1, -1)
-    for name in ("apply", "create", "delete", "set_finalizers"):
+    for name in ("apply", "create", "delete", "patch_metadata"):
         write = getattr(scene.cluster, name)
 
         def counted(*given: object, write: Callable[..., object] = write, **how: object) -> object:
@@ -302,3 +313,132 @@ def test_without_the_right_to_see_nodes_all_else_goes_on(
     assert moved(running) == []
     assert ("apply", "Service", "orders-1") in running.cluster.writes
     assert "cannot get resource nodes" in running.cluster.condition("Degraded")["message"]
+
+
+# -- too many nodes are out ------------------------------------------------------------------------
+
+
+def add_nodes(scene: Scene, count: int) -> list[str]:
+    """Nodes without workers of the stream, beside NODE and OTHER."""
+    names = [f"spare-{number}" for number in range(count)]
+    for name in names:
+        scene.cluster.add(node(name))
+    return names
+
+
+def held_back() -> float:
+    gauge = metrics.FAILOVERS_HELD_BACK.labels(NAMESPACE, STREAM)
+    return float(gauge._value.get())  # noqa: SLF001 # the client has no other way to read one
+
+
+def test_with_most_nodes_out_no_worker_is_killed_and_the_stream_says_why(running: Scene) -> None:
+    add_nodes(running, 1)
+    for name in (NODE, OTHER):
+        fail(running, name, for_seconds=3600)
+    running.look()
+    assert moved(running) == []
+    assert held_back() == 2
+    degraded = running.cluster.condition("Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "FailoverHeldBack")
+    assert "2 of 3 nodes are not ready" in degraded["message"]
+    assert "failover.maxNodesNotReadyPercent" in degraded["message"]
+    assert failover_of(running, 0) is None
+
+
+def test_with_half_of_the_nodes_out_as_one_of_two_workers_are_moved(running: Scene) -> None:
+    fail(running, for_seconds=61)
+    running.look()
+    assert ("force", "Pod", "orders-0-0") in moved(running)
+    assert held_back() == 0
+
+
+def test_the_only_node_has_no_other_to_move_to(running: Scene) -> None:
+    running.cluster.remove("Node", OTHER)
+    running.cluster.one("Pod", "orders-1-0")["spec"]["nodeName"] = NODE
+    fail(running, for_seconds=3600)
+    running.look()
+    assert moved(running) == []
+    assert running.cluster.condition("Degraded")["reason"] == "FailoverHeldBack"
+
+
+def test_nodes_of_the_control_plane_do_not_count(running: Scene) -> None:
+    """Three that are well and run no workers would hide that all others are out."""
+    for name in add_nodes(running, 3):
+        taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+        running.cluster.one("Node", name)["spec"] = {"taints": [taint]}
+    for name in (NODE, OTHER):
+        fail(running, name, for_seconds=3600)
+    running.look()
+    assert moved(running) == []
+
+
+def test_a_volume_stays_attached_too(running: Scene) -> None:
+    """As after an operator that was killed between its two writes, before most nodes went out."""
+    add_nodes(running, 1)
+    fail(running, for_seconds=61)
+    pod = running.cluster.one("Pod", "orders-0-0")
+    pod["spec"]["nodeName"] = "spare-0"
+    pod["status"] = {"conditions": [{"type": "Ready", "status": "False"}]}
+    fail(running, OTHER, for_seconds=1)
+    running.look()
+    assert moved(running) == []
+
+
+def test_it_resumes_by_itself_once_the_nodes_that_come_back_had_their_time(
+    running: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_nodes(running, 1)
+    for name in (NODE, OTHER):
+        fail(running, name, for_seconds=3600)
+    running.look()
+    pass_time(monkeypatch, 20)
+    running.cluster.add(node(OTHER))
+    running.look()
+    assert moved(running) == []
+    degraded = running.cluster.condition("Degraded")
+    assert degraded["reason"] == "FailoverHeldBack"
+    assert "resumes at 12:01:00Z" in degraded["message"]
+    pass_time(monkeypatch, 60)
+    running.look()
+    assert [write for write in moved(running) if write[0] == "force"] == [
+        ("force", "Pod", "orders-0-0")
+    ]
+    assert held_back() == 0
+
+
+def test_a_clock_that_is_set_back_does_not_hold_for_hours(
+    running: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_nodes(running, 1)
+    for name in (NODE, OTHER):
+        fail(running, name, for_seconds=7200)
+    running.look()
+    running.cluster.add(node(OTHER))
+    pass_time(monkeypatch, -3600)
+    running.look()
+    assert ("force", "Pod", "orders-0-0") in moved(running)
+
+
+def test_the_limit_can_be_raised(running: Scene) -> None:
+    running.restart_operator(max_nodes_not_ready_percent=100)
+    for name in (NODE, OTHER):
+        fail(running, name, for_seconds=3600)
+    running.look()
+    assert [write[0] for write in moved(running)].count("force") == 2
+
+
+def test_without_the_right_to_list_nodes_no_worker_is_moved_and_the_stream_says_so(
+    running: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(running, for_seconds=61)
+    find = running.cluster.find
+
+    def forbidden(resource: Resource, namespace: str | None, **how: str | None) -> list[Object]:
+        if resource is NODES:
+            raise KubernetesError("Forbidden", "cannot list resource nodes")
+        return find(resource, namespace, **how)
+
+    monkeypatch.setattr(running.cluster, "find", forbidden)
+    running.look()
+    assert moved(running) == []
+    assert running.cluster.condition("Degraded")["reason"] == "Forbidden"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import ClientError
 
 from dedupe_crds.quantity import GIB
+from dedupe_operator.decide.volume_claims import is_bound, is_volume_of
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import PERSISTENT_VOLUMES
@@ -124,9 +125,14 @@ class EbsProvider:
 
     @provider_errors()
     def exists(self, job: Job) -> bool:
-        """Return whether it is complete and not archived (hours to restore)."""
+        """Return whether it is of the partition, complete, and not archived."""
         found = self._one(self._client(job), job.entry.handle)
-        return found is not None and found["State"] == "completed" and not _is_archived(found)
+        return (
+            found is not None
+            and ebs_tags.is_of_partition(job, found)
+            and found["State"] == "completed"
+            and not _is_archived(found)
+        )
 
     @provider_errors()
     def failure(self, claim: Object, now: datetime) -> str | None:  # noqa: ARG002 # the volume is made before its claim
@@ -145,6 +151,10 @@ class EbsProvider:
         found = self._one(client, job.entry.handle)
         if found is None:
             raise _gone(job)
+        if not ebs_tags.is_of_partition(job, found):
+            wanted = " and ".join(f"{k}={v}" for k, v in ebs_tags.of_partition(job).items())
+            message = f"EBS snapshot {job.entry.handle} does not have the tags {wanted}"
+            raise ProviderFailed("SnapshotNotOurs", message)
         if _is_archived(found):
             message = f"snapshot {job.entry.handle} is in the archive: restore it from there first"
             raise ProviderFailed("SnapshotArchived", message)
@@ -160,12 +170,15 @@ class EbsProvider:
             raise ProviderError("NoVolume", message)
         claim = job.claim["metadata"]["name"]
         name = job.claim["spec"].get("volumeName")
-        if not name:
+        if not name or not is_bound(job.claim):
             raise ProviderError("VolumeNotBound", f"claim {claim} has no volume yet")
         volume = self._api.get(PERSISTENT_VOLUMES, None, name)
         if volume is None:
             message = f"PersistentVolume {name} of claim {claim} is gone"
             raise ProviderFailed("VolumeGone", message)
+        if not is_volume_of(job.claim, volume):
+            message = f"PersistentVolume {name} is not bound to claim {claim}"
+            raise ProviderError("VolumeNotBound", message)
         found = ebs_volumes.volume_id(volume)
         if found is None:
             driver = volume["spec"].get("csi", {}).get("driver") or "no CSI driver"

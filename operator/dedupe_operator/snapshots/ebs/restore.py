@@ -17,12 +17,14 @@ from botocore.exceptions import ClientError
 from dedupe_crds.annotations import STREAM
 from dedupe_crds.quantity import GIB, parse_size
 from dedupe_crds.spec.store import ReclaimPolicy
+from dedupe_operator.decide.volume_claims import is_bound
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import (
     FIELD_MANAGER,
     MANAGED_BY,
+    NOT_PRUNED,
     Object,
-    partition_labels,
+    lasting_labels,
     partition_of,
 )
 from dedupe_operator.kubernetes.resources import CLAIMS, NODES, PERSISTENT_VOLUMES, STORAGE_CLASSES
@@ -93,8 +95,8 @@ class VolumeRestore:
             self._api.find(CLAIMS, metadata.namespace, labels=selector),
             key=lambda claim: partition_of(claim) != self._job.partition,
         )
-        names = dict.fromkeys(claim["spec"].get("volumeName") for claim in claims)
-        found = (self._api.get(PERSISTENT_VOLUMES, None, name) for name in filter(None, names))
+        names = dict.fromkeys(claim["spec"]["volumeName"] for claim in claims if is_bound(claim))
+        found = (self._api.get(PERSISTENT_VOLUMES, None, name) for name in names)
         return [volume for volume in islice(found, _ASKED) if volume]
 
     def _volume(self, snapshot: "SnapshotTypeDef") -> "VolumeTypeDef | VolumeResponseTypeDef":
@@ -213,9 +215,12 @@ class VolumeRestore:
             "kind": PERSISTENT_VOLUMES.kind,
             "metadata": {
                 "name": self._name,
-                "labels": partition_labels(metadata.name, self._job.partition),
-                # Without it the driver would not delete the volume with reclaimPolicy Delete.
-                "annotations": {"pv.kubernetes.io/provisioned-by": ebs_volumes.DRIVER},
+                "labels": lasting_labels(metadata.name, self._job.partition),
+                # Without the last one the driver would not delete the volume with reclaimPolicy Delete.
+                "annotations": {
+                    **NOT_PRUNED,
+                    "pv.kubernetes.io/provisioned-by": ebs_volumes.DRIVER,
+                },
             },
             "spec": {
                 "accessModes": ["ReadWriteOnce"],

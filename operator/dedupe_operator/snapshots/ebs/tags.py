@@ -74,6 +74,20 @@ def is_ours(job: Job, found: "SnapshotTypeDef | VolumeTypeDef") -> bool:
     return _owner(job).items() <= tags.items()
 
 
+def is_of_partition(job: Job, found: "SnapshotTypeDef") -> bool:
+    """Return whether a snapshot is of the job's partition, whichever object names it.
+
+    In a new cluster a DedupeSnapshot that is applied again has another UID.
+    """
+    tags = {tag.get("Key"): tag.get("Value") for tag in found.get("Tags", [])}
+    return of_partition(job).items() <= tags.items()
+
+
+def of_partition(job: Job) -> dict[str, str]:
+    """Return the tags that tell whose store a snapshot holds."""
+    return {STREAM: stream_name(job), PARTITION: str(job.partition)}
+
+
 def as_list(tags: Mapping[str, str]) -> "Sequence[TagTypeDef]":
     """Return tags in EC2's form."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
@@ -90,8 +104,7 @@ def _claim(job: Job, claim: str) -> str:
 
 def _owner(job: Job) -> dict[str, str]:
     return {
-        STREAM: stream_name(job),
-        PARTITION: str(job.partition),
+        **of_partition(job),
         f"{GROUP}/snapshot": job.snapshot,
         SNAPSHOT_UID: job.snapshot_uid,
     }

@@ -59,6 +59,13 @@ def error(code: str, message: str = "no reason") -> bytes:
     ).encode()
 
 
+def bound_volume(claim: Object, volume_id: str) -> Object:
+    """As the EBS driver makes it for a claim, which it is bound to."""
+    made, metadata = persistent_volume(claim["spec"]["volumeName"], volume_id), claim["metadata"]
+    made["spec"]["claimRef"] = {key: metadata[key] for key in ("namespace", "name", "uid")}
+    return made
+
+
 def persistent_volume(name: str, volume_id: str, zone: str = ZONE) -> Object:
     """As the EBS driver makes it."""
     in_zone = {"key": "topology.ebs.csi.aws.com/zone", "operator": "In", "values": [zone]}
@@ -187,8 +194,8 @@ class AwsScene:
     def _add_partition(self, partition: int) -> str:
         made = self.ec2.create_volume(AvailabilityZone=ZONE, Size=20, VolumeType="gp3")
         name = f"orders-{partition}-1"
-        self.cluster.add(claim(name, partition=partition))
-        self.cluster.add(persistent_volume(f"pv-of-{name}", made["VolumeId"]))
+        bound = self.cluster.add(claim(name, partition=partition))
+        self.cluster.add(bound_volume(bound, made["VolumeId"]))
         return made["VolumeId"]
 
 

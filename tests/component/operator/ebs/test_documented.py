@@ -15,7 +15,7 @@ from dedupe_crds.status.snapshot import (
     SnapshotPhase,
     SnapshotStatus,
 )
-from tests.component.operator.ebs.scene import AwsScene
+from tests.component.operator.ebs.scene import AwsScene, tags_of
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "aws.md"
 
@@ -50,6 +50,21 @@ def test_every_condition_of_the_policy_is_met_by_what_is_sent(aws: AwsScene) -> 
     }
     assert {action for action, _ in wanted} == {"CreateSnapshot", "CreateVolume"}
     assert all(tag in sent[action] for action, tag in wanted)
+
+
+def test_the_policy_allows_snapshots_with_the_projects_tags_only(aws: AwsScene) -> None:
+    aws.taken()
+    (made,) = aws.snapshots()
+    policy, _ = (json.loads(block) for block in blocks("json"))
+    for action in ("ec2:DeleteSnapshot", "ec2:CreateVolume"):
+        (statement,) = (
+            each
+            for each in policy["Statement"]
+            if each["Action"] == action and each["Resource"].endswith(":snapshot/*")
+        )
+        ((key, value),) = statement["Condition"]["StringLike"].items()
+        assert (value, key.startswith("aws:ResourceTag/dedupestream.io/")) == ("*", True)
+        assert tags_of(made)[key.removeprefix("aws:ResourceTag/")]
 
 
 @pytest.mark.skipif(

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dedupe_crds.quantity import GIB
+from dedupe_crds.status.snapshot import SnapshotPhase
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.snapshots.ebs.tags import as_list
@@ -423,3 +424,24 @@ def _with_none_in_it(_: bytes) -> bytes:
         b'<DescribeVolumesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
         b"<requestId>1</requestId><volumeSet/></DescribeVolumesResponse>"
     )
+
+
+@pytest.mark.parametrize("tag", ["dedupestream.io/stream", "dedupestream.io/partition"])
+def test_a_snapshot_of_others_in_a_status_is_not_restored_from(aws: AwsScene, tag: str) -> None:
+    """Who may write a DedupeSnapshot's status, or apply one from a backup, chooses the id in it."""
+    job = aws.taken()
+    handle = str(job.entry.handle)
+    aws.ec2.create_tags(Resources=[handle], Tags=as_list({tag: "theirs"}))
+    assert not aws.provider.exists(job)
+    with pytest.raises(ProviderError, match=f"{handle} .*{tag}=") as raised:
+        aws.provider.source(job, CLAIM)
+    assert refusal(raised) == ("SnapshotNotOurs", True)
+    assert aws.restored_volumes() == []
+
+
+def test_a_snapshot_object_that_was_applied_again_is_restored_from(aws: AwsScene) -> None:
+    """In a new cluster, with another UID: stream and partition tell whose the copy is."""
+    handle = aws.taken().entry.handle
+    job = aws.job(uid="uid-in-a-new-cluster", handle=handle, phase=SnapshotPhase.COMPLETED)
+    assert aws.provider.exists(job)
+    assert aws.provider.source(job, CLAIM).claim_spec["volumeName"]

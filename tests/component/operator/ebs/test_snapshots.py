@@ -361,3 +361,28 @@ def _with_none_in_it(_: bytes) -> bytes:
 def _replaced(body: bytes, old: bytes, new: bytes) -> bytes:
     assert old in body
     return body.replace(old, new)
+
+
+def _unbound(aws: AwsScene) -> None:
+    aws.cluster.one("PersistentVolumeClaim", "orders-0-1")["status"] = {"phase": "Pending"}
+
+
+def _bound_by_another(aws: AwsScene) -> None:
+    volume = aws.cluster.one("PersistentVolume", "pv-of-orders-0-1")
+    volume["spec"]["claimRef"] = {
+        "namespace": "theirs",
+        "name": "orders-0-1",
+        "uid": "uid-of-theirs",
+    }
+
+
+@pytest.mark.parametrize("change", [_unbound, _bound_by_another])
+def test_a_strangers_volume_that_a_claim_names_is_not_copied(
+    aws: AwsScene, change: Callable[[AwsScene], None]
+) -> None:
+    """Anyone who may create a claim chooses its volumeName: a copy would give them the data."""
+    change(aws)
+    with pytest.raises(ProviderError, match="orders-0-1") as raised:
+        aws.provider.start(aws.job())
+    assert refusal(raised) == ("VolumeNotBound", False)
+    assert aws.snapshots() == []

@@ -3,7 +3,7 @@
 import pytest
 
 from dedupe_operator.kubernetes.names import Object
-from tests.component.operator.ebs.scene import ZONE, AwsScene, node, persistent_volume, tags_of
+from tests.component.operator.ebs.scene import ZONE, AwsScene, bound_volume, node, tags_of
 from tests.unit.operator.scene import Scene
 
 CLAIM = "PersistentVolumeClaim"
@@ -16,8 +16,8 @@ def stream(scene: Scene, aws: AwsScene, monkeypatch: pytest.MonkeyPatch) -> Scen
     scene.cluster.add_stream({"spec.snapshots": {"provider": "EBS"}})
     scene.rest()
     for partition, volume_id in enumerate(aws.volumes):
-        name = f"pv-of-orders-{partition}-1"
-        scene.cluster.add(persistent_volume(name, volume_id))
+        claim = scene.cluster.one(CLAIM, f"orders-{partition}-1")
+        scene.cluster.add(bound_volume(claim, volume_id))
     scene.cluster.add(node("node-1", ZONE))
     return scene
 

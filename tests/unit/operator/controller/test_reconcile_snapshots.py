@@ -119,7 +119,7 @@ def stop_after(patch: pytest.MonkeyPatch, scene: Scene, writes: int) -> None:
 
         return call
 
-    for name in ("apply", "create", "delete", "set_finalizers"):
+    for name in ("apply", "create", "delete", "patch_metadata"):
         patch.setattr(scene.cluster, name, counted(getattr(scene.cluster, name)))
 
 

@@ -125,7 +125,7 @@ def test_a_volume_that_is_deleted_while_it_is_looked_at_is_not_made_again(
 ) -> None:
     scene.rest()
     claim = ("PersistentVolumeClaim", "orders-0-1")
-    scene.cluster.one(*claim)["metadata"]["labels"].pop("app.kubernetes.io/name")
+    scene.cluster.one(*claim)["metadata"]["labels"].pop("app.kubernetes.io/managed-by")
     apply = scene.cluster.apply
 
     def apply_late(wanted: Object, *, subresource: str | None = None) -> Object:

@@ -266,7 +266,7 @@ def test_finalizers_are_replaced_in_the_object_as_it_was_read(
 ) -> None:
     server.answer = (200, {})
     metadata = {"namespace": "shop", "name": "s", "uid": "uid-1", "resourceVersion": "7"}
-    api.set_finalizers(SNAPSHOTS, {"metadata": metadata}, ["a"])
+    api.patch_metadata(SNAPSHOTS, {"metadata": metadata}, {"finalizers": ["a"]})
     assert (server.request.method, server.request.content_type) == (
         "PATCH",
         "application/merge-patch+json",

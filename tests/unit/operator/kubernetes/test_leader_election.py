@@ -136,6 +136,7 @@ def enter(leases: FakeLeases) -> Iterator[Enter]:
                 namespaces=(),
                 http_host="127.0.0.1",
                 http_port=0,
+                max_nodes_not_ready_percent=50,
                 lease_namespace="system",
                 lease_name="dedupestream-operator",
                 identity=identity,

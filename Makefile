@@ -28,13 +28,15 @@ DIST ?= build/dist
 NODES ?= 1
 
 # The tests of `make check`, beside lint and the simulation
-UNIT = $(or $(TESTS),tests/unit tests/simulation)
+UNIT = $(or $(TESTS),tests/unit tests/simulation tests/operator_simulation)
 
 # Schedules of the simulation, without routers, with them, and of streams that get them, from the seed FIRST on: about a
 # minute on two cores, and the same ones on any machine
 SEEDS ?= 450
 ROUTED_SEEDS ?= 60
 CHANGE_SEEDS ?= 20
+# Histories of the operator: 20 s of one core
+OPERATOR_SEEDS ?= 150
 FIRST ?= 1
 
 # Duration of the soak: make soak MINUTES=120; FAULT_SEED=… repeats the same faults
@@ -85,15 +87,16 @@ lint: setup ## Check style, types, import layers, generated files
 
 # Without the mutants, which `make test` runs: half a minute that tells nothing of the worker.
 unit: setup
-	$(BIN)/pytest -q -n auto --ignore tests/simulation/test_mutants.py $(UNIT)
+	$(BIN)/pytest -q -n auto --ignore tests/simulation/test_mutants.py --ignore tests/operator_simulation/test_mutants.py $(UNIT)
 
 pytest: setup check-java ## Run the tests without lint: unit, component, faults
 	$(BIN)/pytest -n $(JOBS) $(BY_FILE) --ignore tests/e2e $(TESTS)
 
-simulate: setup ## Run the worker on a simulated Kafka, disk and clock: make simulate SEEDS=50000 FIRST=1
+simulate: setup ## Run worker and operator on a simulated world: make simulate SEEDS=50000 FIRST=1
 	$(BIN)/python -m tests.simulation --first $(FIRST) --seeds $(SEEDS)
 	$(BIN)/python -m tests.simulation --routers --first $(FIRST) --seeds $(ROUTED_SEEDS)
 	$(BIN)/python -m tests.simulation --change --first $(FIRST) --seeds $(CHANGE_SEEDS)
+	$(BIN)/python -m tests.operator_simulation --first $(FIRST) --seeds $(OPERATOR_SEEDS)
 
 mutants: setup ## Find a random seed for each mutant of the worker, after a change of the simulation
 	$(BIN)/python -m tests.simulation.mutants

@@ -168,9 +168,10 @@ class Applier:
     def _roll_out(
         self, context: ReconcileContext, result: ReconcileResult, wanted: dict[int, Object]
     ) -> None:
+        # One that can't be changed in this pass is waited for, too.
         states: dict[int, WorkerState] = {
             partition: self._worker_state(context, partition, stateful_set)
-            for partition, stateful_set in wanted.items()
+            for partition, stateful_set in {**context.observed.stateful_sets, **wanted}.items()
         }
         # What learns ids runs as wanted, perhaps for hours: it blocks no rollout, and none waits for it.
         learning = {each for each in context.learning if each in states and states[each].current}

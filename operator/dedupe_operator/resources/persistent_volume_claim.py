@@ -57,8 +57,11 @@ def build(
 
 
 def origin(live: Object, restore: Restore) -> Object:
-    """Return the immutable fields of a live claim's spec that name its source."""
-    if restore.source is not RestoreSource.SNAPSHOT:
+    """Return the immutable fields of a live claim's spec that name its source.
+
+    A reattached claim may have been restored before: without these fields the API server refuses to change it.
+    """
+    if restore.source not in {RestoreSource.SNAPSHOT, RestoreSource.VOLUME}:
         return {}
     fields = ("dataSource",) if "dataSource" in live["spec"] else ("volumeName",)
     return {name: live["spec"][name] for name in fields if name in live["spec"]}

@@ -442,3 +442,19 @@ def test_a_ready_copy_of_which_no_volume_can_be_made_is_skipped_after_a_while(
     if source == "old":
         assert partition(copied)["restore"]["refused"][0].startswith("new: no volume can be made")
         assert "RestoreFailed" in copied.cluster.told
+
+
+@pytest.mark.parametrize("source", ["dataSource", "volumeName"])
+def test_a_restored_volume_that_is_reattached_keeps_its_source(copied: Scene, source: str) -> None:
+    lose(copied)
+    copied.rest()
+    spec = copied.cluster.one(CLAIM, "orders-0-2")["spec"]
+    if source == "volumeName":
+        applied = copied.cluster._applied[CLAIM, "orders-0-2", ""]["spec"]  # noqa: SLF001 # as if by an EBS snapshot
+        del spec["dataSource"], applied["dataSource"]
+        applied["volumeName"] = spec["volumeName"]
+    before = spec[source]
+    copied.cluster.status.clear()  # as after a deletion and creation of the stream
+    copied.rest()
+    assert restore(copied)[0] == "Volume"
+    assert copied.cluster.one(CLAIM, "orders-0-2")["spec"][source] == before

@@ -285,3 +285,16 @@ def test_a_bad_version_stops_at_one_partition_although_another_is_not_ready_for_
         scene.cluster.settle()
     assert [scene.image(partition)[-3:] == "bad" for partition in range(3)] == [False, True, False]
     assert scene.cluster.condition("Progressing")["reason"] == "RolloutHeldBack"
+
+
+def test_a_partition_whose_objects_cant_be_applied_is_waited_for_too(scene: Scene) -> None:
+    scene.rest()
+    scene.cluster.one("Pod", "orders-1-0")["status"]["conditions"][0]["status"] = "False"
+    scene.cluster.remove("Service", "orders-1")
+    scene.cluster.fails["Service", "orders-1"] = KubernetesError("Forbidden", "refused")
+    scene.cluster.add_stream({"spec.worker": {"image": "registry.example/worker:2"}})
+    scene.look()
+    assert scene.image(0) == RELEASE.image
+    del scene.cluster.fails["Service", "orders-1"]
+    scene.look()
+    assert scene.image(1) == "registry.example/worker:2"

@@ -1,0 +1,137 @@
+"""Schedules: what users, nodes and the API server do to a stream, made by a seed.
+
+The same seed makes the same schedule on any machine. A step keeps its meaning when others are left out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from tests.operator_simulation.controllers import NODE_NAMES
+
+WRITE_FAULTS: Final = (
+    "killed before",
+    "killed after",
+    "answer lost",
+    "timeout",
+    "refused",
+    "conflict",
+    "frozen",
+    "late",
+)
+
+_FAULTY: Final = 0.6
+"""The probability of a fault of the write that follows a step."""
+
+_STORIES: Final = 0.2
+"""The probability of a volume that is lost when only a copy has its oldest ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step: `what` happens, with its parts, `rounds` rounds after the step before it."""
+
+    rounds: int
+    what: str
+    to: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"+{self.rounds} {self.what} {self.to} {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A seed's settings and steps. `slow`: how often a controller misses a round."""
+
+    seed: int
+    partitions: int
+    provider: str
+    slow: float
+    steps: tuple[Step, ...]
+
+
+def generate(seed: int) -> Schedule:
+    """Return the schedule of a seed."""
+    random = Random(f"operator {seed}")
+    makers: list[tuple[int, Callable[[], Step]]] = [
+        (2, lambda: _step(random, "unreadable", "", random.randint(1, 12))),
+        (2, lambda: _step(random, "stale", "", random.randint(1, 4))),
+        (3, lambda: _step(random, "image", "", random.randint(2, 4))),
+        (1, lambda: _step(random, "bad-image")),
+        (2, lambda: _step(random, "grow")),
+        (2, lambda: _step(random, "suspend")),
+        (2, lambda: _step(random, "resume")),
+        (2, lambda: _step(random, "policy", random.choice(("Retain", "Delete")))),
+        (4, lambda: _step(random, "snapshot", "", random.randrange(3))),
+        (2, lambda: _step(random, "delete-snapshot", "", random.randrange(3))),
+        (3, lambda: _step(random, "restore", random.choice(("topic", "copy")), _partition(random))),
+        (3, lambda: _step(random, "delete-claim", "", _partition(random))),
+        (2, lambda: _step(random, "evict", "", _partition(random))),
+        (1, lambda: _step(random, "delete-set", "", _partition(random))),
+        (2, lambda: _step(random, "dark", random.choice(NODE_NAMES))),
+        (2, lambda: _step(random, "cut", random.choice(NODE_NAMES))),
+        (1, lambda: _step(random, "gone", random.choice(NODE_NAMES))),
+        (3, lambda: _step(random, "back", random.choice(NODE_NAMES))),
+        (1, lambda: _step(random, "silent", "", _partition(random))),
+        (1, lambda: _step(random, "kafka-out")),
+        (2, lambda: _step(random, "kafka-back")),
+        (2, lambda: _step(random, "expire", "", _partition(random))),
+        (1, lambda: _step(random, "delete-stream")),
+        (3, lambda: _step(random, "settle")),
+    ]
+    weights = [weight for weight, _ in makers]
+    chosen = random.choices([make for _, make in makers], weights, k=random.randint(3, 9))
+    steps: list[Step] = []
+    for make in chosen:
+        step = make()
+        if random.random() < _FAULTY:
+            # Just before what makes the operator write.
+            fault = random.choice(WRITE_FAULTS)
+            steps.append(Step(step.rounds, "fault", fault, random.choice((0, 0, 1, 1, 2, 3, 5, 8))))
+            step = replace(step, rounds=0)
+        steps.append(step)
+    return Schedule(
+        seed=seed,
+        partitions=random.randint(1, 3),
+        provider=random.choice(("CSI", "CSI", "S3", "")),
+        slow=random.choice((0.0, 0.2, 0.5)),
+        steps=(*steps, *_story(seed)),
+    )
+
+
+def _story(seed: int) -> list[Step]:
+    """Return steps that only as a whole tell something; most seeds have none."""
+    random = Random(f"story {seed}")
+    partition = random.randrange(2)
+    loss = [
+        Step(0, "settle"),
+        Step(0, "expire", number=partition),
+        Step(2, "snapshot", number=random.randrange(3)),
+        Step(0, "settle"),
+        Step(0, "fault", random.choice(WRITE_FAULTS), random.randrange(3)),
+        Step(0, "delete-claim", number=partition),
+        Step(4, "resume"),
+    ]
+    return loss if random.random() < _STORIES else []
+
+
+def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
+    """Leave out steps as long as the schedule still fails."""
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for at in reversed(range(len(schedule.steps))):
+            shorter = replace(schedule, steps=schedule.steps[:at] + schedule.steps[at + 1 :])
+            if fails(shorter):
+                schedule, shrunk = shorter, True
+    return schedule
+
+
+def _step(random: Random, what: str, to: str = "", number: int = 0) -> Step:
+    return Step(random.choice((0, 0, 1, 1, 2, 4)), what, to, number)
+
+
+def _partition(random: Random) -> int:
+    return random.randrange(3)

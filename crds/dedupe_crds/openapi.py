@@ -37,6 +37,7 @@ _KEYWORDS = (
     "required",
     "properties",
     "additionalProperties",
+    "x-kubernetes-preserve-unknown-fields",
     "items",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
@@ -154,6 +155,9 @@ def _structural(node: Schema, models: dict[str, Schema]) -> Schema:
         node["format"] = "int64"
     if node.get("additionalProperties") is False:
         del node["additionalProperties"]  # Kubernetes refuses unknown fields anyway
+    elif node.get("additionalProperties") is True:
+        del node["additionalProperties"]
+        node["x-kubernetes-preserve-unknown-fields"] = True
     if (default := _without_nothing(node.pop("default", None))) is not None:
         node["default"] = default
     for inner in ("items", "additionalProperties"):

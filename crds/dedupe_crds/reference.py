@@ -84,8 +84,10 @@ def _type(field: Schema) -> str:
         return f"{field['type']}, {field['minimum']} to {field['maximum']}"
     if field.get("x-kubernetes-int-or-string"):
         return "size"
-    if field.get("additionalProperties"):
-        return "map of quantities"
+    if field.get("x-kubernetes-preserve-unknown-fields"):
+        return "as Kubernetes defines it"
+    if of := field.get("additionalProperties"):
+        return "map of quantities" if of.get("x-kubernetes-int-or-string") else "map of texts"
     names = {"duration": "duration", "date-time": "time"}
     return names.get(field.get("format", ""), str(field["type"]))
 

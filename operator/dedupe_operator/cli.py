@@ -4,17 +4,22 @@ import logging
 import socket
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import click
 import kopf
+from pydantic import ValidationError
 
+from dedupe_crds.base import Model
+from dedupe_crds.spec.pod import PodShape
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.process import run_operator
+from dedupe_operator.resources.pod_parts import PodIds
 from dedupe_operator.resources.pod_template import WorkerRelease
 
 _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_M = TypeVar("_M", bound=Model)
 
 
 @click.command(context_settings={"auto_envvar_prefix": "DEDUPE_OPERATOR", "show_default": True})
@@ -34,6 +39,18 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
     "for workers of any version.",
 )
 @click.option(
+    "--worker-pod",
+    default="{}",
+    callback=lambda _, __, text: _parsed(PodShape, text),
+    help="JSON with defaults of spec.worker's fields about pods, for all streams.",
+)
+@click.option(
+    "--worker-ids",
+    default="{}",
+    callback=lambda _, __, text: _parsed(PodIds, text),
+    help="JSON with runAsUser, runAsGroup and fsGroup of the workers; null: the platform assigns it.",
+)
+@click.option(
     "--namespace",
     "namespaces",
     multiple=True,
@@ -45,6 +62,20 @@ _OWN_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/name
     default=50,
     help="No worker is moved from its node by force while more nodes than this are not ready.",
 )
+@click.option(
+    "--failover/--no-failover",
+    default=True,
+    help="Move workers away from nodes that are out. It needs rights on nodes and VolumeAttachments.",
+)
+@click.option(
+    "--cluster-scope/--no-cluster-scope",
+    default=True,
+    help="Use objects that belong to no namespace. Without, no failover, and no StorageClass is read.",
+)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
+)
+@click.option("--log-format", type=click.Choice(["json", "text"]), default="json")
 @click.option("--http", "address", default="0.0.0.0:8080", help="HOST:PORT to listen on.")
 @click.option("--lease-namespace", help="Namespace of the Lease. Default: the pod's namespace.")
 @click.option("--lease-name", default="dedupestream-operator", help="Name of the Lease.")
@@ -53,8 +84,14 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     worker_image: str,
     worker_image_pull_policy: str,
     worker_probe_port: int | None,
+    worker_pod: PodShape,
+    worker_ids: PodIds,
     namespaces: tuple[str, ...],
     max_nodes_not_ready_percent: int,
+    failover: bool,
+    cluster_scope: bool,
+    log_level: str,
+    log_format: str,
     address: str,
     lease_namespace: str | None,
     lease_name: str,
@@ -64,7 +101,10 @@ def main(  # noqa: PLR0917 (click passes each option by name)
 
     Of several replicas, one is the leader and acts; the others are stand-bys.
     """
-    kopf.configure(log_format=kopf.LogFormat.JSON)
+    kopf.configure(
+        log_format=kopf.LogFormat.JSON if log_format == "json" else kopf.LogFormat.FULL,
+    )
+    logging.getLogger().setLevel(log_level.upper())
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it logs every event
     logging.getLogger("httpx").setLevel(logging.WARNING)  # and this one every request
     host, _, port = address.rpartition(":")
@@ -75,9 +115,13 @@ def main(  # noqa: PLR0917 (click passes each option by name)
             image=worker_image,
             pull_policy=worker_image_pull_policy,
             probe_port=worker_probe_port,
+            shape=worker_pod,
+            ids=worker_ids,
         ),
         namespaces=namespaces,
         max_nodes_not_ready_percent=max_nodes_not_ready_percent,
+        failover=failover and cluster_scope,
+        cluster_scope=cluster_scope,
         http_host=host,
         http_port=int(port),
         lease_namespace=lease_namespace or _own_namespace(),
@@ -89,6 +133,14 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     except KubernetesError as error:
         logging.getLogger(__name__).error("%s: %s", error.reason, error)  # its message is enough
         sys.exit(1)
+
+
+def _parsed(model: type[_M], text: str) -> _M:
+    """Read an option that is a JSON object. Raises click.BadParameter."""
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _own_namespace() -> str:

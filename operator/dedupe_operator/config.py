@@ -9,8 +9,9 @@ from dedupe_operator.resources.pod_template import WorkerRelease
 class OperatorConfig:
     """Options of one operator process.
 
-    `namespaces` are the watched ones, all if empty. While more than `max_nodes_not_ready_percent` of the nodes are not
-    ready, no worker fails over. `identity` is the name of this replica in the Lease.
+    `namespaces` are the watched ones, all if empty. Without `cluster_scope` the operator uses no object that belongs to
+    no namespace. While more than `max_nodes_not_ready_percent` of the nodes are not ready, no worker fails over.
+    `identity` is the name of this replica in the Lease.
     """
 
     release: WorkerRelease
@@ -21,3 +22,5 @@ class OperatorConfig:
     lease_namespace: str
     lease_name: str
     identity: str
+    failover: bool = True
+    cluster_scope: bool = True

@@ -42,15 +42,19 @@ class Failover:
     the next one finds the rest from the state of the cluster. No node is read while all pods are ready.
     """
 
-    def __init__(self, api: KubernetesApi, brake: FailoverBrake) -> None:
+    def __init__(self, api: KubernetesApi, brake: FailoverBrake, *, enabled: bool = True) -> None:
         self._api = api
         self._brake = brake
+        self._enabled = enabled
         # Since when nodes do not exist: no object records it. After a restart of the process the time starts again.
         self._missing: dict[Key, dict[str, datetime]] = {}
 
     def plan(self, context: ReconcileContext, result: ReconcileResult) -> FailoverPlan:
         """Find the workers to move now; report when the others on such nodes are moved."""
         nodes = Nodes(self._api, context.now, self._missing.pop(_key(context), {}))
+        if not self._enabled:
+            _report_overdue(context, result)
+            return FailoverPlan(nodes=nodes)
         pods = failover.unready_on_nodes(context.observed.pods)
         routers = failover.unready_on_nodes(context.observed.routers)
         patience = context.stream.spec.failover.node_not_ready_after
@@ -90,7 +94,8 @@ class Failover:
         try:
             self._move(context, result, plan)
             self._move_routers(context, result, plan)
-            self._detach(context, result, plan.nodes)
+            if self._enabled:
+                self._detach(context, result, plan.nodes)
             self._replace_fenced(context, result)
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
@@ -193,6 +198,18 @@ class Nodes:
         if node is None:
             self.missing[name] = since
         return failover.outage(name, node, missing_since=since)
+
+
+def _report_overdue(context: ReconcileContext, result: ReconcileResult) -> None:
+    """Report the pods that a person must delete by force, because no failover does."""
+    patience = context.stream.spec.failover.node_not_ready_after
+    for pods, problems in (
+        (context.observed.pods, result.partition_problems),
+        (context.observed.routers, result.router_problems),
+    ):
+        for number, pod in pods.items():
+            if failover.is_overdue(pod, patience, context.now):
+                problems[number] = failover.off(pod)
 
 
 def _look_again(context: ReconcileContext, result: ReconcileResult, outage: Outage) -> None:

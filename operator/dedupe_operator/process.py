@@ -55,6 +55,8 @@ def run_operator(config: OperatorConfig) -> None:
         *(api, config.release, workers, output_conflicts, input_watch),
         clock=time.monotonic,
         max_nodes_not_ready_percent=config.max_nodes_not_ready_percent,
+        failover=config.failover,
+        cluster_scope=config.cluster_scope,
     )
     controller = Controller(reconciler.reconcile, threads=_THREADS, lost=_end)
     health.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)
@@ -72,6 +74,8 @@ def run_operator(config: OperatorConfig) -> None:
         standalone=True,  # the Lease decides who acts, not kopf's peering
         clusterwide=not config.namespaces,
         namespaces=config.namespaces,
+        # Otherwise kopf asks for the name of the user, and a user that the platform assigns has none.
+        identity=config.identity,  # type: ignore[arg-type] # kopf does not export its type
     )
     input_watch.stop()
     controller.stop()

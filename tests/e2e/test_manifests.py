@@ -100,7 +100,9 @@ def test_a_good_manifest_gets_the_defaults_of_the_model(
 
 
 def paths(value: object, path: str = "spec") -> set[str]:
-    """Every field that has a value; an empty mapping is none."""
+    """Every field that has a value; an empty mapping or list is none."""
+    if value == []:
+        return set()
     if not isinstance(value, dict):
         return {path}
     return {each for name, inner in value.items() for each in paths(inner, f"{path}.{name}")}

@@ -55,3 +55,27 @@ its workers may be too old to have the port, and would never become ready.
 8081
 {{- end -}}
 {{- end }}
+
+{{/* Namespaces that the operator watches, as a JSON list; empty: all. */}}
+{{- define "dedupestream.namespaces" -}}
+{{- if or .Values.watch.namespaces .Values.rbac.clusterScope -}}
+{{ toJson .Values.watch.namespaces }}
+{{- else -}}
+{{ toJson (list .Release.Namespace) }}
+{{- end -}}
+{{- end }}
+
+{{/* "true" if the operator moves workers away from nodes that are out. */}}
+{{- define "dedupestream.failover" -}}
+{{- if and .Values.failover.enabled .Values.rbac.clusterScope -}}true{{- end -}}
+{{- end }}
+
+{{/* User and groups of the workers' pods as JSON. Helm removes a value that is null, so it is written again. */}}
+{{- define "dedupestream.workerIds" -}}
+{{- $ids := dict -}}
+{{- range list "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- $id := get $.Values.podIds . -}}
+{{- $_ := set $ids . (ternary nil ($id | default 0 | int64) (or (kindIs "invalid" $id) (kindIs "string" $id))) -}}
+{{- end -}}
+{{- toJson $ids -}}
+{{- end }}

@@ -9,6 +9,7 @@ from dedupe_crds.base import Model
 from dedupe_crds.names import ImageName
 from dedupe_crds.quantity import MIB, ByteSize, Duration
 from dedupe_crds.rules import duration_between, rule, size_between
+from dedupe_crds.spec.pod import PodShape
 from dedupe_crds.spec.resources import Resources
 
 
@@ -78,8 +79,8 @@ class ServiceAccount(Model):
     )
 
 
-class Worker(Model):
-    """The process that deduplicates a partition."""
+class Worker(PodShape):
+    """The process that deduplicates a partition, and the pods of workers and routers."""
 
     image: ImageName | None = Field(
         default=None, description="Container image. Default: that of the operator's release."

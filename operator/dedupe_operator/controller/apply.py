@@ -47,6 +47,7 @@ class Applier:
     children: Children
     release: WorkerRelease
     volumes: VolumeManager
+    cluster_scope: bool = True
 
     def apply(self, context: ReconcileContext, result: ReconcileResult) -> None:
         """Apply all children, as far as is possible in this pass."""
@@ -76,6 +77,7 @@ class Applier:
         """Apply the children that all partitions share."""
         inputs = StreamInputs(
             stream=context.stream,
+            release=self.release,
             admin_token=context.admin_token,
             joining=context.unready_added,
         )
@@ -160,6 +162,8 @@ class Applier:
             return size, None
         if not volume_expansion.needs_expansion(live, size):
             return volume_expansion.requested(live), None
+        if not self.cluster_scope:
+            return size, None  # the API server refuses what the StorageClass does not allow
         class_name = live["spec"].get("storageClassName")
         storage_class = self.api.get(STORAGE_CLASSES, None, class_name) if class_name else None
         problem = volume_expansion.refusal(live, size, storage_class)

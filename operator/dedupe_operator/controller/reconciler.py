@@ -78,7 +78,7 @@ class _Memory:
 class Reconciler:
     """Reconciles streams. Several threads may call it, each for another stream.
 
-    `clock` returns seconds and never goes backward; `now` returns the time of day in UTC.
+    `clock` returns seconds, never backward, and `now` the time in UTC. `failover` reads nodes, `cluster_scope` classes.
     """
 
     def __init__(
@@ -92,6 +92,8 @@ class Reconciler:
         clock: Callable[[], float],
         now: Callable[[], datetime] = utc_now,
         max_nodes_not_ready_percent: int = 50,
+        failover: bool = True,
+        cluster_scope: bool = True,
     ) -> None:
         self._api = api
         providers: dict[SnapshotProvider, Provider] = {
@@ -100,8 +102,11 @@ class Reconciler:
             SnapshotProvider.S3: S3Provider(workers),
         }
         self._volumes = VolumeManager(providers)
-        self._applier = Applier(api, Children(api, clock), release, self._volumes)
-        self._failover = Failover(api, FailoverBrake(api, max_nodes_not_ready_percent))
+        self._applier = Applier(
+            *(api, Children(api, clock), release, self._volumes), cluster_scope=cluster_scope
+        )
+        brake = FailoverBrake(api, max_nodes_not_ready_percent)
+        self._failover = Failover(api, brake, enabled=failover)
         self._snapshots = SnapshotManager(api, SnapshotRunner(providers, workers))
         self._reconcile_requests = ReconcileRequests(workers)
         self._workers = workers

@@ -37,11 +37,12 @@ _IMAGE_REASONS: Final = frozenset(
     }
 )
 _WHAT_TO_DO: Final = {
-    "ImagePullFailed": "correct spec.worker.image, or make the image available to the node",
+    "ImagePullFailed": "correct spec.worker.image, or make the image available to the node; if a registry refuses, set "
+    "spec.worker.imagePullSecrets, then delete the pod, which keeps the secrets that it began with",
     "QuotaExceeded": "raise the namespace's ResourceQuota, or lower spec.worker.resources or spec.storage.size",
     "PodSecurityViolated": "an admission plugin or a mutated pod prevents it; see the namespace's labels",
     "AdmissionDenied": "change what the policy denies, or the policy",
-    "Unschedulable": "add nodes, or lower spec.worker.resources",
+    "Unschedulable": "add nodes, lower spec.worker.resources, or change where spec.worker lets pods run",
     "DiskFull": "raise spec.storage.size",
 }
 
@@ -141,9 +142,11 @@ def of_pod(
         if condition["type"] == "PodScheduled" and condition["status"] == "False" and late:
             message = condition.get("message", "no node can run the pod")
             return with_advice("Unschedulable", message, process)
-    for container in status.get("containerStatuses") or []:
-        is_its = container["name"] == process.container
-        if is_its and (problem := _of_container(container, process)):
+    containers = status.get("containerStatuses") or []
+    for container in sorted(containers, key=lambda each: each["name"] != process.container):
+        of_its_own = container["name"] == process.container
+        problem = _of_container(container, process) if of_its_own else _of_sidecar(container)
+        if problem:
             return problem
     return _of_volume(events) if late else None
 
@@ -185,6 +188,26 @@ def _of_container(container: Object, process: Process) -> Problem | None:
     if ended and not container.get("ready") and ended.get("exitCode"):
         return _ended(ended, process)
     return None
+
+
+def _of_sidecar(container: Object) -> Problem | None:
+    """Return why a container that a user has added keeps its pod from being ready."""
+    state = container.get("state") or {}
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    if container.get("ready") or waiting.get("reason") in {"ContainerCreating", "PodInitializing"}:
+        return None
+    if not waiting and not ended:
+        return None
+    why = str(
+        waiting.get("message") or waiting.get("reason") or f"exit code {ended.get('exitCode')}"
+    )
+    if waiting.get("reason") == "CrashLoopBackOff":
+        why = "it ends repeatedly"  # the kubelet's message has a time, which grows
+    why = why.rpartition("ErrImagePull: ")[2]
+    return Problem(
+        reason="SidecarFailed",
+        message=f"container {container['name']} does not run: {why}; correct spec.worker.sidecars, or see its log",
+    )
 
 
 def _ended(ended: Object, process: Process) -> Problem:

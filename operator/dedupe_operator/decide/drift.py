@@ -6,11 +6,14 @@ The applier adds a hash of each wanted object as an annotation, so a field that 
 import json
 from decimal import Decimal
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from kubernetes.utils.quantity import parse_quantity
 
 from dedupe_operator.kubernetes.names import WANTED_HASH, Object
+
+# The API server leaves out such a value, which a user may have written.
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 
 
 def with_wanted_hash(wanted: Object) -> Object:
@@ -52,6 +55,8 @@ def part_of(live: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
 
 
 def _covers(live: Any, wanted: Any) -> bool:  # noqa: ANN401 # any JSON value
+    if live is None and (wanted is False or wanted in _EMPTY):
+        return True
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(
             _covers(live.get(name), value) for name, value in wanted.items()
@@ -75,6 +80,8 @@ def _same_quantity(live: Any, wanted: Any) -> bool:  # noqa: ANN401 # any JSON v
 
 
 def _quantity(value: Any) -> Decimal | None:  # noqa: ANN401 # any JSON value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)  # a user may write a quantity as a number
     if not isinstance(value, str) or not value[:1].isdigit():
         return None
     try:

@@ -214,6 +214,23 @@ def detachments(
     return chosen
 
 
+def is_overdue(pod: Object, patience: timedelta, now: datetime) -> bool:
+    """Return whether a deleted pod's node has not confirmed its end for `patience`."""
+    ends = pod["metadata"].get("deletionTimestamp")
+    return ends is not None and now - datetime.fromisoformat(ends) >= patience
+
+
+def off(pod: Object) -> Problem:
+    """Return the problem of a pod that only a person can move."""
+    name, node = pod["metadata"]["name"], node_of(pod)
+    return Problem(
+        reason="FailoverOff",
+        message=f"pod {name} was deleted, and node {node} does not confirm that it has ended; this operator runs "
+        "without failover (chart values failover.enabled and rbac.clusterScope): make sure that the node is down, then "
+        f"run kubectl delete pod {name} --force --grace-period=0",
+    )
+
+
 def problem(out: Outage, patience: timedelta, *, of: str = "worker") -> Problem:
     """Return the problem of a worker or router that stays on its node for now."""
     moved = out.failover_time(patience)

@@ -16,6 +16,7 @@ from dedupe_operator.resources import (
     config_map,
     persistent_volume_claim,
     pod_disruption_budget,
+    pod_shape,
     router_disruption_budget,
     router_service,
     router_stateful_set,
@@ -34,6 +35,7 @@ class StreamInputs:
     """
 
     stream: DedupeStream
+    release: WorkerRelease
     admin_token: str = field(repr=False)
     joining: int = 0
 
@@ -73,6 +75,11 @@ class PartitionInputs:
     restore_request: str | None = None
 
 
+def _account(inputs: StreamInputs) -> Object:
+    shape = pod_shape.merged(inputs.release.shape, inputs.stream.spec.worker)
+    return service_account.build(inputs.stream, shape.get("imagePullSecrets", ()))
+
+
 def _claim(inputs: PartitionInputs) -> Object:
     return persistent_volume_claim.build(
         inputs.stream,
@@ -102,7 +109,7 @@ def _stateful_set(inputs: PartitionInputs) -> Object | None:
 # Pods run as the ServiceAccount and mount a ConfigMap and the Secret, so all of these exist before the first pod. So
 # does the PodDisruptionBudget: no worker runs without its protection.
 SHARED: Final[tuple[Callable[[StreamInputs], Object | None], ...]] = (
-    lambda inputs: service_account.build(inputs.stream),
+    _account,
     lambda inputs: config_map.build(inputs.stream),
     lambda inputs: config_map.build(inputs.stream, config_map.workers_name(inputs.stream)),
     lambda inputs: (

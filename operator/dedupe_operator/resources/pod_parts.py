@@ -6,6 +6,7 @@ change of it restarts all workers.
 
 from typing import Final
 
+from dedupe_crds.base import Model
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import config_map, service_account
@@ -14,14 +15,21 @@ PORT: Final = 8080
 KAFKA_MOUNT: Final = "/etc/dedupestream/kafka"
 PROPERTIES_KEY: Final = "client.properties"
 CONFIG_MOUNT: Final = "/etc/dedupestream/config"
-_USER: Final = 65532
 _GRACE_SECONDS: Final = 30
 
 CONFIG_ARGUMENT: Final = f"--config={CONFIG_MOUNT}/{config_map.MANIFEST_KEY}"
 HTTP_ARGUMENT: Final = f"--http=0.0.0.0:{PORT}"
 
 
-def pod_spec(stream: DedupeStream, *, siblings: dict[str, str]) -> Object:
+class PodIds(Model):
+    """User and groups of pods; None: the platform assigns it, as OpenShift does."""
+
+    run_as_user: int | None = 65532
+    run_as_group: int | None = 65532
+    fs_group: int | None = 65532
+
+
+def pod_spec(stream: DedupeStream, *, siblings: dict[str, str], ids: PodIds) -> Object:
     """Return the fields of a pod's spec without its containers and volumes.
 
     `siblings` are the labels of the pods that are spread over the nodes.
@@ -31,7 +39,7 @@ def pod_spec(stream: DedupeStream, *, siblings: dict[str, str]) -> Object:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
-        "securityContext": _pod_security(),
+        "securityContext": _pod_security(ids),
         "topologySpreadConstraints": [_spread_over_nodes(siblings)],
     }
 
@@ -105,12 +113,10 @@ def _secured(stream: DedupeStream) -> bool:
     return stream.spec.kafka.config_secret_ref is not None
 
 
-def _pod_security() -> Object:
+def _pod_security(ids: PodIds) -> Object:
     return {
         "runAsNonRoot": True,
-        "runAsUser": _USER,
-        "runAsGroup": _USER,
-        "fsGroup": _USER,
+        **ids.model_dump(by_alias=True, exclude_none=True),
         # A store has many files; their owner is correct after the first start.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},

@@ -1,14 +1,21 @@
 """Build a worker's pod: restricted Pod Security, one volume, no RBAC rights."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
 from dedupe_crds.annotations import RESTART, STREAM
 from dedupe_crds.quantity import MIB
+from dedupe_crds.spec.pod import PodShape
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_operator.kubernetes.names import CONFIG_HASH, Object, partition_labels
-from dedupe_operator.resources import admin_secret, config_map, pod_parts, service_account
+from dedupe_operator.resources import (
+    admin_secret,
+    config_map,
+    pod_parts,
+    pod_shape,
+    service_account,
+)
 
 CONTAINER: Final = "worker"
 ADMIN_MOUNT: Final = "/etc/dedupestream/admin"
@@ -23,14 +30,17 @@ _MEMORY: Final = 256 * MIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRelease:
-    """The worker image that belongs to this operator version.
+    """The worker image that belongs to this operator version, and its pods' defaults.
 
-    `probe_port` is where its workers serve probes alone; None if they may be older than that.
+    `probe_port` is where its workers serve probes alone; None if they may be older than that. `shape` is what the pods
+    of all streams have, `ids` as whom they run.
     """
 
     image: str
     pull_policy: str
     probe_port: int | None = None
+    shape: PodShape = field(default_factory=PodShape)
+    ids: pod_parts.PodIds = field(default_factory=pod_parts.PodIds)
 
 
 def build(
@@ -58,14 +68,17 @@ def build(
     annotations = {CONFIG_HASH: "-".join(filter(None, hashes))}
     if restart := stream.metadata.annotations.get(RESTART):
         annotations[RESTART] = restart
-    return {
+    siblings = {STREAM: name}
+    template = {
         "metadata": {"labels": partition_labels(name, partition), "annotations": annotations},
         "spec": {
-            **pod_parts.pod_spec(stream, siblings={STREAM: name}),
+            **pod_parts.pod_spec(stream, siblings=siblings, ids=release.ids),
             "containers": [_container(stream, partition, release, restore_from)],
             "volumes": _volumes(stream, claim, config or config_map.workers_name(stream)),
         },
     }
+    shape = pod_shape.merged(release.shape, stream.spec.worker)
+    return pod_shape.shaped(template, shape, siblings)
 
 
 def _container(

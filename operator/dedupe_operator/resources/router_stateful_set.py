@@ -16,7 +16,7 @@ from dedupe_operator.kubernetes.names import (
     router_pod_labels,
     routers_name,
 )
-from dedupe_operator.resources import config_map, metadata, pod_parts
+from dedupe_operator.resources import config_map, metadata, pod_parts, pod_shape
 from dedupe_operator.resources.pod_template import WorkerRelease
 
 ROUTER_CONTAINER: Final = "router"
@@ -81,10 +81,11 @@ def _template(
     annotations = {CONFIG_HASH: f"{config_map.routers_hash(stream)}-{secrets_hash}"}
     if restart := stream.metadata.annotations.get(RESTART):
         annotations[RESTART] = restart
-    return {
+    siblings = {ROUTERS_OF: name}
+    template = {
         "metadata": {"labels": router_pod_labels(name), "annotations": annotations},
         "spec": {
-            **pod_parts.pod_spec(stream, siblings={ROUTERS_OF: name}),
+            **pod_parts.pod_spec(stream, siblings=siblings, ids=release.ids),
             "containers": [_container(stream, repartition, release)],
             "volumes": [
                 pod_parts.config_volume(config),
@@ -93,6 +94,8 @@ def _template(
             ],
         },
     }
+    shape = pod_shape.merged(release.shape, stream.spec.worker)
+    return pod_shape.shaped(template, shape, siblings)
 
 
 def _container(stream: DedupeStream, repartition: Repartition, release: WorkerRelease) -> Object:

@@ -1,6 +1,7 @@
 """Build the workers' ServiceAccount: no RBAC rights, and its token is not mounted."""
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 
 from dedupe_crds.spec.stream import DedupeStream
@@ -23,8 +24,11 @@ def annotations_hash(stream: DedupeStream) -> str:
     return sha256(text.encode()).hexdigest()[:16] if annotations else ""
 
 
-def build(stream: DedupeStream) -> Object:
-    """Return the ServiceAccount of all workers of a stream."""
+def build(stream: DedupeStream, pull_secrets: Sequence[Object] = ()) -> Object:
+    """Return the ServiceAccount of all workers of a stream.
+
+    Kubernetes gives its imagePullSecrets to each pod that is created, so a change of them restarts none.
+    """
     described = metadata.of_stream(stream, name(stream.metadata.name))
     if annotations := stream.spec.worker.service_account.annotations:
         described["annotations"] = dict(annotations)
@@ -33,4 +37,5 @@ def build(stream: DedupeStream) -> Object:
         "kind": "ServiceAccount",
         "metadata": described,
         "automountServiceAccountToken": False,
+        **({"imagePullSecrets": [*pull_secrets]} if pull_secrets else {}),
     }

@@ -13,8 +13,12 @@ from prometheus_client import CollectorRegistry
 from charts.package import package
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.openapi import CUSTOM_RESOURCES
+from dedupe_crds.spec.pod import PodShape
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator import metrics as operator_metrics
+from dedupe_operator.cli import main
+from dedupe_operator.resources import service as worker_service
+from dedupe_operator.resources.pod_parts import PodIds
 from dedupe_router import metrics as router_metrics
 from dedupe_router.state import RouterState
 from dedupe_worker.admin.metrics import make_registry
@@ -22,7 +26,6 @@ from dedupe_worker.status import Degraded, WorkerState
 from tests.cluster.paths import CHART
 from tests.component.chart.rendering import (
     NAMESPACE,
-    Object,
     helm,
     of_kind,
     render,
@@ -35,9 +38,15 @@ pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
 MONITORED = {
     "metrics": {
         "podMonitor": {"enabled": True},
+        "serviceMonitor": {"enabled": True},
         "prometheusRule": {"enabled": True},
         "grafanaDashboard": {"enabled": True},
     }
+}
+POD = {
+    "imagePullSecrets": [{"name": "mirror"}],
+    "nodeSelector": {"disk": "fast"},
+    "env": [{"name": "TZ", "value": "UTC"}],
 }
 VALUES: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -46,16 +55,29 @@ VALUES: dict[str, dict[str, Any]] = {
         "replicas": 2,
         "watch": {"namespaces": ["shop", "bank"]},
     },
+    "in one namespace": {"rbac": {"clusterScope": False}, "networkPolicy": {"enabled": True}},
     "everything set": MONITORED
     | {
         "replicas": 3,
         "fullnameOverride": "clean",
         "image": {"repository": "mirror.example/operator", "digest": f"sha256:{'a' * 64}"},
-        "worker": {"image": {"repository": "mirror.example/worker", "tag": "2.0"}},
+        "worker": {
+            "image": {"repository": "mirror.example/worker", "tag": "2.0"},
+            "pod": POD,
+        },
         "imagePullSecrets": [{"name": "mirror"}],
+        "extraArgs": ["--identity=here"],
+        "log": {"level": "debug", "format": "text"},
         "crds": {"annotations": {"team": "data"}},
         "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"}},
         "snapshots": {"ebs": {"enabled": True}},
+        "failover": {"enabled": False},
+        "networkPolicy": {
+            "enabled": True,
+            "namespaces": ["shop"],
+            "metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
+            "apiServerCIDRs": ["10.0.0.1/32"],
+        },
         "priorityClassName": "high",
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [{"key": "infra", "operator": "Exists"}],
@@ -66,42 +88,6 @@ VALUES: dict[str, dict[str, Any]] = {
         "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
     },
 }
-
-STREAM_RULES = {
-    ("dedupestream.io", "dedupestreams"): {"get", "list", "watch"},
-    ("dedupestream.io", "dedupestreams/status"): {"get", "patch"},
-    ("dedupestream.io", "dedupestreams/finalizers"): {"update"},
-    ("dedupestream.io", "dedupesnapshots"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("dedupestream.io", "dedupesnapshots/status"): {"get", "patch"},
-    ("dedupestream.io", "dedupesnapshots/finalizers"): {"update"},
-    ("snapshot.storage.k8s.io", "volumesnapshots"): {"get", "list", "create", "patch", "delete"},
-    ("apps", "statefulsets"): {"get", "list", "watch", "create", "patch", "delete"},
-    ("", "services"): {"get", "list", "create", "patch"},
-    ("", "configmaps"): {"get", "list", "create", "patch", "delete"},
-    ("", "serviceaccounts"): {"get", "list", "create", "patch"},
-    ("", "persistentvolumeclaims"): {"get", "list", "create", "patch"},
-    ("policy", "poddisruptionbudgets"): {"get", "list", "create", "patch"},
-    ("", "pods"): {"get", "list", "delete"},
-    ("", "secrets"): {"get", "create", "patch"},
-    ("", "events"): {"list", "create"},
-}
-"""All that the operator may do to streams and their children, and no more."""
-
-CLUSTER_RULES = {
-    ("storage.k8s.io", "storageclasses"): {"get"},
-    ("storage.k8s.io", "volumeattachments"): {"list", "delete"},
-    ("", "nodes"): {"get", "list"},
-}
-"""All that it may do to what belongs to no namespace, unless EBS snapshots are enabled."""
-
-
-def rules_of(role: Object) -> dict[tuple[str, str], set[str]]:
-    table: dict[tuple[str, str], set[str]] = {}
-    for rule in role["rules"]:
-        for group in rule["apiGroups"]:
-            for resource in rule["resources"]:
-                table.setdefault((group, resource), set()).update(rule["verbs"])
-    return table
 
 
 def test_helm_lint_has_nothing_to_say() -> None:
@@ -153,35 +139,6 @@ def test_the_pods_meet_the_restricted_pod_security_standard(values: dict[str, An
     assert all("emptyDir" in volume for volume in pod["volumes"])
 
 
-def test_the_operators_rights_are_these_and_no_more() -> None:
-    objects = render({})
-    roles = of_kind(objects, "ClusterRole")
-    assert rules_of(roles["dedupestream-operator"]) == STREAM_RULES
-    assert rules_of(roles["dedupestream-operator-cluster"]) == CLUSTER_RULES
-    (lease,) = of_kind(objects, "Role").values()
-    assert lease["metadata"]["namespace"] == NAMESPACE
-    create, use = lease["rules"]
-    assert create["verbs"] == ["create"]
-    assert (use["verbs"], use["resourceNames"]) == (["get", "update"], ["dedupestream-operator"])
-    assert rules_of(lease).keys() == {("coordination.k8s.io", "leases")}
-    assert roles.keys() == {
-        "dedupestream-operator",
-        "dedupestream-operator-cluster",
-        "dedupestream-view",
-        "dedupestream-edit",
-    }
-    assert of_kind(objects, "ClusterRoleBinding").keys() == {
-        "dedupestream-operator",
-        "dedupestream-operator-cluster",
-    }
-
-
-def test_only_for_ebs_may_the_operator_make_volumes() -> None:
-    roles = of_kind(render({"snapshots": {"ebs": {"enabled": True}}}), "ClusterRole")
-    more = {("", "persistentvolumes"): {"get", "create", "patch"}}
-    assert rules_of(roles["dedupestream-operator-cluster"]) == CLUSTER_RULES | more
-
-
 @pytest.mark.parametrize(("percent", "passed"), [(50, []), (80, ["80"])])
 def test_the_share_of_nodes_that_may_be_out_is_the_operators(
     percent: int, passed: list[str]
@@ -203,23 +160,6 @@ def test_an_operator_leaves_a_node_that_is_out_within_seconds() -> None:
     assert told == {f"node.kubernetes.io/{taint}": 10 for taint in taints}
 
 
-def test_watched_namespaces_are_the_only_ones_the_operator_may_touch() -> None:
-    objects = render({"watch": {"namespaces": ["shop", "bank"]}})
-    assert of_kind(objects, "ClusterRoleBinding").keys() == {"dedupestream-operator-cluster"}
-    bound = {
-        each["metadata"]["namespace"]
-        for each in objects
-        if each["kind"] == "RoleBinding" and each["roleRef"]["name"] == "dedupestream-operator"
-    }
-    assert bound == {"shop", "bank"}
-    (deployment,) = of_kind(objects, "Deployment").values()
-    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert [one for one in arguments if one.startswith("--namespace")] == [
-        "--namespace=shop",
-        "--namespace=bank",
-    ]
-
-
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_every_binding_names_a_role_of_the_chart_and_the_operators_account(
     values: dict[str, Any],
@@ -233,28 +173,6 @@ def test_every_binding_names_a_role_of_the_chart_and_the_operators_account(
             assert each["roleRef"]["name"] in of_kind(objects, each["roleRef"]["kind"])
             subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
             assert each["subjects"] == [subject]
-
-
-def test_users_of_a_namespace_may_use_its_streams_as_their_role_says() -> None:
-    roles = of_kind(render({}), "ClusterRole")
-    aggregate = "rbac.authorization.k8s.io/aggregate-to-"
-    view, edit = roles["dedupestream-view"], roles["dedupestream-edit"]
-    assert {f"{aggregate}{role}" for role in ("view", "edit", "admin")} <= view["metadata"][
-        "labels"
-    ].keys()
-    assert f"{aggregate}view" not in edit["metadata"]["labels"]
-    for kind in ("dedupestreams", "dedupesnapshots"):
-        seen = {("dedupestream.io", kind): {"get", "list", "watch"}}
-        status = {("dedupestream.io", f"{kind}/status"): {"get"}}
-        assert (seen | status).items() <= rules_of(view).items()
-        changes = {"create", "update", "patch", "delete", "deletecollection"}
-        assert rules_of(edit)["dedupestream.io", kind] == changes
-    assert len(rules_of(view)) == 4
-    assert len(rules_of(edit)) == 2
-    assert not of_kind(render({"userRoles": {"create": False}}), "ClusterRole").keys() & {
-        "dedupestream-view",
-        "dedupestream-edit",
-    }
 
 
 def test_the_definitions_come_with_the_chart_and_outlive_it() -> None:
@@ -310,6 +228,69 @@ def test_workers_have_a_probe_port_if_they_are_the_operators_version(
     assert ("A" in variables) == ("extraEnv" in values)
 
 
+def operator_options(values: dict[str, Any]) -> dict[str, Any]:
+    """The options of the operator that the chart would start, as it reads them itself."""
+    (deployment,) = of_kind(render(values), "Deployment").values()
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(name, value)
+        context = main.make_context(
+            "dedupe-operator", list(container["args"]), **main.context_settings
+        )
+    return context.params
+
+
+def test_the_operator_reads_what_the_chart_says_of_pods_and_logs() -> None:
+    options = operator_options(VALUES["everything set"])
+    assert options["worker_pod"] == PodShape.model_validate(POD)
+    assert (options["log_level"], options["log_format"]) == ("debug", "text")
+    assert options["identity"] == "here"
+    plain = operator_options({})
+    assert plain["worker_pod"] == PodShape()
+    assert plain["worker_ids"] == PodIds()
+    assert plain["failover"] is plain["cluster_scope"] is True
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
+        {"runAsUser": 1000680000, "runAsGroup": 0},
+    ],
+)
+def test_users_and_groups_are_those_of_the_values_for_operator_and_workers(
+    ids: dict[str, Any],
+) -> None:
+    wanted = {"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532} | ids
+    values = {"podIds": ids}
+    assert operator_options(values)["worker_ids"] == PodIds.model_validate(wanted)
+    (deployment,) = of_kind(render(values), "Deployment").values()
+    security = deployment["spec"]["template"]["spec"]["securityContext"]
+    fixed = {name: value for name, value in wanted.items() if value is not None}
+    assert security == fixed | {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+def test_a_service_monitor_finds_services_of_the_operator_and_of_workers() -> None:
+    objects = render(VALUES["monitored"])
+    (service,) = of_kind(objects, "Service").values()
+    operator, workers = of_kind(objects, "ServiceMonitor").values()
+    selected = operator["spec"]["selector"]["matchLabels"]
+    assert selected.items() <= service["metadata"]["labels"].items()
+    (deployment,) = of_kind(objects, "Deployment").values()
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    (expression,) = workers["spec"]["selector"]["matchExpressions"]
+    stream = DedupeStream.model_validate(
+        MINIMAL | {"metadata": {"name": "orders", "namespace": "shop"}}
+    )
+    of_worker = worker_service.build(stream, 0)
+    assert of_worker["metadata"]["labels"][expression["key"]] in expression["values"]
+    ports = {port["name"] for each in (service, of_worker) for port in each["spec"]["ports"]}
+    assert ports == {endpoint["port"] for endpoint in workers["spec"]["endpoints"]} == {"http"}
+
+
 def test_the_probes_ask_what_the_operator_answers() -> None:
     (deployment,) = of_kind(render({}), "Deployment").values()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -331,6 +312,12 @@ def test_the_probes_ask_what_the_operator_answers() -> None:
         ({"resources": {"request": {}}}, "request"),
         ({"snapshots": {"ebs": {"enabled": "yes"}}}, "enabled"),
         ({"metrics": {"prometheusRule": {"checkpointAgeHours": 2}}}, "checkpointAgeHours"),
+        ({"rbac": {"clusterScope": False}, "snapshots": {"ebs": {"enabled": True}}}, "ebs.enabled"),
+        ({"networkPolicy": {"enabled": True}}, "networkPolicy.namespaces"),
+        ({"networkPolicy": {"apiServerCIDRs": ["10.0.0.1"]}}, "apiServerCIDRs"),
+        ({"podIds": {"runAsUser": 0}}, "runAsUser"),
+        ({"worker": {"pod": {"nodeSelectors": {}}}}, "nodeSelectors"),
+        ({"log": {"level": "loud"}}, "level"),
         ({"serviceAccount": {"create": False}}, "name an existing ServiceAccount"),
     ],
     ids=lambda part: part if isinstance(part, str) else None,

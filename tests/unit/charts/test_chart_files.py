@@ -12,7 +12,9 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from charts.values_page import PAGE, page
 from dedupe_crds.openapi import CUSTOM_RESOURCES
+from dedupe_crds.spec.pod import PodShape
 
 CHART = Path(__file__).parents[3] / "charts/dedupestream"
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -78,6 +80,15 @@ def test_every_default_is_in_the_schema_and_every_name_in_it_has_a_default(
     assert all(any(path.startswith(f"{owner}.") for owner in by_reference) for path in unknown)
     top_level = {path for path in known if path.count(".") == 1} - {".global"}
     assert top_level == {f".{name}" for name in values()}
+
+
+def test_the_table_of_values_is_the_generated_one() -> None:
+    assert PAGE.read_text() == page(), "run python -m charts.values_page"
+
+
+def test_the_defaults_of_pods_have_the_names_of_the_streams_fields(schema: dict[str, Any]) -> None:
+    names = {field.alias for field in PodShape.model_fields.values()}
+    assert schema["properties"]["worker"]["properties"]["pod"]["properties"].keys() == names
 
 
 def test_the_dashboards_panels_are_told_apart_and_do_not_overlap() -> None:

@@ -107,6 +107,35 @@ TYPOS = [
     bad("spec.snapshots", {"provider": "GCE", "schedule": "@daily"}, "allowed: CSI, EBS, S3",
         "spec.snapshots.provider"),
 ]  # fmt: skip
+OWN_NAMES = [
+    bad("spec.worker.labels", {"dedupestream.io/stream": "x"}, "keys of the operator's own"),
+    bad("spec.worker.annotations", {"app.kubernetes.io/name": "x"}, "keys of the operator's own"),
+    bad("spec.worker.priorityClassName", "High", "the name of a Kubernetes object"),
+    bad("spec.worker.imagePullSecrets", [{"name": "a_b"}], "the name of a Kubernetes object",
+        "spec.worker.imagePullSecrets.0.name", server="must be the name of a Kubernetes object"),
+    bad("spec.worker.env", [{"name": "DEDUPE_WORKER_HTTP", "value": "x"}], "operator's own",
+        "spec.worker.env.0.name", server="is a variable of the operator's own"),
+    bad("spec.worker.volumes", [{"name": "state", "emptyDir": {}}], "operator's own",
+        "spec.worker.volumes.0.name", server="is a name of the operator's own"),
+    bad("spec.worker.sidecars", [{"name": "worker", "image": "x"}], "operator's own",
+        "spec.worker.sidecars.0.name", server="is a name of the operator's own"),
+    *(
+        bad(f"spec.worker.{field}", [{"name": "A_", "mountPath": "/a"}], "as a DNS label",
+            f"spec.worker.{field}.0.name", server="as a DNS label")
+        for field in ("volumes", "volumeMounts", "sidecars")
+    ),
+    *(
+        bad(f"spec.worker.{field}", [{"name": "a"}, {"name": "a"}], "must have each name once")
+        for field in ("imagePullSecrets", "env", "volumes", "sidecars")
+    ),
+    *(
+        bad("spec.worker.volumeMounts", [{"name": "a", "mountPath": path}], "the worker's own",
+            "spec.worker.volumeMounts.0.mountPath", server="a path of the worker's own")
+        for path in ("/etc", "/tmp", "/var/lib/dedupestream/state")  # noqa: S108 # the container's
+    ),
+    bad("spec.worker.volumeMounts", [{"name": "a", "mountPath": "/a/../tmp"}], "an absolute path",
+        "spec.worker.volumeMounts.0.mountPath", server="an absolute path"),
+]  # fmt: skip
 MISSING = [
     bad("spec", REMOVED, "is required"),
     bad("metadata", REMOVED, "is required", server="metadata.name: Required value"),
@@ -531,6 +560,7 @@ BAD_MANIFESTS = [
     *TABLES,
     *INPUTS,
     *REPARTITIONS,
+    *OWN_NAMES,
     ALL_AT_ONCE,
 ]
 
@@ -629,4 +659,20 @@ GOOD_CHANGES: list[dict[str, Any]] = [
     },
     {"spec.worker.resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}},
     {"spec.worker.tuning": {"commitInterval": "30s", "maxTransactionRecords": 10_000}},
+    {
+        "spec.worker": {
+            "imagePullSecrets": [{"name": "mirror"}],
+            "nodeSelector": {"disk": "fast"},
+            "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {}},
+            "topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1}],
+            "priorityClassName": "high",
+            "labels": {"team": "shop"},
+            "annotations": {"example.com/note": "a"},
+            "env": [{"name": "TZ", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+            "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}}],
+            "volumeMounts": [{"name": "scratch", "mountPath": "/etc/dedupe/.cache"}],
+            "sidecars": [{"name": "logs", "image": "logs:1", "ports": [{"containerPort": 9000}]}],
+        }
+    },
 ]

@@ -20,7 +20,8 @@ ALLOWED = {
     "type", "format", "description", "default", "enum", "pattern", "minLength", "maxLength",
     "minimum", "maximum", "minItems", "maxItems", "maxProperties", "properties", "required",
     "items", "additionalProperties", "nullable", "x-kubernetes-int-or-string",
-    "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations",
+    "x-kubernetes-preserve-unknown-fields", "x-kubernetes-list-type", "x-kubernetes-list-map-keys",
+    "x-kubernetes-validations",
 }  # fmt: skip
 """Of the keywords Kubernetes allows in a structural schema, those that are of use here."""
 

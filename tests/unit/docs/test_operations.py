@@ -27,8 +27,8 @@ OTHERS = {
     "AlwaysAllow", "BearerToken", "ContainerCreating", "FallbackToLogsOnError", "IfNotPresent",
     "OnRootMismatch", "PodScheduled", "ReadWriteOnce", "RuntimeDefault", "ScheduleAnyway",
     # Reasons of Kubernetes' own parts, from which the operator derives its reasons
-    "ControllerResizeError", "FailedCreate", "FileSystemResizePending", "NodeResizeError",
-    "ProvisioningFailed",
+    "ControllerResizeError", "CrashLoopBackOff", "FailedCreate", "FileSystemResizePending",
+    "NodeResizeError", "ProvisioningFailed",
     # Value of an annotation that Argo CD reads
     "IgnoreExtraneous",
     # Fields of Amazon's API

@@ -14,6 +14,20 @@ from tests.unit.operator.objects import RELEASE, worker_status
 from tests.unit.operator.scene import Scene
 
 
+def test_a_pod_that_the_api_server_refuses_is_reported_and_the_last_one_stays(scene: Scene) -> None:
+    scene.rest()
+    before = scene.stateful_sets()
+    refusal = KubernetesError("Invalid", "spec.template.spec.tolerations[0].operator: Unsupported")
+    scene.cluster.fails["StatefulSet", "orders-0"] = refusal
+    scene.cluster.add_stream({"spec.worker": {"tolerations": [{"operator": "Sometimes"}]}})
+    scene.look()
+    assert scene.stateful_sets() == before
+    degraded = scene.cluster.condition("Degraded")
+    assert degraded["reason"] == "Invalid"
+    assert "tolerations[0].operator" in degraded["message"]
+    assert scene.cluster.condition("Ready")["status"] == "True"
+
+
 def test_a_change_is_rolled_one_partition_at_a_time(scene: Scene) -> None:
     scene.kafka.partitions = 3
     scene.rest()

@@ -55,6 +55,7 @@ def test_an_image_that_cant_be_had_is_told_with_what_to_do(reason: str) -> None:
     problem = of_container(waiting(reason, "not found"))
     assert problem.reason == "ImagePullFailed"
     assert "registry.example/worker:1: not found; correct spec.worker.image" in problem.message
+    assert "set spec.worker.imagePullSecrets, then delete the pod" in problem.message
 
 
 def test_an_image_has_the_same_message_while_the_kubelet_backs_off() -> None:
@@ -124,8 +125,9 @@ def test_a_worker_killed_for_its_memory_says_which_bound_to_raise() -> None:
 
 
 def test_another_container_of_the_pod_is_not_the_worker() -> None:
-    sidecar = pod(ready=False, container={**ended(1), "name": "sidecar"})
-    assert of_pod(sidecar, stateful_set(), []) is None
+    problem = of_container({**ended(1), "name": "sidecar"})
+    assert problem.reason == "SidecarFailed"
+    assert "worker" not in problem.message.split("; correct")[0]
 
 
 def test_a_pod_no_node_takes_is_told_in_the_schedulers_words() -> None:
@@ -133,7 +135,9 @@ def test_a_pod_no_node_takes_is_told_in_the_schedulers_words() -> None:
     problem = of_pod(pod(ready=False, conditions=(unscheduled,)), None, [])
     assert problem is not None
     assert problem.reason == "Unschedulable"
-    assert problem.message == "0/3 nodes; add nodes, or lower spec.worker.resources"
+    assert problem.message == (
+        "0/3 nodes; add nodes, lower spec.worker.resources, or change where spec.worker lets pods run"
+    )
 
 
 def test_a_pod_that_was_scheduled_is_not_unschedulable() -> None:
@@ -289,7 +293,9 @@ def test_a_router_is_told_by_its_own_name_and_fields(
     assert problem is not None
     assert problem.reason == reason
     assert part in problem.message
-    assert trouble.of_pod(found, None, [], NOW) is None
+    other = trouble.of_pod(found, None, [], NOW)
+    assert other is not None
+    assert other.reason == "SidecarFailed"
 
 
 def test_a_router_that_may_not_be_created_names_its_own_resources() -> None:
@@ -304,3 +310,37 @@ def test_a_router_is_a_problem_only_if_it_is_not_ready_and_says_why() -> None:
     assert trouble.of_router(router_status()) is None
     problem = trouble.of_router(router_status(reason="NotAuthorized", message="an ACL"))
     assert problem == trouble.Problem(reason="NotAuthorized", message="an ACL")
+
+
+@pytest.mark.parametrize(
+    ("state", "part"),
+    [
+        ({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, "no such image"),
+        ({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}, "ends repeatedly"),
+        ({"terminated": {"exitCode": 3}}, "exit code 3"),
+    ],
+)
+def test_a_sidecar_that_keeps_a_pod_from_being_ready_is_told_by_its_name(
+    state: Object, part: str
+) -> None:
+    found = pod(ready=False)
+    (own,) = found["status"]["containerStatuses"]
+    own["ready"] = True
+    sidecar = {"name": "logs", "image": "logs:1", "ready": False, "state": state}
+    found["status"]["containerStatuses"].insert(0, sidecar)
+    problem = of_pod(found, stateful_set(), [])
+    assert problem is not None
+    assert problem.reason == "SidecarFailed"
+    assert "container logs" in problem.message
+    assert part in problem.message
+    own |= {"ready": False, **waiting("ErrImagePull", "gone")}
+    first = of_pod(found, stateful_set(), [])
+    assert first is not None
+    assert first.reason == "ImagePullFailed"
+
+
+def test_a_sidecar_that_only_starts_is_no_trouble() -> None:
+    found = pod(ready=False)
+    starts = {"waiting": {"reason": "ContainerCreating"}}
+    found["status"]["containerStatuses"].append({"name": "logs", "ready": False, "state": starts})
+    assert of_pod(found, stateful_set(), []) is None

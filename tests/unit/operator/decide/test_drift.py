@@ -125,3 +125,16 @@ json_values = st.recursive(
 def test_anything_applied_is_as_wanted_afterwards(spec: object) -> None:
     wanted = with_wanted_hash({"metadata": {"name": "a"}, "spec": spec})
     assert is_as_wanted(deepcopy(wanted), wanted)
+
+
+@pytest.mark.parametrize("empty", [None, "", [], {}, False], ids=repr)
+def test_what_is_empty_may_be_left_out(empty: object) -> None:
+    wanted = with_wanted_hash({"metadata": {"name": "a"}, "spec": {"readOnly": empty}})
+    assert is_as_wanted({**wanted, "spec": {}}, wanted)
+    assert not is_as_wanted({**wanted, "spec": {"readOnly": True}}, wanted)
+
+
+def test_a_quantity_may_be_written_as_a_number() -> None:
+    wanted = with_wanted_hash({"metadata": {"name": "a"}, "limits": {"cpu": 1, "memory": "1Gi"}})
+    assert is_as_wanted({**wanted, "limits": {"cpu": "1", "memory": "1Gi"}}, wanted)
+    assert not is_as_wanted({**wanted, "limits": {"cpu": "2", "memory": "1Gi"}}, wanted)

@@ -107,7 +107,7 @@ def kinds(children: Iterable[Object | None]) -> list[str]:
 
 
 def test_what_a_pod_needs_is_applied_before_the_stateful_set_that_starts_it() -> None:
-    shared = StreamInputs(stream=ORDERS, admin_token=TOKEN)
+    shared = StreamInputs(stream=ORDERS, release=RELEASE, admin_token=TOKEN)
     assert kinds(build(shared) for build in PER_STREAM) == [
         "ServiceAccount",
         "ConfigMap",

@@ -1,0 +1,58 @@
+"""The operator's command line."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner
+
+from dedupe_operator import cli
+from dedupe_operator.config import OperatorConfig
+
+REQUIRED = ["--worker-image=worker:1", "--lease-namespace=shop"]
+
+
+@pytest.fixture(name="started")
+def _started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[OperatorConfig]]:
+    """The configurations with which an operator would run; the log is restored at the end."""
+    found: list[OperatorConfig] = []
+    monkeypatch.setattr(cli, "run_operator", found.append)
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield found
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize("level", ["debug", "warning"])
+def test_the_log_has_the_level_and_the_format_that_are_asked_for(
+    started: list[OperatorConfig], level: str
+) -> None:
+    wanted = [f"--log-level={level}", "--log-format=text"]
+    assert CliRunner().invoke(cli.main, [*REQUIRED, *wanted]).exit_code == 0
+    assert len(started) == 1
+    root = logging.getLogger()
+    assert root.level == getattr(logging, level.upper())
+    formatters = {type(each.formatter).__name__ for each in root.handlers if each.formatter}
+    assert "ObjectJsonFormatter" not in formatters
+
+
+def test_a_log_is_json_by_default(started: list[OperatorConfig]) -> None:
+    assert CliRunner().invoke(cli.main, REQUIRED).exit_code == 0
+    record = logging.makeLogRecord({"msg": "ready", "levelno": logging.INFO})
+    texts = [each.format(record) for each in logging.getLogger().handlers if each.formatter]
+    assert any(text.startswith('{"message": "ready"') for text in texts)
+    assert started
+
+
+def test_without_cluster_scope_there_is_no_failover(started: list[OperatorConfig]) -> None:
+    CliRunner().invoke(cli.main, [*REQUIRED, "--no-cluster-scope"])
+    assert [(each.failover, each.cluster_scope) for each in started] == [(False, False)]
+
+
+def test_a_bad_default_of_pods_is_refused_by_name(started: list[OperatorConfig]) -> None:
+    bad = '{"volumes": [{"name": "state", "emptyDir": {}}]}'
+    answer = CliRunner().invoke(cli.main, [*REQUIRED, f"--worker-pod={bad}"])
+    assert answer.exit_code == 2
+    assert "volumes.0.name" in answer.output
+    assert not started

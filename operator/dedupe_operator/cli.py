@@ -51,6 +51,12 @@ _M = TypeVar("_M", bound=Model)
     help="JSON with runAsUser, runAsGroup and fsGroup of the workers; null: the platform assigns it.",
 )
 @click.option(
+    "--upgrade-streams-at-once",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Number of streams that get a new worker image at the same time.",
+)
+@click.option(
     "--namespace",
     "namespaces",
     multiple=True,
@@ -86,6 +92,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     worker_probe_port: int | None,
     worker_pod: PodShape,
     worker_ids: PodIds,
+    upgrade_streams_at_once: int,
     namespaces: tuple[str, ...],
     max_nodes_not_ready_percent: int,
     failover: bool,
@@ -117,6 +124,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
             probe_port=worker_probe_port,
             shape=worker_pod,
             ids=worker_ids,
+            streams_at_once=upgrade_streams_at_once,
         ),
         namespaces=namespaces,
         max_nodes_not_ready_percent=max_nodes_not_ready_percent,

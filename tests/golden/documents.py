@@ -387,6 +387,8 @@ def children(name: str) -> list[Object]:
             claim="orders-7-1",
             release=release,
             secrets_hash="abc",
+            # The one that pods of that release mount, and keep mounting.
+            config=config_map.newest_name(made_for.metadata.name),
             restore_from="nightly" if name == "full" else None,
         ),
     ]

@@ -30,6 +30,7 @@ from dedupe_operator.controller.partition_views import partition_views
 from dedupe_operator.controller.router_view import router_view
 from dedupe_operator.controller.status_writer import StatusWriter, read_status
 from dedupe_operator.controller.unreconciled import paused_status, refused_status
+from dedupe_operator.controller.upgrade_pace import UpgradePace
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import CredentialsUnusable, secret_data, secret_hash
 from dedupe_operator.decide.diagnosis import Problem, by_cause
@@ -102,9 +103,10 @@ class Reconciler:
             SnapshotProvider.S3: S3Provider(workers),
         }
         self._volumes = VolumeManager(providers)
-        self._applier = Applier(
+        applier = Applier(
             *(api, Children(api, clock), release, self._volumes), cluster_scope=cluster_scope
         )
+        self._applier = UpgradePace(applier, release, clock)
         brake = FailoverBrake(api, max_nodes_not_ready_percent)
         self._failover = Failover(api, brake, enabled=failover)
         self._snapshots = SnapshotManager(api, SnapshotRunner(providers, workers))
@@ -280,6 +282,7 @@ class Reconciler:
     def _forget(self, key: Key) -> None:
         self._output_conflicts.forget(key)
         self._input_watch.forget(key)
+        self._applier.forget(key)
         if self._memories.pop(key, None):
             metrics.forget_stream(*key)
 

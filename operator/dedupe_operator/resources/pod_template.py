@@ -33,7 +33,8 @@ class WorkerRelease:
     """The worker image that belongs to this operator version, and its pods' defaults.
 
     `probe_port` is where its workers serve probes alone; None if they may be older than that. `shape` is what the pods
-    of all streams have, `ids` as whom they run.
+    of all streams have, `ids` as whom they run. `streams_at_once` is how many streams an upgrade changes at the same
+    time.
     """
 
     image: str
@@ -41,6 +42,7 @@ class WorkerRelease:
     probe_port: int | None = None
     shape: PodShape = field(default_factory=PodShape)
     ids: pod_parts.PodIds = field(default_factory=pod_parts.PodIds)
+    streams_at_once: int = 1
 
 
 def build(

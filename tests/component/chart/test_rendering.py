@@ -291,6 +291,18 @@ def test_a_service_monitor_finds_services_of_the_operator_and_of_workers() -> No
     assert ports == {endpoint["port"] for endpoint in workers["spec"]["endpoints"]} == {"http"}
 
 
+@pytest.mark.parametrize(
+    ("values", "pace"),
+    [({}, "1"), ({"upgrade": {"streamsAtOnce": 3}}, "3"), ({"upgrade": None}, "1")],
+    ids=["default", "three", "values of a release before it"],
+)
+def test_the_pace_of_an_upgrade_reaches_the_operator(values: dict[str, Any], pace: str) -> None:
+    (deployment,) = of_kind(render(values), "Deployment").values()
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    assert variables["DEDUPE_OPERATOR_UPGRADE_STREAMS_AT_ONCE"] == pace
+
+
 def test_the_probes_ask_what_the_operator_answers() -> None:
     (deployment,) = of_kind(render({}), "Deployment").values()
     (container,) = deployment["spec"]["template"]["spec"]["containers"]

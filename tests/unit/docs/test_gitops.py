@@ -102,6 +102,6 @@ def test_the_operator_may_not_change_a_stream_but_its_status() -> None:
     rule = r"resources: \[([^]]*\bdedupestreams(?:/\w+)?\b[^]]*)\]\n *verbs: \[(.*)\]"
     assert dict(re.findall(rule, text)) == {
         "dedupestreams": "get, list, watch",
-        "dedupestreams/status": "get, patch",
+        "dedupestreams/status": "patch",
         "dedupestreams/finalizers, dedupesnapshots/finalizers": "update",
     }

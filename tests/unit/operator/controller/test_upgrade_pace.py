@@ -1,0 +1,196 @@
+"""Whole looks at several streams after the operator got a new worker image."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+import pytest
+
+from dedupe_crds.annotations import RESTART
+from dedupe_operator.controller.reconciler import Reconciler
+from dedupe_operator.controller.upgrade_pace import TURN_SECONDS
+from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.input_watch import InputWatch
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.output_conflicts import OutputConflicts
+from dedupe_operator.resources.pod_template import WorkerRelease
+from tests.unit.operator.objects import NAMESPACE, RELEASE, raw_stream
+from tests.unit.operator.scene import Scene
+
+NEW: Final = replace(RELEASE, image="registry.example/worker:2")
+NAMES: Final = ("orders", "returns", "visits")
+
+
+class Upgrade:
+    """Three streams of two partitions, and the operator that looks after them."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.cluster, self.clock, self.scene = scene.cluster, scene.clock, scene
+        for name in NAMES:
+            self.cluster.add(raw_stream(_named(name)))
+        self.start(RELEASE)
+        for _ in range(6):
+            self.look()
+
+    def start(self, release: WorkerRelease = NEW) -> None:
+        """A new process of the operator."""
+        self.reconciler = Reconciler(
+            *(self.cluster, release, self.scene.workers, OutputConflicts(), InputWatch()),
+            clock=self.clock,
+        )
+
+    def look(self, *names: str, seconds: float = 100.0) -> None:
+        """One pass over each of the streams; then the cluster does its part."""
+        self.clock.now += seconds
+        for name in names or NAMES:
+            self.reconciler.reconcile(Key(NAMESPACE, name))
+        self.cluster.settle()
+
+    def changed(self, *, wholly: bool = False) -> list[str]:
+        """The streams with a worker, or all workers, of the new image."""
+        which = all if wholly else any
+        return [
+            name
+            for name in NAMES
+            if which(self._image(f"{name}-{partition}") == NEW.image for partition in range(2))
+        ]
+
+    def _image(self, name: str) -> str:
+        spec = self.cluster.one("StatefulSet", name)["spec"]["template"]["spec"]
+        return str(spec["containers"][0]["image"])
+
+
+def _named(name: str) -> Object:
+    return {
+        "metadata.name": name,
+        "metadata.uid": f"uid-of-{name}",
+        "spec.output.topic": f"{name}-clean",
+    }
+
+
+@pytest.fixture
+def upgrade(scene: Scene) -> Upgrade:
+    return Upgrade(scene)
+
+
+def test_an_upgrade_changes_one_stream_after_another(upgrade: Upgrade) -> None:
+    upgrade.start()
+    seen = []
+    for _ in range(30):
+        upgrade.look()
+        seen.append((len(upgrade.changed()), len(upgrade.changed(wholly=True))))
+    assert all(begun - done <= 1 for begun, done in seen)
+    assert all(after[0] - before[0] <= 1 for before, after in pairwise(seen))
+    assert seen[-1] == (3, 3)
+    assert "UpgradeWaits" in upgrade.cluster.told
+
+
+def test_as_many_streams_as_the_option_says_change_together(upgrade: Upgrade) -> None:
+    upgrade.start(replace(NEW, streams_at_once=2))
+    upgrade.look()
+    assert upgrade.changed() == []
+    upgrade.look()
+    assert upgrade.changed() == ["orders", "returns"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec.store.window.maxAge": "2d", "metadata.generation": 2},
+        {"metadata.annotations": {RESTART: "now"}},
+    ],
+    ids=["spec", "restart"],
+)
+def test_a_stream_that_its_user_changes_does_not_wait(
+    upgrade: Upgrade, change: dict[str, object]
+) -> None:
+    upgrade.start()
+    upgrade.look("orders")
+    upgrade.look("orders")
+    status = upgrade.cluster.one("DedupeStream", "visits")["status"]
+    raw = raw_stream(_named("visits") | change)
+    upgrade.cluster.add({**raw, "status": status})
+    upgrade.look("returns", "visits", seconds=1.0)
+    assert upgrade.changed() == ["orders", "visits"]
+    for _ in range(4):
+        upgrade.look("visits", seconds=1.0)
+    assert upgrade.changed(wholly=True) == ["visits"]
+
+
+def test_a_new_process_does_not_begin_a_second_stream(upgrade: Upgrade) -> None:
+    upgrade.start()
+    upgrade.look("visits")
+    upgrade.look("visits")
+    assert upgrade.changed() == ["visits"]
+    upgrade.cluster.bad_images.add(NEW.image)
+    upgrade.start()
+    upgrade.look()
+    upgrade.look()
+    assert upgrade.changed() == ["visits"]
+
+
+def test_a_stream_that_does_not_become_ready_gives_its_turn_back(upgrade: Upgrade) -> None:
+    upgrade.cluster.bad_images.add(NEW.image)
+    upgrade.start()
+    for _ in range(4):
+        upgrade.look()
+    assert upgrade.changed() == ["orders"]
+    upgrade.look(seconds=TURN_SECONDS)
+    assert upgrade.changed() == ["orders", "returns"]
+    stuck = [
+        one["message"]
+        for (kind, _), one in upgrade.cluster.objects.items()
+        if kind == "Event" and one["reason"] == "UpgradeStuck"
+    ]
+    assert len(stuck) == 1
+    assert "shop/orders" in stuck[0]
+
+
+def test_a_deleted_stream_gives_its_turn_back(upgrade: Upgrade) -> None:
+    upgrade.cluster.bad_images.add(NEW.image)
+    upgrade.start()
+    upgrade.look("orders")
+    upgrade.look("orders")
+    upgrade.cluster.delete_as_user("DedupeStream", "orders")
+    upgrade.look("orders", "returns", seconds=1.0)
+    spec = upgrade.cluster.one("StatefulSet", "returns-0")["spec"]["template"]["spec"]
+    assert spec["containers"][0]["image"] == NEW.image
+
+
+def test_a_waiting_stream_with_a_lost_worker_is_repaired_at_once(upgrade: Upgrade) -> None:
+    upgrade.start()
+    upgrade.look("orders")
+    upgrade.look("orders")
+    upgrade.cluster.remove("StatefulSet", "visits-1")
+    upgrade.look("visits", seconds=1.0)
+    assert "visits-1" in upgrade.cluster.names("StatefulSet")
+
+
+def test_a_waiting_stream_gets_its_new_secret_at_once(upgrade: Upgrade) -> None:
+    upgrade.start()
+    upgrade.look("orders")
+    upgrade.look("orders")
+    upgrade.cluster.remove("Secret", "visits-admin")
+    upgrade.look("visits", seconds=1.0)
+    assert upgrade.changed() == ["orders", "visits"]
+
+
+def test_a_waiting_stream_with_a_lost_volume_is_repaired_at_once(upgrade: Upgrade) -> None:
+    upgrade.start()
+    upgrade.look("orders")
+    upgrade.look("orders")
+    upgrade.cluster.remove("PersistentVolumeClaim", "visits-0-1")
+    upgrade.look("visits", seconds=1.0)
+    upgrade.look("visits", seconds=1.0)
+    spec = upgrade.cluster.one("StatefulSet", "visits-0")["spec"]["template"]["spec"]
+    assert spec["volumes"][0]["persistentVolumeClaim"]["claimName"] == "visits-0-2"
+
+
+def test_a_stream_with_its_own_image_takes_no_turn(upgrade: Upgrade) -> None:
+    status = upgrade.cluster.one("DedupeStream", "orders")["status"]
+    pinned = {"spec.worker": {"image": RELEASE.image}}
+    upgrade.cluster.add({**raw_stream(_named("orders") | pinned), "status": status})
+    upgrade.start()
+    for _ in range(8):
+        upgrade.look()
+    assert upgrade.changed() == ["returns", "visits"]

@@ -51,6 +51,9 @@ class UpgradePace:
         self._first_call: float | None = None
         self._turns: dict[Key, _Turn] = {}
         self._waiting: set[Key] = set()
+        # Streams whose workers all were as this version wants them. Their images alone would not say so: a webhook may
+        # have changed them.
+        self._done: set[Key] = set()
         self._lock = Lock()
 
     def apply(self, context: ReconcileContext, result: ReconcileResult) -> None:
@@ -62,18 +65,27 @@ class UpgradePace:
             # Without this hash no worker is started or changed.
             context = replace(context, secrets_hash=None)
         self._applier.apply(context, result)
+        changing = result.waiting or result.starting or result.routers_change
+        if not waits and context.secrets_hash is not None and not changing:
+            with self._lock:
+                key = Key(context.stream.metadata.namespace, context.stream.metadata.name)
+                self._turns.pop(key, None)
+                self._done.add(key)
 
     def forget(self, key: Key) -> None:
         """Forget a deleted stream, so that another one gets its turn."""
         with self._lock:
             self._turns.pop(key, None)
             self._waiting.discard(key)
+            self._done.discard(key)
 
     def _must_wait(self, context: ReconcileContext, result: ReconcileResult) -> bool:
         now = self._clock()
         if self._first_call is None:
             self._first_call = now
         key = Key(context.stream.metadata.namespace, context.stream.metadata.name)
+        if key in self._done:
+            return False
         is_pinned = context.stream.spec.worker.image is not None
         sets = list(context.observed.stateful_sets.values())
         outdated = [each for each in sets if not _has(each["spec"]["template"], self._release)]

@@ -134,11 +134,11 @@ class EbsProvider:
             and not _is_archived(found)
         )
 
-    @provider_errors()
     def failure(self, claim: Object, now: datetime) -> str | None:  # noqa: ARG002 # the volume is made before its claim
         """Return None: the volume is made before its claim."""
         return None
 
+    @provider_errors()
     def source(self, job: Job, claim_name: str) -> ClaimSource:
         """Create a volume of the snapshot, and a PersistentVolume for the new claim.
 

@@ -52,10 +52,10 @@ class Upgrade:
         return [
             name
             for name in NAMES
-            if which(self._image(f"{name}-{partition}") == NEW.image for partition in range(2))
+            if which(self.image(f"{name}-{partition}") == NEW.image for partition in range(2))
         ]
 
-    def _image(self, name: str) -> str:
+    def image(self, name: str) -> str:
         spec = self.cluster.one("StatefulSet", name)["spec"]["template"]["spec"]
         return str(spec["containers"][0]["image"])
 
@@ -194,3 +194,24 @@ def test_a_stream_with_its_own_image_takes_no_turn(upgrade: Upgrade) -> None:
     for _ in range(8):
         upgrade.look()
     assert upgrade.changed() == ["returns", "visits"]
+
+
+def _mirror(made: Object) -> None:
+    """What a webhook does that replaces the registry of images."""
+    if made["kind"] == "StatefulSet":
+        for container in made["spec"]["template"]["spec"]["containers"]:
+            container["image"] = container["image"].replace("registry.example/", "mirror.example/")
+
+
+def test_an_image_that_a_webhook_has_changed_holds_no_turn(upgrade: Upgrade) -> None:
+    upgrade.cluster.webhook = _mirror
+    upgrade.start()
+    for _ in range(40):
+        upgrade.look()
+    assert "UpgradeStuck" not in upgrade.cluster.told
+    images = {upgrade.image(f"{name}-{n}") for name in NAMES for n in range(2)}
+    assert images == {"mirror.example/worker:2"}
+    upgrade.start()
+    for _ in range(40):
+        upgrade.look()
+    assert "UpgradeStuck" not in upgrade.cluster.told

@@ -72,12 +72,12 @@ def test_of_the_snapshots_that_are_left_the_newest_is_taken_and_without_any_the_
     load.judged()
 
     assert (older.source, older.name) == (RestoreSource.SNAPSHOT, first)
-    assert older.refused == [f"{third}: its copy {third}-0 is gone"]
+    assert older.refused == [f"{third}: its copy {third}-0 is gone, or not of this partition"]
     rebuilt = restore_of(stream, 0)
     assert (rebuilt.source, rebuilt.name) == (RestoreSource.OUTPUT_TOPIC, None)
     assert rebuilt.refused == [
-        f"{third}: its copy {third}-0 is gone",
-        f"{first}: its copy {first}-0 is gone",
+        f"{third}: its copy {third}-0 is gone, or not of this partition",
+        f"{first}: its copy {first}-0 is gone, or not of this partition",
     ]
 
 
@@ -139,7 +139,9 @@ def test_a_snapshot_deleted_while_a_claim_waits_for_it_gives_way_to_the_output_t
         load.wait_until_filled()
     load.judged()
 
-    assert restore_of(stream, 0).refused == [f"{name}: its copy {name}-0 is gone"]
+    assert restore_of(stream, 0).refused == [
+        f"{name}: its copy {name}-0 is gone, or not of this partition"
+    ]
     assert f"PVC {left} got no volume and can be deleted" in message
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from tests.operator_simulation.histories import run_seed
 from tests.operator_simulation.mutants import Mutant, first_failure, load_mutants
-from tests.operator_simulation.world import silence_logs
 
 MUTANTS = load_mutants()
 
@@ -14,5 +13,4 @@ def test_a_broken_rule_is_found(mutant: Mutant) -> None:
     failure = first_failure(mutant, [mutant.seed])
     assert failure is not None
     assert mutant.kind in {each.partition(":")[0] for each in failure[1]}
-    silence_logs()
     assert run_seed(mutant.seed).defects == ()

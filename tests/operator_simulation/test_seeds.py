@@ -7,12 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.operator_simulation.histories import run_seed
-from tests.operator_simulation.world import silence_logs
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> None:
-    silence_logs()
 
 
 @pytest.mark.parametrize("seed", [445, 626, 893, 1126])

@@ -73,11 +73,11 @@ def judge(
         if other is not None:
             verdicts.append(Verdict(type_, other.holds, other.reason, other.message))
     judged = [condition(verdict, generation, earlier, now) for verdict in verdicts]
-    if not (health.waiting or health.starting or health.routers_change):
+    ready, changing = judged[0], health.waiting or health.starting or health.routers_change
+    if not changing or ready.status is not ConditionStatus.TRUE:
         return judged
-    # Workers of the generation before are ready: who waits for Ready of this one, waits until all have changed.
-    ready, before = judged[0], next((each for each in earlier if each.type == "Ready"), None)
-    older = before.observed_generation if before else None
+    # Some ready workers are of a generation before: who waits for Ready of this one, waits until all have changed.
+    older = max(0, generation - 1)
     return [ready.model_copy(update={"observed_generation": older}), *judged[1:]]
 
 

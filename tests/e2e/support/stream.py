@@ -25,6 +25,7 @@ KIND = f"dedupestreams.{GROUP}"
 _WELL = {
     "Ready": "True",
     "Progressing": "False",
+    "Reconciling": "False",
     "Degraded": "False",
     "WindowHealthy": "True",
     "InputPartitionsAdded": "False",

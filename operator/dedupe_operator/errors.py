@@ -37,15 +37,18 @@ class Unreachable(KubernetesError):
         super().__init__("ApiServerUnreachable", message)
 
 
+def _shown(wanted: Object) -> str:
+    metadata = wanted["metadata"]
+    return f"{wanted['kind']} {metadata['namespace']}/{metadata['name']}"
+
+
 class NameTaken(KubernetesError):
     """An object with a name that the operator needs does not belong to the stream."""
 
     def __init__(self, wanted: Object) -> None:
-        metadata = wanted["metadata"]
-        where = f"{wanted['kind']} {metadata['namespace']}/{metadata['name']}"
         super().__init__(
             "NameTaken",
-            f"{where} does not belong to this stream and is left unchanged: rename or remove it, or give the "
+            f"{_shown(wanted)} does not belong to this stream and is left unchanged: rename or remove it, or give the "
             "stream another name",
         )
 
@@ -54,11 +57,9 @@ class ChangedByOthers(KubernetesError):
     """Another program changes an object back each time the operator has changed it."""
 
     def __init__(self, wanted: Object) -> None:
-        metadata = wanted["metadata"]
-        where = f"{wanted['kind']} {metadata['namespace']}/{metadata['name']}"
         super().__init__(
             "ChangedByOthers",
-            f"another program changes {where} back each time; it is left unchanged for 10 minutes: see "
+            f"another program changes {_shown(wanted)} back each time; it is left unchanged for 10 minutes: see "
             "metadata.managedFields for who it is, and end that",
         )
 

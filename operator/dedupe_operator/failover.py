@@ -51,7 +51,7 @@ class Failover:
 
     def plan(self, context: ReconcileContext, result: ReconcileResult) -> FailoverPlan:
         """Find the workers to move now; report when the others on such nodes are moved."""
-        nodes = Nodes(self._api, context.now, self._missing.pop(_key(context), {}))
+        nodes = Nodes(self._api, context.now, self._missing.pop(context.key, {}))
         if not self._enabled:
             _report_overdue(context, result)
             return FailoverPlan(nodes=nodes)
@@ -77,7 +77,7 @@ class Failover:
             result.router_problems[router] = failover.problem(outage, patience, of="router")
             _look_again(context, result, outage)
         held_workers = len(of_workers.due) if held else 0
-        metrics.FAILOVERS_HELD_BACK.labels(*_key(context)).set(held_workers)
+        metrics.FAILOVERS_HELD_BACK.labels(*context.key).set(held_workers)
         if held:
             result.partition_problems |= dict.fromkeys(of_workers.due, held)
             result.router_problems |= dict.fromkeys(of_routers.due, held)
@@ -100,7 +100,7 @@ class Failover:
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
         if plan.nodes.missing:
-            self._missing[_key(context)] = plan.nodes.missing
+            self._missing[context.key] = plan.nodes.missing
 
     def _move(self, context: ReconcileContext, result: ReconcileResult, plan: FailoverPlan) -> None:
         planned, result.failovers = result.failovers, {}
@@ -116,7 +116,7 @@ class Failover:
             result.events.append(
                 StreamEvent(reason="PodForceDeleted", message=message, warning=True)
             )
-            metrics.FAILOVERS.labels(*_key(context)).inc()
+            metrics.FAILOVERS.labels(*context.key).inc()
 
     def _move_routers(
         self, context: ReconcileContext, result: ReconcileResult, plan: FailoverPlan
@@ -132,7 +132,7 @@ class Failover:
             result.events.append(
                 StreamEvent(reason="PodForceDeleted", message=message, warning=True)
             )
-            metrics.FAILOVERS.labels(*_key(context)).inc()
+            metrics.FAILOVERS.labels(*context.key).inc()
 
     def _detach(self, context: ReconcileContext, result: ReconcileResult, nodes: "Nodes") -> None:
         """Delete the VolumeAttachments of nodes that are out.
@@ -216,10 +216,6 @@ def _look_again(context: ReconcileContext, result: ReconcileResult, outage: Outa
     """Have the next pass come when the failover is due."""
     due = outage.failover_time(context.stream.spec.failover.node_not_ready_after)
     result.requeue_within((due - context.now).total_seconds())
-
-
-def _key(context: ReconcileContext) -> Key:
-    return Key(context.stream.metadata.namespace, context.stream.metadata.name)
 
 
 def _volumes(context: ReconcileContext, result: ReconcileResult) -> dict[int, str]:

@@ -79,7 +79,15 @@ class WorkerClient:
         clock: Callable[[], float] = time.monotonic,
         answer_seconds: float = _ANSWER_SECONDS,
     ) -> None:
-        self._transport = transport
+        # One for all streams, because each client reads the certificates of the system.
+        self._http = httpx.AsyncClient(
+            transport=transport,
+            timeout=_COMMAND_SECONDS,
+            # Compressed answers are not read.
+            headers={"Accept-Encoding": "identity"},
+            trust_env=False,  # pods are reached directly, whatever proxy the operator has
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+        )
         self._clock = clock
         self._answer_seconds = answer_seconds
         self._silent: dict[str, _Silent] = {}
@@ -124,47 +132,34 @@ class WorkerClient:
     def _await(self, coroutine: Coroutine[Any, Any, _Result]) -> _Result:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
-    def _client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(
-            transport=self._transport,
-            timeout=_COMMAND_SECONDS,
-            # Compressed answers are not read.
-            headers={"Accept-Encoding": "identity"},
-            trust_env=False,  # pods are reached directly, whatever proxy the operator has
-            limits=httpx.Limits(max_connections=_AT_ONCE, max_keepalive_connections=0),
-        )
-
     async def _ask(
         self, pods: Mapping[int, Object], kind: type[_Status]
     ) -> dict[int, _Status | None]:
         """Ask the processes of one stream."""
         found: dict[int, _Status | None] = dict.fromkeys(pods)
         room, turns = _Bytes(_STATUS_BYTES_OF_A_STREAM), asyncio.Semaphore(_AT_ONCE)
-        async with self._client() as client:
 
-            async def ask(number: int, pod: Object) -> None:
-                async with turns:
-                    found[number] = await self._status(client, pod, kind, room)
+        async def ask(number: int, pod: Object) -> None:
+            async with turns:
+                found[number] = await self._status(pod, kind, room)
 
-            asked = [asyncio.create_task(ask(number, pod)) for number, pod in pods.items()]
-            if asked:
-                done, late = await asyncio.wait(asked, timeout=_OF_A_STREAM_SECONDS)
-                for task in late:
-                    task.cancel()
-                for task in done:
-                    task.result()  # an error that nobody foresaw
+        asked = [asyncio.create_task(ask(number, pod)) for number, pod in pods.items()]
+        if asked:
+            done, late = await asyncio.wait(asked, timeout=_OF_A_STREAM_SECONDS)
+            for task in late:
+                task.cancel()
+            for task in done:
+                task.result()  # an error that nobody foresaw
         return found
 
-    async def _status(
-        self, client: httpx.AsyncClient, pod: Object, kind: type[_Status], room: _Bytes
-    ) -> _Status | None:
+    async def _status(self, pod: Object, kind: type[_Status], room: _Bytes) -> _Status | None:
         url, uid = _url(pod, "/status"), str(pod["metadata"].get("uid"))
         silent = self._silent.get(uid)
         if url is None or (silent and self._clock() < silent.at):
             return None
         try:
             async with asyncio.timeout(self._answer_seconds):
-                answer = await _read(client, client.build_request("GET", url), room)
+                answer = await self._read(self._http.build_request("GET", url), room)
             self._silent.pop(uid, None)
             return kind.model_validate_json(answer.raise_for_status().content)
         except (TimeoutError, httpx.TimeoutException, _TooLong):
@@ -189,29 +184,28 @@ class WorkerClient:
         self, url: str, body: Mapping[str, object], admin_token: str
     ) -> httpx.Response:
         headers = {"Authorization": f"Bearer {admin_token}"}
-        async with asyncio.timeout(_COMMAND_SECONDS), self._client() as client:
-            request = client.build_request("POST", url, json=body, headers=headers)
-            return await _read(client, request, _Bytes(_LONGEST_COMMAND_BYTES))
+        request = self._http.build_request("POST", url, json=body, headers=headers)
+        async with asyncio.timeout(_COMMAND_SECONDS):
+            return await self._read(request, _Bytes(_LONGEST_COMMAND_BYTES))
+
+    async def _read(self, request: httpx.Request, room: _Bytes) -> httpx.Response:
+        """Return a whole answer. Raises httpx.HTTPError and _TooLong."""
+        answer = await self._http.send(request, stream=True)
+        try:
+            content = bytearray()
+            # Raw: a few kilobytes could be decompressed to gigabytes.
+            async for part in answer.aiter_raw():
+                content += part
+                room.left -= len(part)
+                if len(content) > _LONGEST_STATUS_BYTES or room.left < 0:
+                    raise _TooLong("its answer is too long")
+        finally:
+            await answer.aclose()
+        return httpx.Response(answer.status_code, content=bytes(content), request=request)
 
 
 class _TooLong(Exception):
     """An answer has more bytes than any process of ours sends."""
-
-
-async def _read(client: httpx.AsyncClient, request: httpx.Request, room: _Bytes) -> httpx.Response:
-    """Return a whole answer. Raises httpx.HTTPError and _TooLong."""
-    answer = await client.send(request, stream=True)
-    try:
-        content = bytearray()
-        # Raw: a few kilobytes could be decompressed to gigabytes.
-        async for part in answer.aiter_raw():
-            content += part
-            room.left -= len(part)
-            if len(content) > _LONGEST_STATUS_BYTES or room.left < 0:
-                raise _TooLong("its answer is too long")
-    finally:
-        await answer.aclose()
-    return httpx.Response(answer.status_code, content=bytes(content), request=request)
 
 
 def _url(pod: Object | None, path: str) -> str | None:

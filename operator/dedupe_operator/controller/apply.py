@@ -61,9 +61,10 @@ class Applier:
             return
         self._apply_routers(context, result)
         wanted: dict[int, Object] = {}
+        config = config_map.workers_name(context.stream)
         for partition in result.claims.keys() - result.undecided:
             try:
-                if stateful_set := self._apply_partition(context, result, partition):
+                if stateful_set := self._apply_partition(context, result, partition, config):
                     wanted[partition] = stateful_set
             except KubernetesError as error:
                 result.partition_problems[partition] = with_advice(error.reason, str(error))
@@ -95,7 +96,8 @@ class Applier:
         )
         try:
             for build in ROUTERS:
-                if wanted := build(inputs):
+                if built := build(inputs):
+                    wanted = with_wanted_hash(built)
                     result.routers_change |= self._routers_change(context, wanted)
                     self.children.ensure(context, wanted)
         except KubernetesError as error:
@@ -106,14 +108,14 @@ class Applier:
         if wanted["kind"] != STATEFUL_SETS.kind:
             return False
         live = context.observed.router_set
-        current = live is not None and self.children.is_current(live, with_wanted_hash(wanted))
+        current = live is not None and self.children.is_current(live, wanted)
         return not current or not rollout.is_newest(live or {}, context.observed.routers.values())
 
     def _apply_partition(
-        self, context: ReconcileContext, result: ReconcileResult, partition: int
+        self, context: ReconcileContext, result: ReconcileResult, partition: int, config: str
     ) -> Object | None:
         """Apply a partition's claim and Service; return its StatefulSet as wanted."""
-        inputs = self._inputs(context, result, partition)
+        inputs = self._inputs(context, result, partition, config)
         for build in PER_PARTITION:
             wanted = build(inputs)
             if wanted and wanted["kind"] == STATEFUL_SETS.kind:
@@ -123,7 +125,7 @@ class Applier:
         return None
 
     def _inputs(
-        self, context: ReconcileContext, result: ReconcileResult, partition: int
+        self, context: ReconcileContext, result: ReconcileResult, partition: int, config: str
     ) -> PartitionInputs:
         choice = result.claims[partition]
         live = context.observed.children.get((CLAIMS.kind, choice.name))
@@ -146,8 +148,7 @@ class Applier:
             secrets_hash=context.secrets_hash,
             config=config_map.to_mount(
                 context.observed.stateful_sets.get(partition),
-                config_map.config_hash(context.stream),
-                config_map.workers_name(context.stream),
+                config,
             ),
             restore_from=_bucket_snapshot(choice.restore),
             restore_request=choice.restore.request,
@@ -288,7 +289,6 @@ def _routers_config(context: ReconcileContext) -> str:
         return ""
     return config_map.to_mount(
         context.observed.router_set,
-        config_map.routers_hash(context.stream),
         config_map.routers_name(context.stream),
     )
 

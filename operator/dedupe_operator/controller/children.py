@@ -55,7 +55,7 @@ class Children:
 
     def ensure(self, context: ReconcileContext, wanted: Object) -> None:
         """Apply one object unless it already is as wanted. Raises KubernetesError."""
-        if WANTED_HASH not in wanted["metadata"].get("annotations", {}):
+        if not has_wanted_hash(wanted):
             wanted = with_wanted_hash(wanted)
         metadata = wanted["metadata"]
         live = context.observed.children.get((wanted["kind"], metadata["name"]))

@@ -13,6 +13,7 @@ from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.stream import Failover, PartitionStatus, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.observe import Observed
+from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.decide.pod_readiness import is_ready
@@ -69,6 +70,11 @@ class ReconcileContext:
     now: datetime
     routers: Mapping[int, RouterStatus | None] = field(default_factory=dict)
     growth: GrowthView | None = None
+
+    @property
+    def key(self) -> Key:
+        """Return the namespace and name of the stream."""
+        return Key(self.stream.metadata.namespace, self.stream.metadata.name)
 
     @property
     def generation(self) -> int:

@@ -70,7 +70,6 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
             CLAIMS,
             SERVICES,
             STATEFUL_SETS,
-            PODS,
         )
     ]
     found = dict(listed)
@@ -80,7 +79,6 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
     children = {
         (resource.kind, item["metadata"]["name"]): item
         for resource, items in listed
-        if resource is not PODS
         for item in items
     }
     if admin is not None:
@@ -92,7 +90,7 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
         for claim in of_partition
     }
     stateful_sets = _by_partition(found[STATEFUL_SETS], name)
-    pods = _by_partition(found[PODS], name, suffix="-0")
+    pods = worker_pods(api, namespace, name)
     return Observed(
         children=children,
         stateful_sets=stateful_sets,

@@ -10,10 +10,9 @@ from dedupe_operator import metrics
 from dedupe_operator.controller.observe import worker_pods
 from dedupe_operator.decide import unreconciled
 from dedupe_operator.decide.pod_readiness import is_ready
+from dedupe_operator.decide.stream_status import NUMBERS
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
-
-_NUMBERS = ("window", "duplicates", "lag_messages")
 
 
 def paused_status(
@@ -26,7 +25,7 @@ def paused_status(
     metadata = raw["metadata"]
     pods = worker_pods(api, metadata["namespace"], metadata["name"])
     suspended = bool(raw["spec"].get("suspend")) and not pods
-    unknown = dict.fromkeys(_NUMBERS)
+    unknown = dict.fromkeys(NUMBERS)
     partitions = [
         each.model_copy(update={**unknown, "ready": is_ready(pods.get(each.partition))})
         for each in recorded.partitions

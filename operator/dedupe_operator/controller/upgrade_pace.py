@@ -68,9 +68,8 @@ class UpgradePace:
         changing = result.waiting or result.starting or result.routers_change
         if not waits and context.secrets_hash is not None and not changing:
             with self._lock:
-                key = Key(context.stream.metadata.namespace, context.stream.metadata.name)
-                self._turns.pop(key, None)
-                self._done.add(key)
+                self._turns.pop(context.key, None)
+                self._done.add(context.key)
 
     def forget(self, key: Key) -> None:
         """Forget a deleted stream, so that another one gets its turn."""
@@ -83,7 +82,7 @@ class UpgradePace:
         now = self._clock()
         if self._first_call is None:
             self._first_call = now
-        key = Key(context.stream.metadata.namespace, context.stream.metadata.name)
+        key = context.key
         if key in self._done:
             return False
         is_pinned = context.stream.spec.worker.image is not None

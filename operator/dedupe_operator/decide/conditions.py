@@ -16,7 +16,7 @@ from dedupe_crds.status.stream import (
 )
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_kafka.partitioning import Partitioning, PartitioningReason, describe_added
-from dedupe_operator.decide import growth, snapshot_policy
+from dedupe_operator.decide import growth
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.decide.verdict import SUSPENDED, Verdict, condition, sentence, which
@@ -47,7 +47,7 @@ class Health:
     suspended: bool = False
     added: Sequence[int] = ()
     partitioning: Partitioning | None = None
-    snapshots: snapshot_policy.Verdict | None = None
+    snapshots: Verdict | None = None
     routers: RoutersStatus | None = None
     growth: GrowthView | None = None
     joining: frozenset[int] = frozenset()
@@ -69,9 +69,7 @@ def judge(
         Verdict("ReconciliationPaused", False, "Active", "The operator reconciles the stream."),
     ]
     growing = growth.judge(health.growth) if health.growth else None
-    for type_, other in (("SnapshotsHealthy", health.snapshots), ("Growing", growing)):
-        if other is not None:
-            verdicts.append(Verdict(type_, other.holds, other.reason, other.message))
+    verdicts += [each for each in (health.snapshots, growing) if each is not None]
     judged = [condition(verdict, generation, earlier, now) for verdict in verdicts]
     ready, changing = judged[0], health.waiting or health.starting or health.routers_change
     if not changing or ready.status is not ConditionStatus.TRUE:

@@ -13,8 +13,8 @@ from dedupe_crds.status.worker import WorkerStatus
 from dedupe_growth.epochs import Epochs
 from dedupe_growth.unlearnt import is_learning
 from dedupe_operator.decide.diagnosis import Problem
-from dedupe_operator.decide.snapshot_policy import Verdict
 from dedupe_operator.decide.stream_status import StreamEvent
+from dedupe_operator.decide.verdict import Verdict
 
 Workers = Mapping[int, WorkerStatus | None]
 
@@ -114,21 +114,25 @@ def judge(view: GrowthView) -> Verdict:
             f"The change to routers with {view.wanted} partitions begins once all topics have them. Until then the "
             f"stream runs without routers.{waits}"
         )
-        return Verdict(holds=True, reason=reason, message=message)
+        return Verdict("Growing", holds=True, reason=reason, message=message)
     if not count:
         reason = problem.reason if problem else "NotStarted"
         message = f"The epoch log was not read yet.{waits}"
-        return Verdict(holds=None, reason=reason, message=message)
+        return Verdict("Growing", holds=None, reason=reason, message=message)
     if view.added and status is not None:
         silent = f" {SILENT}" * view.adds_routers
         queued = f" Then it grows to {view.wanted}." * (view.wanted > count)
         reason = problem.reason if problem else status.step.value
-        return Verdict(holds=True, reason=reason, message=f"{status.line}{silent}{queued}{waits}")
+        return Verdict(
+            "Growing", holds=True, reason=reason, message=f"{status.line}{silent}{queued}{waits}"
+        )
     if view.wanted > count:
         reason = problem.reason if problem else "WaitingForTopics"
         message = f"The growth from {count} to {view.wanted} partitions begins once all topics have them.{waits}"
-        return Verdict(holds=True, reason=reason, message=message)
-    return Verdict(holds=False, reason="NotGrowing", message=f"The stream has {count} partitions.")
+        return Verdict("Growing", holds=True, reason=reason, message=message)
+    return Verdict(
+        "Growing", holds=False, reason="NotGrowing", message=f"The stream has {count} partitions."
+    )
 
 
 def joining_clause(joining: frozenset[int]) -> str:

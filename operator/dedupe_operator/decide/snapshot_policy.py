@@ -12,7 +12,7 @@ from cronsim import CronSim, CronSimError
 from dedupe_crds.spec.snapshots import Snapshots
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase, SnapshotStatus
 from dedupe_kafka.errors import StreamError
-from dedupe_operator.decide.verdict import which
+from dedupe_operator.decide.verdict import Verdict, which
 
 _MACROS = {
     "@hourly": "0 * * * *",
@@ -131,15 +131,6 @@ def newest_usable(snapshots: Sequence[Snapshot], partition: int) -> Snapshot | N
     return max(usable, key=lambda each: _entry_completed(each, partition), default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The content of a condition."""
-
-    holds: bool | None
-    reason: str
-    message: str
-
-
 def judge(
     snapshots: Sequence[Snapshot], wanted: Snapshots, now: datetime, partitions: Collection[int]
 ) -> Verdict:
@@ -149,26 +140,35 @@ def judge(
         try:
             overdue_since = last_scheduled_time(wanted.schedule, now - wanted.deadline)
         except InvalidSchedule as error:
-            return Verdict(holds=False, reason="InvalidSchedule", message=f"{error}.")
+            return Verdict(
+                "SnapshotsHealthy", holds=False, reason="InvalidSchedule", message=f"{error}."
+            )
     if failed := _last_failed(snapshots, partitions):
         message = f"Snapshot {failed.name} failed: {failed.status.message}"
-        return Verdict(holds=False, reason="LastSnapshotFailed", message=message)
+        return Verdict(
+            "SnapshotsHealthy", holds=False, reason="LastSnapshotFailed", message=message
+        )
     newest = {each: newest_usable(snapshots, each) for each in partitions}
     copied = {each: found for each, found in newest.items() if found}
     if not copied:
-        return Verdict(holds=None, reason="NoSnapshotYet", message="No snapshot is complete yet.")
+        return Verdict(
+            "SnapshotsHealthy",
+            holds=None,
+            reason="NoSnapshotYet",
+            message="No snapshot is complete yet.",
+        )
     if missing := sorted(newest.keys() - copied.keys()):
         message = f"No snapshot of {which(missing)} is complete yet."
-        return Verdict(holds=None, reason="NoSnapshotYet", message=message)
+        return Verdict("SnapshotsHealthy", holds=None, reason="NoSnapshotYet", message=message)
     oldest, copy = min(copied.items(), key=lambda each: _began(each[1]))
     if overdue_since and _began(copy) < overdue_since:
         message = (
             f"The newest complete snapshot of partition {oldest} is {copy.name}; the one of "
             f"{overdue_since:%Y-%m-%d %H:%M} UTC is overdue: check the newer DedupeSnapshots of the stream."
         )
-        return Verdict(holds=False, reason="SnapshotOverdue", message=message)
+        return Verdict("SnapshotsHealthy", holds=False, reason="SnapshotOverdue", message=message)
     message = f"The newest complete snapshot of each partition is {copy.name} or newer."
-    return Verdict(holds=True, reason="UpToDate", message=message)
+    return Verdict("SnapshotsHealthy", holds=True, reason="UpToDate", message=message)
 
 
 def _last_failed(snapshots: Sequence[Snapshot], partitions: Collection[int]) -> Snapshot | None:

@@ -13,7 +13,7 @@ from dedupe_crds.status.stream import (
     StreamStatus,
 )
 
-_NUMBERS = ("window", "duplicates", "lag_messages")
+NUMBERS = ("window", "duplicates", "lag_messages")
 # Of each condition with events: its status that is no reason for a warning.
 _GOOD = {
     "Ready": "True",
@@ -81,7 +81,7 @@ def differs_only_in_numbers(old: StreamStatus, new: StreamStatus) -> bool:
 
 
 def _without_numbers(status: StreamStatus) -> StreamStatus:
-    moving = dict.fromkeys(_NUMBERS)
+    moving = dict.fromkeys(NUMBERS)
     partitions = [each.model_copy(update=moving) for each in status.partitions]
     lagless = {"lag_messages": None}
     added = [each.model_copy(update=lagless) for each in status.added_partitions or ()]
@@ -99,7 +99,7 @@ def _still(routers: RoutersStatus) -> RoutersStatus:
 def _known(status: StreamStatus) -> list[bool]:
     """Return which numbers are known, of the stream, each partition and the routers."""
     parts = (status, *status.partitions)
-    known = [getattr(part, number) is not None for part in parts for number in _NUMBERS]
+    known = [getattr(part, number) is not None for part in parts for number in NUMBERS]
     if routers := status.routers:
         lags = [each.lag_messages is not None for each in routers.inputs]
         known += [*lags, routers.held_records is not None, routers.held_bytes is not None]

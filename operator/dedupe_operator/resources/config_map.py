@@ -67,17 +67,17 @@ def mounted(template: Object) -> str | None:
     return next((str(each["name"]) for each in maps), None)
 
 
-def to_mount(live: Object | None, wanted_hash: str, name: str) -> str:
+def to_mount(live: Object | None, name: str) -> str:
     """Return the ConfigMap that a StatefulSet's pods mount: `name`, or the live one.
 
-    A StatefulSet of an earlier release keeps the one without a hash until what its pods read changes: another name
-    alone restarts none.
+    A StatefulSet of an earlier release keeps the one without a hash until what its pods read changes, which the hash in
+    `name` shows: another name alone restarts none.
     """
     if live is None:
         return name
     template = live["spec"]["template"]
-    same = (template["metadata"].get("annotations") or {}).get(CONFIG_HASH, "")
-    keeps = same.partition("-")[0] == wanted_hash
+    live_hash = (template["metadata"].get("annotations") or {}).get(CONFIG_HASH, "")
+    keeps = live_hash.startswith(name.rpartition("-")[2])
     return (mounted(template) or name) if keeps else name
 
 
@@ -87,15 +87,18 @@ def unused(configs: Sequence[Object], used: Collection[str], stream: DedupeStrea
     `used` are those that templates and pods mount. The newest two others stay: while a StatefulSet replaces its pod, it
     may start one of the revision before once more.
     """
-    wanted = {newest_name(stream.metadata.name), workers_name(stream)}
-    if stream.spec.repartition:
-        wanted.add(routers_name(stream))
     others = [
         each
         for each in configs
-        if each["metadata"]["name"] not in {*used, *wanted}
+        if each["metadata"]["name"] not in used
         and _HASHED.fullmatch(each["metadata"]["name"].removeprefix(stream.metadata.name))
     ]
+    if len(others) <= _KEPT:
+        return []  # the usual case, in which no hash is calculated
+    wanted = {workers_name(stream)}
+    if stream.spec.repartition:
+        wanted.add(routers_name(stream))
+    others = [each for each in others if each["metadata"]["name"] not in wanted]
     newest_first = sorted(
         others, key=lambda each: str(each["metadata"].get("creationTimestamp")), reverse=True
     )

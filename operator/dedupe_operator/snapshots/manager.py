@@ -17,7 +17,6 @@ from dedupe_operator.decide.diagnosis import with_advice
 from dedupe_operator.decide.snapshot_policy import (
     InvalidSchedule,
     Snapshot,
-    Verdict,
     due_time,
     judge,
     newest_usable,
@@ -25,6 +24,7 @@ from dedupe_operator.decide.snapshot_policy import (
     to_prune,
 )
 from dedupe_operator.decide.stream_status import StreamEvent
+from dedupe_operator.decide.verdict import Verdict
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.resources import SNAPSHOTS

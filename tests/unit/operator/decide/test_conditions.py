@@ -11,7 +11,7 @@ from dedupe_crds.status.worker import DegradedReason, WorkerStatus
 from dedupe_operator.decide import conditions, unreconciled
 from dedupe_operator.decide.conditions import Health
 from dedupe_operator.decide.diagnosis import Problem
-from dedupe_operator.decide.snapshot_policy import Verdict
+from dedupe_operator.decide.verdict import Verdict
 from dedupe_worker.status import WorkerState
 from tests.unit.operator.objects import EARLIER, NOW, condition, partition_status, stream
 
@@ -126,14 +126,25 @@ def test_what_many_workers_report_is_not_cut_off_silently() -> None:
         ("ReconciliationPaused", {}, "False", "Active", "reconciles the stream"),
         (
             "SnapshotsHealthy",
-            {"snapshots": Verdict(holds=None, reason="NoSnapshotYet", message="None yet.")},
+            {
+                "snapshots": Verdict(
+                    "SnapshotsHealthy", holds=None, reason="NoSnapshotYet", message="None yet."
+                )
+            },
             "Unknown",
             "NoSnapshotYet",
             "None yet.",
         ),
         (
             "SnapshotsHealthy",
-            {"snapshots": Verdict(holds=False, reason="LastSnapshotFailed", message="It failed.")},
+            {
+                "snapshots": Verdict(
+                    "SnapshotsHealthy",
+                    holds=False,
+                    reason="LastSnapshotFailed",
+                    message="It failed.",
+                )
+            },
             "False",
             "LastSnapshotFailed",
             "It failed.",

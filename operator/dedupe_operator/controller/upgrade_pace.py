@@ -167,7 +167,9 @@ def _as_the_user_wants(live: Object, context: ReconcileContext) -> bool:
     """Return whether what is not in the generation is unchanged: restarts and Secrets."""
     annotations = live["spec"]["template"]["metadata"].get("annotations") or {}
     restart = context.stream.metadata.annotations.get(RESTART)
-    secrets = str(annotations.get(CONFIG_HASH, "")).rpartition("-")[2]
+    # Of the manifest, of the Secrets and, if there are any, of the ServiceAccount's annotations.
+    _, _, rest = str(annotations.get(CONFIG_HASH, "")).partition("-")
+    secrets = rest.partition("-")[0]
     return bool((annotations.get(RESTART) or None) == (restart or None)) and (
         context.secrets_hash in {None, secrets}
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -24,10 +24,10 @@ NAMES: Final = ("orders", "returns", "visits")
 class Upgrade:
     """Three streams of two partitions, and the operator that looks after them."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, changes: dict[str, Any] | None = None) -> None:
         self.cluster, self.clock, self.scene = scene.cluster, scene.clock, scene
         for name in NAMES:
-            self.cluster.add(raw_stream(_named(name)))
+            self.cluster.add(raw_stream(_named(name) | (changes or {})))
         self.start(RELEASE)
         for _ in range(6):
             self.look()
@@ -83,6 +83,17 @@ def test_an_upgrade_changes_one_stream_after_another(upgrade: Upgrade) -> None:
     assert all(after[0] - before[0] <= 1 for before, after in pairwise(seen))
     assert seen[-1] == (3, 3)
     assert "UpgradeWaits" in upgrade.cluster.told
+
+
+def test_a_stream_with_annotations_of_its_account_waits_too(scene: Scene) -> None:
+    account = {"spec.worker.serviceAccount.annotations": {"example.com/role": "reader"}}
+    upgrade = Upgrade(scene, account)
+    upgrade.start()
+    begun = []
+    for _ in range(4):
+        upgrade.look()
+        begun.append(len(upgrade.changed()))
+    assert begun[:2] == [0, 1]
 
 
 def test_as_many_streams_as_the_option_says_change_together(upgrade: Upgrade) -> None:

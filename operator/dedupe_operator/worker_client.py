@@ -25,7 +25,8 @@ from dedupe_operator.resources.pod_parts import PORT
 
 _ANSWER_SECONDS: Final = 2.0
 _COMMAND_SECONDS: Final = 10.0  # a checkpoint waits for the end of a transaction
-_OF_A_STREAM_SECONDS: Final = 6.0
+_DEADLINES_OF_A_STREAM: Final = 3
+"""Deadlines of one answer that all answers of a stream may take together."""
 _AT_ONCE: Final = 32
 """Processes of one stream that are asked at the same time."""
 _FIRST_PAUSE_SECONDS: Final = 5.0
@@ -145,7 +146,9 @@ class WorkerClient:
 
         asked = [asyncio.create_task(ask(number, pod)) for number, pod in pods.items()]
         if asked:
-            done, late = await asyncio.wait(asked, timeout=_OF_A_STREAM_SECONDS)
+            done, late = await asyncio.wait(
+                asked, timeout=_DEADLINES_OF_A_STREAM * self._answer_seconds
+            )
             for task in late:
                 task.cancel()
             for task in done:

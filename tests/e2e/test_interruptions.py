@@ -108,6 +108,7 @@ def _essence(item: Object) -> Object:
     text = json.dumps(applied, sort_keys=True)
     text = re.sub(r"pvc-[0-9a-f-]{36}", "VOLUME", text)
     text = re.sub(r"(raw|clean)-[0-9a-f]{8}", r"\1", text)
+    text = re.sub(r"-worker-[0-9a-f]{10}\b", "-worker-HASH", text)
     return {**json.loads(re.sub(r'"[0-9a-f]{16}(-[0-9a-f]{16})?"', '"HASH"', text))}
 
 

@@ -1,4 +1,4 @@
-"""What outlives a stream: no tool prunes it, no policy of before ties it, and no finalizer holds a namespace."""
+"""Objects that outlive a stream: no tool prunes them, no earlier policy ties them, no finalizer holds a namespace."""
 
 import json
 import os

@@ -45,7 +45,7 @@ def narrow(release: Environment, place: Scene) -> Iterator[str]:
 
 
 def rights(kubectl: Kubectl, account: str, namespace: str) -> Rights:
-    """What `kubectl auth can-i --list` shows of a ServiceAccount, without what every user may do."""
+    """Return what `kubectl auth can-i --list` shows of a ServiceAccount, without the rights of every user."""
     user = f"--as=system:serviceaccount:{account}"
     printed = kubectl.within(namespace)("auth", "can-i", "--list", "--no-headers", user)
     found: Rights = {}

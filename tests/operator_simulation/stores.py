@@ -1,4 +1,4 @@
-"""What the simulated world holds beside API objects: topics, volumes, copies and processes.
+"""The simulated world without its API objects: topics, volumes, copies and processes.
 
 A store is the stretch of output positions whose ids it has. What a store lacks at its old end is gone for ever once the
 output topic has lost the records too; what it lacks at its new end a worker reads from the topic.

@@ -57,7 +57,7 @@ _PROVIDERS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a history went. `defects` is empty if all is right; `struck` are the faults that happened."""
+    """The outcome of a history. `defects` is empty if all is right; `struck` are the faults that happened."""
 
     seed: int
     defects: tuple[str, ...]

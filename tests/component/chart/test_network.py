@@ -29,7 +29,7 @@ def labels_of(objects: list[Object], kind: str) -> dict[str, str]:
 
 
 def selects(selector: Object, labels: dict[str, str]) -> bool:
-    """Whether a label selector matches; it knows the operators that the chart uses."""
+    """Return whether a label selector matches; it knows the operators that the chart uses."""
     for each in selector.get("matchExpressions", []):
         assert each["operator"] == "In"
         if labels.get(each["key"]) not in each["values"]:
@@ -38,7 +38,7 @@ def selects(selector: Object, labels: dict[str, str]) -> bool:
 
 
 def is_peer(peer: Object, policy_namespace: str, source: Object) -> bool:
-    """Whether a source is one of a rule's peers."""
+    """Return whether a source is one of a rule's peers."""
     if "ipBlock" in peer:
         network = ip_network(peer["ipBlock"]["cidr"])
         return "address" in source and ip_address(source["address"]) in network
@@ -54,7 +54,7 @@ def is_peer(peer: Object, policy_namespace: str, source: Object) -> bool:
 
 
 def allows(objects: list[Object], source: Object, target: Object, port: int) -> bool:
-    """Whether the policies let traffic pass, as Kubernetes defines it."""
+    """Return whether the policies let traffic pass, as Kubernetes defines it."""
     names = {8080: "http", 8081: "probes"}
     policies = [
         each

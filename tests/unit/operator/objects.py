@@ -40,6 +40,7 @@ NAMESPACE: Final = "shop"
 STREAM: Final = "orders"
 UID: Final = "uid-of-orders"
 NODE: Final = "node-1"
+MIRROR: Final = "mirror.example/"
 NOW: Final = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 EARLIER: Final = NOW - timedelta(hours=1)
 RELEASE: Final = WorkerRelease(image="registry.example/worker:1", pull_policy="IfNotPresent")
@@ -315,3 +316,10 @@ def router_status(
             topic="orders-clean-repartition", partitions=2, held_records=records, held_bytes=size
         ),
     )
+
+
+def mirrored(made: Object) -> None:
+    """Replace the registry of a StatefulSet's images, as a mutating webhook may do."""
+    if made["kind"] == "StatefulSet":
+        for container in made["spec"]["template"]["spec"]["containers"]:
+            container["image"] = container["image"].replace("registry.example/", MIRROR)

@@ -428,7 +428,7 @@ def _with_none_in_it(_: bytes) -> bytes:
 
 @pytest.mark.parametrize("tag", ["dedupestream.io/stream", "dedupestream.io/partition"])
 def test_a_snapshot_of_others_in_a_status_is_not_restored_from(aws: AwsScene, tag: str) -> None:
-    """Who may write a DedupeSnapshot's status, or apply one from a backup, chooses the id in it."""
+    """The id in a status is chosen by any user who may write it, or apply one from a backup."""
     job = aws.taken()
     handle = str(job.entry.handle)
     aws.ec2.create_tags(Resources=[handle], Tags=as_list({tag: "theirs"}))

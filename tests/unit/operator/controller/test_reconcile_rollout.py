@@ -9,8 +9,7 @@ from dedupe_operator.controller.reconciler import (
     ROLLOUT_POLL_SECONDS,
 )
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.names import Object
-from tests.unit.operator.objects import RELEASE, worker_status
+from tests.unit.operator.objects import MIRROR, RELEASE, mirrored, worker_status
 from tests.unit.operator.scene import Scene
 
 
@@ -215,20 +214,9 @@ def test_workers_of_an_earlier_release_are_not_restarted_for_the_name_of_their_c
     assert "commitInterval: 2s" in manifest(scene, "orders-worker")
 
 
-MIRROR = "mirror.example/"
-
-
-def mirror(made: Object) -> None:
-    """What a webhook does that replaces the registry of images."""
-    if made["kind"] == "StatefulSet":
-        for container in made["spec"]["template"]["spec"]["containers"]:
-            if not container["image"].startswith(MIRROR):
-                container["image"] = MIRROR + container["image"]
-
-
 def test_a_webhook_that_changes_images_causes_no_writes_and_stops_no_rollout(scene: Scene) -> None:
     scene.kafka.partitions = 3
-    scene.cluster.webhook = mirror
+    scene.cluster.webhook = mirrored
     assert scene.rest() == RESYNC_SECONDS
     assert scene.image(0).startswith(MIRROR)
     scene.cluster.add_stream({"spec.worker": {"image": "registry.example/worker:2"}})
@@ -240,7 +228,7 @@ def test_a_webhook_that_changes_images_causes_no_writes_and_stops_no_rollout(sce
 def test_a_webhook_that_comes_later_restarts_each_worker_once(scene: Scene) -> None:
     scene.kafka.partitions = 3
     scene.rest()
-    scene.cluster.webhook = mirror
+    scene.cluster.webhook = mirrored
     scene.restart_operator()
     assert scene.rest() == RESYNC_SECONDS
     assert not scene.image(0).startswith(MIRROR)  # nothing was applied, so nothing was changed
@@ -254,7 +242,7 @@ def test_a_webhook_that_comes_later_restarts_each_worker_once(scene: Scene) -> N
 
 
 def test_drift_is_mended_under_a_webhook_too(scene: Scene) -> None:
-    scene.cluster.webhook = mirror
+    scene.cluster.webhook = mirrored
     scene.rest()
     live = scene.cluster.one("StatefulSet", "orders-0")
     live["spec"]["template"]["spec"]["containers"][0]["args"] = ["--something-else"]

@@ -14,7 +14,7 @@ from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.resources.pod_template import WorkerRelease
-from tests.unit.operator.objects import NAMESPACE, RELEASE, raw_stream
+from tests.unit.operator.objects import MIRROR, NAMESPACE, RELEASE, mirrored, raw_stream
 from tests.unit.operator.scene import Scene
 
 NEW: Final = replace(RELEASE, image="registry.example/worker:2")
@@ -207,21 +207,14 @@ def test_a_stream_with_its_own_image_takes_no_turn(upgrade: Upgrade) -> None:
     assert upgrade.changed() == ["returns", "visits"]
 
 
-def _mirror(made: Object) -> None:
-    """What a webhook does that replaces the registry of images."""
-    if made["kind"] == "StatefulSet":
-        for container in made["spec"]["template"]["spec"]["containers"]:
-            container["image"] = container["image"].replace("registry.example/", "mirror.example/")
-
-
 def test_an_image_that_a_webhook_has_changed_holds_no_turn(upgrade: Upgrade) -> None:
-    upgrade.cluster.webhook = _mirror
+    upgrade.cluster.webhook = mirrored
     upgrade.start()
     for _ in range(40):
         upgrade.look()
     assert "UpgradeStuck" not in upgrade.cluster.told
     images = {upgrade.image(f"{name}-{n}") for name in NAMES for n in range(2)}
-    assert images == {"mirror.example/worker:2"}
+    assert images == {f"{MIRROR}worker:2"}
     upgrade.start()
     for _ in range(40):
         upgrade.look()

@@ -1,4 +1,4 @@
-"""What a stream, and the chart's defaults, add to the pods of workers and routers."""
+"""Additions of a stream, and of the chart's defaults, to the pods of workers and routers."""
 
 from collections.abc import Callable
 from dataclasses import replace

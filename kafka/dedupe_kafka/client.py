@@ -182,8 +182,9 @@ def made(make: Callable[[dict[str, Any]], Client], config: dict[str, Any]) -> Cl
 def kafka_error(error: KafkaError | KafkaException, action: str) -> StreamError:
     """Translate an error of librdkafka to the `StreamError` that names the remedy."""
     cause: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
-    text = f"{action}: {cause.str()}"
+    named: StreamError = BrokerUnavailable(text := f"{action}: {cause.str()}")
     for codes, name, advice in _NAMED:
         if cause.code() in codes:
-            return name(f"{text}; {advice}")
-    return BrokerUnavailable(text)
+            named = name(f"{text}; {advice}")
+    named.kafka_code = cause.code()
+    return named

@@ -132,9 +132,9 @@ class Cluster:
         """Return a topic's UUID. Raises TopicMissing if it does not exist."""
         return str(self._requests.describe(name).topic_id)
 
-    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
-        """Return the UUID of each topic that exists, by one request."""
-        found = self._requests.describe_all(names)
+    def topic_ids(self, names: Collection[str], *, writable: bool = False) -> dict[str, str]:
+        """Return the UUID of each topic that exists, or may be written; one request."""
+        found = self._requests.describe_all(names, writable=writable) if names else {}
         return {name: str(topic.topic_id) for name, topic in found.items()}
 
     def topic_names(self) -> list[str]:

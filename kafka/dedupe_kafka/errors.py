@@ -11,8 +11,12 @@ from dedupe_crds.status.worker import ExitCode
 
 
 class StreamError(Exception):
-    """An error whose message names the problem, its place and the remedy."""
+    """An error whose message names the problem, its place and the remedy.
 
+    `kafka_code` is the code of librdkafka's error that caused it: negative if the client found it, not Kafka.
+    """
+
+    kafka_code: int | None = None
     retriable: ClassVar[bool] = False
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
 

@@ -19,6 +19,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
+    AclOperation,
     AdminClient,
     ConfigResource,
     OffsetSpec,
@@ -117,15 +118,23 @@ class AdminRequests:
         )
         return self.answer(futures[name], f"describing topic {name}")
 
-    def describe_all(self, names: Collection[str]) -> dict[str, Any]:
-        """Describe those of the topics that exist and may be seen, by one request."""
+    def describe_all(self, names: Collection[str], *, writable: bool = False) -> dict[str, Any]:
+        """Describe those of the topics that exist and may be seen, by one request.
+
+        With `writable` only those that may be written. Of a broker that does not report what it allows, all count.
+        """
         futures = self.admin.describe_topics(
-            TopicCollection(sorted(names)), request_timeout=self.timeout_seconds
+            TopicCollection(sorted(names)),
+            include_authorized_operations=writable,
+            request_timeout=self.timeout_seconds,
         )
         found = {}
         for name, future in futures.items():
             with suppress(TopicMissing, NotAuthorized):
-                found[name] = self.answer(future, f"describing topic {name}")
+                topic = self.answer(future, f"describing topic {name}")
+                allowed = topic.authorized_operations if writable else None
+                if not allowed or AclOperation.WRITE in allowed:
+                    found[name] = topic
         return found
 
     def topic_names(self) -> list[str]:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from dedupe_crds.base import Model
 from dedupe_crds.spec.pod import PodShape
 from dedupe_operator.config import OperatorConfig
+from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.process import run_operator
 from dedupe_operator.resources.pod_parts import PodIds
@@ -79,6 +80,24 @@ _M = TypeVar("_M", bound=Model)
     help="Use objects that belong to no namespace. Without, no failover, and no StorageClass is read.",
 )
 @click.option(
+    "--allow-image",
+    "allowed_images",
+    multiple=True,
+    help="Image, repository or registry that streams may name (repeatable). Default: all.",
+)
+@click.option(
+    "--allow-bootstrap-server",
+    "allowed_servers",
+    multiple=True,
+    help="HOST, HOST:PORT or *.DOMAIN that streams may name (repeatable). Default: all.",
+)
+@click.option(
+    "--allow-token-endpoint",
+    "allowed_token_endpoints",
+    multiple=True,
+    help="URL of an OAuth token endpoint that Secrets may name (repeatable). Default: none.",
+)
+@click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
 )
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json")
@@ -97,6 +116,9 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     max_nodes_not_ready_percent: int,
     failover: bool,
     cluster_scope: bool,
+    allowed_images: tuple[str, ...],
+    allowed_servers: tuple[str, ...],
+    allowed_token_endpoints: tuple[str, ...],
     log_level: str,
     log_format: str,
     address: str,
@@ -108,12 +130,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
 
     Of several replicas, one is the leader and acts; the others are stand-bys.
     """
-    kopf.configure(
-        log_format=kopf.LogFormat.JSON if log_format == "json" else kopf.LogFormat.FULL,
-    )
-    logging.getLogger().setLevel(log_level.upper())
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it logs every event
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # and this one every request
+    _configure_logging(log_level, log_format)
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter(f"{address!r} is not of the form HOST:PORT", param_hint="--http")
@@ -130,6 +147,11 @@ def main(  # noqa: PLR0917 (click passes each option by name)
         max_nodes_not_ready_percent=max_nodes_not_ready_percent,
         failover=failover and cluster_scope,
         cluster_scope=cluster_scope,
+        allowed=AllowList(
+            images=allowed_images,
+            bootstrap_servers=allowed_servers,
+            token_endpoints=allowed_token_endpoints,
+        ),
         http_host=host,
         http_port=int(port),
         lease_namespace=lease_namespace or _own_namespace(),
@@ -141,6 +163,13 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     except KubernetesError as error:
         logging.getLogger(__name__).error("%s: %s", error.reason, error)  # its message is enough
         sys.exit(1)
+
+
+def _configure_logging(level: str, form: str) -> None:
+    kopf.configure(log_format=kopf.LogFormat.JSON if form == "json" else kopf.LogFormat.FULL)
+    logging.getLogger().setLevel(level.upper())
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # it logs every event
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # and this one every request
 
 
 def _parsed(model: type[_M], text: str) -> _M:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.resources.pod_template import WorkerRelease
 
 
@@ -11,7 +12,7 @@ class OperatorConfig:
 
     `namespaces` are the watched ones, all if empty. Without `cluster_scope` the operator uses no object that belongs to
     no namespace. While more than `max_nodes_not_ready_percent` of the nodes are not ready, no worker fails over.
-    `identity` is the name of this replica in the Lease.
+    `allowed` is what streams may use. `identity` is the name of this replica in the Lease.
     """
 
     release: WorkerRelease
@@ -24,3 +25,4 @@ class OperatorConfig:
     identity: str
     failover: bool = True
     cluster_scope: bool = True
+    allowed: AllowList = AllowList()  # noqa: RUF009 (it is frozen)

@@ -2,7 +2,8 @@
 
 A Secret is a user's text, and librdkafka has properties that load libraries or run commands. A worker may use them: it
 has access to its own stream only. The operator has access to many namespaces, so it accepts only the properties that
-open a connection, and only files that are in the Secret itself. Called by the reconciler and the topic watch.
+open a connection, and only files that are in the Secret itself. To a token endpoint the client sends HTTP requests, so
+only those that the platform allows are accepted. Called by the reconciler and when Kafka is asked.
 """
 
 import tempfile
@@ -16,11 +17,13 @@ from typing import Final
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import parse_properties
 from dedupe_kafka.errors import StreamError
+from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_parts import KAFKA_MOUNT, PROPERTIES_KEY
 
 _FILES: Final = frozenset({"ssl.ca.location", "ssl.certificate.location", "ssl.key.location"})
+_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 _ACCEPTED: Final = _FILES | {
     "broker.address.family",
     "client.dns.lookup",
@@ -32,7 +35,7 @@ _ACCEPTED: Final = _FILES | {
     "sasl.oauthbearer.extensions",
     "sasl.oauthbearer.method",
     "sasl.oauthbearer.scope",
-    "sasl.oauthbearer.token.endpoint.url",
+    _ENDPOINT,
     "sasl.password",
     "sasl.username",
     "security.protocol",
@@ -88,7 +91,10 @@ def secret_hash(data: Mapping[str, bytes], prefix: bytes = b"") -> str:
 
 
 @contextmanager
-def client_properties(data: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
+def client_properties(
+    data: Mapping[str, bytes],
+    allowed: AllowList = AllowList(),  # noqa: B008 (it is frozen)
+) -> Iterator[dict[str, str]]:
     """Yield the properties to connect with; their files exist within the block.
 
     Raises CredentialsUnusable.
@@ -103,6 +109,12 @@ def client_properties(data: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
     except UnicodeDecodeError:  # the text is secret: it must not become part of a message
         message = f"the Secret's {PROPERTIES_KEY} is not UTF-8 text"
         raise CredentialsUnusable(Problem(reason="SecretInvalid", message=message)) from None
+    if given.get(_ENDPOINT, "") not in {"", *allowed.token_endpoints}:
+        message = (
+            f"the operator may not send requests to the {_ENDPOINT} in the Secret: the platform's administrators "
+            "allow it with the chart value allowed.tokenEndpoints"
+        )
+        raise CredentialsUnusable(Problem(reason="TokenEndpointNotAllowed", message=message))
     with tempfile.TemporaryDirectory(prefix="kafka-") as directory:
         yield dict(_connecting(given, data, Path(directory)))
 

@@ -1,17 +1,19 @@
 """Take a stream with routers to the partitions of its manifest, pass by pass.
 
-The reconciler keeps one `GrowthWatch` for each stream. The controller of the growth asks Kafka; at rest it is called
-once a minute, and when something has changed. Invariant: the epoch log is the truth. What is in memory may be lost, and
-an operator that is killed is continued by the next one.
+The reconciler keeps one `GrowthWatch` for each stream. The controller of the growth asks Kafka, outside of the pass,
+which then ends; at rest it is called once a minute, and when something has changed. Invariant: the epoch log is the
+truth. What is in memory may be lost, and an operator that is killed is continued by the next one.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
-from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.growth import GrowthStatus
 from dedupe_growth.before_routers import Ran, RoutersRefused
 from dedupe_growth.controller import GrowthController
 from dedupe_growth.entries import EpochLogUnreadable
@@ -21,12 +23,11 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.offsets import TopicOffsets
-from dedupe_operator.credentials import client_properties, secret_hash
-from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.credentials import secret_hash
 from dedupe_operator.decide.growth import GrowthView, Workers
+from dedupe_operator.kafka_asks import Connection, KafkaAsks, Pending, problem_of
 from dedupe_operator.topic_watch import TopicsView
 
-_TIMEOUT_SECONDS: Final = 5.0
 _REFRESH_SECONDS: Final = 60.0
 _FIRST_RETRY_SECONDS: Final = 3.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
@@ -38,9 +39,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Connection:
-    """The connection of the present pass, as the controller sees it.
+    """The connection of the present question, as the controller sees it.
 
-    `properties` are those of the client; like the files that they name, they exist within a pass only.
+    `properties` are those of the client; like the files that they name, they exist as long as the connection.
     """
 
     properties: dict[str, str] = field(default_factory=dict, repr=False)
@@ -61,30 +62,33 @@ class _Connection:
             raise RuntimeError("asked between two passes")
         return self.cluster
 
-    @contextmanager
-    def opened(self, servers: str, secret: Mapping[str, bytes]) -> Iterator[None]:
-        """Connect within the block. Raises CredentialsUnusable."""
-        with client_properties(secret) as properties:
-            self.properties.clear()
-            self.properties.update(properties)
-            self.cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
-            try:
-                yield
-            finally:
-                self.cluster = None
-                self.properties.clear()
+    def use(self, connection: Connection) -> None:
+        """Use this connection from now on."""
+        self.properties.clear()
+        self.properties.update(connection.properties)
+        self.cluster = connection.cluster
+
+
+@dataclass(slots=True)
+class _Driver:
+    """The controller for one manifest and Secret; the epochs as of its last act."""
+
+    of: str
+    connection: _Connection
+    controller: GrowthController
+    epochs: Epochs | None = None
+    status: GrowthStatus | None = None
 
 
 @dataclass(slots=True)
 class GrowthWatch:
     """The growth of one stream, with back-off while Kafka does not answer."""
 
-    clock: Callable[[], float]
+    asks: KafkaAsks
     _view: GrowthView = field(default_factory=GrowthView, init=False)
-    _connection: _Connection = field(default_factory=_Connection, init=False)
-    _controller: GrowthController | None = field(default=None, init=False)
-    _of: Spec | None = field(default=None, init=False)
+    _driver: _Driver | None = field(default=None, init=False)
     _asked: tuple[str, bool, Mapping[str, int]] | None = field(default=None, init=False)
+    _pending: Pending[None] = field(default_factory=Pending, init=False)
     _again_at: float = field(default=0.0, init=False)
     _failures: int = field(default=0, init=False)
 
@@ -99,11 +103,13 @@ class GrowthWatch:
         counted: Mapping[str, int],
         direct: str | None = None,
     ) -> GrowthView | None:
-        """Do the acts that are due; return what is known then, None without routers.
+        """Have the acts done that are due; return the growth, None without routers.
 
         `known` is the number of partitions that have workers, `direct` the topic that they read without
         routers, if they do. `counted` has the partition counts of the inputs as last counted: others are a reason to
         ask. While the topics are not known nothing is done.
+
+        Raises AnswerPending until the acts are done.
         """
         if stream.spec.repartition is None:
             return None
@@ -114,53 +120,79 @@ class GrowthWatch:
             return self._view
         fingerprint = secret_hash(secret, stream.spec.model_dump_json().encode())
         asked = (fingerprint, topics.usable, counted)
-        if asked == self._asked and self.clock() < self._again_at:
+        if asked == self._asked and self.asks.clock() < self._again_at:
             return self._view
-        self._asked = asked
-        problem, unreadable = None, False
-        try:
-            with self._connection.opened(stream.spec.kafka.bootstrap_servers, secret):
-                self._step(stream, topics, known, workers, direct=direct)
-            self._failures, wait = 0, 0.0 if self._view.is_due else _REFRESH_SECONDS
-        except StreamError as error:
-            problem = Problem(reason=error.reason, message=str(error))
-            unreadable = isinstance(error, EpochLogUnreadable)
-            wait = min(
-                _LONGEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** min(self._failures, 10)
-            )
-            self._failures += 1
-        self._view = replace(self._view, problem=problem, unreadable=unreadable)
-        self._again_at = self.clock() + wait
+        driver = self._driver_of(fingerprint, stream)
+        ran = Ran(direct, known) if direct and known else None
+        act = partial(_act, driver, stream, topics, known, left=unlearnt(workers.values()), ran=ran)
+
+        def ask() -> Future[None]:
+            self._asked = asked
+            return self.asks.ask(stream, secret, partial(act, direct=direct))
+
+        answer = self._pending.take(self.asks, fingerprint, ask)
+        if answer is None:
+            return replace(self._view, problem=self._pending.wait(self.asks))
+        self._note(driver, answer, stream.spec.kafka.bootstrap_servers)
         return self._view
 
-    def _step(
-        self,
-        stream: DedupeStream,
-        topics: TopicsView,
-        known: int,
-        workers: Workers,
-        *,
-        direct: str | None,
-    ) -> None:
-        """Call the controller until nothing is left to do now. Raises StreamError."""
-        if self._controller is None or self._of != stream.spec:
-            connection = self._connection
-            self._controller = GrowthController(stream, connection.properties, connection)
-            self._of = stream.spec
-        controller, left = self._controller, unlearnt(workers.values())
-        ran = Ran(direct, known) if direct and known else None
+    def drop(self) -> None:
+        """Ask no longer."""
+        self._pending.drop()
+
+    def _driver_of(self, fingerprint: str, stream: DedupeStream) -> _Driver:
+        if self._driver is None or self._driver.of != fingerprint:
+            connection = _Connection()
+            controller = GrowthController(stream, connection.properties, connection)
+            self._driver = _Driver(fingerprint, connection, controller)
+        return self._driver
+
+    def _note(self, driver: _Driver, answer: Callable[[], None], servers: str) -> None:
+        """Take over what the acts have changed, and when to ask again."""
+        problem, unreadable = None, False
         try:
-            if controller.read().prepared < controller.epochs.first and direct:
-                _check_input(stream, direct)
-            for _ in range(_ACTS):
-                wanted = _wanted(*(controller.epochs, topics, known), direct=direct is not None)
-                if not wanted or not controller.step(wanted, left, ran=ran):
-                    break
-                log.info("%s: growth: %s", stream.shown, _shown(controller))
-        finally:
-            if controller.epochs.entries:
-                status = controller.status or self._view.status
-                self._view = replace(self._view, epochs=controller.epochs, status=status)
+            answer()
+        except StreamError as error:
+            problem = problem_of(error, servers)
+            unreadable = isinstance(error, EpochLogUnreadable)
+        if driver.epochs is not None:
+            status = driver.status or self._view.status
+            self._view = replace(self._view, epochs=driver.epochs, status=status)
+        self._view = replace(self._view, problem=problem, unreadable=unreadable)
+        if problem is None:
+            self._failures, wait = 0, 0.0 if self._view.is_due else _REFRESH_SECONDS
+        else:
+            doubled = _FIRST_RETRY_SECONDS * 2.0 ** min(self._failures, 10)
+            wait = min(_LONGEST_RETRY_SECONDS, doubled)
+            self._failures += 1
+        self._again_at = self.asks.clock() + wait
+
+
+def _act(
+    driver: _Driver,
+    stream: DedupeStream,
+    topics: TopicsView,
+    known: int,
+    connection: Connection,
+    *,
+    left: Mapping[int, int],
+    ran: Ran | None,
+    direct: str | None,
+) -> None:
+    """Call the controller until nothing is left to do now. Raises StreamError."""
+    driver.connection.use(connection)
+    controller = driver.controller
+    try:
+        if controller.read().prepared < controller.epochs.first and direct:
+            _check_input(stream, direct)
+        for _ in range(_ACTS):
+            wanted = _wanted(*(controller.epochs, topics, known), direct=direct is not None)
+            if not wanted or not controller.step(wanted, left, ran=ran):
+                break
+            log.info("%s: growth: %s", stream.shown, _shown(controller))
+    finally:
+        if controller.epochs.entries:
+            driver.epochs, driver.status = controller.epochs, controller.status
 
 
 def _check_input(stream: DedupeStream, direct: str) -> None:

@@ -4,39 +4,31 @@ A pass over a stream comes every 22 s at rest, because each reads from the API s
 all inputs of a cluster, and has a stream reconciled when its input has another partition count.
 """
 
-import logging
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream, Spec
-from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import StreamError
 from dedupe_kafka.input_topics import matching_topics
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.credentials import client_properties, secret_hash
+from dedupe_operator.credentials import secret_hash
+from dedupe_operator.kafka_asks import Connection, KafkaAsks
 
 _EVERY_SECONDS: Final = 5.0
-_TIMEOUT_SECONDS: Final = 4.0
-_THREADS: Final = 4  # a cluster that does not answer holds up its own inputs only
-
-log = logging.getLogger(__name__)
 
 _Access = tuple[str, str]
 """Bootstrap servers, and a hash of the Secret."""
 
 
 @dataclass(slots=True)
-class _Connection:
-    """One connection for all streams with the same access to a cluster."""
+class _Inputs:
+    """The inputs of all streams with the same access to a cluster."""
 
     secret: Mapping[str, bytes] = field(repr=False)
-    inputs: dict[Key, Spec] = field(default_factory=dict)
-    cluster: Cluster | None = None
-    closing: ExitStack = field(default_factory=ExitStack)
+    specs: dict[Key, Spec] = field(default_factory=dict)
     asked: Future[None] | None = None
 
 
@@ -46,13 +38,13 @@ class InputWatch:
     Once started, it calls `due` with a stream whose count has changed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, asks: KafkaAsks) -> None:
+        self._asks = asks
         self._due: Callable[[Key], None] = lambda _: None
         self._lock = Lock()
-        self._connections: dict[_Access, _Connection] = {}
+        self._inputs: dict[_Access, _Inputs] = {}
         self._counts: dict[Key, Mapping[str, int]] = {}
         self._stop = Event()
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="input-watch")
         self._thread = Thread(target=self._run, name="input-watch", daemon=True)
 
     def start(self, due: Callable[[Key], None]) -> None:
@@ -61,12 +53,8 @@ class InputWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, without waiting for what is being asked; remove credentials from disk."""
+        """Stop, without waiting for what is being asked."""
         self._stop.set()
-        with self._lock:
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for connection in self._connections.values():
-                connection.closing.close()
 
     def counts(
         self, key: Key, stream: DedupeStream, secret: Mapping[str, bytes]
@@ -78,8 +66,8 @@ class InputWatch:
         access = stream.spec.kafka.bootstrap_servers, secret_hash(secret)
         with self._lock:
             self._forget(key, but=access)
-            connection = self._connections.setdefault(access, _Connection(dict(secret)))
-            connection.inputs[key] = stream.spec
+            inputs = self._inputs.setdefault(access, _Inputs(dict(secret)))
+            inputs.specs[key] = stream.spec
             return self._counts.get(key, {})
 
     def forget(self, key: Key) -> None:
@@ -89,40 +77,36 @@ class InputWatch:
             self._counts.pop(key, None)
 
     def _forget(self, key: Key, but: _Access | None = None) -> None:
-        for access, connection in list(self._connections.items()):
-            if access == but or key not in connection.inputs:
+        for access, inputs in list(self._inputs.items()):
+            if access == but or key not in inputs.specs:
                 continue
-            del connection.inputs[key]
-            if not connection.inputs:
-                del self._connections[access]
-                connection.closing.close()
+            del inputs.specs[key]
+            if not inputs.specs:
+                del self._inputs[access]
 
     def _run(self) -> None:
         while not self._stop.wait(_EVERY_SECONDS):
+            self._asks.tidy()
             with self._lock:
-                for (servers, _), connection in self._connections.items():
-                    is_idle = connection.asked is None or connection.asked.done()
-                    if is_idle and not self._stop.is_set():
-                        connection.asked = self._pool.submit(self._ask, servers, connection)
+                asked = list(self._inputs.items())
+            for (servers, _), inputs in asked:
+                if inputs.asked is None or inputs.asked.done():
+                    question = partial(self._ask, inputs)
+                    inputs.asked = self._asks.ask_cluster(servers, inputs.secret, question)
 
-    def _ask(self, servers: str, connection: _Connection) -> None:
-        """Count the partitions of all inputs of one connection."""
-        try:
-            # In the lock, so that no credentials are written once the connection is closed.
-            with self._lock:
-                specs = dict(connection.inputs)
-                if not specs or self._stop.is_set():
-                    return
-                cluster = connection.cluster = connection.cluster or _connect(servers, connection)
-            has_pattern = any(spec.input.pattern is not None for spec in specs.values())
-            listed = cluster.topic_names() if has_pattern else ()
-            names = {key: matching_topics(listed, spec) for key, spec in specs.items()}
-            found = cluster.partition_counts({name for each in names.values() for name in each})
-        except StreamError as error:  # the next pass over each stream names it
-            log.debug("counting partitions on %s: %s", servers, error)
+    def _ask(self, inputs: _Inputs, connection: Connection) -> None:
+        """Count the partitions of all inputs of one cluster. Raises StreamError."""
+        with self._lock:
+            specs = dict(inputs.specs)
+        if not specs:
             return
-        for key, inputs in names.items():
-            self._note(key, inputs, found)
+        has_pattern = any(spec.input.pattern is not None for spec in specs.values())
+        listed = connection.cluster.topic_names() if has_pattern else ()
+        names = {key: matching_topics(listed, spec) for key, spec in specs.items()}
+        wanted = {name for each in names.values() for name in each}
+        found = connection.cluster.partition_counts(wanted)
+        for key, topics in names.items():
+            self._note(key, topics, found)
 
     def _note(self, key: Key, inputs: Collection[str], found: Mapping[str, int]) -> None:
         """Keep the counts of a stream's inputs; a topic that is gone keeps its last one."""
@@ -132,9 +116,3 @@ class InputWatch:
             now = self._counts[key] = {name: known[name] for name in inputs if name in known}
         if before and now != before:
             self._due(key)
-
-
-def _connect(servers: str, connection: _Connection) -> Cluster:
-    """Connect with credentials on disk, which `connection.closing` removes."""
-    properties = connection.closing.enter_context(client_properties(connection.secret))
-    return Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)

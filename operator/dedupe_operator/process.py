@@ -17,10 +17,12 @@ from dedupe_crds.spec.stream import API_VERSION
 from dedupe_operator import health
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.controller.controller import Controller
+from dedupe_operator.controller.kafka_view import KafkaViews
 from dedupe_operator.controller.reconciler import Reconciler
-from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.controller.status_writer import read_status
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.input_watch import InputWatch
+from dedupe_operator.kafka_asks import KafkaAsks
 from dedupe_operator.kubernetes.api import KubernetesApi, load_client
 from dedupe_operator.kubernetes.leader_election import Leadership
 from dedupe_operator.kubernetes.resources import STREAMS
@@ -50,13 +52,15 @@ def run_operator(config: OperatorConfig) -> None:
     _check_installed(api)
     workers = WorkerClient()
     output_conflicts = OutputConflicts()
-    input_watch = InputWatch()
+    asks = KafkaAsks(time.monotonic, allowed=config.allowed, check=leadership.check)
+    input_watch = InputWatch(asks)
     reconciler = Reconciler(
-        *(api, config.release, workers, output_conflicts, input_watch),
+        *(api, config.release, workers, asks, KafkaViews(input_watch, output_conflicts)),
         clock=time.monotonic,
         max_nodes_not_ready_percent=config.max_nodes_not_ready_percent,
         failover=config.failover,
         cluster_scope=config.cluster_scope,
+        allowed=config.allowed,
     )
     controller = Controller(reconciler.reconcile, threads=_THREADS, lost=_end)
     health.serve(config.http_host, config.http_port, lambda: controller.idle_seconds)
@@ -66,11 +70,12 @@ def run_operator(config: OperatorConfig) -> None:
         if stop.is_set():
             return
     log.info("%s is the leader", config.identity)
-    _record_outputs(api, output_conflicts, config)
+    _load_outputs(api, output_conflicts, config)
     controller.start()
+    asks.start(controller.due)
     input_watch.start(controller.due)
     kopf.run(
-        registry=make_registry(controller.due, output_conflicts),
+        registry=make_registry(controller.due),
         standalone=True,  # the Lease decides who acts, not kopf's peering
         clusterwide=not config.namespaces,
         namespaces=config.namespaces,
@@ -79,18 +84,21 @@ def run_operator(config: OperatorConfig) -> None:
     )
     input_watch.stop()
     controller.stop()
+    asks.stop()
     workers.close()
     leadership.release()
 
 
-def _record_outputs(
+def _load_outputs(
     api: KubernetesApi, output_conflicts: OutputConflicts, config: OperatorConfig
 ) -> None:
-    """Record all outputs before the first reconcile, so that the oldest wins."""
-    for namespace in config.namespaces or (None,):
-        for stream in api.find(STREAMS, namespace):
-            metadata = stream["metadata"]
-            output_conflicts.record(Key(metadata["namespace"], metadata["name"]), stream)
+    """Load which stream has which topics before the first reconcile."""
+    found = [
+        stream
+        for namespace in config.namespaces or (None,)
+        for stream in api.find(STREAMS, namespace)
+    ]
+    output_conflicts.load((stream, read_status(stream)) for stream in found)
 
 
 def _check_installed(api: KubernetesApi) -> None:

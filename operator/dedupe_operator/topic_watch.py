@@ -1,23 +1,28 @@
 """Watch a stream's topics: partition count, and whether output is usable.
 
-The reconciler keeps one `TopicWatch` for each stream. Answers are cached, so Kafka gets few requests.
+The reconciler keeps one `TopicWatch` and one `PartitionStates` for each stream. Answers are kept, so Kafka gets few
+requests. Without an answer to keep, the pass ends, and another follows the answer.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import PartitionState
-from dedupe_operator.credentials import client_properties, secret_hash
+from dedupe_kafka.side_topics import routed_topics
+from dedupe_operator.credentials import secret_hash
 from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.errors import ReportedError
+from dedupe_operator.kafka_asks import Connection, KafkaAsks, Pending, is_silence, problem_of
 
-_TIMEOUT_SECONDS: Final = 10.0
 _REFRESH_SECONDS: Final = 60.0
 _FIRST_RETRY_SECONDS: Final = 3.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
+_LONGEST_SILENCE_SECONDS: Final = 15.0  # silent clusters are asked more rarely by their lane
+_STATES_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +31,8 @@ class TopicsView:
 
     `partitions` is the partition count of what the workers read, None while Kafka has not answered. `added` are those
     that were added to the input and wait, each with its lag. `created`: the output topic was created by this request.
-    `usable`: a worker that starts now loses and alters no message.
+    `usable`: a worker that starts now loses and alters no message. `held` has the UUIDs of the topics that the stream
+    must have alone and may write to, `routed` those of its side topics.
     """
 
     partitions: int | None = None
@@ -34,6 +40,8 @@ class TopicsView:
     problems: tuple[Problem, ...] = ()
     created: bool = False
     usable: bool = False
+    held: Mapping[str, str] = field(default_factory=dict)
+    routed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +54,11 @@ class _Cached:
 
 @dataclass(slots=True)
 class TopicWatch:
-    """Cached topic check of one stream, with back-off while Kafka does not answer."""
+    """The topics of one stream, with back-off while they can't be described."""
 
-    clock: Callable[[], float]
+    asks: KafkaAsks
     _cached: _Cached | None = field(default=None, init=False)
+    _pending: Pending[TopicsView] = field(default_factory=Pending, init=False)
 
     def get(
         self,
@@ -60,37 +69,52 @@ class TopicWatch:
         seen: int = 0,
         counted: Mapping[str, int] | None = None,
     ) -> TopicsView:
-        """Return the topics, cached if fresh. Creates an absent output topic.
+        """Return the topics as last observed; have an absent output topic created.
 
         `known` and `seen` are numbers of partitions, as in `Cluster.ensure_output`. `counted` has the partition counts
         of the inputs as last counted: another one than the cached, of what the workers read, is a reason to ask.
+
+        Raises AnswerPending if there is no answer yet about this manifest and Secret.
         """
         count = (counted or {}).get(stream.spec.worker_input)
         fingerprint = secret_hash(secret, stream.spec.model_dump_json().encode())
         cached = self._cached
-        fresh = cached and cached.fingerprint == fingerprint and self.clock() < cached.again_at
+        if cached is not None and cached.fingerprint != fingerprint:
+            cached = None
+        fresh = cached and self.asks.clock() < cached.again_at
         if cached and fresh and count in {None, cached.view.partitions}:
             return cached.view
-        view = _ask(stream, secret, known, seen)
-        failures = 0 if view.partitions is not None else (cached.failures if cached else 0) + 1
+        question = partial(_ask, stream=stream, known=known, seen=seen)
+        answer = self._pending.take(
+            self.asks, fingerprint, lambda: self.asks.ask(stream, secret, question)
+        )
+        if answer is None:
+            return cached.view if cached else TopicsView(problems=(self._pending.wait(self.asks),))
+        try:
+            view, failures = answer(), 0
+        except StreamError as error:
+            problem = problem_of(error, stream.spec.kafka.bootstrap_servers)
+            view, failures = TopicsView(problems=(problem,)), (cached.failures if cached else 0) + 1
         wait = _REFRESH_SECONDS
         if view.problems:
-            doubled = _FIRST_RETRY_SECONDS * 2.0 ** min(failures, 10)
-            wait = min(_LONGEST_RETRY_SECONDS, doubled)
-        self._cached = _Cached(view, fingerprint, self.clock() + wait, failures)
+            longest = _LONGEST_RETRY_SECONDS if view.partitions else _LONGEST_SILENCE_SECONDS
+            wait = min(longest, _FIRST_RETRY_SECONDS * 2.0 ** min(failures, 10))
+        self._cached = _Cached(view, fingerprint, self.asks.clock() + wait, failures)
         return view
 
+    def drop(self) -> None:
+        """Ask no longer."""
+        self._pending.drop()
 
-def _ask(stream: DedupeStream, secret: Mapping[str, bytes], known: int, seen: int) -> TopicsView:
-    try:
-        with client_properties(secret) as properties:
-            servers = stream.spec.kafka.bootstrap_servers
-            cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
-            found = cluster.ensure_output(stream, known, seen=seen)
-            added = range(found.served, found.partitions)
-            lags = cluster.unread(stream.spec.worker_input, added) if added else {}
-    except StreamError as error:
-        return TopicsView(problems=(Problem(reason=error.reason, message=str(error)),))
+
+def _ask(connection: Connection, *, stream: DedupeStream, known: int, seen: int) -> TopicsView:
+    cluster = connection.cluster
+    found = cluster.ensure_output(stream, known, seen=seen)
+    added = range(found.served, found.partitions)
+    lags = cluster.unread(stream.spec.worker_input, added) if added else {}
+    own = {stream.spec.output.topic}
+    if stream.spec.repartition is not None:
+        own.add(stream.spec.worker_input)
     return TopicsView(
         partitions=found.partitions,
         added=lags,
@@ -99,17 +123,72 @@ def _ask(stream: DedupeStream, secret: Mapping[str, bytes], known: int, seen: in
         ),
         created=found.created,
         usable=not any(problem.fatal for problem in found.problems),
+        held=cluster.topic_ids(own, writable=True),
+        routed=cluster.topic_ids(routed_topics(stream.spec)),
     )
 
 
-def partition_state(
-    stream: DedupeStream, secret: Mapping[str, bytes], partition: int
-) -> PartitionState:
-    """Return the topics' state, by which copies of a partition are judged.
+@dataclass(slots=True)
+class PartitionStates:
+    """The states of one stream's partitions, by which copies of them are judged."""
 
-    Raises StreamError.
-    """
-    with client_properties(secret) as properties:
-        servers = stream.spec.kafka.bootstrap_servers
-        cluster = Cluster(servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
-        return cluster.partition_state(stream, partition)
+    asks: KafkaAsks
+    _known: Mapping[int, PartitionState | Problem] = field(default_factory=dict, init=False)
+    _until: float = field(default=0.0, init=False)
+    _pending: Pending[Mapping[int, PartitionState | Problem]] = field(
+        default_factory=Pending, init=False
+    )
+
+    def get(
+        self,
+        stream: DedupeStream,
+        secret: Mapping[str, bytes],
+        partition: int,
+        partitions: Iterable[int],
+    ) -> PartitionState:
+        """Return the state of a partition; ask about all `partitions` at a time.
+
+        Raises AnswerPending, and StreamError if Kafka does not tell.
+        """
+        if self.asks.clock() >= self._until or partition not in self._known:
+            self._known = self._ask(stream, secret, {partition, *partitions})
+            self._until = self.asks.clock() + _STATES_SECONDS
+        known = self._known[partition]
+        if isinstance(known, Problem):
+            raise ReportedError(known.reason, known.message)
+        return known
+
+    def _ask(
+        self, stream: DedupeStream, secret: Mapping[str, bytes], partitions: Iterable[int]
+    ) -> Mapping[int, PartitionState | Problem]:
+        wanted = sorted(partitions)
+        about = secret_hash(secret, f"{wanted} {stream.spec.model_dump_json()}".encode())
+        question = partial(_states, stream=stream, partitions=wanted)
+        answer = self._pending.take(
+            self.asks, about, lambda: self.asks.ask(stream, secret, question)
+        )
+        if answer is None:
+            return dict.fromkeys(wanted, self._pending.wait(self.asks))
+        try:
+            return answer()
+        except StreamError as error:
+            return dict.fromkeys(wanted, problem_of(error, stream.spec.kafka.bootstrap_servers))
+
+    def drop(self) -> None:
+        """Ask no longer."""
+        self._pending.drop()
+
+
+def _states(
+    connection: Connection, *, stream: DedupeStream, partitions: Iterable[int]
+) -> dict[int, PartitionState | Problem]:
+    """Return each partition's state, or why it is not known. Raises StreamError."""
+    states: dict[int, PartitionState | Problem] = {}
+    for partition in partitions:
+        try:
+            states[partition] = connection.cluster.partition_state(stream, partition)
+        except StreamError as error:
+            if is_silence(error):
+                raise
+            states[partition] = Problem(reason=error.reason, message=str(error))
+    return states

@@ -27,7 +27,6 @@ from dedupe_operator.restore_candidates import restore_candidates
 from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError, ProviderFailed
 from dedupe_operator.snapshots.runner import job_for
 from dedupe_operator.snapshots.s3 import failed_restore
-from dedupe_operator.topic_watch import partition_state
 from dedupe_operator.volume_events import report_choice, report_problem
 
 _REQUEUE_SECONDS: Final = 5.0
@@ -160,7 +159,7 @@ class VolumeManager:
             refused = (f"{request.source}: there is no such DedupeSnapshot",) if request else ()
             return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC, refused=refused)
         try:
-            state = partition_state(context.stream, context.kafka_secret, partition)
+            state = context.partition_state(partition)
         except StreamError as error:
             raise ProviderError(error.reason, str(error)) from error
         if context.growth is not None:

@@ -16,7 +16,7 @@ from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import CLAIMS, EVENTS, PODS, Resource
 from tests.operator_simulation.watcher import Watcher
 from tests.unit.operator.fake_cluster import Address, FakeCluster, Killed
-from tests.unit.operator.fake_kafka import FakeClock
+from tests.unit.operator.inline import FakeClock
 from tests.unit.operator.objects import NAMESPACE
 
 PAST: Final = 4

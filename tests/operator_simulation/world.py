@@ -17,7 +17,6 @@ from dedupe_crds.spec.stream import API_VERSION
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.errors import KubernetesError, LostLeadership
-from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import (
     CLAIMS,
@@ -27,7 +26,6 @@ from dedupe_operator.kubernetes.resources import (
     STATEFUL_SETS,
     STREAMS,
 )
-from dedupe_operator.output_conflicts import OutputConflicts
 from tests.operator_simulation.bystanders import add_bystanders
 from tests.operator_simulation.cluster import Lease, SimCluster
 from tests.operator_simulation.controllers import Controllers
@@ -36,7 +34,7 @@ from tests.operator_simulation.judge import Judge, is_ours
 from tests.operator_simulation.schedule import Schedule, Step
 from tests.operator_simulation.stores import Matter, SimKafka, SimWorkers, no_answer
 from tests.unit.operator.fake_cluster import Killed
-from tests.unit.operator.fake_kafka import FakeClock
+from tests.unit.operator.inline import FakeClock, kafka_parts
 from tests.unit.operator.objects import NAMESPACE, RELEASE, STREAM, UID, node, raw_stream
 
 BAD_IMAGE: Final = "registry.example/worker:bad"
@@ -103,7 +101,7 @@ class World:
     def run(self) -> Outcome:
         """Run the whole history."""
         with ExitStack() as stack:
-            stack.enter_context(patch("dedupe_operator.topic_watch.Cluster", self.kafka))
+            stack.enter_context(patch("dedupe_operator.kafka_asks.Cluster", self.kafka))
             stack.enter_context(
                 patch("dedupe_operator.resources.admin_secret.secrets.token_urlsafe", _token)
             )
@@ -140,7 +138,7 @@ class World:
         """Start a process, which has the Lease."""
         self.cluster.lease = Lease(self.clock)
         self.reconciler = Reconciler(
-            *(self.cluster, RELEASE, self.workers, OutputConflicts(), InputWatch()),
+            *(self.cluster, RELEASE, self.workers, *kafka_parts(self.clock)),
             clock=self.clock,
             now=lambda: self.cluster.now,
         )
@@ -403,7 +401,7 @@ def undisturbed(partitions: int, changes: str) -> dict[str, object]:
     world = World(calm)
     world.changes = json.loads(changes)
     with ExitStack() as stack:
-        stack.enter_context(patch("dedupe_operator.topic_watch.Cluster", world.kafka))
+        stack.enter_context(patch("dedupe_operator.kafka_asks.Cluster", world.kafka))
         stack.enter_context(
             patch("dedupe_operator.resources.admin_secret.secrets.token_urlsafe", _token)
         )

@@ -254,6 +254,11 @@ class StreamStatus(Model):
         default=None,
         description="Partitions that were added to the input, and wait for spec.input.addedPartitions: Accept.",
     )
+    topic_ids: Annotated[list[str] | None, Field(max_length=64)] = Field(
+        default=None,
+        description="UUIDs of the topics that no other stream may write to, once Kafka has told them. Of a broker "
+        "without topic ids: address and name.",
+    )
     routers: RoutersStatus | None = Field(
         default=None, description="The routers, of a stream with spec.repartition."
     )

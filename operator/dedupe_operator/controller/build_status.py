@@ -16,6 +16,7 @@ from dedupe_operator.decide.partition_status import PartitionView, status_of
 from dedupe_operator.decide.rounding import coarse_count
 from dedupe_operator.decide.router_status import RoutersView
 from dedupe_operator.decide.stream_status import assemble
+from dedupe_operator.output_conflicts import known_topics
 from dedupe_operator.snapshots.manager import SnapshotsView
 
 
@@ -68,17 +69,22 @@ def build_status(
         partitions=partitions,
         routers=of_routers,
     )
-    waiting = [
-        AddedPartition(partition=partition, lag_messages=coarse_count(lag))
-        for partition, lag in added.items()
-    ]
     return status.model_copy(
         update={
             "last_schedule_time": snapshots.last_schedule_time,
-            "added_partitions": waiting or None,
+            "added_partitions": _waiting(added) or None,
+            "topic_ids": known_topics(context.stream.spec, topics.held)
+            or context.recorded.topic_ids,
             "growth": (context.growth and context.growth.status) or context.recorded.growth,
         }
     )
+
+
+def _waiting(added: Mapping[int, int]) -> list[AddedPartition]:
+    return [
+        AddedPartition(partition=partition, lag_messages=coarse_count(lag))
+        for partition, lag in added.items()
+    ]
 
 
 def _recorded_added(recorded: StreamStatus) -> dict[int, int]:

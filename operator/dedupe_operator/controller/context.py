@@ -12,6 +12,7 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.stream import Failover, PartitionStatus, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
+from dedupe_kafka.offsets import PartitionState
 from dedupe_operator.controller.observe import Observed
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.decide.diagnosis import Problem
@@ -22,7 +23,7 @@ from dedupe_operator.decide.volume_claims import ClaimChoice
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import CONFIG_MAPS
 from dedupe_operator.resources import config_map
-from dedupe_operator.topic_watch import TopicsView
+from dedupe_operator.topic_watch import PartitionStates, TopicsView
 
 
 def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
@@ -66,6 +67,7 @@ class ReconcileContext:
     admin_token: str = field(repr=False)
     secrets_hash: str | None
     kafka_secret: Mapping[str, bytes] = field(repr=False)
+    states: PartitionStates = field(repr=False)
     workers: Mapping[int, WorkerStatus | None]
     now: datetime
     routers: Mapping[int, RouterStatus | None] = field(default_factory=dict)
@@ -85,6 +87,13 @@ class ReconcileContext:
     def created(self) -> datetime:
         """Return the time at which the stream was created."""
         return datetime.fromisoformat(self.metadata["creationTimestamp"])
+
+    def partition_state(self, partition: int) -> PartitionState:
+        """Return the state of a partition's topics, by which copies of it are judged.
+
+        Raises AnswerPending, and StreamError if Kafka does not tell.
+        """
+        return self.states.get(self.stream, self.kafka_secret, partition, self.partitions)
 
     def recorded_partition(self, partition: int) -> PartitionStatus | None:
         """Return a partition's entry in the recorded status."""

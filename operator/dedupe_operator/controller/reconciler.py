@@ -4,8 +4,8 @@ The controller's threads call `Reconciler.reconcile`. A pass is level-triggered:
 event or timer caused it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,10 +21,9 @@ from dedupe_operator.controller.children import Children
 from dedupe_operator.controller.context import (
     ReconcileContext,
     ReconcileResult,
-    direct_input,
-    known_partitions,
 )
 from dedupe_operator.controller.gauges import set_gauges
+from dedupe_operator.controller.kafka_view import KafkaViews, KafkaWatches
 from dedupe_operator.controller.observe import observe
 from dedupe_operator.controller.partition_views import partition_views
 from dedupe_operator.controller.router_view import router_view
@@ -32,18 +31,16 @@ from dedupe_operator.controller.status_writer import StatusWriter, read_status
 from dedupe_operator.controller.unreconciled import paused_status, refused_status
 from dedupe_operator.controller.upgrade_pace import UpgradePace
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.credentials import CredentialsUnusable, secret_data, secret_hash
+from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.decide.diagnosis import Problem, by_cause
 from dedupe_operator.decide.growth import growth_events
 from dedupe_operator.decide.stream_status import condition_events
 from dedupe_operator.failover import Failover
 from dedupe_operator.failover_brake import FailoverBrake
-from dedupe_operator.growth_watch import GrowthWatch
-from dedupe_operator.input_watch import InputWatch
+from dedupe_operator.kafka_asks import AnswerPending, KafkaAsks
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
-from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.reconcile_requests import ReconcileRequests
 from dedupe_operator.resources import admin_secret
 from dedupe_operator.resources.pod_template import WorkerRelease
@@ -53,13 +50,13 @@ from dedupe_operator.snapshots.manager import SnapshotManager
 from dedupe_operator.snapshots.provider import Provider
 from dedupe_operator.snapshots.runner import SnapshotRunner
 from dedupe_operator.snapshots.s3 import S3Provider
-from dedupe_operator.topic_watch import TopicsView, TopicWatch
 from dedupe_operator.volume_manager import VolumeManager
 from dedupe_operator.worker_client import WorkerClient
 
 RESYNC_SECONDS: Final = 22.0
 PROBLEM_RETRY_SECONDS: Final = 15.0
 ROLLOUT_POLL_SECONDS: Final = 2.0
+PENDING_SECONDS: Final = 5.0  # the answer of Kafka brings the next pass on
 
 
 def utc_now() -> datetime:
@@ -71,8 +68,7 @@ def utc_now() -> datetime:
 class _Memory:
     """State of one stream between passes. It may be lost."""
 
-    topics: TopicWatch
-    growth: GrowthWatch
+    kafka: KafkaWatches
     writer: StatusWriter
 
 
@@ -87,14 +83,15 @@ class Reconciler:
         api: KubernetesApi,
         release: WorkerRelease,
         workers: WorkerClient,
-        output_conflicts: OutputConflicts,
-        input_watch: InputWatch,
+        asks: KafkaAsks,
+        kafka: KafkaViews,
         *,
         clock: Callable[[], float],
         now: Callable[[], datetime] = utc_now,
         max_nodes_not_ready_percent: int = 50,
         failover: bool = True,
         cluster_scope: bool = True,
+        allowed: AllowList = AllowList(),  # noqa: B008 (it is frozen)
     ) -> None:
         self._api = api
         providers: dict[SnapshotProvider, Provider] = {
@@ -112,8 +109,9 @@ class Reconciler:
         self._snapshots = SnapshotManager(api, SnapshotRunner(providers, workers))
         self._reconcile_requests = ReconcileRequests(workers)
         self._workers = workers
-        self._output_conflicts = output_conflicts
-        self._input_watch = input_watch
+        self._asks = asks
+        self._kafka = kafka
+        self._allowed = allowed
         self._clock = clock
         self._now = now
         self._memories: dict[Key, _Memory] = {}
@@ -131,10 +129,7 @@ class Reconciler:
             return None
         memory = self._memories.setdefault(
             key,
-            _Memory(
-                *(TopicWatch(self._clock), GrowthWatch(self._clock)),
-                writer=StatusWriter(self._api, self._now),
-            ),
+            _Memory(KafkaWatches(self._asks), StatusWriter(self._api, self._now)),
         )
         recorded = read_status(raw)
         now = self._now()
@@ -142,13 +137,21 @@ class Reconciler:
             status = paused_status(self._api, raw, recorded, now)
             self._write_status(raw, recorded, status, memory)
             return RESYNC_SECONDS
+        refusal: Problem | None
         try:
             stream = parse_manifest(raw, f"{key.namespace}/{key.name}")
         except ManifestError as error:
-            status = refused_status(raw, recorded, str(error), now)
+            refusal = Problem(reason="InvalidManifest", message=str(error))
+        else:
+            refusal = self._allowed.refusal(stream)
+        if refusal:
+            status = refused_status(raw, recorded, refusal, now)
             self._write_status(raw, recorded, status, memory)
             return RESYNC_SECONDS
-        return self._reconcile_stream(raw, stream, recorded, memory, now)
+        try:
+            return self._reconcile_stream(raw, stream, recorded, memory, now)
+        except AnswerPending:
+            return PENDING_SECONDS
 
     def _reconcile_stream(
         self,
@@ -199,55 +202,27 @@ class Reconciler:
     ) -> tuple[ReconcileContext, list[Problem]]:
         """Read the cluster, Kafka and workers; return context and topic problems."""
         observed = observe(self._api, stream, recorded)
-        admin_token = admin_secret.token(observed.admin_secret)
-        secrets_hash: str | None = None
-        data: Mapping[str, bytes] = {}
-        known = known_partitions(recorded, observed)
-        counted: Mapping[str, int] = {}
         workers = self._workers.statuses(observed.pods)
-        key = Key(stream.metadata.namespace, stream.metadata.name)
-        try:
-            data = secret_data(stream, observed.kafka_secret)
-            secrets_hash = secret_hash(data, admin_token.encode())[:16]
-            counted = self._input_watch.counts(key, stream, data)
-            topics = memory.topics.get(
-                stream,
-                data,
-                known=known,
-                seen=max(observed.claims, default=-1) + 1,
-                counted=counted,
-            )
-        except CredentialsUnusable as error:
-            topics = TopicsView(problems=(error.problem,))
-        if conflict := self._output_conflicts.problem(key, raw):
-            topics = replace(topics, usable=False, problems=(conflict, *topics.problems))
-        # The epoch log of an output that is another stream's as well is left alone.
-        asked = TopicsView() if conflict else topics
-        growth = memory.growth.get(
-            stream,
-            data,
-            asked,
-            known=known,
-            workers=workers,
-            counted=counted,
-            direct=direct_input(stream, observed),
+        admin_token = admin_secret.token(observed.admin_secret)
+        kafka = self._kafka.view(
+            *(stream, recorded, observed, workers), admin_token=admin_token, watches=memory.kafka
         )
         context = ReconcileContext(
             stream=stream,
             metadata=raw["metadata"],
             recorded=recorded,
             observed=observed,
-            topics=topics,
+            topics=kafka.topics,
             admin_token=admin_token,
-            secrets_hash=secrets_hash,
-            kafka_secret=data,
+            secrets_hash=kafka.secrets_hash,
+            kafka_secret=kafka.secret,
+            states=memory.kafka.states,
             workers=workers,
             routers=self._workers.router_statuses(observed.routers),
-            growth=growth,
+            growth=kafka.growth,
             now=now,
         )
-        of_growth = [growth.problem] if growth and growth.problem else []
-        return context, [*topics.problems, *of_growth]
+        return context, kafka.problems
 
     def _choose_claims(
         self, raw: Object, context: ReconcileContext, result: ReconcileResult, memory: _Memory
@@ -280,10 +255,10 @@ class Reconciler:
         memory.writer.emit(raw, [*(result.events if result else ()), *grown, *changed])
 
     def _forget(self, key: Key) -> None:
-        self._output_conflicts.forget(key)
-        self._input_watch.forget(key)
+        self._kafka.forget(key)
         self._applier.forget(key)
-        if self._memories.pop(key, None):
+        if memory := self._memories.pop(key, None):
+            memory.kafka.drop()
             metrics.forget_stream(*key)
 
 

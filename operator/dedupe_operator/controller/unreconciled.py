@@ -1,4 +1,4 @@
-"""Build the status of a stream that is paused, or whose manifest can't be read.
+"""Build the status of a stream that is paused, or whose manifest is refused.
 
 The reconciler calls it. Its workers still run, so their pods are counted; nothing else is judged.
 """
@@ -9,6 +9,7 @@ from dedupe_crds.status.stream import StreamStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.observe import worker_pods
 from dedupe_operator.decide import unreconciled
+from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.stream_status import NUMBERS
 from dedupe_operator.kubernetes.api import KubernetesApi
@@ -47,13 +48,13 @@ def paused_status(
 
 
 def refused_status(
-    raw: Object, recorded: StreamStatus, message: str, now: datetime
+    raw: Object, recorded: StreamStatus, refusal: Problem, now: datetime
 ) -> StreamStatus:
-    """Return the status of a stream whose manifest this operator can't read."""
+    """Return the status of a stream whose manifest can't be read, or is not allowed."""
     metadata = raw["metadata"]
     metrics.set_ready(metadata["namespace"], metadata["name"], ready=False)
-    judged = unreconciled.invalid(
-        message, generation=metadata["generation"], earlier=recorded.conditions, now=now
+    judged = unreconciled.refused(
+        refusal, generation=metadata["generation"], earlier=recorded.conditions, now=now
     )
     update = {"conditions": judged, "observed_generation": metadata["generation"]}
     return recorded.model_copy(update=update)

@@ -1,9 +1,10 @@
-"""Judge a stream that is paused, or whose manifest can't be read."""
+"""Judge a stream that is paused, or whose manifest is refused."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from dedupe_crds.status.stream import Condition
+from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.verdict import SUSPENDED, Verdict, condition
 
 
@@ -42,18 +43,18 @@ def paused(
     return [condition(verdict, generation, earlier, now) for verdict in verdicts]
 
 
-def invalid(
-    message: str, *, generation: int, earlier: Sequence[Condition], now: datetime
+def refused(
+    refusal: Problem, *, generation: int, earlier: Sequence[Condition], now: datetime
 ) -> list[Condition]:
-    """Return the conditions of a stream that this operator can't read.
+    """Return the conditions of a stream that is not reconciled by its manifest.
 
-    The API server accepted it, by another version of the schema.
+    The API server accepted it: by another version of the schema, or because the platform allows less.
     """
     # Stalled is there only while it is True, as kstatus wants it.
     others = [each for each in earlier if each.type not in {"Ready", "Degraded", "Stalled"}]
     verdicts = (
-        Verdict("Ready", False, "InvalidManifest", message),
-        Verdict("Degraded", True, "InvalidManifest", message),
-        Verdict("Stalled", True, "InvalidManifest", message),
+        Verdict("Ready", False, refusal.reason, refusal.message),
+        Verdict("Degraded", True, refusal.reason, refusal.message),
+        Verdict("Stalled", True, refusal.reason, refusal.message),
     )
     return [*(condition(verdict, generation, earlier, now) for verdict in verdicts), *others]

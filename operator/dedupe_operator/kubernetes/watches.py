@@ -10,16 +10,13 @@ from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import GROUP, VERSION
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY
-from dedupe_operator.output_conflicts import OutputConflicts
 
 # A watch that ended silently is opened again after this time; until then the resync timer covers its events.
 _WATCH_SECONDS: Final = 240
 _CONNECT_SECONDS: Final = 10.0
 
 
-def make_registry(
-    due: Callable[[Key], None], output_conflicts: OutputConflicts
-) -> kopf.OperatorRegistry:
+def make_registry(due: Callable[[Key], None]) -> kopf.OperatorRegistry:
     """Return kopf's handlers; kopf itself writes nothing to the cluster.
 
     The handlers store no state in the objects.
@@ -41,19 +38,8 @@ def make_registry(
         return kopf.login_via_client(**given)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
-    def stream_changed(
-        namespace: str | None,
-        name: str | None,
-        body: kopf.Body,
-        type: str | None,  # noqa: A002 # the name that kopf passes
-        **_: Any,  # noqa: ANN401
-    ) -> None:
-        key = Key(namespace or "", name or "")
-        if type == "DELETED":
-            output_conflicts.forget(key)
-        else:
-            output_conflicts.record(key, body)
-        due(key)
+    def stream_changed(namespace: str | None, name: str | None, **_: Any) -> None:  # noqa: ANN401
+        due(Key(namespace or "", name or ""))
 
     @kopf.on.event(GROUP, VERSION, SNAPSHOT_PLURAL, registry=registry)
     def snapshot_changed(namespace: str | None, spec: kopf.Spec, **_: Any) -> None:  # noqa: ANN401

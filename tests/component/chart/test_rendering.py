@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from prometheus_client import CollectorRegistry
 
 from charts.package import package
@@ -17,6 +18,8 @@ from dedupe_crds.spec.pod import PodShape
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator import metrics as operator_metrics
 from dedupe_operator.cli import main
+from dedupe_operator.config import OperatorConfig
+from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.resources import service as worker_service
 from dedupe_operator.resources.pod_parts import PodIds
 from dedupe_router import metrics as router_metrics
@@ -301,6 +304,27 @@ def test_the_pace_of_an_upgrade_reaches_the_operator(values: dict[str, Any], pac
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     variables = {each["name"]: each["value"] for each in container["env"]}
     assert variables["DEDUPE_OPERATOR_UPGRADE_STREAMS_AT_ONCE"] == pace
+
+
+def test_what_streams_may_name_reaches_the_operator() -> None:
+    allowed = {
+        "images": ["registry.example/team", "other.example"],
+        "bootstrapServers": ["*.kafka.example:9092"],
+        "tokenEndpoints": ["https://login.example/token"],
+    }
+    (deployment,) = of_kind(render({"allowed": allowed}), "Deployment").values()
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each["value"] for each in container["env"]}
+    found: list[OperatorConfig] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dedupe_operator.cli.run_operator", found.append)
+        result = CliRunner().invoke(main, container["args"], env=variables)
+    assert result.exit_code == 0, result.output
+    assert found[0].allowed == AllowList(
+        images=tuple(allowed["images"]),
+        bootstrap_servers=tuple(allowed["bootstrapServers"]),
+        token_endpoints=tuple(allowed["tokenEndpoints"]),
+    )
 
 
 def test_the_probes_ask_what_the_operator_answers() -> None:

@@ -21,6 +21,7 @@ from dedupe_operator.growth_watch import GrowthWatch
 from dedupe_operator.topic_watch import TopicsView, TopicWatch
 from tests.component.worker.test_security import allow
 from tests.support.processes.secured_broker import PASSWORD, Certificate, SecuredBroker
+from tests.unit.operator.inline import inline_asks
 
 READS = (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 CA_IN_POD = "/etc/dedupestream/kafka/ca.crt"
@@ -51,8 +52,8 @@ class Operator:
         self.restart()
 
     def restart(self) -> None:
-        clock = Clock()
-        self.topics, self.growth = TopicWatch(clock), GrowthWatch(clock)
+        asks = inline_asks(Clock())
+        self.topics, self.growth = TopicWatch(asks), GrowthWatch(asks)
 
     def look(
         self, stream: DedupeStream, known: int = 0, *, direct: str | None = None
@@ -186,6 +187,20 @@ def test_an_entry_of_a_later_release_is_refused(
     assert view.unreadable
     assert view.problem is not None
     assert view.problem.reason == "EpochLogUnreadable"
+
+
+def test_only_a_topic_that_the_credentials_may_write_to_is_the_streams_own(
+    secured: SecuredBroker, operator: Operator, raw: str
+) -> None:
+    """Who may only read a topic keeps it from no other stream."""
+    stream = stream_of(secured, raw, 2)
+    output, repartitioned, _ = topics_of(stream)
+    assert operator.topics.get(stream, operator.secret).held.keys() == {output, repartitioned}
+    allow(secured, ResourceType.TOPIC, output, *READS)
+    found = operator.topics.get(stream, operator.secret)
+    assert found.held.keys() == {repartitioned}
+    ids = Cluster(secured.bootstrap_servers).topic_ids([repartitioned])
+    assert found.held == ids
 
 
 def commit(secured: SecuredBroker, group: str, topic: str, partitions: int) -> None:

@@ -167,7 +167,7 @@ class SnapshotWalk:
         worker = Worker(self._changes, self._directory / "worker", token)
         self._scene.add_snapshot(SNAPSHOT)
         spec = self._scene.snapshot(SNAPSHOT)["spec"]
-        handlers_of(self._scene, due.append)["snapshot_changed"](namespace=NAMESPACE, spec=spec)
+        handlers_of(due.append)["snapshot_changed"](namespace=NAMESPACE, spec=spec)
         assert due == [KEY]
         with self._tracer.installed(), worker.running():
             self._network.worker = worker

@@ -18,9 +18,9 @@ from tests.unit.operator.scene import Scene
 _SECONDS: Final = 30.0
 
 
-def handlers_of(scene: Scene, due: Callable[[Key], None]) -> dict[str, Callable[..., object]]:
+def handlers_of(due: Callable[[Key], None]) -> dict[str, Callable[..., object]]:
     """Return kopf's handlers of events, by the names of their functions."""
-    registry = make_registry(due, scene.conflicts)
+    registry = make_registry(due)
     functions: list[Any] = [each.fn for each in registry._watching.get_all_handlers()]  # noqa: SLF001 (kopf would call them)
     return {function.__name__: function for function in functions}
 
@@ -51,7 +51,7 @@ def run(tracer: Tracer, scene: Scene) -> None:
 
     with tracer.installed(), until_stateful_set(tracer, scene):
         controller = Controller(reconcile, threads=1, lost=lambda: None)
-        handlers = handlers_of(scene, controller.due)
+        handlers = handlers_of(controller.due)
         with tracer.record():
             handlers["stream_changed"](
                 namespace=NAMESPACE,

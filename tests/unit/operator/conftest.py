@@ -13,8 +13,7 @@ from tests.unit.operator.scene import Scene
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     """A stream of two partitions that nobody has looked at yet."""
     kafka = FakeKafka()
-    monkeypatch.setattr("dedupe_operator.topic_watch.Cluster", kafka)
-    monkeypatch.setattr("dedupe_operator.growth_watch.Cluster", kafka)
+    monkeypatch.setattr("dedupe_operator.kafka_asks.Cluster", kafka)
     made = Scene(kafka)
     monkeypatch.setattr("dedupe_operator.growth_watch.GrowthController", made.epochs)
     made.cluster.add_stream()

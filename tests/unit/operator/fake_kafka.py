@@ -9,7 +9,6 @@ from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import PartitionState
 from dedupe_kafka.stream_topics import StreamTopics
 from dedupe_kafka.topic import TopicProblem
-from dedupe_operator.topic_watch import TopicWatch
 
 _STATE = PartitionState(input_topic_id="in", output_topic_id="out", low=0, end=1000)
 
@@ -24,6 +23,8 @@ class FakeKafka:
     created: bool = True
     fails: StreamError | None = None
     state: PartitionState = _STATE
+    read_only: frozenset[str] = frozenset()
+    connected: tuple[str, dict[str, str]] = ("", {})
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
@@ -32,7 +33,7 @@ class FakeKafka:
     ) -> "FakeKafka":
         """Connect."""
         assert timeout_seconds > 0
-        self.asked.append((servers, dict(properties)))
+        self.connected = servers, dict(properties)
         self.files = {
             name: Path(value).read_bytes()
             for name, value in properties.items()
@@ -49,6 +50,7 @@ class FakeKafka:
         return self.state
 
     def ensure_output(self, stream: DedupeStream, known: int = 0, *, seen: int = 0) -> StreamTopics:
+        self.asked.append(self.connected)
         assert stream.spec.output.topic
         if self.fails:
             raise self.fails
@@ -71,23 +73,13 @@ class FakeKafka:
     def partition_counts(self, names: Collection[str]) -> dict[str, int]:
         return dict.fromkeys(names, self.partitions)
 
+    def topic_ids(self, names: Collection[str], *, writable: bool = False) -> dict[str, str]:
+        hidden = self.read_only if writable else ()
+        return {name: f"id-of-{name}" for name in names if name not in hidden}
+
     def topic_names(self) -> list[str]:
         return []
 
     def unread(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         assert topic
         return dict.fromkeys(partitions, self.lag)
-
-
-@dataclass
-class FakeClock:
-    """Time that passes when a test says so."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def watch(clock: FakeClock) -> TopicWatch:
-    return TopicWatch(clock)

@@ -8,13 +8,14 @@ from dedupe_crds.status.router import RouterStatus
 from dedupe_crds.status.worker import WorkerStatus
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.input_watch import InputWatch
+from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.kubernetes.names import Object, partition_of
 from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.worker_client import WorkerClient, WorkerRefused
 from tests.unit.operator.fake_cluster import FakeCluster
 from tests.unit.operator.fake_growth import FakeEpochs
-from tests.unit.operator.fake_kafka import FakeClock, FakeKafka
+from tests.unit.operator.fake_kafka import FakeKafka
+from tests.unit.operator.inline import FakeClock, Inline, kafka_parts
 from tests.unit.operator.objects import (
     NAMESPACE,
     RELEASE,
@@ -81,11 +82,16 @@ class Scene:
         self.epochs = FakeEpochs()
         self.restart_operator()
 
-    def restart_operator(self, *, max_nodes_not_ready_percent: int = 50) -> None:
+    def restart_operator(
+        self, *, max_nodes_not_ready_percent: int = 50, allowed: AllowList | None = None
+    ) -> None:
         self.conflicts = OutputConflicts()
+        self.lanes = Inline()
+        self.asks, views = kafka_parts(self.clock, self.conflicts, self.lanes)
         self.reconciler = Reconciler(
-            *(self.cluster, RELEASE, self.workers, self.conflicts, InputWatch()),
+            *(self.cluster, RELEASE, self.workers, self.asks, views),
             clock=self.clock,
+            allowed=allowed or AllowList(),
             max_nodes_not_ready_percent=max_nodes_not_ready_percent,
         )
 

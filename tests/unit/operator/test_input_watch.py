@@ -1,9 +1,8 @@
 """Inputs whose partitions are counted between two passes."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
 from queue import Queue
-from threading import Event, Thread
+from time import monotonic
 
 import pytest
 
@@ -11,6 +10,7 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.input_watch import InputWatch
+from dedupe_operator.kafka_asks import KafkaAsks
 from tests.unit.crds.manifests import changed
 
 ORDERS, PAYMENTS = Key("shop", "orders"), Key("shop", "payments")
@@ -54,16 +54,19 @@ class FakeBrokers:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> FakeBrokers:
     made = FakeBrokers()
-    monkeypatch.setattr("dedupe_operator.input_watch.Cluster", made)
+    monkeypatch.setattr("dedupe_operator.kafka_asks.Cluster", made)
     monkeypatch.setattr("dedupe_operator.input_watch._EVERY_SECONDS", 0.01)
     return made
 
 
 @pytest.fixture
-def watch() -> Iterator[InputWatch]:
-    made = InputWatch()
+def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[InputWatch]:
+    monkeypatch.setattr("dedupe_operator.kafka_asks._LONGEST_RETRY_SECONDS", 0.01)
+    asks = KafkaAsks(monotonic)
+    made = InputWatch(asks)
     yield made
     made.stop()
+    asks.stop()
 
 
 def stream(topic: str) -> DedupeStream:
@@ -97,7 +100,7 @@ def test_a_topic_that_is_gone_and_brokers_that_are_away_change_nothing(
     watch.start(due.put)
     brokers.wait_until_asked()
     brokers.away = True
-    brokers.wait_until_asked()
+    brokers.wait_until_asked(1)
     brokers.away, brokers.counts = False, {}
     brokers.wait_until_asked()
     assert watch.counts(ORDERS, stream("raw"), {}) == {"raw": 2}
@@ -138,28 +141,6 @@ def test_another_secret_is_another_connection(watch: InputWatch, brokers: FakeBr
     watch.counts(ORDERS, stream("raw"), {"other": b"key"})
     brokers.wait_until_asked()
     assert brokers.connections == 2
-
-
-def test_no_credentials_stay_of_a_stream_that_is_forgotten_while_they_are_written(
-    watch: InputWatch, brokers: FakeBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forgetting = Thread(target=watch.forget, args=(ORDERS,))
-    written, removed = Event(), Event()
-
-    @contextmanager
-    def properties(_: Mapping[str, bytes]) -> Iterator[dict[str, str]]:
-        written.set()
-        forgetting.start()
-        forgetting.join(timeout=1)  # as long as it waits for the connection
-        yield {}
-        removed.set()
-
-    monkeypatch.setattr("dedupe_operator.input_watch.client_properties", properties)
-    brokers.counts = {"raw": 2}
-    watch.counts(ORDERS, stream("raw"), {})
-    watch.start(lambda _: None)
-    assert written.wait(SECONDS)
-    assert removed.wait(SECONDS)
 
 
 def test_all_inputs_of_a_stream_with_routers_are_watched(

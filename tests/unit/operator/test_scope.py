@@ -6,9 +6,9 @@ import pytest
 
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import Resource
+from tests.unit.operator.inline import kafka_parts
 from tests.unit.operator.objects import NODE, NOW, RELEASE, node
 from tests.unit.operator.scene import Scene
 
@@ -35,7 +35,7 @@ def narrow(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scene.cluster, "get", get_allowed)
     monkeypatch.setattr(scene.cluster, "find", find_allowed)
     scene.reconciler = Reconciler(
-        *(scene.cluster, RELEASE, scene.workers, scene.conflicts, InputWatch()),
+        *(scene.cluster, RELEASE, scene.workers, *kafka_parts(scene.clock)),
         clock=scene.clock,
         now=lambda: NOW,
         failover=False,

@@ -2,10 +2,16 @@
 
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.topic import TopicProblem
-from dedupe_operator.controller.reconciler import PROBLEM_RETRY_SECONDS, RESYNC_SECONDS
+from dedupe_operator.controller.reconciler import (
+    PENDING_SECONDS,
+    PROBLEM_RETRY_SECONDS,
+    RESYNC_SECONDS,
+)
+from dedupe_operator.controller.status_writer import read_status
 from dedupe_operator.controller.work_queue import Key
-from tests.unit.operator.objects import NAMESPACE, STREAM, raw_stream
-from tests.unit.operator.scene import Scene
+from dedupe_operator.decide.allow_list import AllowList
+from tests.unit.operator.objects import NAMESPACE, STREAM, stream
+from tests.unit.operator.scene import KEY, Scene
 
 
 def test_kafka_out_of_reach_makes_no_workers_and_is_told(scene: Scene) -> None:
@@ -150,11 +156,63 @@ def test_new_kafka_credentials_roll_the_workers(scene: Scene) -> None:
 def test_an_output_topic_of_an_older_stream_starts_no_worker_until_that_is_gone(
     scene: Scene,
 ) -> None:
-    scene.cluster.one("DedupeStream", STREAM)["metadata"]["creationTimestamp"] = "2026-02-01"
-    older = raw_stream({"metadata.creationTimestamp": "2026-01-01"})
-    scene.conflicts.record(Key(NAMESPACE, "older"), older)
+    older = stream({"metadata.name": "older"})
+    scene.conflicts.problem(older, held={"orders-clean": "id-of-orders-clean"}, routed={})
     assert scene.look() == PROBLEM_RETRY_SECONDS
     assert scene.cluster.names("StatefulSet") == []
     assert scene.cluster.condition("Ready")["reason"] == "OutputTopicShared"
     scene.conflicts.forget(Key(NAMESPACE, "older"))
     assert scene.rest() == RESYNC_SECONDS
+
+
+def test_a_topic_stays_its_streams_after_a_restart_of_the_operator(scene: Scene) -> None:
+    scene.rest()
+    assert scene.cluster.status["topicIds"] == ["id-of-orders-clean"]
+    raw = scene.cluster.one("DedupeStream", STREAM)
+    scene.restart_operator()
+    scene.conflicts.load([(raw, read_status(raw))])
+    other = stream({"metadata.name": "other"})
+    assert scene.conflicts.problem(other, held={"orders-clean": "id-of-orders-clean"}, routed={})
+    assert scene.rest() == RESYNC_SECONDS
+
+
+def test_a_stream_that_is_not_allowed_is_left_as_it_is(scene: Scene) -> None:
+    scene.rest()
+    before = scene.stateful_sets()
+    asked = len(scene.kafka.asked)
+    scene.restart_operator(allowed=AllowList(bootstrap_servers=("other.example",)))
+    scene.cluster.add_stream({"spec.worker": {"image": "registry.example/worker:2"}})
+    assert scene.rest() == RESYNC_SECONDS
+    ready = scene.cluster.condition("Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "NotAllowed")
+    assert "kafka:9092 is not allowed here" in ready["message"]
+    assert scene.cluster.condition("Stalled")["status"] == "True"
+    assert scene.stateful_sets() == before
+    assert len(scene.kafka.asked) == asked, "Kafka is not asked"
+    scene.restart_operator(allowed=AllowList(bootstrap_servers=("kafka",)))
+    assert scene.rest() == RESYNC_SECONDS
+    assert scene.cluster.condition("Ready")["status"] == "True"
+
+
+def test_a_pass_without_the_answer_that_it_needs_changes_nothing(scene: Scene) -> None:
+    """Its answer brings the next pass."""
+    held = scene.lanes.held = []
+    assert scene.look() == PENDING_SECONDS
+    assert scene.cluster.writes == []
+    due: list[Key] = []
+    scene.asks.start(due.append)
+    assert scene.reconciler.reconcile(KEY) == PENDING_SECONDS
+    assert len(held) == 1, "it is asked once"
+    held.pop()()
+    assert due == [KEY]
+    scene.look()
+    assert scene.cluster.names("StatefulSet") == ["orders-0", "orders-1"]
+
+
+def test_known_topics_are_used_while_kafka_is_asked_again(scene: Scene) -> None:
+    scene.rest()
+    held = scene.lanes.held = []
+    for _ in range(3):
+        assert scene.look() == RESYNC_SECONDS
+    assert len(held) == 1
+    assert scene.cluster.writes == []

@@ -10,10 +10,9 @@ from dedupe_crds.annotations import RESTART
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.upgrade_pace import TURN_SECONDS
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kubernetes.names import Object
-from dedupe_operator.output_conflicts import OutputConflicts
 from dedupe_operator.resources.pod_template import WorkerRelease
+from tests.unit.operator.inline import kafka_parts
 from tests.unit.operator.objects import MIRROR, NAMESPACE, RELEASE, mirrored, raw_stream
 from tests.unit.operator.scene import Scene
 
@@ -35,7 +34,7 @@ class Upgrade:
     def start(self, release: WorkerRelease = NEW) -> None:
         """A new process of the operator."""
         self.reconciler = Reconciler(
-            *(self.cluster, release, self.scene.workers, OutputConflicts(), InputWatch()),
+            *(self.cluster, release, self.scene.workers, *kafka_parts(self.clock)),
             clock=self.clock,
         )
 

@@ -240,7 +240,8 @@ def test_ready_is_about_the_generation_that_all_workers_run() -> None:
 
 def test_a_manifest_that_cant_be_read_is_told_and_leaves_the_other_conditions() -> None:
     earlier = [condition("Ready", "True"), condition("WindowHealthy", "True")]
-    told = unreconciled.invalid("no such field", generation=4, earlier=earlier, now=NOW)
+    refusal = Problem(reason="InvalidManifest", message="no such field")
+    told = unreconciled.refused(refusal, generation=4, earlier=earlier, now=NOW)
     assert {(one.type, one.status.value, one.reason) for one in told} == {
         ("Ready", "False", "InvalidManifest"),
         ("Degraded", "True", "InvalidManifest"),

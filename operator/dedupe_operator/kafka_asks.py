@@ -33,6 +33,8 @@ _FIRST_RETRY_SECONDS: Final = 3.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
 _IDLE_SECONDS: Final = 60.0
 _PATIENCE_SECONDS: Final = 30.0
+# The answer about all topics of a cluster with 100,000 partitions has some 6 MB. The default is 100 MB, for each lane.
+_BOUNDS: Final = {"receive.message.max.bytes": str(8 << 20), "fetch.max.bytes": str(4 << 20)}
 _REFUSED: Final = KafkaError._AUTHENTICATION  # noqa: SLF001 (its public name)
 
 log = logging.getLogger(__name__)
@@ -202,9 +204,8 @@ class KafkaAsks:
             if lane.connection is None:
                 if self._stopped:
                     raise BrokerUnavailable("the operator stops")
-                properties = lane.closing.enter_context(
-                    client_properties(lane.secret, self._allowed)
-                )
+                given = lane.closing.enter_context(client_properties(lane.secret, self._allowed))
+                properties = {**given, **_BOUNDS}
                 cluster = Cluster(lane.servers, properties, timeout_seconds=_TIMEOUT_SECONDS)
                 lane.connection = Connection(cluster, properties)
             return lane.connection

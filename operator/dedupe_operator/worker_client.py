@@ -115,7 +115,10 @@ class WorkerClient:
             answer = self._await(self._command(url, body, admin_token))
             content = answer.json()
         except (httpx.HTTPError, TimeoutError, _TooLong, ValueError) as error:
-            message = f"the worker does not answer: {error}"
+            # Without the error's text: who may create pods decides what answers.
+            message = (
+                "the worker does not answer as one: see its pod, and network policies (port 8080)"
+            )
             raise WorkerRefused("WorkerNotReachable", message) from error
         if answer.is_success:
             return content

@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.hazmat.primitives.serialization.pkcs12 import load_key_and_certificates
 
+from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kafka_asks import AnswerPending, KafkaAsks
 from dedupe_operator.topic_watch import TopicWatch
@@ -120,3 +121,24 @@ def test_no_words_and_no_time_tell_what_answers_at_an_address(
     assert len(words) == 1, words
     assert {problem.reason for (problem,) in problems.values()} == {"BrokerUnavailable"}
     assert max(seconds.values()) < 2 * min(seconds.values()), seconds
+
+
+def test_an_answer_without_an_end_is_cut_off() -> None:
+    sent = 0
+
+    def endless(connection: socket.socket) -> None:
+        nonlocal sent
+        connection.recv(1000)
+        connection.sendall((64 << 20).to_bytes(4, "big"))
+        for _ in range(64):
+            connection.sendall(bytes(1 << 20))
+            sent += 1 << 20
+
+    with listening() as server:
+        serving(server, endless)
+        asks = KafkaAsks(monotonic)
+        at = stream({"spec.kafka.bootstrapServers": f"127.0.0.1:{server.getsockname()[1]}"})
+        answer = asks.ask(at, {}, lambda connection: connection.cluster.topic_names())
+        assert isinstance(answer.exception(60), BrokerUnavailable)
+        asks.stop()
+    assert sent < 32 << 20

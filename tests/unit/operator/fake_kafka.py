@@ -33,7 +33,10 @@ class FakeKafka:
     ) -> "FakeKafka":
         """Connect."""
         assert timeout_seconds > 0
-        self.connected = servers, dict(properties)
+        bounds = {"receive.message.max.bytes", "fetch.max.bytes"}
+        assert bounds <= properties.keys()
+        given = {name: properties[name] for name in properties.keys() - bounds}
+        self.connected = servers, given
         self.files = {
             name: Path(value).read_bytes()
             for name, value in properties.items()

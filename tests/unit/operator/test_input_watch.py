@@ -30,7 +30,8 @@ class FakeBrokers:
         self, servers: str, properties: Mapping[str, str], *, timeout_seconds: float
     ) -> "FakeBrokers":
         """Connect."""
-        assert (bool(servers), properties) == (True, {})
+        assert servers
+        assert properties
         assert timeout_seconds > 0
         self.connections += 1
         return self

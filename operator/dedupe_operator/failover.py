@@ -51,7 +51,7 @@ class Failover:
 
     def plan(self, context: ReconcileContext, result: ReconcileResult) -> FailoverPlan:
         """Find the workers to move now; report when the others on such nodes are moved."""
-        nodes = Nodes(self._api, context.now, self._missing.pop(context.key, {}))
+        nodes = Nodes(self._api, context.now, dict(self._missing.get(context.key, {})))
         if not self._enabled:
             _report_overdue(context, result)
             return FailoverPlan(nodes=nodes)

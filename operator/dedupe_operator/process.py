@@ -23,7 +23,9 @@ from dedupe_operator.controller.status_writer import read_status
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.input_watch import InputWatch
 from dedupe_operator.kafka_asks import KafkaAsks
-from dedupe_operator.kubernetes.api import KubernetesApi, load_client
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.cached_api import CachedApi
+from dedupe_operator.kubernetes.client import load_client
 from dedupe_operator.kubernetes.leader_election import Leadership
 from dedupe_operator.kubernetes.resources import STREAMS
 from dedupe_operator.kubernetes.watches import make_registry
@@ -48,7 +50,7 @@ def run_operator(config: OperatorConfig) -> None:
         signal.signal(number, lambda *_: stop.set())
     client = load_client()
     leadership = Leadership(config, client.configuration, _end)
-    api = KubernetesApi(client, before_write=leadership.check)
+    api = CachedApi(client, leadership.check, config.namespaces)
     _check_installed(api)
     workers = WorkerClient()
     output_conflicts = OutputConflicts()
@@ -71,6 +73,7 @@ def run_operator(config: OperatorConfig) -> None:
             return
     log.info("%s is the leader", config.identity)
     _load_outputs(api, output_conflicts, config)
+    api.start(controller.due)
     controller.start()
     asks.start(controller.due)
     input_watch.start(controller.due)
@@ -82,6 +85,7 @@ def run_operator(config: OperatorConfig) -> None:
         # Otherwise kopf asks for the name of the user, and a user that the platform assigns has none.
         identity=config.identity,  # type: ignore[arg-type] # kopf does not export its type
     )
+    api.stop()
     input_watch.stop()
     controller.stop()
     asks.stop()

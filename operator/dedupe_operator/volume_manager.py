@@ -6,7 +6,7 @@ choice is in the stream's status before anything acts on it. While Kafka or a pr
 retains its claim.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -46,11 +46,16 @@ class VolumeManager:
         self._failed: dict[tuple[str | None, int, str], tuple[datetime, str]] = {}
 
     def choose(
-        self, context: ReconcileContext, result: ReconcileResult
+        self,
+        context: ReconcileContext,
+        result: ReconcileResult,
+        *,
+        before_change: Callable[[], None],
     ) -> list[PartitionStatus] | None:
         """Choose the claim of every partition, into `result.claims`.
 
         Return the partitions as the status must record them before anything is done, None if it already does.
+        `before_change` is called first if a claim changes, and may end the pass.
         """
         request = restore_request(context.stream.metadata.annotations)
         for partition in context.partitions:
@@ -64,6 +69,8 @@ class VolumeManager:
             for partition, choice in result.claims.items()
             if _is_changed(context, partition, choice)
         ]
+        if changed:
+            before_change()
         for partition in changed:
             report_choice(context, result, partition, result.claims[partition])
         if not changed:

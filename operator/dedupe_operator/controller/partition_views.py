@@ -11,7 +11,7 @@ from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.partition_status import PartitionView
 from dedupe_operator.decide.pod_readiness import is_ready
-from dedupe_operator.kubernetes.api import KubernetesApi, events_about
+from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.resources import CLAIMS
 
 # Partitions whose events are read in one pass: a cause that many share shows in the first few.
@@ -19,7 +19,7 @@ _EVENTS_OF: Final = 4
 
 
 def partition_views(
-    api: KubernetesApi, context: ReconcileContext, result: ReconcileResult
+    events: EventReader, context: ReconcileContext, result: ReconcileResult
 ) -> list[PartitionView]:
     """Return a view of each partition, with the problem of those not ready.
 
@@ -35,7 +35,7 @@ def partition_views(
         if problem is None and not is_ready(pod) and not at_rest:
             diagnosed += 1
             problem = diagnosis.of_worker(worker) or _diagnose(
-                api, context, partition, choice.name, with_events=diagnosed <= _EVENTS_OF
+                events, context, partition, choice.name, with_events=diagnosed <= _EVENTS_OF
             )
         views.append(
             PartitionView(
@@ -54,7 +54,7 @@ def partition_views(
 
 
 def _diagnose(
-    api: KubernetesApi,
+    reader: EventReader,
     context: ReconcileContext,
     partition: int,
     claim_name: str,
@@ -67,10 +67,10 @@ def _diagnose(
     stateful_set = observed.stateful_sets.get(partition)
     claim = observed.children.get((CLAIMS.kind, claim_name))
     if ((claim or {}).get("status") or {}).get("phase") == "Pending":
-        events = events_about(api, claim) if with_events else []
+        events = reader.about(claim) if with_events else []
         if problem := diagnosis.of_claim(claim, events):
             return problem
-    events = events_about(api, pod or stateful_set) if with_events else []
+    events = reader.about(pod or stateful_set) if with_events else []
     return diagnosis.of_pod(pod, stateful_set, events, context.now)
 
 

@@ -38,7 +38,8 @@ from dedupe_operator.decide.stream_status import condition_events
 from dedupe_operator.failover import Failover
 from dedupe_operator.failover_brake import FailoverBrake
 from dedupe_operator.kafka_asks import AnswerPending, KafkaAsks
-from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi, ReadLive
+from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
 from dedupe_operator.reconcile_requests import ReconcileRequests
@@ -53,7 +54,7 @@ from dedupe_operator.snapshots.s3 import S3Provider
 from dedupe_operator.volume_manager import VolumeManager
 from dedupe_operator.worker_client import WorkerClient
 
-RESYNC_SECONDS: Final = 22.0
+RESYNC_SECONDS: Final = 60.0
 PROBLEM_RETRY_SECONDS: Final = 15.0
 ROLLOUT_POLL_SECONDS: Final = 2.0
 PENDING_SECONDS: Final = 5.0  # the answer of Kafka brings the next pass on
@@ -69,6 +70,7 @@ class _Memory:
     """State of one stream between passes. It may be lost."""
 
     kafka: KafkaWatches
+    events: EventReader
     writer: StatusWriter
 
 
@@ -121,6 +123,13 @@ class Reconciler:
 
         None: the stream is gone, so there is no next pass. Raises KubernetesError.
         """
+        try:
+            with self._api.from_memory():
+                return self._pass(key)
+        except ReadLive:
+            return self._pass(key)
+
+    def _pass(self, key: Key) -> float | None:
         raw = self._api.get(STREAMS, key.namespace, key.name)
         if raw is None or raw["metadata"].get("deletionTimestamp"):
             # The API server's garbage collector deletes the children.
@@ -129,7 +138,11 @@ class Reconciler:
             return None
         memory = self._memories.setdefault(
             key,
-            _Memory(KafkaWatches(self._asks), StatusWriter(self._api, self._now)),
+            _Memory(
+                kafka=KafkaWatches(self._asks),
+                events=EventReader(self._api, self._clock),
+                writer=StatusWriter(self._api, self._now),
+            ),
         )
         recorded = read_status(raw)
         now = self._now()
@@ -171,9 +184,9 @@ class Reconciler:
         self._applier.apply(context, result)
         self._reconcile_requests.act(context, result)
         snapshots = self._snapshots.act(context, result)
-        views = partition_views(self._api, context, result)
+        views = partition_views(memory.events, context, result)
         by_partition = {view.partition: view.problem for view in views if view.problem}
-        routers = router_view(self._api, context, result)
+        routers = router_view(memory.events, context, result)
         of_routers = routers.causes if routers else []
         problems = [*result.stream_problems, *problems, *by_cause(by_partition), *of_routers]
         status = build_status(context, result, views, snapshots, problems, routers=routers)
@@ -228,8 +241,9 @@ class Reconciler:
         self, raw: Object, context: ReconcileContext, result: ReconcileResult, memory: _Memory
     ) -> None:
         """Choose every partition's volume; record choices and failovers beforehand."""
-        intent = self._volumes.choose(context, result)
+        intent = self._volumes.choose(context, result, before_change=self._api.require_live)
         if result.failovers:
+            self._api.require_live()
             intent = [
                 partition.model_copy(update={"failover": failover})
                 if (failover := result.failovers.get(partition.partition))

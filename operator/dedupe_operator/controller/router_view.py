@@ -10,7 +10,7 @@ from dedupe_operator.decide import diagnosis
 from dedupe_operator.decide.diagnosis import ROUTER, Problem
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.router_status import RoutersView
-from dedupe_operator.kubernetes.api import KubernetesApi, events_about
+from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.resources import router_stateful_set
 
 # Routers whose events are read in one pass: a cause that many share shows in the first few.
@@ -18,7 +18,7 @@ _EVENTS_OF: Final = 2
 
 
 def router_view(
-    api: KubernetesApi, context: ReconcileContext, result: ReconcileResult
+    events: EventReader, context: ReconcileContext, result: ReconcileResult
 ) -> RoutersView | None:
     """Return a view of the routers; None while the workers run without any.
 
@@ -36,7 +36,7 @@ def router_view(
         problem = problem or diagnosis.of_router(context.routers.get(router))
         if problem is None:
             diagnosed += 1
-            problem = _diagnose(api, context, router, with_events=diagnosed <= _EVENTS_OF)
+            problem = _diagnose(events, context, router, with_events=diagnosed <= _EVENTS_OF)
         if problem is not None:
             problems[router] = problem
     return RoutersView(
@@ -48,9 +48,9 @@ def router_view(
 
 
 def _diagnose(
-    api: KubernetesApi, context: ReconcileContext, router: int, *, with_events: bool
+    reader: EventReader, context: ReconcileContext, router: int, *, with_events: bool
 ) -> Problem | None:
     """Return what Kubernetes reports about a router that is not ready."""
     pod, stateful_set = context.observed.routers.get(router), context.observed.router_set
-    events = events_about(api, pod or stateful_set) if with_events else []
+    events = reader.about(pod or stateful_set) if with_events else []
     return diagnosis.of_pod(pod, stateful_set, events, context.now, ROUTER)

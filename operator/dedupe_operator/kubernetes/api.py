@@ -5,12 +5,13 @@ All reads and writes of the operator pass through `KubernetesApi`.
 
 import json
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, Final
 
+import orjson
 import urllib3
-from kubernetes import client, config
-from kubernetes.config.config_exception import ConfigException
+from kubernetes import client
 
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError, Unreachable, refusal_reason
@@ -19,6 +20,7 @@ from dedupe_operator.kubernetes.resources import EVENTS, Resource, resource_of
 
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
+_CHUNK: Final = 500
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
@@ -26,28 +28,30 @@ _MERGE: Final = "application/merge-patch+json"
 log = logging.getLogger(__name__)
 
 
-def load_client() -> client.ApiClient:
-    """Return a client with the pod's credentials, or with KUBECONFIG outside.
+class ReadLive(Exception):
+    """The next decision must not be made from memory. The pass is made again.
 
-    Raises KubernetesError without either.
+    Not a KubernetesError, because it is no failure.
     """
-    configuration = client.Configuration()
-    try:
-        config.load_incluster_config(client_configuration=configuration)
-    except ConfigException:
-        try:
-            config.load_kube_config(client_configuration=configuration)
-        except ConfigException as error:
-            raise KubernetesError("NoCredentials", f"no access to a cluster: {error}") from error
-    return client.ApiClient(configuration)
 
 
 class KubernetesApi:
-    """Reads and writes; `before_write` runs before each write and may forbid it."""
+    """Reads and writes; `before_write` runs before each write and may forbid it.
+
+    All its reads are live.
+    """
 
     def __init__(self, api_client: client.ApiClient, before_write: Callable[[], None]) -> None:
         self._client = api_client
         self._before_write = before_write
+
+    @contextmanager
+    def from_memory(self) -> Iterator[None]:
+        """Let this thread read from memory within the block, where there is any."""
+        yield
+
+    def require_live(self) -> None:
+        """Raise ReadLive if this thread reads from memory."""
 
     def serves(self, api_version: str) -> bool:
         """Return whether the API server serves an API version. Raises KubernetesError."""
@@ -83,6 +87,58 @@ class KubernetesApi:
             {"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in items
         ]
 
+    def list_all(
+        self, resource: Resource, namespace: str | None, labels: Mapping[str, str]
+    ) -> tuple[list[Object], str]:
+        """Return all objects with these labels, and the version of the list.
+
+        Raises KubernetesError.
+        """
+        query = [("labelSelector", selector(labels)), ("limit", str(_CHUNK))]
+        items: list[Object] = []
+        following: list[tuple[str, str]] = []
+        while True:
+            path = resource.path(namespace)
+            answer = self._call("GET", resource, path, query + following)
+            items += answer["items"]
+            metadata = answer["metadata"]
+            if not metadata.get("continue"):
+                break
+            following = [("continue", metadata["continue"])]
+        stated = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return [{**stated, **item} for item in items], metadata["resourceVersion"]
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str | None,
+        labels: Mapping[str, str],
+        *,
+        version: str,
+        seconds: int,
+    ) -> Iterator[tuple[str, Object]]:
+        """Yield each change since a version, with its type, for some seconds.
+
+        Raises KubernetesError.
+        """
+        options = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds)}
+        query = [("labelSelector", selector(labels)), *options.items()]
+        metrics.API_REQUESTS.labels(verb="watch", resource=resource.plural).inc()
+        try:
+            answer = self._send("GET", resource.path(namespace), query, seconds + _ANSWER_SECONDS)
+            with closing(answer.response) as lines:
+                if answer.status != 200:
+                    message = _message(answer.read())
+                    raise KubernetesError(refusal_reason(answer.status, message), message)
+                for line in lines:
+                    event = orjson.loads(line)
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        raise KubernetesError(str(status["reason"]), str(status["message"]))
+                    yield event["type"], event["object"]
+        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
+            raise Unreachable(f"the watch ended: {error}") from error
+
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
         """Apply on the server side: own exactly the given fields. Raises KubernetesError."""
         resource = resource_of(wanted)
@@ -102,7 +158,7 @@ class KubernetesApi:
         path = resource.path(wanted["metadata"]["namespace"])
         return self._call("POST", resource, path, [("fieldManager", FIELD_MANAGER)], body=wanted)
 
-    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> None:
+    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> Object:
         """Change the metadata of the object as it was read, whoever set it; None removes.
 
         Raises KubernetesError, with reason "Conflict" if the object has changed since then.
@@ -114,7 +170,7 @@ class KubernetesApi:
         log.info("patch %s %s", resource.kind, f"{namespace}/{name}" if namespace else name)
         body = {"metadata": {**given, **changes}}
         path = resource.path(namespace, name)
-        self._call("PATCH", resource, path, body=body, content_type=_MERGE)
+        return self._call("PATCH", resource, path, body=body, content_type=_MERGE)
 
     def delete(
         self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
@@ -154,7 +210,7 @@ class KubernetesApi:
         metrics.API_REQUESTS.labels(verb=method.lower(), resource=resource.plural).inc()
         status, text = self._exchange(method, path, query or [], body, content_type)
         if 200 <= status < 300:
-            content: Object = json.loads(text)
+            content: Object = orjson.loads(text)
             return content
         message = _message(text)
         raise KubernetesError(refusal_reason(status, message), message)
@@ -167,22 +223,41 @@ class KubernetesApi:
         body: Object | None,
         content_type: str,
     ) -> tuple[int, bytes]:
+        # As text: the client does not know apply patches; it writes the other bodies itself.
+        content = json.dumps(body) if content_type == _APPLY else body
+        try:
+            answer = self._send(
+                *(method, path, query, _ANSWER_SECONDS), content=content, content_type=content_type
+            )
+            return answer.status, answer.read()
+        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
+            raise Unreachable(f"the API server does not answer: {error}") from error
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: list[tuple[str, str]],
+        seconds: float,
+        *,
+        content: Object | str | None = None,
+        content_type: str = _JSON,
+    ) -> Any:  # noqa: ANN401 # the library's
+        """Send a request; `seconds` is the longest pause within the answer."""
         request = self._client.param_serialize(
             method,
             path,
             query_params=query,
             header_params={"Accept": "application/json", "Content-Type": content_type},
-            # As text: the client does not know apply patches; it writes the other bodies itself.
-            body=json.dumps(body) if content_type == _APPLY else body,
+            body=content,
             auth_settings=["BearerToken"],
         )
-        try:
-            answer = self._client.call_api(
-                *request, _request_timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS)
-            )
-            return answer.status, answer.read()
-        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
-            raise Unreachable(f"the API server does not answer: {error}") from error
+        return self._client.call_api(*request, _request_timeout=(_CONNECT_SECONDS, seconds))
+
+
+def selector(labels: Mapping[str, str]) -> str:
+    """Return the selector of objects with these labels."""
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:

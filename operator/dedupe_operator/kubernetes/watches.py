@@ -1,15 +1,16 @@
-"""kopf event handlers: enqueue the affected stream, nothing else."""
+"""kopf event handlers: enqueue the affected stream, nothing else.
+
+They are about what users write. `CachedApi` watches what the operator writes.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
 
 import kopf
 
-from dedupe_crds.annotations import STREAM
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import GROUP, VERSION
 from dedupe_operator.controller.work_queue import Key
-from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY
 
 # A watch that ended silently is opened again after this time; until then the resync timer covers its events.
 _WATCH_SECONDS: Final = 240
@@ -30,8 +31,6 @@ def make_registry(due: Callable[[Key], None]) -> kopf.OperatorRegistry:
         settings.watching.server_timeout = _WATCH_SECONDS
         settings.watching.client_timeout = _WATCH_SECONDS + _CONNECT_SECONDS
         settings.watching.connect_timeout = _CONNECT_SECONDS
-        ours = f"{MANAGED_BY}={FIELD_MANAGER}"
-        settings.watching.label_selectors["apps", "v1", "statefulsets"] = ours
 
     @kopf.on.login(registry=registry)
     def log_in(**given: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 # kopf's
@@ -44,9 +43,5 @@ def make_registry(due: Callable[[Key], None]) -> kopf.OperatorRegistry:
     @kopf.on.event(GROUP, VERSION, SNAPSHOT_PLURAL, registry=registry)
     def snapshot_changed(namespace: str | None, spec: kopf.Spec, **_: Any) -> None:  # noqa: ANN401
         due(Key(namespace or "", spec["streamRef"]["name"]))
-
-    @kopf.on.event("apps", "v1", "statefulsets", labels={STREAM: kopf.PRESENT}, registry=registry)
-    def worker_changed(namespace: str | None, labels: kopf.Labels, **_: Any) -> None:  # noqa: ANN401
-        due(Key(namespace or "", labels[STREAM]))
 
     return registry

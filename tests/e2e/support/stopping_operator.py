@@ -10,7 +10,7 @@ from threading import RLock
 from typing import Final
 
 from dedupe_operator import process
-from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.cached_api import CachedApi
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import Resource
 from dedupe_operator.worker_client import WorkerClient
@@ -38,7 +38,7 @@ class _Writes:
 _writes = _Writes()
 
 
-class StoppingApi(KubernetesApi):
+class StoppingApi(CachedApi):
     """Counts what is written to the API server; a write that is refused is none."""
 
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
@@ -49,9 +49,9 @@ class StoppingApi(KubernetesApi):
         with _writes.one():
             return super().create(wanted)
 
-    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> None:
+    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> Object:
         with _writes.one():
-            super().patch_metadata(resource, live, changes)
+            return super().patch_metadata(resource, live, changes)
 
     def delete(
         self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
@@ -73,5 +73,5 @@ class StoppingWorkers(WorkerClient):
 def stop_after(writes: int) -> None:
     """Have this process end with STOPPED after so many writes from now on."""
     _writes.left = writes
-    process.KubernetesApi = StoppingApi  # type: ignore[attr-defined] # the seam
+    process.CachedApi = StoppingApi  # type: ignore[attr-defined] # the seam
     process.WorkerClient = StoppingWorkers  # type: ignore[attr-defined] # the other one

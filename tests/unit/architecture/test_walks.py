@@ -16,6 +16,12 @@ from tests.unit.operator.scene import Scene
 __all__ = ["bucket", "s3_server", "scene"]
 
 
+@pytest.fixture(autouse=True)
+def _live(scene: Scene) -> None:
+    """Let each pass read live at once: the pages leave out the attempt from memory before it."""
+    scene.cluster.has_memory = False
+
+
 @pytest.fixture
 def tracer() -> Tracer:
     return Tracer(

@@ -3,12 +3,13 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from hashlib import sha256
 from typing import Any
 
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.api import KubernetesApi, ReadLive
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import (
     CLAIMS,
@@ -51,6 +52,7 @@ class FakeCluster(KubernetesApi):
         self.fails: dict[Address, Exception] = {}
         self.keeps: dict[Address, Exception] = {}
         self.lives: int | None = None
+        self.in_memory, self.has_memory = False, True
         self.bad_images: set[str] = set()
         self.hanging: set[str] = set()
         self.now = NOW
@@ -105,6 +107,18 @@ class FakeCluster(KubernetesApi):
     def told(self) -> list[str]:
         """The reasons of all events."""
         return [one["reason"] for (kind, _), one in self.objects.items() if kind == EVENTS.kind]
+
+    @contextmanager
+    def from_memory(self) -> Iterator[None]:
+        self.in_memory = self.has_memory
+        try:
+            yield
+        finally:
+            self.in_memory = False
+
+    def require_live(self) -> None:
+        if self.in_memory:
+            raise ReadLive
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
         self.reads += 1
@@ -173,7 +187,7 @@ class FakeCluster(KubernetesApi):
         made["metadata"]["creationTimestamp"] = self.now.isoformat()
         return self.add(made)
 
-    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> None:
+    def patch_metadata(self, resource: Resource, live: Object, changes: Object) -> Object:
         name = live["metadata"]["name"]
         self._live()
         self.writes.append(("patch", resource.kind, name))
@@ -187,10 +201,13 @@ class FakeCluster(KubernetesApi):
                 metadata[field] = value
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
             self.remove(resource.kind, name)
+            return live
+        return self.get_copy(resource.kind, name)
 
     def delete(
         self, resource: Resource, live: Object, *, orphan: bool = False, force: bool = False
     ) -> None:
+        self.require_live()
         name = live["metadata"]["name"]
         how = "orphan" if orphan else "force" if force else "delete"
         self._live()

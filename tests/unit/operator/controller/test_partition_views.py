@@ -1,13 +1,15 @@
 """Diagnoses of partitions that are not ready, at the end of a pass."""
 
+from itertools import pairwise
+
 import pytest
 
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import EVENTS, Resource
-from tests.unit.operator.scene import Scene
+from tests.unit.operator.scene import KEY, Scene
 
 
-def test_a_pass_reads_the_events_of_four_partitions_only(
+def test_events_are_read_once_in_half_a_minute_of_one_object_after_another(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.kafka.partitions = 6
@@ -17,10 +19,18 @@ def test_a_pass_reads_the_events_of_four_partitions_only(
     def counting(
         resource: Resource, namespace: str | None, **selectors: str | None
     ) -> list[Object]:
-        reads.append(resource)
+        if resource is EVENTS:
+            reads.append((scene.clock.now, selectors["fields"]))
         return find(resource, namespace, **selectors)
 
     monkeypatch.setattr(scene.cluster, "find", counting)
-    scene.look()
+    for _ in range(240):
+        scene.clock.now += 1.0
+        scene.reconciler.reconcile(KEY)
 
-    assert reads.count(EVENTS) == 4
+    times = [at for at, _ in reads]
+    assert len(times) == 8
+    assert all(later - earlier == 30.0 for earlier, later in pairwise(times))
+    of_four = [about for _, about in reads[:4]]
+    assert len(set(of_four)) == 4
+    assert [about for _, about in reads[4:]] == of_four, "in turn"

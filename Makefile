@@ -121,7 +121,7 @@ soak: setup check-java ## Run random faults on Kubernetes under load, for 30 min
 dist: setup ## Build the wheel and the chart archive into build/dist
 	@mkdir -p $(DIST)
 	@rm -f $(DIST)/*.whl $(DIST)/*.tgz
-	@$(BIN)/uv build --quiet --wheel --no-create-gitignore --python $(BIN)/python --out-dir $(DIST)
+	@$(BIN)/uv build --quiet --wheel --no-build-isolation --no-create-gitignore --python $(BIN)/python --out-dir $(DIST)
 	@$(BIN)/python -m charts.package charts/dedupestream $(DIST) >/dev/null
 	@ls $(DIST)/*.whl $(DIST)/*.tgz
 
@@ -176,12 +176,13 @@ $(VENV)/.installed: pyproject.toml requirements.lock | check-python
 	@echo "Setting up $(VENV) (some 500 MB of packages at first, seconds afterwards)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes -r requirements.lock
-	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --editable .
+	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes --build-constraints requirements.lock \
+		--require-build-hashes -r requirements.lock
+	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 lock: setup ## Resolve the dependencies again into requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
+	$(BIN)/uv pip compile pyproject.toml --extra dev --group build --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --quiet --upgrade -o requirements.lock
 
 clean: ## Remove build results (caches outside the tree are kept)

@@ -1,8 +1,9 @@
-"""Print the part of requirements.lock that an extra of pyproject.toml needs.
+"""Print the part of requirements.lock that an extra or a dependency group of pyproject.toml needs.
 
 The lock has all packages with their hashes, also the development tools. An image gets only the packages of its
-extra, in the locked versions. No index is needed: for each package, uv lists in the lock which packages require
-it ("# via"). images/install.sh runs `locked.py DIRECTORY EXTRA`; it needs only the standard library.
+extra, in the locked versions; the group `build` builds it. No index is needed: for each package, uv lists in the
+lock which packages require it ("# via"). The Dockerfile runs `locked.py DIRECTORY NAME`; it needs only the
+standard library.
 """
 
 import re
@@ -26,29 +27,40 @@ class Locked(NamedTuple):
     required_by: frozenset[str]
 
 
-def requirements(directory: Path, extra: str) -> str:
-    """Return an extra's requirements, for `pip install --require-hashes --no-deps`.
+def requirements(directory: Path, name: str) -> str:
+    """Return the requirements of an extra or a group, for `pip install --require-hashes --no-deps`.
 
     Raises:
-        LookupError: the extra is unknown, or the lock lacks a package of it.
+        LookupError: there is neither, or the lock lacks a package of it.
     """
-    project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
+    return "".join(package.text for package in packages(directory, name).values())
+
+
+def packages(directory: Path, name: str) -> dict[str, Locked]:
+    """Return the locked packages of an extra or a group, in the order of their names."""
+    pyproject = tomllib.loads((directory / "pyproject.toml").read_text())
     locked = parse((directory / "requirements.lock").read_text())
-    names = closure(direct(project, extra), locked)
-    return "".join(locked[name].text for name in sorted(names))
+    return {each: locked[each] for each in sorted(closure(direct(pyproject, name), locked))}
 
 
-def direct(project: dict[str, Any], extra: str) -> set[str]:
-    """Return the packages that an extra and the project itself list.
+def direct(pyproject: dict[str, Any], name: str) -> set[str]:
+    """Return the packages that a group lists, or an extra and the project itself.
 
     >>> project = {"dependencies": ["click>=8.1"], "optional-dependencies": {"a": ["Py_YAML>=6"]}}
-    >>> sorted(direct(project, "a"))
+    >>> sorted(direct({"project": project}, "a"))
     ['click', 'py-yaml']
+    >>> direct({"project": project, "dependency-groups": {"build": ["hatchling"]}}, "build")
+    {'hatchling'}
     """
+    project, groups = pyproject["project"], pyproject.get("dependency-groups", {})
     extras = project["optional-dependencies"]
-    if extra not in extras:
-        raise LookupError(f"pyproject.toml has no extra {extra}; it has: {', '.join(extras)}")
-    return {_normalized(requirement) for requirement in [*project["dependencies"], *extras[extra]]}
+    if name in groups:
+        listed = groups[name]
+    elif name in extras:
+        listed = [*project["dependencies"], *extras[name]]
+    else:
+        raise LookupError(f"pyproject.toml has no extra {name}; it has: {', '.join(extras)}")
+    return {_normalized(requirement) for requirement in listed}
 
 
 def closure(names: Iterable[str], locked: dict[str, Locked]) -> set[str]:

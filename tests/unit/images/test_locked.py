@@ -1,17 +1,21 @@
 """The packages of the lock that an image gets."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from images import locked
 
+ROOT = Path(__file__).parents[3]
 PROJECT = """
 [project]
 dependencies = ["Base_Lib>=1"]
 [project.optional-dependencies]
 worker = ["engine[fast]>=2"]
 other = ["stranger"]
+[dependency-groups]
+build = ["gear>=3"]
 """
 LOCK = """\
 base-lib==1.1 \\
@@ -54,6 +58,18 @@ def test_every_package_keeps_its_hashes_and_its_marker(project: Path) -> None:
     text = locked.requirements(project, "worker")
     assert "engine==2.0 ; python_full_version < '3.12' \\\n    --hash=sha256:bb\n" in text
     assert text.count("--hash=") == text.count("==")
+
+
+def test_a_group_gets_its_packages_without_those_of_the_project(project: Path) -> None:
+    assert list(locked.packages(project, "build")) == ["gear", "oil"]
+
+
+def test_what_builds_the_wheel_is_locked() -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert set(pyproject["build-system"]["requires"]) <= set(
+        pyproject["dependency-groups"]["build"]
+    )
+    assert locked.requirements(ROOT, "build").count("--hash=") > 10
 
 
 def test_an_unknown_extra_is_named(project: Path) -> None:

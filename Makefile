@@ -44,7 +44,7 @@ MINUTES ?= 30
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint format generate unit pytest simulate mutants test-e2e test-matrix \
-	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-routers bench-growth bench-scale bench-pipeline dist images cluster-up cluster-env cluster-down lock clean \
+	matrix-pytest matrix-e2e soak bench bench-operator bench-recovery bench-peers bench-routers bench-growth bench-scale bench-pipeline dist images release-images cluster-up cluster-env cluster-down lock clean \
 	check-python check-java
 
 help: ## Show this list
@@ -127,6 +127,9 @@ dist: setup ## Build the wheel and the chart archive into build/dist
 
 images: setup ## Build the images of the worker and the operator, or: make images PARTS=pipeline
 	@$(BIN)/python -m tests.cluster images $(PARTS)
+
+release-images: setup ## Build the images for amd64 and arm64 and push them: make release-images REGISTRY=…
+	@$(BIN)/python -m images.release $(REGISTRY) $(ARGS)
 
 cluster-up: setup check-java ## Start Kubernetes (NODES=1) and Kafka on this machine, with the images and the chart
 	@$(BIN)/python -m tests.cluster up --nodes $(NODES)

@@ -6,10 +6,10 @@
 #   cluster.sh build                    build the programs that are not in the cache yet
 #   cluster.sh build-tools              build only kubectl, helm and kind, for another cluster
 #   cluster.sh build-helm               build only helm
+#   cluster.sh packages                 fetch only the Debian packages
 #   cluster.sh up | down | status
 #   cluster.sh load-image TAR...        load images on every running node
-#   cluster.sh mkimage REF ARCHIVE CONFIG LAYER-TAR...
-#   cluster.sh debian DIRECTORY         unpack a minimal Debian, as a base of images
+#   cluster.sh debian DIRECTORY         unpack a minimal Debian into an empty directory
 #   cluster.sh exec [@NODE|@control] COMMAND...       run it there (default: @node1)
 #   cluster.sh kill-node NODE [sync]    power loss: unflushed data is lost (sync: flush first)
 #   cluster.sh start-node NODE          start it again, wait until it is Ready
@@ -24,7 +24,7 @@ HERE=$(dirname "$SELF")
 . "$HERE/lib/common.sh"
 . "$HERE/lib/prerequisites.sh"
 . "$HERE/lib/build.sh"
-. "$HERE/lib/image.sh"
+. "$HERE/lib/debian.sh"
 . "$HERE/lib/spaces.sh"
 . "$HERE/lib/pki.sh"
 . "$HERE/lib/nodes.sh"
@@ -58,7 +58,7 @@ command=${1:-}
 [ $# -eq 0 ] || shift
 case $command in
 __init) cmd_init "$@" ;;
-prerequisites | build | build-tools | build-helm | up | down | status | load-image | mkimage | debian | exec | \
+prerequisites | build | build-tools | build-helm | packages | up | down | status | load-image | debian | exec | \
   kill-node | start-node | partition-node | heal-node) "cmd_${command//-/_}" "$@" ;;
 *) usage ;;
 esac

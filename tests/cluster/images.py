@@ -1,42 +1,24 @@
-"""Builds the images without a container engine, with the Dockerfile's steps.
+"""The images of the project for the test cluster, as archives.
 
-The result of each step is cached outside the tree, by a digest of all its inputs. So a change of the code
-takes seconds, and a build without changes is immediate. An image has three layers, from the bottom: Debian
-with Python, the dependencies of its part, and the code. The pipeline's image has two more: Java, and Spark's
-jars for Kafka, from this machine's cache.
+An image is built if a file of its context, the Dockerfile or the base has changed since its last build. Then buildah
+repeats the steps whose input has changed.
 """
 
-import fcntl
 import hashlib
 import json
-import os
-import shutil
-import time
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import click
-
-from dedupe_pipeline.runtime.jars import cache_dir, spark_kafka
-from images import locked
-from tests.cluster.errors import run
-from tests.cluster.paths import CLUSTER_SH, IMAGE_STEP_SH, REPOSITORY
+from tests.cluster.builder import Builder, builder, say
+from tests.cluster.paths import REPOSITORY
 
 PARTS = ("worker", "operator")
 """The images that a release needs."""
 
 PIPELINE = "pipeline"
 """A large image, built only for tests that run Spark in a pod."""
-
-_STEP_SECONDS = 1200.0
-_UNUSED_SECONDS = 7 * 86400
-_CODE = ("pyproject.toml", "README.md", "LICENSE")
-_TARGET = "opt/dedupestream"
-_JARS = f"{_TARGET}/cache"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,27 +31,10 @@ class Image:
     key: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Layer:
-    """The result of a step: its files, and the directories of the layers below it."""
-
-    key: str
-    directory: Path
-    below: tuple[Path, ...]
-
-    @property
-    def tar(self) -> Path:
-        return self.directory / "layer.tar"
-
-    @property
-    def stack(self) -> tuple[Path, ...]:
-        """The directories, the lowest layer first."""
-        return (*self.below, self.directory / "files")
-
-
 def version() -> str:
     """Return the version of the images, which is the project's version."""
-    return str(_pyproject()["project"]["version"])
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return str(project["version"])
 
 
 def image_name(part: str) -> str:
@@ -78,209 +43,43 @@ def image_name(part: str) -> str:
 
 
 def build_images(parts: Sequence[str] = PARTS) -> list[Image]:
-    """Build the images that are not in the cache; needs root. Raises ClusterError."""
-    with _locked_cache() as cache:
-        base = _base(cache)
-        built = [_image(cache, base, part) for part in parts]
-        _forget_unused(cache)
-        return built
+    """Build the images that have changed; needs root. Raises ClusterError."""
+    with builder() as found:
+        inputs = f"{context_digest(REPOSITORY)} {found.base()}"
+        return [_image(found, part, inputs) for part in parts]
 
 
-def _image(cache: Path, base: _Layer, part: str) -> Image:
-    system = [base]
-    if part == PIPELINE:
-        system.append(_step(cache, base, "java", makes="."))
-    tools = _step(cache, system[-1], "tools", made_from=_build_requires())
-    wanted = locked.requirements(REPOSITORY, part)
-    dependencies = _step(
-        cache, tools, "dependencies", part, made_from=_digest([wanted]), makes=_TARGET
-    )
-    own = _digest_of_files([*_CODE, *_packages()])
-    code = _step(cache, dependencies, "code", part, made_from=own, makes=_TARGET)
-    layers = [*system, dependencies, code]
-    variables = ["PATH=/opt/dedupestream/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED=1"]
-    if part == PIPELINE:
-        layers.append(_jars(cache))
-        variables.append(f"DEDUPESTREAM_CACHE=/{_JARS}")
-    config = json.dumps(
-        {
-            "Env": variables,
-            "User": "65532:65532",
-            "WorkingDir": "/tmp",  # noqa: S108 # of the container
-            "Entrypoint": [f"dedupe-{part}"],
-        }
-    )
-    name = image_name(part)
-    key = _digest([*(layer.key for layer in layers), config, name])
-    archive = cache / f"image-{part}-{key}.tar"
-    if not archive.exists():
-        for older in cache.glob(f"image-{part}-*.tar"):
-            older.unlink()  # large, and rebuilt from its layers in seconds
-        tars = [layer.tar for layer in layers]
-        run(
-            [CLUSTER_SH, "mkimage", name, archive, config, *tars],
-            what=f"writing image {name}",
-            timeout_seconds=_STEP_SECONDS,
-        )
-    os.utime(archive)
-    return Image(part=part, name=name, archive=archive, key=key)
-
-
-def _build_requires() -> str:
-    return _digest(_pyproject()["build-system"]["requires"])
-
-
-def _packages() -> list[str]:
-    wheel = _pyproject()["tool"]["hatch"]["build"]["targets"]["wheel"]
-    return [str(package) for package in wheel["packages"]]
-
-
-def _pyproject() -> dict[str, Any]:
-    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-
-
-def _debian(cache: Path) -> Path:
-    debian = cache / "debian-bookworm"
-    if not debian.exists():
-        _say("unpacking Debian (once, 30 s)")
-        fresh = cache / "debian-bookworm.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        run([CLUSTER_SH, "debian", fresh], what="unpacking Debian", timeout_seconds=_STEP_SECONDS)
-        fresh.rename(debian)
-    os.utime(debian)
-    return debian
-
-
-def _base(cache: Path) -> _Layer:
-    """Return the lowest layer of all images."""
-    debian = _debian(cache)
-    key = _digest_of_files(["images/install.sh"])
-    layer = _Layer(key=key, directory=cache / f"base-{key}", below=())
-    with _made(layer, "image step base") as fresh:
-        if fresh is not None:
-            files = fresh / "files"
-            run(["cp", "-a", debian, files], what="copying Debian", timeout_seconds=_STEP_SECONDS)
-            _run_step(cache, files, "", "base")
-            _archive(files, ".", fresh / layer.tar.name)
-    return layer
-
-
-def _step(
-    cache: Path, below: _Layer, step: str, part: str = "", *, made_from: str = "", makes: str = ""
-) -> _Layer:
-    """Run a step; `makes` is the directory of its result that becomes a layer."""
-    key = _digest([below.key, step, part, made_from])
-    name = f"{step}-{part}-{key}" if part else f"{step}-{key}"
-    layer = _Layer(key=key, directory=cache / name, below=below.stack)
-    with _made(layer, f"image step {step} {part}".rstrip()) as fresh:
-        if fresh is not None:
-            files = fresh / "files"
-            files.mkdir()
-            lower = ":".join(map(str, reversed(below.stack)))
-            _run_step(cache, files, lower, step, *([part] if part else []))
-            if makes:
-                # Without the time of the build, the same files give the same layer.
-                _archive(files, makes, fresh / layer.tar.name, "--mtime=@0")
-    return layer
-
-
-def _jars(cache: Path) -> _Layer:
-    jars = spark_kafka()
-    key = _digest([jars[0].parent.name, *(jar.name for jar in jars)])
-    layer = _Layer(key=key, directory=cache / f"jars-{key}", below=())
-    with _made(layer, "image step jars") as fresh:
-        if fresh is not None:
-            to = fresh / "files" / _JARS / "jars" / jars[0].parent.name
-            to.mkdir(parents=True)
-            for jar in jars:
-                shutil.copyfile(jar, to / jar.name)
-            _archive(fresh / "files", _TARGET, fresh / layer.tar.name, "--mtime=@0")
-    return layer
-
-
-@contextmanager
-def _made(layer: _Layer, what: str) -> Iterator[Path | None]:
-    """Yield a new directory for a missing layer, else None.
-
-    The directory gets the layer's name when the block ends without an error.
-    """
-    if layer.directory.exists():
-        yield None
-    else:
-        _say(what)
-        fresh = layer.directory.with_name(f"{layer.directory.name}.new")
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir()
-        try:
-            yield fresh
-            fresh.rename(layer.directory)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-    os.utime(layer.directory)
-
-
-def _run_step(cache: Path, files: Path, lower: str, *step: str) -> None:
-    run(
-        [IMAGE_STEP_SH, REPOSITORY, files, lower, cache / "pip", *step],
-        what=f"image step {' '.join(step)}",
-        timeout_seconds=_STEP_SECONDS,
-    )
-
-
-def _archive(files: Path, what: str, archive: Path, *options: str) -> None:
-    without = [f"--exclude=./{path}" for path in ("dev/*", "proc/*", "sys/*", "tmp/*", "run/*")]
-    # Debian's installer copies those of this machine; a container gets its own.
-    without += ["--exclude=./etc/resolv.conf", "--exclude=./etc/hostname"]
-    ownership = ["--numeric-owner", "--sort=name", *options]
-    run(
-        ["tar", "-C", files, *ownership, *without, "-cf", archive, what],
-        what=f"archiving {files}",
-        timeout_seconds=_STEP_SECONDS,
-    )
-
-
-def _digest(texts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]
-
-
-def _digest_of_files(paths: Iterable[str]) -> str:
-    """Return a digest of files, and of all files below directories."""
-    digest = hashlib.sha256()
-    for path in paths:
-        found = REPOSITORY / path
-        files = sorted(found.rglob("*")) if found.is_dir() else [found]
-        for file in files:
+def context_files(repository: Path) -> Iterator[Path]:
+    """Yield the files that an image is built from: the Dockerfile, and what .dockerignore lets pass."""
+    lines = (repository / ".dockerignore").read_text().splitlines()
+    passed = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    for name in ("Dockerfile", ".dockerignore", *sorted(passed)):
+        found = repository / name
+        for file in sorted(found.rglob("*")) if found.is_dir() else [found]:
             if file.is_file() and "__pycache__" not in file.parts:
-                content = hashlib.sha256(file.read_bytes()).hexdigest()
-                mode = file.stat().st_mode & 0o777
-                digest.update(f"{file.relative_to(REPOSITORY)} {mode:o} {content}\n".encode())
-    return digest.hexdigest()[:16]
+                yield file
 
 
-@contextmanager
-def _locked_cache() -> Iterator[Path]:
-    cache = cache_dir() / "images"
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say("another process builds images: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield cache
+def context_digest(repository: Path) -> str:
+    """Return a digest of all that an image is built from, with names and modes."""
+    digest = hashlib.sha256()
+    for file in context_files(repository):
+        content = hashlib.sha256(file.read_bytes()).hexdigest()
+        mode = file.stat().st_mode & 0o777
+        digest.update(f"{file.relative_to(repository)} {mode:o} {content}\n".encode())
+    return digest.hexdigest()
 
 
-def _forget_unused(cache: Path) -> None:
-    """Remove cache entries that no build has used for a week."""
-    oldest = time.time() - _UNUSED_SECONDS
-    for path in cache.iterdir():
-        if path.name in {"pip", "lock"} or path.stat().st_mtime > oldest:
-            continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
-
-
-def _say(what: str) -> None:
-    click.echo(f"{time.strftime('%H:%M:%S')} {what}", err=True)
+def _image(found: Builder, part: str, inputs: str) -> Image:
+    record = found.cache / f"image-{part}.json"
+    archive = found.cache / f"image-{part}.tar"
+    last = json.loads(record.read_text()) if record.exists() else {}
+    if last.get("inputs") != inputs:
+        say(f"building the image of the {part}")
+        image = found.build(REPOSITORY, part)
+        if last.get("image") != image:
+            record.unlink(missing_ok=True)
+            found.export(image, image_name(part), archive)
+        last = {"inputs": inputs, "image": image}
+        record.write_text(json.dumps(last))
+    return Image(part=part, name=image_name(part), archive=archive, key=last["image"])

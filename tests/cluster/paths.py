@@ -5,7 +5,6 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 CLUSTER_SH = Path(__file__).parent / "cluster.sh"
-IMAGE_STEP_SH = Path(__file__).parent / "image-step.sh"
 CHART = REPOSITORY / "charts" / "dedupestream"
 
 STATE = REPOSITORY / "build" / "cluster"

@@ -4,7 +4,7 @@
 
 # Unpacked below $ROOT, not installed. This text is the key of the unpacked packages.
 DEBIAN_PACKAGES="containerd runc containernetworking-plugins nftables libnftables1 libnftnl11 libmnl0 libjansson4 libedit2 libbsd0
-  libmd0 libgmp10 libxtables12 libseccomp2 btrfs-progs liblzo2-2 mmdebstrap
+  libmd0 libgmp10 libxtables12 libseccomp2 btrfs-progs liblzo2-2 mmdebstrap docker-registry
   iptables libip4tc2 libip6tc2 libnetfilter-conntrack3 libnfnetlink0"
 
 _CSI_MODULES=github.com/kubernetes-csi
@@ -30,6 +30,13 @@ cmd_build() {
   _release_cache_lock
   ((SECONDS - started < 2)) ||
     log "built everything in $((SECONDS - started)) s; $CACHE has $(du -sh "$CACHE" | cut -f1)"
+}
+
+# Fetch only the Debian packages, for images without a cluster.
+cmd_packages() {
+  _with_cache_lock
+  _fetch_debian_packages
+  _release_cache_lock
 }
 
 # Build only the tools for another cluster.
@@ -218,11 +225,20 @@ _fetch_snapshot_crds() {
   echo "$SNAPSHOTTER" >"$CACHE/crd/.done"
 }
 
+# Write the archive that containerd loads: the program, which needs no other file.
 _make_pause_image() {
   [ ! -e "$CACHE/pause.tar" ] || [ "$BIN/pause" -nt "$CACHE/pause.tar" ] || return 0
-  local work
+  local work digest
   work=$(mktemp -d)
   tar -C "$BIN" --owner=0 --group=0 --numeric-owner -cf "$work/layer.tar" pause
-  cmd_mkimage localhost/pause:1 "$CACHE/pause.tar" '{"Entrypoint":["/pause"]}' "$work/layer.tar"
+  digest=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
+  jq -cn --arg digest "sha256:$digest" '{
+      architecture: "amd64", os: "linux", config: {Entrypoint: ["/pause"]},
+      rootfs: {type: "layers", diff_ids: [$digest]}
+    }' >"$work/config.json"
+  echo '[{"Config":"config.json","RepoTags":["localhost/pause:1"],"Layers":["layer.tar"]}]' \
+    >"$work/manifest.json"
+  tar -C "$work" -cf "$CACHE/pause.tar.new" manifest.json config.json layer.tar
+  mv "$CACHE/pause.tar.new" "$CACHE/pause.tar"
   rm -rf "$work"
 }

@@ -10,6 +10,8 @@ _PREREQUISITES=(
   "util-linux: command -v nsenter unshare flock setsid"
   "mount: command -v mount losetup"
   "procps: command -v pgrep ps sysctl"
+  "buildah: buildah version" # builds the images
+  "skopeo: skopeo --version" # resolves the digest of their base
   "e2fsprogs: command -v mkfs.ext4 e2fsck resize2fs"
 )
 

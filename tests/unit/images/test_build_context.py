@@ -1,5 +1,6 @@
-"""The Docker build context has all that the wheel is built from."""
+"""The Dockerfile and its context agree with pyproject.toml."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -13,3 +14,17 @@ def test_the_build_context_has_every_package_of_the_wheel() -> None:
 
     folders = {package.partition("/")[0] for package in packages}
     assert folders <= {line.removeprefix("!") for line in lines if line.startswith("!")}
+
+
+def test_the_dockerfile_has_the_version_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    dockerfile = (ROOT / "Dockerfile").read_text()
+
+    assert re.findall(r"^ARG VERSION=(.+)$", dockerfile, re.MULTILINE) == [project["version"]]
+
+
+def test_no_step_sees_the_repository_by_a_mount() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+
+    assert "type=secret" in dockerfile
+    assert "type=bind" not in dockerfile

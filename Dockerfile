@@ -149,6 +149,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
       --requirement /requirements/pipeline.txt && \
     /opt/tools/bin/pip --quiet --python /opt/dedupestream/bin/python install --no-index --no-deps \
       --no-compile /wheels/*.whl && \
+    rm -rf /wheels && \
     { python3.11 -m compileall -qq -f --invalidation-mode unchecked-hash /opt/dedupestream/lib || true; }
 
 # Jars that would be downloaded at the first start: containers have a read-only file system.

@@ -1,7 +1,7 @@
 """Builds images from the Dockerfile with buildah, which needs no daemon, in storage outside the tree.
 
-The base is a Debian that is unpacked here, in place of the registry's. It is made again after a week, with Debian's
-updates, and all layers with it: so the storage stays small. Needs root.
+The base is a Debian that is unpacked here, in place of the registry's. Base and storage are made again after a week,
+with Debian's updates, or when the storage has many images: buildah does not forget any. Needs root.
 """
 
 import fcntl
@@ -27,6 +27,7 @@ BASE = "localhost/debian:bookworm-slim"
 
 _SECONDS = 1800.0
 _BASE_SECONDS = 7 * 86400
+_MOST_IMAGES = 200  # a change of the code makes three, of some 10 MB each
 _LOCK = "lock"
 # What this machine needs to reach its package indexes, with the names that the Dockerfile gives them. Of pip's
 # configurations, the first that exists.
@@ -96,7 +97,7 @@ class Builder:
         }
 
     def prepare(self) -> None:
-        """Make the base if it is missing or older than a week."""
+        """Make the base and the storage again if they are missing, old or large."""
         (self.cache / "tmp").mkdir(exist_ok=True)
         # What is mounted is lost with the machine's next start, and so is /run.
         runroot = f"/run/dedupestream-{hashlib.sha256(bytes(self.cache)).hexdigest()[:8]}"
@@ -105,12 +106,13 @@ class Builder:
             f'runroot = "{runroot}"\n'
         )
         made = self.cache / "base"
-        if made.exists() and made.stat().st_mtime > time.time() - _BASE_SECONDS:
+        fresh = made.exists() and made.stat().st_mtime > time.time() - _BASE_SECONDS
+        if fresh and len(self.buildah("images", "--quiet").split()) <= _MOST_IMAGES:
             return
         for command in ("prerequisites", "packages"):
             run([CLUSTER_SH, command], what=f"cluster.sh {command}", timeout_seconds=_SECONDS)
         self.clear()
-        say("unpacking Debian (once a week, 30 s)")
+        say("unpacking Debian (about once a week, 30 s)")
         container = self.buildah("from", "scratch").strip()
         directory = self.buildah("mount", container).strip()
         run([CLUSTER_SH, "debian", directory], what="unpacking Debian", timeout_seconds=_SECONDS)

@@ -53,8 +53,9 @@ def release(name: str, part: str, platforms: Sequence[str], options: Sequence[st
     """Build a part's image for each platform and push it; return its name by digest."""
     # A list of an earlier run would keep its images.
     _run("buildah", "manifest", "rm", name, check=False)
+    # buildah takes a label from its cache although its argument has changed. And a release gets Debian's updates.
     _run(
-        *("buildah", "bud", "--layers", "--isolation=chroot", "--pull", "--manifest", name),
+        *("buildah", "bud", "--no-cache", "--isolation=chroot", "--pull", "--manifest", name),
         *("--platform", ",".join(platforms), "--target", part, *options, str(_REPOSITORY)),
     )
     with tempfile.NamedTemporaryFile() as digest:

@@ -98,10 +98,17 @@ def test_a_release_is_a_list_by_architecture_on_a_base_by_digest(
     run(push, what="pushing the base", timeout_seconds=SECONDS, env=variables)
     base_digest = _digest(base, variables)
 
-    _release(registry, base, variables)
-    pushed = _release(registry, base, variables)  # it replaces the first one's list
-
     name = f"{registry}/shop/{PART}:{version()}"
+    for change in (["create", name], ["add", name, BASE]):  # a list of an earlier release
+        run(
+            ["buildah", "manifest", *change],
+            what="buildah manifest",
+            timeout_seconds=SECONDS,
+            env=variables,
+        )
+
+    pushed = _release(registry, base, variables)
+
     assert pushed == f"{registry}/shop/{PART}@{_digest(name, variables)}"
     (entry,) = json.loads(_skopeo("--raw", name, variables))["manifests"]
     assert f"{entry['platform']['os']}/{entry['platform']['architecture']}" == PLATFORM

@@ -101,6 +101,7 @@ ENV PATH=/opt/dedupestream/bin:/usr/local/bin:/usr/bin:/bin PYTHONUNBUFFERED=1
 USER 65532:65532
 WORKDIR /tmp
 ENTRYPOINT ["dedupe-worker"]
+# After the code: buildah takes a label from its cache although its argument has changed.
 ARG BASE
 ARG REVISION
 ARG VERSION

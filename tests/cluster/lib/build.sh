@@ -33,11 +33,7 @@ cmd_build() {
 }
 
 # Fetch only the Debian packages, for images without a cluster.
-cmd_packages() {
-  _with_cache_lock
-  _fetch_debian_packages
-  _release_cache_lock
-}
+cmd_packages() { _fetch_debian_packages; }
 
 # Build only the tools for another cluster.
 cmd_build_helm() {
@@ -186,8 +182,16 @@ _showing_progress() { # PROGRAM COMMAND...
 
 # -- the rest ----------------------------------------------------------------------------------------
 
+# With a lock that is not the build's: who needs only the packages does not wait for all programs.
 _fetch_debian_packages() {
-  [ "$(cat "$ROOT/.done" 2>/dev/null)" != "$DEBIAN_PACKAGES" ] || return 0
+  mkdir -p "$CACHE"
+  exec 8>"$CACHE/packages.lock"
+  flock 8
+  [ "$(cat "$ROOT/.done" 2>/dev/null)" = "$DEBIAN_PACKAGES" ] || _unpack_debian_packages
+  exec 8>&-
+}
+
+_unpack_debian_packages() {
   local package name
   log "fetching Debian packages"
   rm -rf "$ROOT.new" "$CACHE/debs"

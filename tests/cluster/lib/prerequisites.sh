@@ -17,10 +17,14 @@ _PREREQUISITES=(
 
 cmd_prerequisites() {
   local missing=()
+  mkdir -p "$CACHE"
+  exec 8>"$CACHE/prerequisites.lock" # apt-get fails beside another one
+  flock 8
   mapfile -t missing < <(_missing_packages)
   if ((${#missing[@]} > 0)); then
     _install_packages "${missing[@]}"
   fi
+  exec 8>&-
   command -v go >/dev/null ||
     die "Go 1.26 or newer is needed to build Kubernetes: install it from https://go.dev/dl"
 }

@@ -47,13 +47,17 @@ _KEYWORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomResource:
-    """A kind of object. `columns` of `kubectl get` are (name, type, JSONPath)."""
+    """A kind of object.
+
+    `columns` of `kubectl get` are (name, type, JSONPath); `wide_columns` are those that only `-o wide` adds.
+    """
 
     kind: str
     model: type[BaseModel]
     status: type[BaseModel]
     short_name: str
     columns: tuple[tuple[str, str, str], ...]
+    wide_columns: tuple[tuple[str, str, str], ...]
 
     @property
     def plural(self) -> str:
@@ -62,7 +66,8 @@ class CustomResource:
 
     def definition(self) -> dict[str, Any]:
         """Return the whole CustomResourceDefinition, as `kubectl apply` takes it."""
-        columns = [{"name": n, "type": t, "jsonPath": path} for n, t, path in self.columns]
+        columns = [_column(*column) for column in self.columns]
+        columns += [{**_column(*column), "priority": 1} for column in self.wide_columns]
         return {
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -96,8 +101,10 @@ class CustomResource:
         schema = structural_schema(self.model)
         name = schema["properties"]["metadata"]["properties"]["name"]
         schema["properties"] |= {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
+            **{
+                name: {"description": schema["properties"][name]["description"], "type": "string"}
+                for name in ("apiVersion", "kind")
+            },
             # Of metadata a schema may restrict the name only; all else is Kubernetes' own.
             "metadata": {"type": "object", "properties": {"name": name}},
             "status": structural_schema(self.status),
@@ -106,18 +113,34 @@ class CustomResource:
         return schema
 
 
+def _column(name: str, type_: str, path: str) -> dict[str, Any]:
+    return {"name": name, "type": type_, "jsonPath": path}
+
+
+def _condition(type_: str) -> str:
+    return f'.status.conditions[?(@.type=="{type_}")]'
+
+
 STREAMS = CustomResource(
     kind=KIND,
     model=DedupeStream,
     status=StreamStatus,
     short_name="dds",
     columns=(
-        ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status'),
+        ("Ready", "string", f"{_condition('Ready')}.status"),
+        ("Reason", "string", ".status.reason"),
         ("Partitions", "string", ".status.partitionsReady"),
         ("Window", "string", ".status.window"),
         ("Duplicates", "integer", ".status.duplicates"),
         ("Lag", "integer", ".status.lagMessages"),
         ("Age", "date", ".metadata.creationTimestamp"),
+    ),
+    wide_columns=(
+        ("Share", "string", ".status.duplicatesShare"),
+        ("Output", "string", ".spec.output.topic"),
+        ("Rollout", "string", f"{_condition('Progressing')}.reason"),
+        ("Snapshots", "string", f"{_condition('SnapshotsHealthy')}.reason"),
+        ("Message", "string", f"{_condition('Ready')}.message"),
     ),
 )
 SNAPSHOTS = CustomResource(
@@ -128,10 +151,15 @@ SNAPSHOTS = CustomResource(
     columns=(
         ("Stream", "string", ".spec.streamRef.name"),
         ("Phase", "string", ".status.phase"),
+        ("Reason", "string", ".status.reason"),
         ("Provider", "string", ".status.provider"),
         ("Partitions", "string", ".status.progress"),
         ("Size", "string", ".status.size"),
         ("Age", "date", ".metadata.creationTimestamp"),
+    ),
+    wide_columns=(
+        ("Completed", "date", ".status.completed"),
+        ("Message", "string", ".status.message"),
     ),
 )
 CUSTOM_RESOURCES = (STREAMS, SNAPSHOTS)

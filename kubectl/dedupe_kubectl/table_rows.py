@@ -10,21 +10,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dedupe_crds.formatting import duration, size
+from dedupe_crds.status.health import first_problem
 from dedupe_crds.status.stream import AddedPartition, ConditionStatus, PartitionStatus
 from dedupe_crds.status.worker import DownloadStatus, Phase, WorkerStatus
 from dedupe_kubectl.objects import Object, Stream
 from dedupe_kubectl.stream_view import StreamView
 
 _RATE_SECONDS: Final = 10.0
-_UNWELL: Final = (
-    ("Degraded", "True"),
-    ("WindowHealthy", "False"),
-    ("GuaranteesMet", "False"),
-    ("InputPartitionsAdded", "True"),
-    ("InputPartitioning", "False"),
-    ("SnapshotsHealthy", "False"),
-    ("Ready", "False"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,11 +100,10 @@ def stream_note(stream: Stream) -> str:
     """Return the message of the most important unhealthy condition, or an empty text."""
     if not stream.status.conditions:
         return "the operator has not processed it yet"
-    for type_, bad in _UNWELL:
-        found = stream.condition(type_, bad)
-        if found and not (type_ == "Ready" and stream.suspended):
-            return found.message
-    return ""
+    problem = first_problem(stream.status.conditions)
+    if problem is None or (problem.type == "Ready" and stream.suspended):
+        return ""
+    return problem.message
 
 
 def seconds(time: timedelta | None) -> float | None:

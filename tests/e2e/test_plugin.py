@@ -18,6 +18,7 @@ from tests.support.traffic.traffic import retries
 PARTITIONS = 2
 MESSAGES = 600
 READER = "reader"
+WIDE_COLUMNS = ["SHARE", "OUTPUT", "ROLLOUT", "SNAPSHOTS", "MESSAGE"]
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,29 @@ def test_status_without_a_name_shows_all_streams_and_what_is_wrong(
     assert lines["NAME"].split()[:4] == ["NAME", "READY", "STATE", "PARTITIONS"]
     assert lines[troubled.name].split()[1] == "False"
     assert f"Input topic {troubled.input_topic} does not exist" in lines[troubled.name]
+
+
+def test_kubectl_get_names_what_is_wrong(stream: ClusterStream, troubled: ClusterStream) -> None:
+    troubled.wait_for_condition("Degraded", reason="TopicMissing")
+
+    def shown() -> dict[str, str] | None:
+        table = stream.kubectl("get", "dedupestreams", "--output", "wide")
+        lines = {line.split()[0]: line for line in table.splitlines()}
+        return (
+            lines
+            if lines[stream.name].split()[1:3] == ["True", f"{PARTITIONS}/{PARTITIONS}"]
+            else None
+        )
+
+    lines = stream.wait_until(shown, "the table says that it is well")
+    columns = ["READY", "REASON", "PARTITIONS", "WINDOW", "DUPLICATES", "LAG", "AGE"]
+    assert lines["NAME"].split() == ["NAME", *columns, *WIDE_COLUMNS]
+    assert lines[troubled.name].split()[1:3] == ["False", "TopicMissing"]
+    assert f"Input topic {troubled.input_topic} does not exist" in lines[troubled.name]
+    plain = troubled.kubectl("get", "dds", troubled.name)
+    assert plain.splitlines()[0].split() == ["NAME", *columns]
+    explained = stream.kubectl("explain", "dedupestream.status.reason")
+    assert "absent if all is well." in " ".join(explained.split())
 
 
 def test_status_is_for_programs_too(plugin: Plugin, stream: ClusterStream) -> None:

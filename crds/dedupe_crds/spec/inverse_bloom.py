@@ -47,7 +47,7 @@ class InverseBloom(Model):
         ge=1,
         le=10**12,
         description="Number of later messages in the partition after which an id is still known with the "
-        "probability `retain`.",
+        "probability retain.",
     )
     retain: StrictFloat | None = Field(
         default=None,

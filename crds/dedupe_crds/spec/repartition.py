@@ -28,7 +28,7 @@ class RepartitionTopic(Model):
     # None, not the name: it follows from the output.
     name: Annotated[TopicName, never_changes("the repartition topic")] | None = Field(
         default=None,
-        description="Its name. Default: the output topic with -repartition appended.",
+        description="Name of the topic. Default: the output topic with -repartition appended.",
     )
     max_bytes: Annotated[ByteSize, size_between("1Mi", "1Pi")] = Field(
         default=100 * GIB,

@@ -70,7 +70,7 @@ class S3Snapshots(Model):
     )
     credentials_secret_ref: SecretRef | None = Field(
         default=None,
-        description="Secret in the stream's namespace whose key `credentials` is an AWS credentials file. "
+        description="Secret in the stream's namespace whose key credentials is an AWS credentials file. "
         "Default: the workers' environment (IRSA, instance profile).",
     )
     encryption: Encryption = Field(

@@ -41,9 +41,9 @@ class GrowthStatus(Report):
         "routed before. ReadingRest: new workers read what these have written meanwhile. Done."
     )
     done: int = Field(
-        description="Of `total`: new partitions, input partitions or old partitions that are past this step."
+        description="Number of new partitions, input partitions or old partitions that are past this step."
     )
-    total: int = Field(description="How many there are at this step.")
+    total: int = Field(description="Number of partitions that must pass this step.")
     waiting_for: list[str] = Field(
         default=[], description="What this step waits for: partitions, the first ten of them."
     )

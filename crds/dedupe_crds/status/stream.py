@@ -219,7 +219,9 @@ class RoutersStatus(Model):
         default=None,
         description="Records of the repartition topic that no worker has read, an upper bound.",
     )
-    held_bytes: ByteSize | None = Field(default=None, description="Their size, estimated.")
+    held_bytes: ByteSize | None = Field(
+        default=None, description="Estimated size of these records."
+    )
     epoch: Count = Field(default=0, description="Number of the partitioning in force.")
     reason: str | None = Field(
         default=None, description="Reason of their first problem, a CamelCase word."
@@ -237,6 +239,10 @@ class StreamStatus(Model):
     )
     conditions: Annotated[list[Condition], Field(json_schema_extra=keyed_by("type"))] = Field(
         default=[], description="Conditions of the stream."
+    )
+    reason: str | None = Field(
+        default=None,
+        description="Reason of the most important problem, a CamelCase word; absent if all is well.",
     )
     last_schedule_time: datetime | None = Field(
         default=None, description="Last time of spec.snapshots.schedule that was processed."
@@ -273,6 +279,10 @@ class StreamStatus(Model):
     )
     duplicates: Count | None = Field(
         default=None, description="Number of duplicates that all workers found since they started."
+    )
+    duplicates_share: str | None = Field(
+        default=None,
+        description="Share of duplicates in all messages that the workers read since they started, such as 5%.",
     )
     lag_messages: Count | None = Field(
         default=None,

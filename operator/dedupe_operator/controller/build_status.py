@@ -41,8 +41,7 @@ def build_status(
     topics = context.topics
     # What is asked by the new manifest does not hold yet for workers that run by the one before.
     direct = context.growth is not None and context.growth.direct
-    known = topics.partitions and not direct
-    added = topics.added if known else _recorded_added(context.recorded)
+    added = topics.added if topics.partitions and not direct else _recorded_added(context.recorded)
     of_routers = router_status.status_of(routers, context.recorded.routers) if routers else None
     health = Health(
         partitions=partitions,
@@ -68,6 +67,7 @@ def build_status(
         conditions=judged,
         partitions=partitions,
         routers=of_routers,
+        workers=workers.values(),
     )
     return status.model_copy(
         update={

@@ -23,10 +23,10 @@ _NUMBERS_EVERY_SECONDS: Final = 60.0
 def read_status(raw: Object) -> StreamStatus:
     """Return a stream's status; an empty one if it can't be read.
 
-    Another version of the operator may have written it.
+    Fields that a newer operator added are left out.
     """
     try:
-        return StreamStatus.model_validate(raw.get("status") or {})
+        return StreamStatus.model_validate(raw.get("status") or {}, extra="ignore")
     except ValidationError:
         return StreamStatus()
 

@@ -5,13 +5,14 @@ The reconciler calls it. Its workers still run, so their pods are counted; nothi
 
 from datetime import datetime
 
+from dedupe_crds.status import health
 from dedupe_crds.status.stream import StreamStatus
 from dedupe_operator import metrics
 from dedupe_operator.controller.observe import worker_pods
 from dedupe_operator.decide import unreconciled
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.pod_readiness import is_ready
-from dedupe_operator.decide.stream_status import NUMBERS
+from dedupe_operator.decide.stream_status import NUMBERS, STREAM_NUMBERS
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
 
@@ -41,7 +42,12 @@ def paused_status(
         ready=None if suspended else ready,
         partitions=len(partitions),
     )
-    update = {**unknown, "conditions": judged, "partitions": partitions}
+    update = {
+        **dict.fromkeys(STREAM_NUMBERS),
+        "conditions": judged,
+        "reason": health.reason(judged),
+        "partitions": partitions,
+    }
     if partitions:
         update["partitions_ready"] = f"{ready}/{len(partitions)}"
     return recorded.model_copy(update=update)
@@ -56,5 +62,9 @@ def refused_status(
     judged = unreconciled.refused(
         refusal, generation=metadata["generation"], earlier=recorded.conditions, now=now
     )
-    update = {"conditions": judged, "observed_generation": metadata["generation"]}
+    update = {
+        "conditions": judged,
+        "reason": health.reason(judged),
+        "observed_generation": metadata["generation"],
+    }
     return recorded.model_copy(update=update)

@@ -3,17 +3,21 @@
 The reconciler and the status writer call it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dedupe_crds.status import health
 from dedupe_crds.status.stream import (
     Condition,
     PartitionStatus,
     RoutersStatus,
     StreamStatus,
 )
+from dedupe_crds.status.worker import WorkerStatus
 
 NUMBERS = ("window", "duplicates", "lag_messages")
+"""Of a stream and of each partition."""
+STREAM_NUMBERS = (*NUMBERS, "duplicates_share")
 # Of each condition with events: its status that is no reason for a warning.
 _GOOD = {
     "Ready": "True",
@@ -51,6 +55,7 @@ def assemble(
     conditions: list[Condition],
     partitions: list[PartitionStatus],
     routers: RoutersStatus | None = None,
+    workers: Iterable[WorkerStatus] = (),
 ) -> StreamStatus:
     """Return a stream's whole status from its parts."""
     windows = [each.window for each in partitions if each.window is not None]
@@ -58,14 +63,20 @@ def assemble(
     places = (*partitions, *(routers.inputs if routers else ()))
     lags = [each.lag_messages for each in places if each.lag_messages is not None]
     ready = sum(each.ready for each in partitions)
+    counts = [each.counts for each in workers]
+    consumed = sum(each.consumed for each in counts)
+    # Of what the workers say, not of the rounded numbers above; in whole percents, which seldom change.
+    share = f"{sum(each.duplicates for each in counts) / consumed:.0%}" if consumed else None
     return StreamStatus(
         observed_generation=generation,
         conditions=conditions,
+        reason=health.reason(conditions),
         partitions_ready=f"{ready}/{len(partitions)}" if partitions else None,
         partitions=partitions,
         routers=routers,
         window=min(windows) if windows else None,
         duplicates=sum(duplicates) if duplicates else None,
+        duplicates_share=share,
         lag_messages=sum(lags) if lags else None,
     )
 
@@ -86,8 +97,8 @@ def _without_numbers(status: StreamStatus) -> StreamStatus:
     lagless = {"lag_messages": None}
     added = [each.model_copy(update=lagless) for each in status.added_partitions or ()]
     routers = _still(status.routers) if status.routers else None
-    update = {**moving, "partitions": partitions, "added_partitions": added, "routers": routers}
-    return status.model_copy(update=update)
+    still = {"partitions": partitions, "added_partitions": added, "routers": routers}
+    return status.model_copy(update=dict.fromkeys(STREAM_NUMBERS) | still)
 
 
 def _still(routers: RoutersStatus) -> RoutersStatus:

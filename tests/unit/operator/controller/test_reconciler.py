@@ -2,6 +2,7 @@
 
 import pytest
 
+from dedupe_crds.status.stream import StreamStatus
 from dedupe_crds.status.worker import DegradedReason
 from dedupe_operator import metrics
 from dedupe_operator.controller.reconciler import (
@@ -9,6 +10,7 @@ from dedupe_operator.controller.reconciler import (
     RESYNC_SECONDS,
     ROLLOUT_POLL_SECONDS,
 )
+from dedupe_operator.controller.status_writer import read_status
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
@@ -103,6 +105,16 @@ def test_the_admin_token_stays(scene: Scene) -> None:
     assert scene.cluster.one("Secret", "orders-admin")["data"]["token"] == token
 
 
+def test_a_status_of_a_newer_operator_is_read_without_what_it_added(scene: Scene) -> None:
+    scene.rest()
+    status = scene.cluster.status
+    newer = {**status, "added": 1, "partitions": [{**status["partitions"][0], "added": "x"}]}
+    assert (
+        read_status({"status": newer}).partitions == read_status({"status": status}).partitions[:1]
+    )
+    assert read_status({"status": {"partitions": "another form"}}) == StreamStatus()
+
+
 def test_a_pause_touches_nothing_and_shows(scene: Scene) -> None:
     scene.rest()
     scene.cluster.remove("Service", "orders-0")
@@ -112,11 +124,13 @@ def test_a_pause_touches_nothing_and_shows(scene: Scene) -> None:
     assert scene.cluster.condition("ReconciliationPaused")["status"] == "True"
     assert scene.cluster.condition("Ready")["status"] == "True"
     assert scene.cluster.status["partitionsReady"] == "2/2"
+    assert scene.cluster.status["reason"] == "ReconciliationPaused"
     scene.look()
     assert scene.cluster.writes == []
 
     scene.cluster.add_stream()
     scene.rest()
+    assert "reason" not in scene.cluster.status
     assert scene.cluster.one("Service", "orders-0")
     assert scene.cluster.condition("ReconciliationPaused")["status"] == "False"
 

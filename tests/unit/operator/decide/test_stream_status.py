@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from dedupe_crds.status.stream import RoutersInput, RoutersStatus
+from dedupe_crds.status.stream import Condition, RoutersInput, RoutersStatus
+from dedupe_crds.status.worker import Counts, WorkerStatus
 from dedupe_operator.decide.stream_status import assemble, condition_events, differs_only_in_numbers
-from tests.unit.operator.objects import NOW, condition, partition_status
+from tests.unit.operator.objects import NOW, condition, partition_status, worker_status
 
 
 def test_a_streams_figures_are_its_partitions_together() -> None:
@@ -38,6 +39,47 @@ def test_the_lag_is_that_of_routers_and_workers() -> None:
     status = assemble(generation=1, conditions=[], partitions=partitions, routers=routers)
     assert status.lag_messages == 15
     assert status.routers == routers
+
+
+def worker_with(consumed: int, duplicates: int) -> WorkerStatus:
+    counts = Counts(consumed=consumed, duplicates=duplicates)
+    return worker_status(0).model_copy(update={"counts": counts})
+
+
+def test_the_share_of_duplicates_is_that_of_all_workers_together() -> None:
+    def share(*workers: WorkerStatus) -> str | None:
+        return assemble(
+            generation=1, conditions=[], partitions=[], workers=workers
+        ).duplicates_share
+
+    assert share(worker_with(1000, 100), worker_with(3000, 0)) == "2%"
+    assert share(worker_with(0, 0)) is None
+    assert share() is None
+
+
+def test_another_share_of_duplicates_alone_is_no_news() -> None:
+    old, new = (
+        assemble(generation=1, conditions=[], partitions=[], workers=[worker_with(100, number)])
+        for number in (1, 2)
+    )
+    assert old != new
+    assert differs_only_in_numbers(old, new)
+
+
+def test_the_reason_is_that_of_the_most_important_problem() -> None:
+    def reason(*judged: Condition) -> str | None:
+        return assemble(generation=1, conditions=[*judged], partitions=[]).reason
+
+    well = condition("Ready", "True", "AllPartitionsReady")
+    down = condition("Ready", "False", "PartitionsNotReady")
+    full = condition("Degraded", "True", "DiskFull")
+    assert reason(well, condition("Degraded", "False", "AsExpected")) is None
+    assert reason(well, condition("WindowHealthy", "Unknown", "NoWorkerAnswers")) is None
+    assert reason(well, full) == "DiskFull"
+    assert reason(down, condition("SnapshotsHealthy", "False", "Late"), full) == "DiskFull"
+    assert reason(down) == "PartitionsNotReady"
+    paused = condition("ReconciliationPaused", "True", "Annotated")
+    assert reason(down, paused) == "ReconciliationPaused"
 
 
 def test_figures_alone_are_no_news() -> None:

@@ -1,6 +1,7 @@
 """Client of the API server.
 
-The commands call it. Invariant: each call is bounded in time, and each failure is a PluginError that says what to do.
+The commands call it. Invariant: each call has a bound on its time and on the size of its answer, and each failure is a
+PluginError that says what to do.
 """
 
 import json
@@ -17,21 +18,28 @@ from kubernetes.config.config_exception import ConfigException
 from pydantic import ValidationError
 
 from dedupe_crds.annotations import STREAM
+from dedupe_crds.deadline import Deadline
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.worker import WorkerStatus
-from dedupe_kubectl.errors import Forbidden, NoAccess, NotFound, PluginError, WorkerRefused
+from dedupe_kubectl.bounded_read import Unreadable, read_whole
+from dedupe_kubectl.errors import (
+    Forbidden,
+    NoAccess,
+    Unanswered,
+    WorkerRefused,
+    refusal,
+)
 from dedupe_kubectl.objects import Object
 
 FIELD_MANAGER: Final = "kubectl-dedupe"
 PARALLEL_CALLS: Final = 16
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
+_LONGEST_BYTES: Final = 64 << 20
+_LONGEST_OF_WORKER_BYTES: Final = 4 << 20
 _WORKER_PORT: Final = 8080
 _PATCH: Final = "application/merge-patch+json"
-INSTALL: Final = (
-    "helm install dedupestream charts/dedupestream -n dedupestream-system --create-namespace"
-)
 
 
 def connect(kubeconfig: Path | None, context: str | None) -> "tuple[Api, str]":
@@ -127,8 +135,7 @@ class Api:
         Raises:
             Forbidden: the user may not reach pods through the API server.
         """
-        path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{_WORKER_PORT}/proxy/status"
-        code, body = self._exchange("GET", path, [], None)
+        code, body = self._ask_worker("GET", _proxied(namespace, pod, "status"))
         if code == 403:
             raise Forbidden(f"you may not get pods/proxy {_where(namespace)}")
         try:
@@ -154,9 +161,9 @@ class Api:
             WorkerRefused: the worker refused the call; the message is its reason.
             Forbidden, NoAccess: the user may not reach pods through the API server.
         """
-        path = f"/api/v1/namespaces/{namespace}/pods/{pod}:{_WORKER_PORT}/proxy/{call}"
         # Not as Authorization: the API server consumes that header itself.
-        code, text = self._exchange("POST", path, [], body, {"X-Admin-Token": admin_token})
+        headers = {"X-Admin-Token": admin_token}
+        code, text = self._ask_worker("POST", _proxied(namespace, pod, call), body, headers)
         answer = _parsed(text)
         if code == 200:
             return answer if isinstance(answer, dict) else None
@@ -169,6 +176,21 @@ class Api:
         if code == 401:
             raise refusal(code, answer, f"create pods/proxy {_where(namespace)}")
         return None
+
+    def _ask_worker(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> tuple[int, bytes]:
+        """Return the status and body of an answer; (0, b"") if it is too long or too late."""
+        try:
+            return self._exchange(
+                method, path, [], body, headers, longest_bytes=_LONGEST_OF_WORKER_BYTES
+            )
+        except Unanswered:
+            return 0, b""
 
     def _items(
         self, path: str, act: str, labels: str | None = None, *, fields: str | None = None
@@ -199,6 +221,8 @@ class Api:
         query: list[tuple[str, str]],
         body: Object | None,
         headers: Mapping[str, str] = MappingProxyType({}),
+        *,
+        longest_bytes: int = _LONGEST_BYTES,
     ) -> tuple[int, bytes]:
         request = self._client.param_serialize(
             method,
@@ -212,48 +236,32 @@ class Api:
             body=body,
             auth_settings=["BearerToken"],
         )
+        deadline, host = Deadline(_ANSWER_SECONDS), self._client.configuration.host
         try:
             answer = self._client.call_api(
                 *request, _request_timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS)
             )
-            return answer.status, answer.read()
-        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
-            host = self._client.configuration.host
-            raise NoAccess(
-                f"the API server at {host} does not answer ({_one_line(error)}): check the context "
-                "with `kubectl config current-context` and the connection with `kubectl cluster-info`"
+            return answer.status, read_whole(answer.response, longest_bytes, deadline)
+        except (Unreadable, urllib3.exceptions.ReadTimeoutError) as error:
+            raise Unanswered(
+                f"the API server at {host} did not answer in full ({_one_line(error)}): try again, or "
+                "ask for less, such as one namespace or one stream"
             ) from error
-
-
-def refusal(code: int, answer: object, act: str) -> PluginError:
-    """Return the error for an answer of the API server that is not a success."""
-    status = answer if isinstance(answer, dict) else {}
-    message = str(status.get("message") or f"status {code}")
-    if code == 401:
-        return NoAccess(
-            f"the API server does not accept your credentials: log in again, to {act} ({message})"
-        )
-    if code == 403:
-        return Forbidden(
-            f"you may not {act}: ask for the ClusterRole view, or edit to change streams ({message})"
-        )
-    if code == 404 and (status.get("details") or {}).get("name"):
-        return NotFound(
-            f"cannot {act}: it does not exist; `kubectl dedupe status -A` lists all streams, "
-            "`kubectl dedupe snapshots` their snapshots"
-        )
-    if code == 404:
-        return NotFound(
-            f"cannot {act}: this cluster has no such kind in {API_VERSION}; install the operator "
-            f"with its chart: {INSTALL}"
-        )
-    return PluginError(f"cannot {act}: {message}")
+        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
+            raise NoAccess(
+                f"the API server at {host} does not answer ({_one_line(error)}): check the context with "
+                "`kubectl config current-context` and the connection with `kubectl cluster-info`"
+            ) from error
 
 
 def _path(plural: str, namespace: str | None, name: str = "") -> str:
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
     item = f"/{quote(name, safe='')}" if name else ""
     return f"/apis/{API_VERSION}{within}/{plural}{item}"
+
+
+def _proxied(namespace: str, pod: str, call: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{pod}:{_WORKER_PORT}/proxy/{call}"
 
 
 def _where(namespace: str | None) -> str:

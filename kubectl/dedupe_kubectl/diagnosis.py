@@ -15,7 +15,7 @@ from dedupe_crds.formatting import ranges
 from dedupe_crds.status.stream import Condition
 from dedupe_kubectl import warning_events
 from dedupe_kubectl.advice import PARTITION_ADVICE, STREAM_ADVICE
-from dedupe_kubectl.api import INSTALL
+from dedupe_kubectl.errors import INSTALL
 from dedupe_kubectl.growth_lines import why_held_up
 from dedupe_kubectl.objects import Object, Stream, is_ready
 from dedupe_kubectl.stream_view import StreamView

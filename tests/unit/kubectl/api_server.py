@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -24,7 +24,7 @@ def refused(code: int, message: str, name: str | None = None) -> Answer:
 
 
 class ApiServer:
-    """Answers by path: a status code and a body.
+    """Answers by path: a status code and a body, or a function that yields the parts of one.
 
     `patches` are the changes it was sent, `created` the objects, `tokens` those for workers.
 
@@ -118,11 +118,22 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(code, answer)
 
     def _reply(self, code: int, body: object) -> None:
+        if callable(body):
+            self._send_parts(code, body())
+            return
         text = (body if isinstance(body, str) else json.dumps(body)).encode()
         self.send_response(code)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
+
+    def _send_parts(self, code: int, parts: Iterator[bytes]) -> None:
+        """Send a body that ends with the connection, or once nobody reads it."""
+        self.send_response(code)
+        self.end_headers()
+        with suppress(ConnectionError):
+            for part in parts:
+                self.wfile.write(part)
 
     def do_PATCH(self) -> None:
         api: ApiServer = self.server.api  # type: ignore[attr-defined]

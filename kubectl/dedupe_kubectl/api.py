@@ -107,12 +107,12 @@ class Api:
         query = [("fieldManager", FIELD_MANAGER)]
         return self._json("POST", _path(SNAPSHOT_PLURAL, namespace), act, query, wanted)
 
-    def pods(self, namespace: str, stream: str) -> list[Object]:
-        """Return the pods of a stream's workers."""
-        selector = f"{STREAM}={stream},app.kubernetes.io/component=worker"
-        return self._items(
-            f"/api/v1/namespaces/{namespace}/pods", f"list pods {_where(namespace)}", selector
-        )
+    def pods(self, namespace: str | None, stream: str | None = None) -> list[Object]:
+        """Return the pods of workers: of a stream, of a namespace, or of all namespaces."""
+        selector = f"{STREAM}={stream}" if stream else STREAM
+        path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
+        selector += ",app.kubernetes.io/component=worker"
+        return self._items(path, f"list pods {_where(namespace)}", selector)
 
     def operator_pods(self) -> list[Object]:
         """Return the pods of all operators of the cluster."""

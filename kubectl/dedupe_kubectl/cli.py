@@ -9,6 +9,7 @@ from dedupe_kubectl.commands.reconcile import reconcile_command
 from dedupe_kubectl.commands.restore import restore_command
 from dedupe_kubectl.commands.snapshots import snapshot_command, snapshots_command
 from dedupe_kubectl.commands.status import status_command
+from dedupe_kubectl.commands.top import top_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,6 +20,7 @@ def main() -> None:
 
 for command in (
     status_command,
+    top_command,
     describe_problem_command,
     suspend_command,
     resume_command,

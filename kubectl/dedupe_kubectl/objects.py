@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dedupe_crds.annotations import PARTITION, PAUSE
+from dedupe_crds.annotations import PARTITION, PAUSE, STREAM
 from dedupe_crds.formatting import ranges
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotStatus
 from dedupe_crds.status.stream import Condition, PartitionStatus, StreamStatus
@@ -190,6 +190,11 @@ def by_partition(pods: Iterable[Object]) -> dict[int, Object]:
     """Return a stream's pods by their partition label."""
     numbered = ((_partition_label(pod), pod) for pod in pods)
     return {int(number): pod for number, pod in numbered if number.isdecimal()}
+
+
+def stream_of(pod: Object) -> str:
+    """Return the stream that a worker's pod belongs to."""
+    return str((pod["metadata"].get("labels") or {}).get(STREAM, ""))
 
 
 def is_ready(pod: Object) -> bool:

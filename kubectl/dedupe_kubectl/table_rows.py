@@ -38,6 +38,7 @@ class PartitionRow:
     duplicates: int | None
     lag_messages: int | None
     window_seconds: float | None
+    store_bytes: int | None
     last_snapshot: datetime | None
     live: bool
     note: str
@@ -142,6 +143,7 @@ def _added_row(added: AddedPartition) -> PartitionRow:
         duplicates=0,
         lag_messages=added.lag_messages,
         window_seconds=None,
+        store_bytes=None,
         last_snapshot=None,
         live=False,
         note="it waits, as spec.input.addedPartitions says",
@@ -168,6 +170,7 @@ def _partition_row(
         duplicates=worker.counts.duplicates if worker else status.duplicates,
         lag_messages=worker.input.lag_messages if worker else status.lag_messages,
         window_seconds=worker.window.seconds if worker else seconds(status.window),
+        store_bytes=worker.window.bytes if worker else None,
         last_snapshot=status.last_snapshot.time if status.last_snapshot else None,
         live=worker is not None,
         note=_note(status, worker),

@@ -94,6 +94,20 @@ def test_status_without_a_name_shows_all_streams_and_what_is_wrong(
     assert f"Input topic {troubled.input_topic} does not exist" in lines[troubled.name]
 
 
+def test_top_shows_what_the_workers_have_done_and_hold(
+    plugin: Plugin, stream: ClusterStream
+) -> None:
+    def shown() -> dict[str, Object] | None:
+        items = json.loads(plugin("top", "--output", "json"))["items"]
+        by_name = {item["stream"]: item for item in items}
+        return by_name if by_name[stream.name]["answering"] == PARTITIONS else None
+
+    load = stream.wait_until(shown, "all workers answer")[stream.name]
+    assert (load["workers"], load["records"]) == (PARTITIONS, MESSAGES)
+    assert load["storeBytes"] > 0
+    assert plugin("top", stream.name).split()[0] == "PARTITION"
+
+
 def test_kubectl_get_names_what_is_wrong(stream: ClusterStream, troubled: ClusterStream) -> None:
     troubled.wait_for_condition("Degraded", reason="TopicMissing")
 

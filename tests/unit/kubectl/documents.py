@@ -98,13 +98,15 @@ def copy(number: int = 0, phase: str = "Completed", **fields: object) -> Object:
     return {"partition": number, "phase": phase, **fields}
 
 
-def pod(number: int = 0, *, ready: bool = True, uid: str = "a", **status: object) -> Object:
+def pod(
+    number: int = 0, *, of: str = "orders", ready: bool = True, uid: str = "a", **status: object
+) -> Object:
     return {
         "metadata": {
-            "name": f"orders-{number}-0",
+            "name": f"{of}-{number}-0",
             "namespace": "shop",
             "uid": uid,
-            "labels": {"dedupestream.io/partition": str(number)},
+            "labels": {"dedupestream.io/stream": of, "dedupestream.io/partition": str(number)},
         },
         "spec": {"nodeName": f"node-{number}"},
         "status": {
@@ -134,6 +136,8 @@ def worker(
     consumed: int = 0,
     duplicates: int = 0,
     healthy: bool = True,
+    window_seconds: float = 3600,
+    store_bytes: int = 0,
 ) -> WorkerStatus:
     return WorkerStatus(
         stream="shop/orders",
@@ -148,7 +152,12 @@ def worker(
         output=OutputStatus(topic="clean"),
         counts=Counts(consumed=consumed, duplicates=duplicates),
         window=WindowStatus(
-            seconds=3600, bytes=0, keys=0, generations=1, truncated=False, healthy=healthy
+            seconds=window_seconds,
+            bytes=store_bytes,
+            keys=0,
+            generations=1,
+            truncated=False,
+            healthy=healthy,
         ),
     )
 

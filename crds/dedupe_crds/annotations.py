@@ -3,7 +3,8 @@
 The plugin writes a request into an annotation; the operator answers it once, in the stream's status.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -16,6 +17,7 @@ from dedupe_crds.spec.stream import GROUP
 RECONCILE: Final = f"{GROUP}/reconcile"
 RESTORE: Final = f"{GROUP}/restore"
 OUTPUT_TOPIC: Final = "OutputTopic"
+BEST_AVAILABLE: Final = "BestAvailable"
 
 _Partition = Annotated[StrictInt, Field(ge=0, le=65535)]
 _Model = TypeVar("_Model", bound=Model)
@@ -45,12 +47,19 @@ class RestoreRequest(Model):
     """
 
     request: _Request = Field(
-        description="Id of the request, such as the time; it must differ from that of the previous request."
+        description="Id of the request, such as the time; it must differ from those of earlier requests for the "
+        "partition."
     )
     partition: _Partition = Field(description="Partition number.")
-    source: ObjectName | Literal["OutputTopic"] = Field(
-        description="Name of the DedupeSnapshot, or OutputTopic to rebuild the store from the output topic."
+    source: ObjectName | Literal["OutputTopic", "BestAvailable"] = Field(
+        description="Name of the DedupeSnapshot, OutputTopic to rebuild the store from the output topic, or "
+        "BestAvailable: the newest usable snapshot, else the output topic."
     )
+
+    @property
+    def snapshot(self) -> str | None:
+        """Return the name of the requested snapshot, None if no certain one is requested."""
+        return None if self.source in {OUTPUT_TOPIC, BEST_AVAILABLE} else self.source
 
 
 def is_outdated(request: str, created: datetime) -> bool:
@@ -76,9 +85,43 @@ def reconcile_request(annotations: Mapping[str, str]) -> ReconcileRequest | None
     return _read(ReconcileRequest, annotations.get(RECONCILE))
 
 
-def restore_request(annotations: Mapping[str, str]) -> RestoreRequest | None:
-    """Return the request in a stream's annotations; None if there is no valid one."""
-    return _read(RestoreRequest, annotations.get(RESTORE))
+def restore_requests(annotations: Mapping[str, str]) -> list[RestoreRequest]:
+    """Return the valid requests in a stream's annotations, in order.
+
+    The annotation has a list of requests, or a single one.
+    """
+    try:
+        found = json.loads(annotations.get(RESTORE, "[]"))
+    except (ValueError, RecursionError):  # the latter for deep nesting
+        return []
+    entries = found if isinstance(found, list) else [found]
+    read = (_read(RestoreRequest, json.dumps(entry)) for entry in entries)
+    return [request for request in read if request is not None]
+
+
+def restores_text(requests: Sequence[RestoreRequest]) -> str:
+    """Return the annotation with these requests.
+
+    A single one has the form that earlier releases read.
+    """
+    entries = [request.model_dump(mode="json", by_alias=True) for request in requests]
+    return json.dumps(entries[0] if len(entries) == 1 else entries)
+
+
+def pending_restore(
+    requests: Iterable[RestoreRequest], partition: int, answered: Container[str | None]
+) -> RestoreRequest | None:
+    """Return the next request of a partition; `answered` are ids of requests.
+
+    The requests before an answered one are answered, too. Only the claims remember what is answered, so none is
+    repeated because the claim that it made was deleted.
+    """
+    pending = None
+    for request in requests:
+        if request.partition != partition:
+            continue
+        pending = None if request.request in answered else pending or request
+    return pending
 
 
 def _read(model: type[_Model], text: str | None) -> _Model | None:

@@ -36,6 +36,10 @@ class WorkerRefused(PluginError):
     """A worker refused an admin call; the message is the worker's."""
 
 
+class Conflict(PluginError):
+    """The object has changed since it was read."""
+
+
 class NotFound(PluginError):
     """The object does not exist."""
 
@@ -56,6 +60,8 @@ def refusal(code: int, answer: object, act: str) -> PluginError:
         return Forbidden(
             f"you may not {act}: ask for the ClusterRole view, or edit to change streams ({message})"
         )
+    if code == 409:
+        return Conflict(f"cannot {act}: {message}")
     if code == 404 and (status.get("details") or {}).get("name"):
         return NotFound(
             f"cannot {act}: it does not exist; `kubectl dedupe status -A` lists all streams, "

@@ -33,6 +33,7 @@ class Stream:
 
     namespace: str
     name: str
+    resource_version: str
     generation: int
     created: datetime
     changed: datetime
@@ -89,6 +90,7 @@ def read_stream(document: Object) -> Stream:
     return Stream(
         namespace=metadata["namespace"],
         name=metadata["name"],
+        resource_version=metadata.get("resourceVersion", ""),
         generation=metadata.get("generation", 1),
         created=created,
         changed=max([created, *_spec_changes(metadata)]),

@@ -17,7 +17,7 @@ def restore_candidates(
     context: ReconcileContext, partition: int, need: RestoreNeed
 ) -> list[Candidate]:
     """Return the copies to choose from: the requested, or all complete ones."""
-    wanted = need.request.source if need.request else None
+    wanted = need.request.snapshot if need.request else None
     return [
         Candidate(
             name=snapshot.name,

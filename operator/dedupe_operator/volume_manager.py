@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, is_outdated, restore_request
+from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, is_outdated, restore_requests
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, RestoreSource
 from dedupe_crds.status.worker import ExitCode
@@ -19,6 +19,7 @@ from dedupe_kafka.errors import StreamError
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import with_advice
+from dedupe_operator.decide.restore_slots import free_slots
 from dedupe_operator.decide.restore_source import RestoreChoice, choose_source
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.decide.volume_claims import ClaimChoice, ClaimProblem, RestoreNeed
@@ -57,11 +58,13 @@ class VolumeManager:
         Return the partitions as the status must record them before anything is done, None if it already does.
         `before_change` is called first if a claim changes, and may end the pass.
         """
-        request = restore_request(context.stream.metadata.annotations)
+        requests = _pending_requests(context)
+        slots = free_slots(context.recorded.partitions, context.observed.pods, requests)
         for partition in context.partitions:
-            asked = request if request and request.partition == partition else None
+            request = requests.get(partition) if slots else None
             try:
-                result.claims[partition] = self._choose(context, result, partition, asked)
+                result.claims[partition] = self._choose(context, result, partition, request)
+                slots -= request is not None
             except ProviderError as error:
                 _postpone(context, result, partition, error)
         changed = [
@@ -163,7 +166,8 @@ class VolumeManager:
             return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC)
         if not candidates:
             request = need.request
-            refused = (f"{request.source}: there is no such DedupeSnapshot",) if request else ()
+            wanted = request.snapshot if request else None
+            refused = (f"{wanted}: there is no such DedupeSnapshot",) if wanted else ()
             return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC, refused=refused)
         try:
             state = context.partition_state(partition)
@@ -230,6 +234,18 @@ class VolumeManager:
                 key = (context.stream.metadata.uid, partition, snapshot.name)
                 self._failed[key] = (context.now, str(error))
             raise
+
+
+def _pending_requests(context: ReconcileContext) -> dict[int, RestoreRequest]:
+    """Return the next restore request of each partition that has one."""
+    requests = restore_requests(context.stream.metadata.annotations)
+    found = {}
+    for partition in {request.partition for request in requests}.intersection(context.partitions):
+        live = context.observed.claims.get(partition, ())
+        recorded = context.recorded_partition(partition)
+        if request := volume_claims.pending_request(requests, partition, recorded, live):
+            found[partition] = request
+    return found
 
 
 def _named(context: ReconcileContext, name: str | None) -> Snapshot | None:

@@ -12,6 +12,7 @@ from tests.e2e.support.kubectl import Object
 from tests.e2e.support.plugin import Plugin, kubeconfig_of
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
+from tests.e2e.support.volumes import claim_of, volume_of
 from tests.faults.seed import SEED
 from tests.support.traffic.traffic import retries
 
@@ -279,6 +280,46 @@ def test_a_partition_is_restored_on_a_new_volume_and_the_old_one_is_kept(
         line for line in plugin("status", stream.name).splitlines() if line.split()[:1] == ["0"]
     )
     assert f"Snapshot {copied}" in row
+
+
+def test_all_partitions_of_a_lost_zone_are_restored_by_one_command(
+    plugin: Plugin, stream: ClusterStream, copied: str
+) -> None:
+    before = [claim_of(stream, number) for number in range(PARTITIONS)]
+    for claim in before:
+        strand(stream, volume_of(stream, claim))
+    pods = [stream.pod_name(number) for number in range(PARTITIONS)]
+    stream.kubectl("delete", "pod", *pods)
+    stream.wait_until(
+        lambda: all(is_unscheduled(pod) for pod in stream.children("pods") or [{}]),
+        "no node can reach the volumes",
+    )
+
+    said = plugin("restore", stream.name, "--all-unschedulable", "--yes", "--wait").splitlines()
+
+    assert "restore of partitions 0-1 from the best available source requested" in said[0]
+    after = [claim_of(stream, number) for number in range(PARTITIONS)]
+    for number, line in enumerate(said[-PARTITIONS:]):
+        ready = f"partition {number} is ready on {after[number]}, restored from Snapshot {copied};"
+        assert line.startswith(ready), said
+    assert set(after).isdisjoint(before)
+    wait_until_all_are_ready(stream)
+    again = plugin("restore", stream.name, "--all-unschedulable", "--yes")
+    assert "no partition has a volume out of reach" in again
+
+
+def strand(stream: ClusterStream, volume: str) -> None:
+    """Let a volume be in a zone that has no nodes any more."""
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["lost"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}
+    patch = json.dumps({"spec": {"nodeAffinity": {"required": required}}})
+    stream.kubectl("patch", "persistentvolume", volume, "--type", "merge", "--patch", patch)
+
+
+def is_unscheduled(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or []
+    told = [one["status"] for one in conditions if one["type"] == "PodScheduled"]
+    return told == ["False"]
 
 
 def test_a_full_reconcile_shows_what_it_found(plugin: Plugin, stream: ClusterStream) -> None:

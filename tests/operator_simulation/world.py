@@ -12,7 +12,12 @@ from random import Random
 from typing import Any, Final
 from unittest.mock import patch
 
-from dedupe_crds.annotations import RESTORE
+from dedupe_crds.annotations import (
+    RESTORE,
+    RestoreRequest,
+    restore_requests,
+    restores_text,
+)
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.work_queue import Key
@@ -300,8 +305,10 @@ class World:
                 if each["spec"]["streamRef"]["name"] == STREAM
             ]
             source = copies[-1] if to == "copy" and copies else "OutputTopic"
-            request = {"request": f"r{self._requests}", "partition": number, "source": source}
-            self.annotations[RESTORE] = json.dumps(request)
+            request = RestoreRequest(request=f"r{self._requests}", partition=number, source=source)
+            # A queue: those before it may be answered or not.
+            before = restore_requests(self.annotations)
+            self.annotations[RESTORE] = restores_text([*before, request])
             self.judge.asked_for.add(number)
             self.apply_stream()
         elif what == "delete-stream" and not self.is_deleted:

@@ -16,7 +16,7 @@ from dedupe_crds.status.stream import (
     Transfer,
 )
 from dedupe_crds.status.worker import DownloadPhase, Phase, WorkerStatus
-from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.diagnosis import Problem, mounted_claim
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rounding import coarse_age, coarse_count
 from dedupe_operator.decide.volume_claims import ClaimChoice
@@ -44,9 +44,9 @@ class PartitionView:
     def ready(self) -> bool:
         """Return whether its worker has caught up and processes messages.
 
-        The readiness probe of Kubernetes decides.
+        The readiness probe of Kubernetes decides. A pod that still has the volume before is not the partition's worker.
         """
-        return is_ready(self.pod)
+        return is_ready(self.pod) and mounted_claim(self.pod) in {None, self.claim.name}
 
 
 def status_of(

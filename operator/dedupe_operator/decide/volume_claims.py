@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest
+from dedupe_crds.annotations import RestoreRequest, pending_restore
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, Restore, RestoreSource
 from dedupe_operator.decide.restore_source import RestoreChoice
 from dedupe_operator.kubernetes.names import RESTORE_REQUEST, Object, claim_name
 
-_REQUESTED: Final = "requested by user"
+REQUESTED: Final = "requested by user"
 _OUTDATED: Final = "the request is older than the stream; repeat it if it is still wanted"
 
 
@@ -81,7 +81,8 @@ def choose_claim(
     """Retain a claim, reattach a retained one, or report a need to restore.
 
     `recorded` is the partition in the stream's status, `live` are the claims with the partition's labels.
-    `outdated`: the request is older than the stream, which was created again from a copy of itself.
+    `request` is one that was not answered yet, see `pending_request`. `outdated`: it is older than the stream, which
+    was created again from a copy of itself.
     `output_created`: the output topic was created just now and is empty. `added`: so was this partition, by a growth.
 
     The recorded claim stays, also before it was created. Otherwise the newest existing one is reattached, but none that
@@ -99,9 +100,8 @@ def choose_claim(
     fresh = claim_name(stream, partition, max(taken, default=0) + 1)
 
     answered = recorded.restore.request if recorded and recorded.restore else None
-    done = {answered, *map(_answers, live)}
-    if request and recorded and recorded.restore and request.request not in done:
-        need = RestoreNeed(name=fresh, reason=_REQUESTED, request=request, answered=answered)
+    if request and recorded and recorded.restore:
+        need = RestoreNeed(name=fresh, reason=REQUESTED, request=request, answered=answered)
         return refuse(recorded, request, f"{request.source}: {_OUTDATED}") if outdated else need
     if recorded and recorded.restore and known:
         stays = known in usable or _is_to_come(recorded, dying | lost | homeless)
@@ -125,13 +125,26 @@ def choose_claim(
     return RestoreNeed(name=fresh, reason=reason, answered=answered, nothing_before=nothing_before)
 
 
+def pending_request(
+    requests: Sequence[RestoreRequest],
+    partition: int,
+    recorded: PartitionStatus | None,
+    live: Sequence[Object],
+) -> RestoreRequest | None:
+    """Return the next request of a partition, None if all are answered.
+
+    The status may be lost, so the claims say too which request they answer.
+    """
+    answered = recorded.restore.request if recorded and recorded.restore else None
+    return pending_restore(requests, partition, {answered, *map(_answers, live)})
+
+
 def choose_restored(
     need: RestoreNeed, recorded: PartitionStatus | None, source: RestoreChoice, now: datetime
 ) -> ClaimChoice:
     """Choose the claim to restore from `source`; refuse an impossible request."""
     request = need.request
-    wants_snapshot = request is not None and request.source != OUTPUT_TOPIC
-    if wants_snapshot and request and recorded and source.source is RestoreSource.OUTPUT_TOPIC:
+    if request and request.snapshot and recorded and source.source is RestoreSource.OUTPUT_TOPIC:
         return refuse(recorded, request, source.refused[0])
     return fill_claim(need, source, now)
 

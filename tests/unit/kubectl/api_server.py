@@ -28,6 +28,8 @@ class ApiServer:
 
     `patches` are the changes it was sent, `created` the objects, `tokens` those for workers.
 
+    `patch_answers` are the answers to the first changes of a path, instead of its object.
+
     `then` are the answers that follow, one after another; `after_patch` says what they are once a path was
     changed.
     """
@@ -43,6 +45,7 @@ class ApiServer:
         self.tokens: list[str] = []
         self.then: dict[str, list[Answer]] = {}
         self.after_patch: dict[str, Callable[[dict[str, Any]], list[Answer]]] = {}
+        self.patch_answers: dict[str, list[Answer]] = {}
         self.queries: list[tuple[str, dict[str, list[str]]]] = []
 
     def holds(self, *streams: dict[str, Any], pods: tuple[dict[str, Any], ...] = ()) -> None:
@@ -140,6 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         path = urlsplit(self.path).path
         api.patches.append((path, self.headers["Content-Type"], body))
+        if due := api.patch_answers.get(path):
+            self._reply(*due.pop(0))
+            return
         answer = api.answers.get(path, _ABSENT)
         if path in api.after_patch:  # before the reply: who has it asks for what has come of it
             api.answers[path], *following = api.after_patch[path](body)

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from dedupe_crds.annotations import RESTORE
-from tests.unit.kubectl.api_server import ApiServer
-from tests.unit.kubectl.commands.scene import follow, orders, requested, run
+from tests.unit.kubectl.api_server import Answer, ApiServer, api_server, refused
+from tests.unit.kubectl.commands.scene import ORDERS, follow, orders, requested, run
 from tests.unit.kubectl.documents import (
     NOW,
     copy,
     partition,
+    pod,
     snapshot,
     stream,
     written,
@@ -88,17 +89,57 @@ class TestRestore:
         api.holds_snapshots(made)
         assert "is being deleted" in run(api, *self.ARGUMENTS, "--yes").stderr
 
-    def test_a_request_that_is_not_answered_is_not_overwritten(self, api: ApiServer) -> None:
+    def test_a_request_of_another_partition_is_kept_until_it_is_answered(
+        self, api: ApiServer
+    ) -> None:
         earlier = {"request": "r0", "partition": 1, "source": "OutputTopic"}
+        metadata = {"annotations": {RESTORE: json.dumps(earlier)}, "resourceVersion": "7"}
+        api.holds(stream(partitions=[partition(0), partition(1)], metadata=metadata))
+        api.holds_snapshots(snapshot(copies=[copy(0)]))
+        assert run(api, *self.ARGUMENTS, "--yes").exit_code == 0
+        kept, added = requested_all(api)
+        assert (kept, added["partition"], added["source"]) == (earlier, 0, "orders-a")
+        assert api.patches[0][2]["metadata"]["resourceVersion"] == "7"
+
+        api.patches.clear()
+        answered = {**restored("r0"), "partition": 1}
+        api.holds(stream(partitions=[partition(0), answered], metadata=metadata))
+        assert run(api, *self.ARGUMENTS, "--yes").exit_code == 0
+        assert [each["partition"] for each in requested_all(api)] == [0]
+
+    def test_a_request_that_comes_at_the_same_time_is_kept(self, api: ApiServer) -> None:
+        api.holds_snapshots(snapshot(copies=[copy(0)]))
+        other = {"request": "r0", "partition": 1, "source": "OutputTopic"}
+        two = [partition(0), partition(1)]
+        metadata = {"annotations": {RESTORE: json.dumps(other)}, "resourceVersion": "8"}
+        changed = stream(partitions=two, metadata=metadata)
+        conflict = refused(409, "the object has been modified", "orders")
+        api.patch_answers[ORDERS] = [conflict]
+        api.then[ORDERS] = [(200, changed)]
+        done = run(api, *self.ARGUMENTS, "--yes")
+        assert done.exit_code == 0, done.stderr
+        versions = [body["metadata"]["resourceVersion"] for _, _, body in api.patches]
+        assert versions == ["", "8"]
+        api.patches.pop(0)
+        assert [each["partition"] for each in requested_all(api)] == [1, 0]
+
+    def test_a_stream_that_changes_all_the_time_is_given_up(self, api: ApiServer) -> None:
+        api.holds_snapshots(snapshot(copies=[copy(0)]))
+        api.patch_answers[ORDERS] = [refused(409, "modified", "orders")] * 20
+        done = run(api, *self.ARGUMENTS, "--yes")
+        assert done.exit_code == 1
+        assert "changed again before each of 10 attempts" in done.stderr
+
+    def test_a_request_that_is_not_answered_is_not_overwritten(self, api: ApiServer) -> None:
+        earlier = {"request": "r0", "partition": 0, "source": "OutputTopic"}
         metadata = {"annotations": {RESTORE: json.dumps(earlier)}}
         api.holds(stream(partitions=[partition(0), partition(1)], metadata=metadata))
         api.holds_snapshots(snapshot(copies=[copy(0)]))
         done = run(api, *self.ARGUMENTS, "--yes")
         assert done.exit_code == 1
-        assert "the restore of partition 1 from OutputTopic that was requested at r0" in done.stderr
+        assert "the restore of partition 0 from OutputTopic that was requested at r0" in done.stderr
         assert f"`kubectl annotate -n shop dedupestream orders {RESTORE}-`" in done.stderr
-        answered = {**restored("r0"), "partition": 1}
-        api.holds(stream(partitions=[partition(0), answered], metadata=metadata))
+        api.holds(stream(partitions=[restored("r0"), partition(1)], metadata=metadata))
         assert run(api, *self.ARGUMENTS, "--yes").exit_code == 0
 
     def test_where_nobody_can_be_asked_nothing_is_done(self, api: ApiServer) -> None:
@@ -164,6 +205,113 @@ class TestRestore:
             "Error: refused, and the volume orders-0-1 stays in use: orders-a: the output topic was "
             "created again\n"
         )
+
+
+def requested_all(api: ApiServer) -> list[dict[str, Any]]:
+    """The requests that were written into the stream."""
+    found = requested(api, RESTORE)
+    return found if isinstance(found, list) else [found]
+
+
+FAR = "0/3 nodes are available: 3 node(s) had volume node affinity conflict."
+NEWER_FAR = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
+
+
+def unscheduled(number: int, message: str) -> dict[str, Any]:
+    told = {"type": "PodScheduled", "status": "False", "message": message}
+    return pod(number, phase="Pending", conditions=[told])
+
+
+class TestAllUnschedulable:
+    """Partitions 0 to 3, of which 1 and 2 lost their zone; 3 lacks CPU."""
+
+    ARGUMENTS = ("restore", "orders", "--all-unschedulable", "--yes")
+
+    @pytest.fixture(name="api")
+    def _api(self, tmp_path: Path) -> Iterator[ApiServer]:
+        with api_server(tmp_path / "config") as api:
+            self.holds(api)
+            yield api
+
+    def holds(self, api: ApiServer, **metadata: object) -> None:
+        api.holds(
+            stream(partitions=[partition(number) for number in range(4)], metadata=metadata),
+            pods=(
+                pod(0),
+                unscheduled(1, FAR),
+                unscheduled(2, NEWER_FAR),
+                unscheduled(3, "0/3 nodes are available: 3 Insufficient cpu."),
+            ),
+        )
+
+    def test_each_whose_volume_no_node_can_reach_is_requested(self, api: ApiServer) -> None:
+        done = run(api, *self.ARGUMENTS)
+        assert done.exit_code == 0, done.stderr
+        requests = requested_all(api)
+        assert [(each["partition"], each["source"]) for each in requests] == [
+            (1, "BestAvailable"),
+            (2, "BestAvailable"),
+        ]
+        assert done.stdout == (
+            "shop/orders: restore of partitions 1-2 from the best available source requested\n"
+        )
+
+    def test_one_that_waits_already_is_not_requested_twice(self, api: ApiServer) -> None:
+        waits = {"request": "r0", "partition": 1, "source": "BestAvailable"}
+        self.holds(api, annotations={RESTORE: json.dumps(waits)})
+        done = run(api, *self.ARGUMENTS)
+        assert "shop/orders: requested before, and waiting: 1\n" in done.stdout
+        assert [each["partition"] for each in requested_all(api)] == [1, 2]
+        assert requested_all(api)[0] == waits
+
+    def test_without_any_nothing_is_done(self, api: ApiServer) -> None:
+        api.holds(stream(partitions=[partition(0)]), pods=(pod(0),))
+        done = run(api, *self.ARGUMENTS)
+        assert (done.exit_code, api.patches) == (0, [])
+        assert "no partition has a volume out of reach" in done.stdout
+
+    def test_a_person_reads_what_the_scheduler_says(self, api: ApiServer) -> None:
+        shown = at_a_terminal(api, *self.ARGUMENTS[:-1], answer="n")
+        assert "No node can reach the volumes of these partitions:" in shown
+        assert FAR in shown
+        assert NEWER_FAR in shown
+        assert (
+            "2 partitions, 1-2 of shop/orders get new volumes, each filled from the newest" in shown
+        )
+        assert "Their volumes orders-1-1, orders-2-1 are retained" in shown
+
+    def test_waiting_shows_how_many_are_done_and_ends_with_what_was_refused(
+        self, api: ApiServer
+    ) -> None:
+        def states(patch: dict[str, Any]) -> list[Answer]:
+            text = patch["metadata"]["annotations"][RESTORE]
+            request = json.loads(text)[0]["request"]
+            new = {"persistentVolumeClaim": "orders-1-2", "ready": False}
+            begun = {**restored(request), "partition": 1, **new, "phase": "Reconciling"}
+            ready = {**begun, "ready": True, "phase": "Running", "window": "3d"}
+            no = {**restored(request), "partition": 2, "persistentVolumeClaim": "orders-2-1"}
+            no["restore"]["refused"] = ["it is older than the stream"]
+            both = ([begun, partition(2)], [ready, partition(2)], [ready, no])
+            return [(200, stream(partitions=[partition(0), *two, partition(3)])) for two in both]
+
+        api.after_patch[ORDERS] = states
+        done = run(api, *self.ARGUMENTS, "--wait")
+        assert done.stdout.splitlines()[1:] == [
+            "[--------------------] 0 of 2 done; partition 1 is Reconciling; waiting: 2",
+            "[##########----------] 1 of 2 done; waiting: 2",
+            "partition 1 is ready on orders-1-2, restored from Snapshot orders-a; its window is 3d",
+        ]
+        assert done.exit_code == 1
+        assert done.stderr == "Error: partition 2 was refused: it is older than the stream\n"
+
+    @pytest.mark.parametrize("also", [("--partition", "0"), ()])
+    def test_partitions_are_named_or_all_not_both_or_none(
+        self, api: ApiServer, also: tuple[str, ...]
+    ) -> None:
+        chosen = ("--all-unschedulable",) if also else ()
+        done = run(api, "restore", "orders", *chosen, *also, "--from", "OutputTopic", "--yes")
+        assert done.exit_code == 2
+        assert "give either --partition or --all-unschedulable" in done.stderr
 
 
 def at_a_terminal(api: ApiServer, *arguments: str, answer: str) -> str:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds.annotations import RestoreRequest
+from dedupe_crds.annotations import RestoreRequest, restores_text
 from dedupe_crds.status.worker import DownloadPhase, DownloadStatus, ReconcileStatus
 from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_kafka.offsets import PartitionState
 from dedupe_operator import metrics
+from dedupe_operator.decide import restore_slots
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.controller.test_reconcile_snapshots import CSI, S3, UPLOADED, stop_after
@@ -192,6 +193,84 @@ def test_a_restore_that_was_asked_for_is_done_once(copied: Scene) -> None:
     copied.restart_operator()
     copied.rest()
     assert copied.mounted_claim("orders-0") == "orders-0-3"
+
+
+def queue(scene: Scene, *requests: RestoreRequest) -> None:
+    text = restores_text(requests)
+    scene.cluster.add_stream({**CSI, "metadata.annotations": {RESTORE: text}})
+
+
+def rebuild(request: str, number: int) -> RestoreRequest:
+    return RestoreRequest(request=request, partition=number, source="OutputTopic")
+
+
+def test_two_requests_are_both_done(copied: Scene) -> None:
+    best = RestoreRequest(request="2", partition=1, source="BestAvailable")
+    queue(copied, rebuild("1", 0), best)
+    copied.rest()
+    assert (restore(copied, 0), restore(copied, 1)) == (("OutputTopic", None), ("Snapshot", "new"))
+    assert [partition(copied, number)["restore"]["request"] for number in (0, 1)] == ["1", "2"]
+
+
+def test_more_requests_than_may_run_side_by_side_wait_for_their_turn(
+    copied: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restore_slots, "_AT_ONCE", 1)
+    queue(copied, rebuild("1", 0), rebuild("1", 1))
+    for _ in range(3):
+        copied.look()  # the worker of the new volume does not start yet
+    claimed = [partition(copied, number)["persistentVolumeClaim"] for number in (0, 1)]
+    assert claimed == ["orders-0-2", "orders-1-1"]
+    copied.cluster.settle()
+    copied.rest()
+    claimed = [partition(copied, number)["persistentVolumeClaim"] for number in (0, 1)]
+    assert claimed == ["orders-0-2", "orders-1-2"]
+
+
+def test_the_best_available_source_is_the_output_topic_without_a_copy(scene: Scene) -> None:
+    scene.cluster.add_stream(CSI)
+    scene.rest()
+    queue(scene, RestoreRequest(request="1", partition=0, source="BestAvailable"))
+    scene.rest()
+    assert restore(scene) == ("OutputTopic", None)
+    assert (
+        "refused" not in partition(scene)["restore"] or not partition(scene)["restore"]["refused"]
+    )
+
+
+def test_requests_for_one_partition_are_answered_in_order_and_none_is_repeated(
+    copied: Scene,
+) -> None:
+    queue(copied, rebuild("1", 0), RestoreRequest(request="2", partition=0, source="old"))
+    copied.rest()
+    assert restore(copied) == ("Snapshot", "old")
+    assert partition(copied)["persistentVolumeClaim"] == "orders-0-3"
+    # Of the first request no claim and no status tells any more.
+    copied.cluster.remove(CLAIM, "orders-0-2")
+    copied.restart_operator()
+    copied.rest()
+    assert partition(copied)["persistentVolumeClaim"] == "orders-0-3"
+
+
+def test_none_of_a_queue_is_repeated_when_the_status_is_lost(copied: Scene) -> None:
+    queue(copied, rebuild(REQUEST, 0), rebuild(REQUEST, 1))
+    copied.rest()
+    del copied.cluster.one("DedupeStream", STREAM)["status"]
+    copied.restart_operator()
+    copied.rest()
+    for number in (0, 1):
+        assert copied.mounted_claim(f"orders-{number}") == f"orders-{number}-2"
+        assert partition(copied, number)["restore"]["request"] == REQUEST
+
+
+def test_each_of_a_queue_that_is_older_than_its_stream_is_refused(scene: Scene) -> None:
+    created = {"metadata.creationTimestamp": "2026-11-02T00:00:00Z"}
+    text = restores_text([rebuild(REQUEST, 0), rebuild(REQUEST, 1)])
+    scene.cluster.add_stream({**CSI, **created, "metadata.annotations": {RESTORE: text}})
+    scene.rest()
+    for number in (0, 1):
+        assert scene.mounted_claim(f"orders-{number}") == f"orders-{number}-1"
+        assert "older than the stream" in partition(scene, number)["restore"]["refused"][0]
 
 
 def test_a_rebuild_that_was_asked_for_begins_empty(copied: Scene) -> None:

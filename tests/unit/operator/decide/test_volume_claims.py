@@ -154,15 +154,13 @@ def test_a_restore_that_is_asked_for_leaves_the_volume_that_is_there() -> None:
 def test_a_request_is_answered_once_and_stays_answered_by_later_choices() -> None:
     known = restore().model_copy(update={"request": "1"})
     recorded = partition_status(restore=known)
-    assert isinstance(
-        choose_or_need(claim("orders-0-1"), recorded=recorded, request=asked()), ClaimChoice
-    )
-    found = need(choose_or_need(recorded=recorded, request=asked()))
+    assert claims.pending_request([asked()], 0, recorded, [claim("orders-0-1")]) is None
+    found = need(choose_or_need(recorded=recorded))
     filled = claims.fill_claim(
         found, RestoreChoice(source=RestoreSource.SNAPSHOT, name="snap"), NOW
     )
     assert filled.restore.request == "1"
-    taken = choose_or_need(claim("orders-0-2"), recorded=recorded, request=asked())
+    taken = choose_or_need(claim("orders-0-2"), recorded=recorded)
     assert isinstance(taken, ClaimChoice)
     assert taken.restore.request == "1"
 

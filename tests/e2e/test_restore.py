@@ -106,3 +106,9 @@ def test_a_restore_by_hand_from_what_is_not_the_partitions_is_refused_with_the_r
     assert after.persistent_volume_claim == before.persistent_volume_claim
     stream.wait_until(lambda: partition_status(stream, 1).ready, "it is ready as before")
     stream.wait_for_events("SnapshotRefused")
+
+    def counts() -> list[int]:
+        return [one["count"] for one in stream.events() if "nobodys" in one["message"]]
+
+    ask_for_restore(stream, "refused-again", 1, "nobodys")
+    stream.wait_until(lambda: counts() == [2], "the repeated event counts up")

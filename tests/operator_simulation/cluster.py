@@ -132,6 +132,9 @@ class SimCluster(FakeCluster):
     # Writes of the operator
 
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
+        if wanted["kind"] == EVENTS.kind:
+            return self.put(wanted)
+
         def effect() -> Object:
             kind, name = wanted["kind"], wanted["metadata"]["name"]
             live = self.objects.get((kind, name))
@@ -151,8 +154,7 @@ class SimCluster(FakeCluster):
 
     def create(self, wanted: Object) -> Object:
         if wanted["kind"] == EVENTS.kind:
-            metadata = {**wanted["metadata"], "name": f"event-{self.revision + 1}"}
-            return self.put({**wanted, "metadata": metadata})
+            return self.put(wanted)
 
         def effect() -> Object:
             if (wanted["kind"], wanted["metadata"]["name"]) in self.objects:

@@ -22,6 +22,7 @@ from dedupe_operator.controller.context import (
     ReconcileContext,
     ReconcileResult,
 )
+from dedupe_operator.controller.event_recorder import EventRecorder
 from dedupe_operator.controller.gauges import set_gauges
 from dedupe_operator.controller.kafka_view import KafkaViews, KafkaWatches
 from dedupe_operator.controller.observe import observe
@@ -70,8 +71,9 @@ class _Memory:
     """State of one stream between passes. It may be lost."""
 
     kafka: KafkaWatches
-    events: EventReader
+    reasons: EventReader
     writer: StatusWriter
+    events: EventRecorder
 
 
 class Reconciler:
@@ -140,8 +142,9 @@ class Reconciler:
             key,
             _Memory(
                 kafka=KafkaWatches(self._asks),
-                events=EventReader(self._api, self._clock),
-                writer=StatusWriter(self._api, self._now),
+                reasons=EventReader(self._api, self._clock),
+                writer=StatusWriter(self._api),
+                events=EventRecorder(self._api, self._now),
             ),
         )
         recorded = read_status(raw)
@@ -184,9 +187,9 @@ class Reconciler:
         self._applier.apply(context, result)
         self._reconcile_requests.act(context, result)
         snapshots = self._snapshots.act(context, result)
-        views = partition_views(memory.events, context, result)
+        views = partition_views(memory.reasons, context, result)
         by_partition = {view.partition: view.problem for view in views if view.problem}
-        routers = router_view(memory.events, context, result)
+        routers = router_view(memory.reasons, context, result)
         of_routers = routers.causes if routers else []
         problems = [*result.stream_problems, *problems, *by_cause(by_partition), *of_routers]
         status = build_status(context, result, views, snapshots, problems, routers=routers)
@@ -266,7 +269,7 @@ class Reconciler:
         memory.writer.write(raw, recorded, status)
         changed = condition_events(recorded.conditions, status.conditions)
         grown = growth_events(recorded.growth, status.growth)
-        memory.writer.emit(raw, [*(result.events if result else ()), *grown, *changed])
+        memory.events.emit(raw, [*(result.events if result else ()), *grown, *changed])
 
     def _forget(self, key: Key) -> None:
         self._kafka.forget(key)

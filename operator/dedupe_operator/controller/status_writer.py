@@ -1,10 +1,9 @@
-"""Read and write a stream's status, and emit its events.
+"""Read and write a stream's status.
 
 The reconciler keeps one `StatusWriter` for each stream. An idle stream causes no writes.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
@@ -12,10 +11,9 @@ from pydantic import ValidationError
 
 from dedupe_crds.spec.stream import API_VERSION, KIND
 from dedupe_crds.status.stream import StreamStatus
-from dedupe_operator.decide.stream_status import StreamEvent, differs_only_in_numbers
-from dedupe_operator.errors import KubernetesError
+from dedupe_operator.decide.stream_status import differs_only_in_numbers
 from dedupe_operator.kubernetes.api import KubernetesApi
-from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
+from dedupe_operator.kubernetes.names import Object
 
 _NUMBERS_EVERY_SECONDS: Final = 60.0
 
@@ -32,21 +30,11 @@ def read_status(raw: Object) -> StreamStatus:
 
 
 class StatusWriter:
-    """Writes one stream's status and events.
+    """Writes one stream's status. `clock` returns seconds and never goes backward."""
 
-    `clock` returns seconds and never goes backward; `now` returns the time of day in UTC.
-    """
-
-    def __init__(
-        self,
-        api: KubernetesApi,
-        now: Callable[[], datetime],
-        *,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
+    def __init__(self, api: KubernetesApi, *, clock: Callable[[], float] = monotonic) -> None:
         self._api = api
         self._clock = clock
-        self._now = now
         self._numbers_at = float("-inf")
 
     def write(self, raw: Object, old: StreamStatus, new: StreamStatus) -> None:
@@ -71,37 +59,3 @@ class StatusWriter:
             },
             subresource="status",
         )
-
-    def emit(self, raw: Object, events: Sequence[StreamEvent]) -> None:
-        """Create events; stop silently at an error, as the status shows the same."""
-        for event in events:
-            try:
-                self._api.create(_event(raw, event, self._now()))
-            except KubernetesError:
-                return
-
-
-def _event(raw: Object, event: StreamEvent, now: datetime) -> Object:
-    metadata = raw["metadata"]
-    time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
-        "involvedObject": {
-            "apiVersion": API_VERSION,
-            "kind": KIND,
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
-        },
-        "type": "Warning" if event.warning else "Normal",
-        "reason": event.reason,
-        "message": event.message[:1024],
-        "source": {"component": FIELD_MANAGER},
-        "reportingComponent": FIELD_MANAGER,
-        "reportingInstance": FIELD_MANAGER,
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "count": 1,
-    }

@@ -148,6 +148,8 @@ class FakeCluster(KubernetesApi):
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
         kind, name = wanted["kind"], wanted["metadata"]["name"]
         resource_of(wanted)
+        if kind == EVENTS.kind:
+            return self.add(wanted)
         self._live()
         self.writes.append(("apply", kind, name))
         if error := self.fails.get((kind, name)):
@@ -175,7 +177,6 @@ class FakeCluster(KubernetesApi):
         made = deepcopy(wanted)
         kind = made["kind"]
         if kind == EVENTS.kind:
-            made["metadata"]["name"] = f"event-{next(self._number)}"
             return self.add(made)
         name = made["metadata"]["name"]
         self._live()

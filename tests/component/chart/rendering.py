@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from tests.cluster.paths import CHART, CLUSTER_SH, cluster_cache
+from tests.support.kubernetes_schemas.schemas import MINORS
 
 NAMESPACE = "dedupestream-system"
-_KUBERNETES = "1.36.0"  # of the API server the chart is rendered for
 
 Object = dict[str, Any]
 
@@ -41,17 +41,21 @@ def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProce
     )
 
 
-def template(values: Mapping[str, object], chart: Path = CHART) -> subprocess.CompletedProcess[str]:
-    """Render the chart with these values, whatever comes of it."""
+def template(
+    values: Mapping[str, object], chart: Path = CHART, *, kubernetes: str = MINORS[-1]
+) -> subprocess.CompletedProcess[str]:
+    """Render the chart with these values for a version of Kubernetes, whatever comes of it."""
     return helm(
         "template", "dedupestream", str(chart), "--namespace", NAMESPACE,
-        "--kube-version", _KUBERNETES, "--values", "-", stdin=json.dumps(values),
+        "--kube-version", f"{kubernetes}.0", "--values", "-", stdin=json.dumps(values),
     )  # fmt: skip
 
 
-def render(values: Mapping[str, object], chart: Path = CHART) -> list[Object]:
+def render(
+    values: Mapping[str, object], chart: Path = CHART, *, kubernetes: str = MINORS[-1]
+) -> list[Object]:
     """All objects of the chart with these values."""
-    done = template(values, chart)
+    done = template(values, chart, kubernetes=kubernetes)
     assert done.returncode == 0, done.stderr
     return [document for document in yaml.safe_load_all(done.stdout) if document]
 

@@ -34,63 +34,10 @@ from tests.component.chart.rendering import (
     render,
     template,
 )
+from tests.component.chart.values import MONITORED, POD, VALUES
 from tests.unit.crds.manifests import MINIMAL
 
 pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
-
-MONITORED = {
-    "metrics": {
-        "podMonitor": {"enabled": True},
-        "serviceMonitor": {"enabled": True},
-        "prometheusRule": {"enabled": True},
-        "grafanaDashboard": {"enabled": True},
-    }
-}
-POD = {
-    "imagePullSecrets": [{"name": "mirror"}],
-    "nodeSelector": {"disk": "fast"},
-    "env": [{"name": "TZ", "value": "UTC"}],
-}
-VALUES: dict[str, dict[str, Any]] = {
-    "defaults": {},
-    "monitored": MONITORED,
-    "two replicas in two namespaces": {
-        "replicas": 2,
-        "watch": {"namespaces": ["shop", "bank"]},
-    },
-    "in one namespace": {"rbac": {"clusterScope": False}, "networkPolicy": {"enabled": True}},
-    "everything set": MONITORED
-    | {
-        "replicas": 3,
-        "fullnameOverride": "clean",
-        "image": {"repository": "mirror.example/operator", "digest": f"sha256:{'a' * 64}"},
-        "worker": {
-            "image": {"repository": "mirror.example/worker", "tag": "2.0"},
-            "pod": POD,
-        },
-        "imagePullSecrets": [{"name": "mirror"}],
-        "extraArgs": ["--identity=here"],
-        "log": {"level": "debug", "format": "text"},
-        "crds": {"annotations": {"team": "data"}},
-        "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"}},
-        "snapshots": {"ebs": {"enabled": True}},
-        "failover": {"enabled": False},
-        "networkPolicy": {
-            "enabled": True,
-            "namespaces": ["shop"],
-            "metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
-            "apiServerCIDRs": ["10.0.0.1/32"],
-        },
-        "priorityClassName": "high",
-        "nodeSelector": {"kubernetes.io/os": "linux"},
-        "tolerations": [{"key": "infra", "operator": "Exists"}],
-        "affinity": {"nodeAffinity": {}},
-        "topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1}],
-        "podAnnotations": {"note": "a"},
-        "podLabels": {"team": "data"},
-        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}],
-    },
-}
 
 
 def test_helm_lint_has_nothing_to_say() -> None:

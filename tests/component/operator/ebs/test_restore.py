@@ -22,6 +22,7 @@ from tests.component.operator.ebs.scene import (
     refusal,
     tags_of,
 )
+from tests.support.kubernetes_schemas.schemas import MINORS, errors
 from tests.support.processes.faulty_proxy import Fault, answering, changing, cut, cut_after_the_act
 
 CLAIM = "orders-0-2"
@@ -65,6 +66,7 @@ def test_a_volume_is_made_of_the_snapshot_and_bound_to_the_claim(aws: AwsScene) 
     }
     assert source.least_size == 20 * GIB
     assert made["metadata"]["labels"]["dedupestream.io/partition"] == "0"
+    assert {minor: errors(minor, made) for minor in MINORS if errors(minor, made)} == {}
     in_zone = {"key": "topology.ebs.csi.aws.com/zone", "operator": "In", "values": [ZONE]}
     assert made["spec"] == {
         "accessModes": ["ReadWriteOnce"],

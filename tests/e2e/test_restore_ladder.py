@@ -19,7 +19,7 @@ from tests.e2e.support.s3_server import BUCKET, S3Server
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import VOLUME_SNAPSHOTS, Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
-from tests.e2e.support.volumes import CLAIMS, claim_of, lose_volume
+from tests.e2e.support.volumes import CLAIMS, claim_of, lose_copy, lose_volume
 from tests.faults.seed import SEED
 from tests.support.checker.history import end_offsets
 from tests.support.checker.record import Message
@@ -27,6 +27,7 @@ from tests.support.traffic.topic_changes import create_topic, delete_records, de
 from tests.support.traffic.traffic import order
 
 COUNT = 400
+MINUTES_OF_FAILURES = 5  # it is given up after two
 MORE_THAN_ANY_NODE_HAS = {"requests": {"cpu": "500"}}
 
 
@@ -39,6 +40,7 @@ def streams(place: Scene, bucket: S3Server) -> dict[str, ClusterStream]:
         "waiting": copied_stream(place, "waiting"),
         "renewed": copied_stream(place, "renewed"),
         "retained": copied_stream(place, "retained"),
+        "unusable": copied_stream(place, "unusable"),
     }
     for stream in made.values():
         stream.apply()
@@ -143,6 +145,44 @@ def test_a_snapshot_deleted_while_a_claim_waits_for_it_gives_way_to_the_output_t
         f"{name}: its copy {name}-0 is gone, or not of this partition"
     ]
     assert f"PVC {left} got no volume and can be deleted" in message
+
+
+def test_a_ready_snapshot_of_which_no_volume_can_be_made_gives_way_to_the_one_before_it(
+    streams: dict[str, ClusterStream],
+) -> None:
+    stream = streams["unusable"]
+    snapshots = Snapshots(stream)
+    older, newer = f"{stream.name}-older", f"{stream.name}-newer"
+    with LiveLoad(stream, SEED) as load:
+        for name in (older, newer):
+            load.wait_until_filled()
+            snapshots.make(name)
+            load.begin(f"after {name}")
+        lose_copy(stream, f"{newer}-0")
+        lose_volume(stream, 0)
+        stream.wait_until(lambda: restore_of(stream, 0).name == newer, "the newer is taken first")
+        failing = claim_of(stream, 0)
+        stream.wait_until(
+            lambda: restore_of(stream, 0).name == older,
+            "the older is taken",
+            deadline_seconds=MINUTES_OF_FAILURES * 60,
+        )
+        message = stream.wait_for_events("RestoreFailed")["RestoreFailed"]
+        wait_until_on_another_volume(stream, 0, failing)
+        load.begin("after the restore")
+        load.wait_until_filled()
+    load.judged()
+
+    copy = stream.kubectl.get(VOLUME_SNAPSHOTS, f"{newer}-0")
+    assert copy["status"]["readyToUse"]
+    assert _waiting(stream) == [failing]
+    restore = restore_of(stream, 0)
+    assert (restore.source, restore.name) == (RestoreSource.SNAPSHOT, older)
+    [refused] = restore.refused
+    assert refused.startswith(f"{newer}: no volume can be made from it: ")
+    assert refused.removeprefix(f"{newer}: ") in message
+    assert f"PVC {failing} got no volume and can be deleted" in message
+    stream.kubectl("delete", CLAIMS, failing)
 
 
 def test_a_snapshot_of_a_topic_that_was_made_again_since_is_refused(

@@ -3,6 +3,7 @@
 The CSI provider calls it.
 """
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -26,6 +27,8 @@ _NOT_OF_THE_COPY: Final = (
     "topology",
     "storageclass",
 )
+# What csi-provisioner up to version 5 puts before every reason; it says nothing of the reason.
+_PREFIX: Final = re.compile(r'failed to provision volume with StorageClass "[^"]*": ')
 
 
 def provisioning_failure(events: Sequence[Object], now: datetime) -> str | None:
@@ -38,7 +41,7 @@ def provisioning_failure(events: Sequence[Object], now: datetime) -> str | None:
     if not failed:
         return None
     newest = max(failed, key=lambda each: _last(each, now))
-    message = str(newest.get("message", ""))
+    message = _PREFIX.sub("", str(newest.get("message", "")))
     if any(word in message.lower() for word in _NOT_OF_THE_COPY):
         return None
     if now - min(_first(each, now) for each in failed) < _FAILING_FOR:

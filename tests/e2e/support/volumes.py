@@ -85,6 +85,38 @@ def lose_volume(stream: ClusterStream, partition: int) -> str:
     return claim
 
 
+def lose_copy(stream: ClusterStream, volume_snapshot: str) -> None:
+    """Delete a copy in the storage itself, as at a cloud's console; its VolumeSnapshot stays ready.
+
+    A second VolumeSnapshotContent of the same copy has the driver delete it.
+    """
+    contents = "volumesnapshotcontents.snapshot.storage.k8s.io"
+    status = stream.kubectl.get("volumesnapshots.snapshot.storage.k8s.io", volume_snapshot)[
+        "status"
+    ]
+    content = stream.kubectl.get(contents, status["boundVolumeSnapshotContentName"])
+    name = f"second-{content['metadata']['name']}"
+    second = {
+        "deletionPolicy": "Delete",
+        "driver": content["spec"]["driver"],
+        "source": {"snapshotHandle": content["status"]["snapshotHandle"]},
+        "volumeSnapshotRef": {"name": name, "namespace": stream.namespace},
+    }
+    stream.kubectl.apply(
+        {
+            "apiVersion": content["apiVersion"],
+            "kind": content["kind"],
+            "metadata": {"name": name},
+            "spec": second,
+        }
+    )
+    stream.wait_until(
+        lambda: stream.kubectl.get(contents, name)["metadata"].get("finalizers"),
+        f"{name} is known to the driver",
+    )
+    stream.kubectl("delete", contents, name, f"--timeout={_SECONDS:.0f}s")
+
+
 def damage_store(stream: ClusterStream, partition: int, *, checkpoint_too: bool) -> int:
     """Overwrite a quarter of every SST of a running worker; returns how many there were."""
     how = "in place" if checkpoint_too else "apart"

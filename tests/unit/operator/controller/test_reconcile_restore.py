@@ -481,6 +481,10 @@ def test_a_copy_of_the_rebuilt_store_is_none_to_restore_from(copied: Scene) -> N
     assert partition(copied)["persistentVolumeClaim"] == "orders-0-1"
 
 
+# As drivers have it whose csi-provisioner is of version 5 or older.
+PREFIX = 'failed to provision volume with StorageClass "quota-fast": '
+
+
 def provisioning_failed(scene: Scene, message: str, minutes: float) -> None:
     """The driver has failed for so many minutes, and has just tried again."""
     now = datetime.now(UTC)
@@ -507,6 +511,9 @@ def provisioning_failed(scene: Scene, message: str, minutes: float) -> None:
         ("rpc error: code = NotFound desc = snapshot 7 not found", 5, "old"),
         ("rpc error: code = NotFound desc = snapshot 7 not found", 1, "new"),
         ("rpc error: code = ResourceExhausted desc = no room", 5, "new"),
+        (f"{PREFIX}rpc error: code = NotFound desc = snapshot 7 not found", 5, "old"),
+        (f"{PREFIX}rpc error: code = ResourceExhausted desc = no room", 5, "new"),
+        ('storageclass.storage.k8s.io "quota-fast" not found', 5, "new"),
     ],
 )
 def test_a_ready_copy_of_which_no_volume_can_be_made_is_skipped_after_a_while(

@@ -62,6 +62,7 @@ from dedupe_operator.resources import (
 )
 from dedupe_operator.resources import persistent_volume_claim as claim
 from dedupe_operator.resources import pod_disruption_budget as disruption_budget
+from dedupe_operator.resources.pod_parts import PodDefaults
 from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.csi import CsiProvider
 from dedupe_operator.snapshots.ebs.tags import of_snapshot, of_volume
@@ -370,7 +371,12 @@ def _worker_config(name: str) -> WorkerConfig:
 def children(name: str) -> list[Object]:
     """Build every child object of a stream, as the operator applies them."""
     made_for = stream(name)
-    release = WorkerRelease(image="registry.example/worker:1", pull_policy="IfNotPresent")
+    release = WorkerRelease(
+        image="registry.example/worker:1",
+        pull_policy="IfNotPresent",
+        # Of that release, which pods keep.
+        defaults=PodDefaults(memory_by_window=False),
+    )
     restored = {"dataSource": {"kind": "VolumeSnapshot", "name": "nightly-7"}}
     shared = [
         service_account.build(made_for),

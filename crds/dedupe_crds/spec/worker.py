@@ -86,7 +86,9 @@ class Worker(PodShape):
         default=None, description="Container image. Default: that of the operator's release."
     )
     resources: Resources = Field(
-        default=Resources(), description="CPU and memory of the container."
+        default=Resources(),
+        description="CPU and memory of the container. Default: requests of 50m, and of 256Mi and 13 % of "
+        "spec.store.window.maxBytes, or of the table.",
     )
     tuning: Tuning = Field(
         default=Tuning(), description="Trade-offs between latency, throughput and memory."

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from dedupe_crds.status.stream import Restore, RestoreSource
 from dedupe_operator import lasting_volumes
+from dedupe_operator.controller import pod_defaults
 from dedupe_operator.controller.children import Children
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import rollout, volume_expansion
 from dedupe_operator.decide.diagnosis import Problem, with_advice
-from dedupe_operator.decide.drift import with_wanted_hash
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.rollout import WorkerState
 from dedupe_operator.decide.stream_status import StreamEvent
@@ -96,8 +96,7 @@ class Applier:
         )
         try:
             for build in ROUTERS:
-                if built := build(inputs):
-                    wanted = with_wanted_hash(built)
+                if wanted := pod_defaults.build(build, inputs, context.observed.router_set):
                     result.routers_change |= self._routers_change(context, wanted)
                     self.children.ensure(context, wanted)
         except KubernetesError as error:
@@ -115,11 +114,12 @@ class Applier:
         self, context: ReconcileContext, result: ReconcileResult, partition: int, config: str
     ) -> Object | None:
         """Apply a partition's claim and Service; return its StatefulSet as wanted."""
+        live = context.observed.stateful_sets.get(partition)
         inputs = self._inputs(context, result, partition, config)
         for build in PER_PARTITION:
             wanted = build(inputs)
             if wanted and wanted["kind"] == STATEFUL_SETS.kind:
-                return with_wanted_hash(wanted)
+                return pod_defaults.build(build, inputs, live)
             if wanted:
                 self.children.ensure(context, wanted)
         return None

@@ -31,6 +31,14 @@ def has_wanted_hash(live: Object) -> bool:
     return WANTED_HASH in (live["metadata"].get("annotations") or {})
 
 
+def has_same_wanted_hash(live: Object, wanted: Object) -> bool:
+    """Return whether it was applied last, whatever it has become since."""
+    hashes = [
+        (each["metadata"].get("annotations") or {}).get(WANTED_HASH) for each in (live, wanted)
+    ]
+    return hashes[0] is not None and hashes[0] == hashes[1]
+
+
 def is_as_wanted(live: Object, wanted: Object) -> bool:
     """Return whether a live object has every wanted field; others are ignored.
 

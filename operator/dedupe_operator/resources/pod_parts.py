@@ -4,6 +4,7 @@
 change of it restarts all workers.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from dedupe_crds.base import Model
@@ -27,6 +28,16 @@ class PodIds(Model):
     run_as_user: int | None = 65532
     run_as_group: int | None = 65532
     fs_group: int | None = 65532
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodDefaults:
+    """The defaults that differ between versions: pods that run keep theirs.
+
+    `memory_by_window`: a worker requests memory for a full window.
+    """
+
+    memory_by_window: bool = True
 
 
 def pod_spec(stream: DedupeStream, *, siblings: dict[str, str], ids: PodIds) -> Object:

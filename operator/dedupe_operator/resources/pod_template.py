@@ -7,6 +7,7 @@ from typing import Final
 from dedupe_crds.annotations import RESTART, STREAM
 from dedupe_crds.quantity import MIB
 from dedupe_crds.spec.pod import PodShape
+from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream, Spec
 from dedupe_operator.kubernetes.names import CONFIG_HASH, Object, partition_labels
 from dedupe_operator.resources import (
@@ -26,6 +27,8 @@ S3_KEY: Final = "credentials"
 # Resources of a worker with a small store.
 _CPU: Final = "50m"
 _MEMORY: Final = 256 * MIB
+# Of a full window: 3.73 of 28.7 bytes an id are its filter's, which is in memory (docs/scale.md).
+_FILTERS: Final = 0.13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +36,8 @@ class WorkerRelease:
     """The worker image that belongs to this operator version, and its pods' defaults.
 
     `probe_port` is where its workers serve probes alone; None if they may be older than that. `shape` is what the pods
-    of all streams have, `ids` as whom they run. `streams_at_once` is how many streams an upgrade changes at the same
-    time.
+    of all streams have, `ids` as whom they run, `defaults` what differs between versions. `streams_at_once` is how many
+    streams an upgrade changes at the same time.
     """
 
     image: str
@@ -42,6 +45,7 @@ class WorkerRelease:
     probe_port: int | None = None
     shape: PodShape = field(default_factory=PodShape)
     ids: pod_parts.PodIds = field(default_factory=pod_parts.PodIds)
+    defaults: pod_parts.PodDefaults = field(default_factory=pod_parts.PodDefaults)
     streams_at_once: int = 1
 
 
@@ -97,7 +101,7 @@ def _container(
         "args": _arguments(stream, partition, restore_from),
         **_environment(stream, probe_port),
         "ports": pod_parts.ports(probe_port),
-        "resources": {"requests": _requests(stream.spec), **resources},
+        "resources": {"requests": _requests(stream.spec, release.defaults), **resources},
         "securityContext": pod_parts.container_security(),
         # The end of its log becomes the container's termination message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -113,15 +117,18 @@ def _container(
     }
 
 
-def _requests(spec: Spec) -> Object:
-    """Return the default requests: the worker's, plus its inverse Bloom table.
+def _requests(spec: Spec, defaults: pod_parts.PodDefaults) -> Object:
+    """Return the default requests: the worker's, and of its store.
 
-    They do not exceed a limit that the user sets, or the pod would be refused. A user who sets any request sets all.
+    The table, or the filters of a full window, are in memory. Requests do not exceed a limit that the user sets, or the
+    pod would be refused. A user who sets any request sets all.
     """
-    memory = f"{ceil((_MEMORY + spec.table_bytes) / MIB)}Mi"
+    wanted = _MEMORY + spec.table_bytes
+    if spec.store.type is StoreType.ROCKSDB and defaults.memory_by_window:
+        wanted += _FILTERS * spec.store.window.max_bytes
     limit = spec.worker.resources.memory_limit
-    if limit is not None and limit < _MEMORY + spec.table_bytes:
-        memory = spec.worker.resources.limits["memory"]
+    is_lower = limit is not None and limit < wanted
+    memory = spec.worker.resources.limits["memory"] if is_lower else f"{ceil(wanted / MIB)}Mi"
     return {"cpu": _CPU, "memory": memory}
 
 

@@ -1,10 +1,14 @@
 """A worker's pod."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from dedupe_crds.quantity import MIB, parse_size
+from dedupe_local.sizing.constants import measured
+from dedupe_local.sizing.rocksdb import Traffic, size
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import config_map, pod_template
 from tests.unit.crds.manifests import CONFLICTS, DUPLICATES
@@ -98,12 +102,43 @@ def test_the_image_is_the_streams_or_the_releases() -> None:
 
 
 def test_a_user_who_names_requests_names_all_of_them() -> None:
-    assert container(build())["resources"] == {"requests": {"cpu": "50m", "memory": "256Mi"}}
-    limited = container(build({"spec.worker": {"resources": {"limits": {"memory": "1Gi"}}}}))
-    assert limited["resources"]["limits"] == {"memory": "1Gi"}
-    assert limited["resources"]["requests"] == {"cpu": "50m", "memory": "256Mi"}
+    assert container(build())["resources"] == {"requests": {"cpu": "50m", "memory": "1321Mi"}}
+    limited = container(build({"spec.worker": {"resources": {"limits": {"memory": "1500Mi"}}}}))
+    assert limited["resources"]["limits"] == {"memory": "1500Mi"}
+    assert limited["resources"]["requests"] == {"cpu": "50m", "memory": "1321Mi"}
     own = container(build({"spec.worker": {"resources": {"requests": {"cpu": "1"}}}}))
     assert own["resources"] == {"requests": {"cpu": "1"}}
+
+
+def with_window(size: str) -> dict[str, Any]:
+    return {"spec.store.window.maxBytes": size, "spec.storage.size": "8Ti"}
+
+
+@pytest.mark.parametrize(
+    ("window", "memory"),
+    [
+        ("16Mi", "259Mi"),
+        ("64Mi", "265Mi"),
+        ("1Gi", "390Mi"),
+        ("24Gi", "3451Mi"),
+        ("1Ti", "136571Mi"),
+    ],
+)
+def test_a_worker_requests_memory_for_the_filters_of_a_full_window(
+    window: str, memory: str
+) -> None:
+    requests = container(build(with_window(window)))["resources"]["requests"]
+    assert requests == {"cpu": "50m", "memory": memory}
+
+
+@pytest.mark.parametrize("ids", [1e6, 1e8, 1e9, 60e9, 1e12])
+def test_the_default_is_what_dedupe_size_calculates_for_that_window(ids: float) -> None:
+    traffic = Traffic(messages_per_second=ids / 86_400, window=timedelta(days=1), partitions=16)
+    planned = size(traffic, measured())
+    requests = container(build(with_window(f"{planned.max_bytes // MIB}Mi")))["resources"][
+        "requests"
+    ]
+    assert parse_size(requests["memory"]) == pytest.approx(planned.worker_memory_bytes, rel=0.06)
 
 
 def table(**size: float | str) -> dict[str, Any]:

@@ -142,7 +142,7 @@ class PodShape(Model):
     )
     topology_spread_constraints: Annotated[list[KubernetesObject], Field(max_length=_MOST)] = Field(
         default=[],
-        description="Spread of the pods, instead of the default: over nodes, where that is possible. Without a "
+        description="Spread of the pods, instead of the default: over zones and nodes, if possible. Without a "
         "labelSelector it is that of the workers, or routers, of the stream.",
     )
     priority_class_name: ObjectName | None = Field(

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dedupe_crds.status.stream import Restore, RestoreSource
 from dedupe_operator import lasting_volumes
-from dedupe_operator.controller import pod_defaults
 from dedupe_operator.controller.children import Children
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
+from dedupe_operator.controller.pod_defaults import DefaultsChooser
 from dedupe_operator.decide import rollout, volume_expansion
 from dedupe_operator.decide.diagnosis import Problem, with_advice
 from dedupe_operator.decide.pod_readiness import is_ready
@@ -47,6 +47,7 @@ class Applier:
     children: Children
     release: WorkerRelease
     volumes: VolumeManager
+    defaults: DefaultsChooser
     cluster_scope: bool = True
 
     def apply(self, context: ReconcileContext, result: ReconcileResult) -> None:
@@ -94,9 +95,10 @@ class Applier:
             secrets_hash=context.secrets_hash,
             config=_routers_config(context),
         )
+        live = context.observed.router_set
         try:
             for build in ROUTERS:
-                if wanted := pod_defaults.build(build, inputs, context.observed.router_set):
+                if wanted := self.defaults.build(build, inputs, live, context.now):
                     result.routers_change |= self._routers_change(context, wanted)
                     self.children.ensure(context, wanted)
         except KubernetesError as error:
@@ -119,7 +121,7 @@ class Applier:
         for build in PER_PARTITION:
             wanted = build(inputs)
             if wanted and wanted["kind"] == STATEFUL_SETS.kind:
-                return pod_defaults.build(build, inputs, live)
+                return self.defaults.build(build, inputs, live, context.now)
             if wanted:
                 self.children.ensure(context, wanted)
         return None

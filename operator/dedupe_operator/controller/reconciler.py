@@ -27,6 +27,7 @@ from dedupe_operator.controller.gauges import set_gauges
 from dedupe_operator.controller.kafka_view import KafkaViews, KafkaWatches
 from dedupe_operator.controller.observe import observe
 from dedupe_operator.controller.partition_views import partition_views
+from dedupe_operator.controller.pod_defaults import DefaultsChooser
 from dedupe_operator.controller.router_view import router_view
 from dedupe_operator.controller.status_writer import StatusWriter, read_status
 from dedupe_operator.controller.unreconciled import paused_status, refused_status
@@ -105,7 +106,9 @@ class Reconciler:
         }
         self._volumes = VolumeManager(providers)
         applier = Applier(
-            *(api, Children(api, clock), release, self._volumes), cluster_scope=cluster_scope
+            *(api, Children(api, clock), release, self._volumes),
+            defaults=DefaultsChooser(api, reads_nodes=failover),
+            cluster_scope=cluster_scope,
         )
         self._applier = UpgradePace(applier, release, clock)
         brake = FailoverBrake(api, max_nodes_not_ready_percent)

@@ -24,6 +24,7 @@ SCHEDULED: Final = f"{GROUP}/scheduled"
 COPIES: Final = f"{GROUP}/copies"
 """The finalizer of a DedupeSnapshot whose copies are stored outside of the cluster."""
 
+ZONE: Final = "topology.kubernetes.io/zone"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 INSTANCE: Final = "app.kubernetes.io/instance"
 

@@ -9,13 +9,14 @@ from typing import Final
 
 from dedupe_crds.base import Model
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.names import ZONE, Object
 from dedupe_operator.resources import config_map, service_account
 
 PORT: Final = 8080
 KAFKA_MOUNT: Final = "/etc/dedupestream/kafka"
 PROPERTIES_KEY: Final = "client.properties"
 CONFIG_MOUNT: Final = "/etc/dedupestream/config"
+_NODE: Final = "kubernetes.io/hostname"
 _GRACE_SECONDS: Final = 30
 
 CONFIG_ARGUMENT: Final = f"--config={CONFIG_MOUNT}/{config_map.MANIFEST_KEY}"
@@ -32,26 +33,31 @@ class PodIds(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodDefaults:
-    """The defaults that differ between versions: pods that run keep theirs.
+    """Defaults that differ between versions and clusters: pods keep theirs.
 
-    `memory_by_window`: a worker requests memory for a full window.
+    `memory_by_window`: a worker requests memory for a full window. `spread_over_zones`: pods are spread over the zones
+    too, which only a cluster has whose nodes all have the label.
     """
 
     memory_by_window: bool = True
+    spread_over_zones: bool = False
 
 
-def pod_spec(stream: DedupeStream, *, siblings: dict[str, str], ids: PodIds) -> Object:
+def pod_spec(
+    stream: DedupeStream, *, siblings: dict[str, str], ids: PodIds, defaults: PodDefaults
+) -> Object:
     """Return the fields of a pod's spec without its containers and volumes.
 
-    `siblings` are the labels of the pods that are spread over the nodes.
+    `siblings` are the labels of the pods that are spread: a stream's, of which each partition has a StatefulSet.
     """
+    topologies = [ZONE] * defaults.spread_over_zones + [_NODE]
     return {
         "serviceAccountName": service_account.name(stream.metadata.name),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "securityContext": _pod_security(ids),
-        "topologySpreadConstraints": [_spread_over_nodes(siblings)],
+        "topologySpreadConstraints": [_spread_over(each, siblings) for each in topologies],
     }
 
 
@@ -134,10 +140,10 @@ def _pod_security(ids: PodIds) -> Object:
     }
 
 
-def _spread_over_nodes(labels: dict[str, str]) -> Object:
+def _spread_over(topology: str, labels: dict[str, str]) -> Object:
     return {
         "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
+        "topologyKey": topology,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": labels},
     }

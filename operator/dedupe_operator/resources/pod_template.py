@@ -78,7 +78,9 @@ def build(
     template = {
         "metadata": {"labels": partition_labels(name, partition), "annotations": annotations},
         "spec": {
-            **pod_parts.pod_spec(stream, siblings=siblings, ids=release.ids),
+            **pod_parts.pod_spec(
+                stream, siblings=siblings, ids=release.ids, defaults=release.defaults
+            ),
             "containers": [_container(stream, partition, release, restore_from)],
             "volumes": _volumes(stream, claim, config or config_map.workers_name(stream)),
         },

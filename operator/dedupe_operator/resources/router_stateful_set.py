@@ -85,7 +85,9 @@ def _template(
     template = {
         "metadata": {"labels": router_pod_labels(name), "annotations": annotations},
         "spec": {
-            **pod_parts.pod_spec(stream, siblings=siblings, ids=release.ids),
+            **pod_parts.pod_spec(
+                stream, siblings=siblings, ids=release.ids, defaults=release.defaults
+            ),
             "containers": [_container(stream, repartition, release)],
             "volumes": [
                 pod_parts.config_volume(config),

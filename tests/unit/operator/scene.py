@@ -83,7 +83,11 @@ class Scene:
         self.restart_operator()
 
     def restart_operator(
-        self, *, max_nodes_not_ready_percent: int = 50, allowed: AllowList | None = None
+        self,
+        *,
+        max_nodes_not_ready_percent: int = 50,
+        failover: bool = True,
+        allowed: AllowList | None = None,
     ) -> None:
         self.conflicts = OutputConflicts()
         self.lanes = Inline()
@@ -93,6 +97,7 @@ class Scene:
             clock=self.clock,
             allowed=allowed or AllowList(),
             max_nodes_not_ready_percent=max_nodes_not_ready_percent,
+            failover=failover,
         )
 
     def look(self) -> float | None:

@@ -23,6 +23,7 @@ from dedupe_operator.kubernetes.names import (
     FIELD_MANAGER,
     MANAGED_BY,
     NOT_PRUNED,
+    ZONE,
     Object,
     lasting_labels,
     partition_of,
@@ -165,7 +166,7 @@ class VolumeRestore:
         nodes = self._api.find(NODES, None)
         usable = sorted({zone for zone in map(_usable_zone, nodes) if zone})
         if not usable:
-            message = f"no node is ready and has the label {ebs_volumes.ZONE}"
+            message = f"no node is ready and has the label {ZONE}"
             raise ProviderError("ZoneUnknown", message)
         known = (zone for zone in map(ebs_volumes.zone, self._relatives) if zone in usable)
         return next(known, None) or usable[self._job.partition % len(usable)]

@@ -5,12 +5,11 @@ The EBS provider and `restore` call it.
 
 from typing import Final
 
-from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.names import ZONE, Object
 
 DRIVER: Final = "ebs.csi.aws.com"
 IN_TREE: Final = "kubernetes.io/aws-ebs"
 DRIVER_ZONE: Final = "topology.ebs.csi.aws.com/zone"
-ZONE: Final = "topology.kubernetes.io/zone"
 _ZONE_LABELS: Final = (DRIVER_ZONE, ZONE, "failure-domain.beta.kubernetes.io/zone")
 
 

@@ -9,7 +9,7 @@ import pytest
 from dedupe_crds.spec.pod import PodShape
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import SHARED, StreamInputs, pod_template, router_stateful_set
-from dedupe_operator.resources.pod_parts import PodIds
+from dedupe_operator.resources.pod_parts import PodDefaults, PodIds
 from tests.unit.operator.objects import RELEASE, stream
 
 ROUTED = {"spec.repartition": {"partitions": 2}}
@@ -97,6 +97,10 @@ def test_pods_are_spread_as_asked_among_their_own_kind(build: Build) -> None:
     other = {"labelSelector": {"matchLabels": {"team": "shop"}}}
     template = build({"spec.worker": {"topologySpreadConstraints": [zones | other]}})
     assert template["spec"]["topologySpreadConstraints"] == [zones | other]
+    in_zones = replace(RELEASE, defaults=PodDefaults(spread_over_zones=True))
+    assert len(build({}, in_zones)["spec"]["topologySpreadConstraints"]) == 2
+    own = {"spec.worker": {"topologySpreadConstraints": [zones | other]}}
+    assert build(own, in_zones)["spec"]["topologySpreadConstraints"] == [zones | other]
 
 
 @pytest.mark.parametrize("ids", [{"fsGroup": None}, {"runAsUser": 1000680000, "runAsGroup": 0}])

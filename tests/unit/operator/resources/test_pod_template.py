@@ -11,6 +11,7 @@ from dedupe_local.sizing.constants import measured
 from dedupe_local.sizing.rocksdb import Traffic, size
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources import config_map, pod_template
+from dedupe_operator.resources.pod_parts import PodDefaults
 from tests.unit.crds.manifests import CONFLICTS, DUPLICATES
 from tests.unit.operator.objects import RELEASE, stream
 
@@ -239,3 +240,10 @@ def test_workers_of_a_stream_are_spread_over_nodes_where_that_can_be() -> None:
     assert spread["topologyKey"] == "kubernetes.io/hostname"
     selected = spread["labelSelector"]["matchLabels"]
     assert selected.items() <= build()["metadata"]["labels"].items()
+
+
+def test_in_several_zones_they_are_spread_over_these_too_where_that_can_be() -> None:
+    release = replace(RELEASE, defaults=PodDefaults(spread_over_zones=True))
+    zones, nodes = build(release=release)["spec"]["topologySpreadConstraints"]
+    assert [nodes] == build()["spec"]["topologySpreadConstraints"]
+    assert zones == nodes | {"topologyKey": "topology.kubernetes.io/zone"}

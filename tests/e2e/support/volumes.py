@@ -10,6 +10,8 @@ from tests.support.processes.processes import wait_for
 
 CLAIMS: Final = "persistentvolumeclaims"
 
+_SNAPSHOTS: Final = "volumesnapshots.snapshot.storage.k8s.io"
+_CONTENTS: Final = "volumesnapshotcontents.snapshot.storage.k8s.io"
 _STATE: Final = "/var/lib/dedupestream/state"
 _SECONDS: Final = 120.0
 
@@ -88,33 +90,37 @@ def lose_volume(stream: ClusterStream, partition: int) -> str:
 def lose_copy(stream: ClusterStream, volume_snapshot: str) -> None:
     """Delete a copy in the storage itself, as at a cloud's console; its VolumeSnapshot stays ready.
 
-    A second VolumeSnapshotContent of the same copy has the driver delete it.
+    A second VolumeSnapshot of the same copy is made, as of one that exists already, and has the driver delete it.
     """
-    contents = "volumesnapshotcontents.snapshot.storage.k8s.io"
-    status = stream.kubectl.get("volumesnapshots.snapshot.storage.k8s.io", volume_snapshot)[
-        "status"
-    ]
-    content = stream.kubectl.get(contents, status["boundVolumeSnapshotContentName"])
-    name = f"second-{content['metadata']['name']}"
-    second = {
-        "deletionPolicy": "Delete",
-        "driver": content["spec"]["driver"],
-        "source": {"snapshotHandle": content["status"]["snapshotHandle"]},
-        "volumeSnapshotRef": {"name": name, "namespace": stream.namespace},
+    status = stream.kubectl.get(_SNAPSHOTS, volume_snapshot)["status"]
+    content = stream.kubectl.get(_CONTENTS, status["boundVolumeSnapshotContentName"])
+    second = f"second-{content['metadata']['name']}"
+    made = {
+        "VolumeSnapshotContent": {
+            "deletionPolicy": "Delete",
+            "driver": content["spec"]["driver"],
+            "source": {"snapshotHandle": content["status"]["snapshotHandle"]},
+            "volumeSnapshotRef": {"name": second, "namespace": stream.namespace},
+        },
+        "VolumeSnapshot": {"source": {"volumeSnapshotContentName": second}},
     }
-    stream.kubectl.apply(
-        {
-            "apiVersion": content["apiVersion"],
-            "kind": content["kind"],
-            "metadata": {"name": name},
-            "spec": second,
-        }
-    )
+    for kind, spec in made.items():
+        stream.kubectl.apply(
+            {
+                "apiVersion": content["apiVersion"],
+                "kind": kind,
+                "metadata": {"name": second},
+                "spec": spec,
+            }
+        )
     stream.wait_until(
-        lambda: stream.kubectl.get(contents, name)["metadata"].get("finalizers"),
-        f"{name} is known to the driver",
+        lambda: (stream.kubectl.get(_SNAPSHOTS, second).get("status") or {}).get("readyToUse"),
+        f"{second} is ready",
     )
-    stream.kubectl("delete", contents, name, f"--timeout={_SECONDS:.0f}s")
+    stream.kubectl("delete", _SNAPSHOTS, second, f"--timeout={_SECONDS:.0f}s")
+    stream.wait_until(
+        lambda: stream.kubectl.find(_CONTENTS, second) is None, f"the copy of {second} is gone"
+    )
 
 
 def damage_store(stream: ClusterStream, partition: int, *, checkpoint_too: bool) -> int:

@@ -49,6 +49,10 @@ class Release:
             given=json.dumps(values or {}),
         )
 
+    def roll_back(self) -> None:
+        """Return to the revision before the last one, and wait until its operator is there."""
+        self._helm("rollback", self.name, "--wait", f"--timeout={_SECONDS}s")
+
     def uninstall(self) -> None:
         """Remove it, and wait until its operator is gone."""
         self._helm("uninstall", self.name, "--wait", f"--timeout={_SECONDS}s")

@@ -123,9 +123,16 @@ class Builder:
     def clear(self) -> None:
         """Remove everything from the cache but its lock."""
         self.buildah("rm", "--all")
-        self.buildah("rmi", "--all", "--force")
+        # Not by buildah, which takes minutes to remove some hundred images.
+        overlays = self.cache / "storage" / "overlay"
+        if overlays.is_mount():
+            run(
+                ["umount", "--recursive", overlays],
+                what="unmounting images",
+                timeout_seconds=_SECONDS,
+            )
         for path in self.cache.iterdir():
-            if path.is_dir() and path.name not in {"storage", "tmp"}:
+            if path.is_dir() and path.name != "tmp":
                 shutil.rmtree(path)
             elif path.is_file() and path.name not in {_LOCK, "storage.conf"}:
                 path.unlink()

@@ -147,6 +147,7 @@ def test_a_snapshot_deleted_while_a_claim_waits_for_it_gives_way_to_the_output_t
     assert f"PVC {left} got no volume and can be deleted" in message
 
 
+@pytest.mark.matrix  # it waits for minutes of failures
 def test_a_ready_snapshot_of_which_no_volume_can_be_made_gives_way_to_the_one_before_it(
     streams: dict[str, ClusterStream],
 ) -> None:
@@ -183,6 +184,8 @@ def test_a_ready_snapshot_of_which_no_volume_can_be_made_gives_way_to_the_one_be
     assert refused.removeprefix(f"{newer}: ") in message
     assert f"PVC {failing} got no volume and can be deleted" in message
     stream.kubectl("delete", CLAIMS, failing)
+    stream.kubectl("delete", VOLUME_SNAPSHOTS, f"{newer}-0", "--wait=false")
+    _let_go(stream, f"{newer}-0")
 
 
 def test_a_snapshot_of_a_topic_that_was_made_again_since_is_refused(

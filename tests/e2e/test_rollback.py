@@ -12,7 +12,7 @@ from tests.e2e.support.scene import Scene
 from tests.e2e.support.stream import ClusterStream
 from tests.faults.seed import SEED
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.matrix]
 
 PARTITIONS = 2
 # A new operator gives the first turn after a minute, and one stream after another has it.

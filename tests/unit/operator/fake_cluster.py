@@ -158,7 +158,7 @@ class FakeCluster(KubernetesApi):
         if (uid := wanted["metadata"].get("uid")) and live.get("metadata", {}).get("uid") != uid:
             raise KubernetesError("Conflict", f"{kind} {name} has another UID")
         before = self._applied.get((kind, name, subresource or ""), {})
-        now = _merged(_without(live, before, wanted), wanted)
+        now = merged(_without(live, before, wanted), wanted)
         now["metadata"].setdefault("uid", f"uid-{next(self._number)}")
         self.webhook(now)
         if now.get("spec") != live.get("spec"):
@@ -196,8 +196,8 @@ class FakeCluster(KubernetesApi):
         assert metadata["uid"] == live["metadata"]["uid"]
         for field, value in changes.items():
             if isinstance(value, dict):
-                merged = {**(metadata.get(field) or {}), **value}
-                metadata[field] = {key: each for key, each in merged.items() if each is not None}
+                both = {**(metadata.get(field) or {}), **value}
+                metadata[field] = {key: each for key, each in both.items() if each is not None}
             else:
                 metadata[field] = value
         if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
@@ -332,13 +332,13 @@ def _pairs(items: list[Any], key: str) -> Iterator[tuple[Any, Any]]:
     return ((one.get(key), one) for one in items)
 
 
-def _merged(live: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
+def merged(live: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
     if isinstance(wanted, dict) and isinstance(live, dict):
-        both = {name: _merged(live.get(name), value) for name, value in wanted.items()}
+        both = {name: merged(live.get(name), value) for name, value in wanted.items()}
         return {**live, **both}
     if isinstance(wanted, list) and isinstance(live, list) and (key := _list_key(wanted)):
         theirs = dict(_pairs(live, key))
-        both = {name: _merged(theirs.get(name), one) for name, one in _pairs(wanted, key)}
+        both = {name: merged(theirs.get(name), one) for name, one in _pairs(wanted, key)}
         return list((both | {name: theirs[name] for name in theirs if name not in both}).values())
     return deepcopy(wanted)
 

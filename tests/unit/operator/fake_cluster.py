@@ -158,7 +158,7 @@ class FakeCluster(KubernetesApi):
         if (uid := wanted["metadata"].get("uid")) and live.get("metadata", {}).get("uid") != uid:
             raise KubernetesError("Conflict", f"{kind} {name} has another UID")
         before = self._applied.get((kind, name, subresource or ""), {})
-        now = merged(_without(live, before, wanted), wanted)
+        now = merged(without(live, before, wanted), wanted)
         now["metadata"].setdefault("uid", f"uid-{next(self._number)}")
         self.webhook(now)
         if now.get("spec") != live.get("spec"):
@@ -343,11 +343,11 @@ def merged(live: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
     return deepcopy(wanted)
 
 
-def _without(live: Any, before: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
+def without(live: Any, before: Any, wanted: Any) -> Any:  # noqa: ANN401 # any JSON value
     """What is live, without what was applied before and is not applied any more."""
     if isinstance(live, dict) and isinstance(before, dict) and isinstance(wanted, dict):
         return {
-            name: _without(value, before.get(name), wanted.get(name))
+            name: without(value, before.get(name), wanted.get(name))
             for name, value in live.items()
             if name in wanted or name not in before
         }
@@ -357,7 +357,7 @@ def _without(live: Any, before: Any, wanted: Any) -> Any:  # noqa: ANN401 # any 
             return live
         old, new = dict(_pairs(before, key)), dict(_pairs(wanted, key))
         return [
-            _without(one, old.get(name), new.get(name))
+            without(one, old.get(name), new.get(name))
             for name, one in _pairs(live, key)
             if name in new or name not in old
         ]

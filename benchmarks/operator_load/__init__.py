@@ -1,0 +1,1 @@
+"""Measure what an operator with many streams costs while there is nothing to do."""

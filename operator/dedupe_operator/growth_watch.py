@@ -25,7 +25,8 @@ from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_operator.credentials import secret_hash
 from dedupe_operator.decide.growth import GrowthView, Workers
-from dedupe_operator.kafka_asks import Connection, KafkaAsks, Pending, problem_of
+from dedupe_operator.decide.kafka_problems import problem_of
+from dedupe_operator.kafka_asks import Connection, KafkaAsks, Pending
 from dedupe_operator.topic_watch import TopicsView
 
 _REFRESH_SECONDS: Final = 60.0

@@ -1,6 +1,6 @@
 """Notice within seconds that partitions were added to an input topic.
 
-A pass over a stream comes every 22 s at rest, because each reads from the API server. This asks Kafka alone, once for
+A pass over a stream comes every 22 s at rest, or more rarely, because each asks its workers. This asks Kafka alone, for
 all inputs of a cluster, and has a stream reconciled when its input has another partition count.
 """
 

@@ -16,15 +16,14 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final, Generic, TypeVar
 
-from confluent_kafka import KafkaError
-
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
-from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError
+from dedupe_kafka.errors import BrokerUnavailable, StreamError
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import client_properties, secret_hash
 from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.kafka_problems import is_silence
 
 _TIMEOUT_SECONDS: Final = 5.0
 _ANSWERING_THREADS: Final = 32
@@ -35,7 +34,6 @@ _IDLE_SECONDS: Final = 60.0
 _PATIENCE_SECONDS: Final = 30.0
 # The answer about all topics of a cluster with 100,000 partitions has some 6 MB. The default is 100 MB, for each lane.
 _BOUNDS: Final = {"receive.message.max.bytes": str(8 << 20), "fetch.max.bytes": str(4 << 20)}
-_REFUSED: Final = KafkaError._AUTHENTICATION  # noqa: SLF001 (its public name)
 
 log = logging.getLogger(__name__)
 
@@ -127,12 +125,27 @@ class KafkaAsks:
                 lane.close()
 
     def ask(
-        self, stream: DedupeStream, secret: Mapping[str, bytes], question: Question[T]
+        self,
+        stream: DedupeStream,
+        secret: Mapping[str, bytes],
+        question: Question[T],
+        *,
+        known: T | None = None,
     ) -> Future[T]:
-        """Ask a stream's cluster. The answer may be a StreamError."""
-        answer = self.ask_cluster(stream.spec.kafka.bootstrap_servers, secret, question)
+        """Ask a stream's cluster. The answer may be a StreamError.
+
+        It brings a pass, unless it is `known`.
+        """
         key = Key(stream.metadata.namespace, stream.metadata.name)
-        answer.add_done_callback(lambda done: None if done.cancelled() else self._due(key))
+
+        def answered(done: Future[T]) -> None:
+            if not done.cancelled() and (
+                done.exception() or done.result() is None or done.result() != known
+            ):
+                self._due(key)
+
+        answer = self.ask_cluster(stream.spec.kafka.bootstrap_servers, secret, question)
+        answer.add_done_callback(answered)
         return answer
 
     def ask_cluster(
@@ -265,32 +278,3 @@ class Pending(Generic[T]):
         if self._answer is not None:
             self._answer.cancel()
             self._answer = None
-
-
-def problem_of(error: StreamError, servers: str) -> Problem:
-    """Return the problem that a stream's status shows for an error.
-
-    Whoever creates a stream chooses the addresses that the operator connects to. So a failure to speak with one has the
-    same words for each cause: otherwise they would show which ports are open, and what answers there. The log has the
-    cause.
-    """
-    if is_silence(error) and error.kafka_code != _REFUSED:
-        return Problem(
-            reason=BrokerUnavailable.__name__,
-            message=f"no answer as of a Kafka cluster from {servers}: check spec.kafka.bootstrapServers, the security "
-            "protocol and certificates in the Secret, and that network policies let the operator connect; the "
-            "operator's log has the error of its client",
-        )
-    if error.kafka_code in {_REFUSED, KafkaError.SASL_AUTHENTICATION_FAILED}:
-        return Problem(
-            reason=NotAuthorized.__name__,
-            message=f"{servers} refuses the credentials: check the Secret of spec.kafka.configSecretRef; the "
-            "operator's log has the error of its client",
-        )
-    return Problem(reason=error.reason, message=str(error))
-
-
-def is_silence(error: StreamError) -> bool:
-    """Return whether an error comes from the attempt to reach Kafka, not from Kafka."""
-    reached = error.kafka_code is not None and error.kafka_code > 0
-    return isinstance(error, BrokerUnavailable | NotAuthorized) and not reached

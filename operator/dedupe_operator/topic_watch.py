@@ -15,8 +15,9 @@ from dedupe_kafka.offsets import PartitionState
 from dedupe_kafka.side_topics import routed_topics
 from dedupe_operator.credentials import secret_hash
 from dedupe_operator.decide.diagnosis import Problem
+from dedupe_operator.decide.kafka_problems import is_silence, problem_of
 from dedupe_operator.errors import ReportedError
-from dedupe_operator.kafka_asks import Connection, KafkaAsks, Pending, is_silence, problem_of
+from dedupe_operator.kafka_asks import Connection, KafkaAsks, Pending
 
 _REFRESH_SECONDS: Final = 60.0
 _FIRST_RETRY_SECONDS: Final = 3.0
@@ -86,7 +87,9 @@ class TopicWatch:
             return cached.view
         question = partial(_ask, stream=stream, known=known, seen=seen)
         answer = self._pending.take(
-            self.asks, fingerprint, lambda: self.asks.ask(stream, secret, question)
+            self.asks,
+            fingerprint,
+            lambda: self.asks.ask(stream, secret, question, known=cached.view if cached else None),
         )
         if answer is None:
             return cached.view if cached else TopicsView(problems=(self._pending.wait(self.asks),))

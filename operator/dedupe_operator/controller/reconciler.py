@@ -56,7 +56,8 @@ from dedupe_operator.snapshots.s3 import S3Provider
 from dedupe_operator.volume_manager import VolumeManager
 from dedupe_operator.worker_client import WorkerClient
 
-RESYNC_SECONDS: Final = 60.0
+RESYNC_SECONDS: Final = 22.0
+_RESYNCS_PER_SECOND: Final = 6.0  # of all streams at rest
 PROBLEM_RETRY_SECONDS: Final = 15.0
 ROLLOUT_POLL_SECONDS: Final = 2.0
 PENDING_SECONDS: Final = 5.0  # the answer of Kafka brings the next pass on
@@ -201,14 +202,11 @@ class Reconciler:
         ready = bool(counting) and all(view.ready for view in counting)
         ready = ready and (routers is None or routers.ready > 0)
         set_gauges(context, status, ready=ready)
-        return min(
-            _wait(
-                result,
-                ready=(ready and (routers is None or routers.are_well)) or stream.spec.suspend,
-                problems=bool(problems),
-            ),
-            max(ROLLOUT_POLL_SECONDS, result.requeue_seconds or RESYNC_SECONDS),
-        )
+        well = (ready and (routers is None or routers.are_well)) or stream.spec.suspend
+        wait = _wait(result, ready=well, problems=bool(problems))
+        # Each change of an object brings a pass, so with many streams those at rest come more rarely.
+        wait = wait or max(RESYNC_SECONDS, len(self._memories) / _RESYNCS_PER_SECOND)
+        return min(wait, max(ROLLOUT_POLL_SECONDS, result.requeue_seconds or wait))
 
     def _observe(
         self,
@@ -282,8 +280,8 @@ class Reconciler:
             metrics.forget_stream(*key)
 
 
-def _wait(result: ReconcileResult, *, ready: bool, problems: bool) -> float:
-    """Return the seconds until the next pass."""
+def _wait(result: ReconcileResult, *, ready: bool, problems: bool) -> float | None:
+    """Return the seconds until the next pass, None at rest."""
     if (result.waiting or result.starting) and not problems:
         return ROLLOUT_POLL_SECONDS
-    return RESYNC_SECONDS if ready and not problems else PROBLEM_RETRY_SECONDS
+    return None if ready and not problems else PROBLEM_RETRY_SECONDS

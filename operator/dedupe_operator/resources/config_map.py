@@ -7,6 +7,8 @@ manifest, for jobs that users run.
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -22,6 +24,7 @@ VOLUME: Final = "config"
 _HASH_LENGTH: Final = 10
 _HASHED: Final = re.compile(rf"-(worker|router)-[0-9a-f]{{{_HASH_LENGTH}}}")
 _KEPT: Final = 2
+_REMEMBERED: Final = 4096
 
 # Spec fields that a worker reads: a change takes effect at the worker's next start.
 _READ_BY_WORKERS: Final = ("kafka", "input", "output", "id", "store", "duplicates", "mode")
@@ -114,8 +117,32 @@ def direct_input(live: Object) -> str | None:
     return None if "repartition" in spec else str(spec["input"]["topic"])
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A stream, equal to each other one with the same spec."""
+
+    stream: DedupeStream = field(compare=False)
+    spec: str
+
+    @classmethod
+    def of(cls, stream: DedupeStream) -> "_Known":
+        return cls(stream, stream.spec.model_dump_json())
+
+
 def routers_hash(stream: DedupeStream) -> str:
     """Return a hash of what a router reads at its start, and of nothing else."""
+    return _routers_hash(_Known.of(stream))
+
+
+def config_hash(stream: DedupeStream) -> str:
+    """Return a hash of what a worker reads at its start, and of nothing else."""
+    return _config_hash(_Known.of(stream))
+
+
+# A pass asks several times for each partition, and to write YAML takes long.
+@lru_cache(maxsize=_REMEMBERED)
+def _routers_hash(known: _Known) -> str:
+    stream = known.stream
     spec = _manifest(stream)["spec"]
     fields = ("kafka", "input", "output", "id", "repartition", "delivery", "worker")
     read = {field: spec.get(field) for field in fields}
@@ -134,8 +161,9 @@ def routers_hash(stream: DedupeStream) -> str:
     return sha256(yaml.safe_dump(read, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def config_hash(stream: DedupeStream) -> str:
-    """Return a hash of what a worker reads at its start, and of nothing else."""
+@lru_cache(maxsize=_REMEMBERED)
+def _config_hash(known: _Known) -> str:
+    stream = known.stream
     spec = _manifest(stream)["spec"]
     read = {field: spec.get(field) for field in (*_READ_BY_WORKERS, "worker", "snapshots")}
     read |= {field: spec[field] for field in _READ_BY_LATER_WORKERS if field in spec}

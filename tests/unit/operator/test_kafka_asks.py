@@ -14,8 +14,9 @@ from dedupe_kafka.errors import BrokerUnavailable, StreamError, TopicMissing
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import CredentialsUnusable
 from dedupe_operator.decide.allow_list import AllowList
+from dedupe_operator.decide.kafka_problems import problem_of
 from dedupe_operator.errors import LostLeadership
-from dedupe_operator.kafka_asks import AnswerPending, Connection, KafkaAsks, Pending, problem_of
+from dedupe_operator.kafka_asks import AnswerPending, Connection, KafkaAsks, Pending
 from tests.unit.operator.inline import FakeClock, inline_asks
 from tests.unit.operator.objects import stream
 from tests.unit.operator.waits import until
@@ -95,6 +96,17 @@ def test_streams_with_the_same_access_share_a_connection_and_each_answer_is_told
     assert clusters.connections == ["kafka:9092"]
     assert asks.ask(at("kafka:9092"), {"x": b"y"}, names).result(SECONDS)
     assert len(clusters.connections) == 2, "other credentials, another connection"
+
+
+def test_an_answer_that_is_known_already_brings_no_pass(asks: KafkaAsks) -> None:
+    due: Queue[Key] = Queue()
+    asks.start(due.put)
+    known = asks.ask(at("kafka:9092", "a"), {}, names, known=["kafka:9092"])
+    assert known.result(SECONDS) == ["kafka:9092"]
+    for name, before in (("b", ["other:9092"]), ("c", None)):
+        asks.ask(at("kafka:9092", name), {}, names, known=before)
+    assert {due.get(timeout=SECONDS).name for _ in range(2)} == {"b", "c"}
+    assert due.empty()
 
 
 def test_dead_clusters_hold_up_no_other_once_they_are_known(

@@ -4,6 +4,7 @@ import pytest
 
 from dedupe_crds.status.stream import StreamStatus
 from dedupe_crds.status.worker import DegradedReason
+from dedupe_kafka.errors import BrokerUnavailable
 from dedupe_operator import metrics
 from dedupe_operator.controller.reconciler import (
     PROBLEM_RETRY_SECONDS,
@@ -320,3 +321,14 @@ def test_the_status_of_a_deleted_stream_does_not_go_to_its_namesake(scene: Scene
     with pytest.raises(KubernetesError, match="another UID"):
         scene.look()
     scene.cluster.get = real  # type: ignore[method-assign] # as it was
+
+
+def test_with_many_streams_those_at_rest_are_looked_at_more_rarely(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert scene.rest() == RESYNC_SECONDS
+    # As with 800 streams; one that has a problem is looked at as soon as ever.
+    monkeypatch.setattr("dedupe_operator.controller.reconciler._RESYNCS_PER_SECOND", 0.01)
+    assert scene.look() == 100.0
+    scene.kafka.fails = BrokerUnavailable("no answer")
+    assert scene.look() == PROBLEM_RETRY_SECONDS

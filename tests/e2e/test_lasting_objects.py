@@ -12,11 +12,12 @@ import pytest
 
 from dedupe_crds.spec.stream import API_VERSION, GROUP
 from dedupe_crds.status.snapshot import KIND as SNAPSHOT
+from dedupe_crds.status.stream import ConditionStatus
 from tests.cluster import chart
 from tests.cluster.environment import Environment
 from tests.e2e.support.kubectl import Kubectl, Object
 from tests.e2e.support.namespaces import SMALL
-from tests.e2e.support.stream import ClusterStream
+from tests.e2e.support.stream import KIND, ClusterStream
 from tests.support.processes.processes import wait_for
 
 CreateStream = Callable[..., ClusterStream]
@@ -77,10 +78,14 @@ def test_what_an_earlier_release_made_is_no_longer_pruned_and_retain_keeps_it(
     pods = stream.uids("pods")
     (claim,) = stream.children(CLAIMS)
     assert INSTANCE not in claim["metadata"]["labels"]
+    pause = f"{GROUP}/pause-reconciliation"
+    stream.kubectl("annotate", KIND, stream.name, f"{pause}=true")
+    stream.wait_for_condition("ReconciliationPaused", ConditionStatus.TRUE)
     apply_as_before(stream, claim)
     stream.kubectl.apply(scheduled_snapshot(stream, "earlier"))
     selector = f"{INSTANCE}={stream.name}"
     assert len(stream.kubectl.items(f"{CLAIMS},{SNAPSHOTS}", selector)) == 2
+    stream.kubectl("annotate", KIND, stream.name, f"{pause}-")
 
     stream.wait_until(
         lambda: not stream.kubectl.items(f"{CLAIMS},{SNAPSHOTS}", selector),

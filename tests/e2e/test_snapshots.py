@@ -135,7 +135,8 @@ def test_get_shows_stream_phase_provider_partitions_and_size(
     name = f"{stream.name}-shown"
     Snapshots(stream).make(name)
     head, row = stream.kubectl("get", SNAPSHOTS, name).splitlines()
-    assert head.split() == ["NAME", "STREAM", "PHASE", "PROVIDER", "PARTITIONS", "SIZE", "AGE"]
+    assert head.split()[:4] == ["NAME", "STREAM", "PHASE", "REASON"]
+    assert head.split()[4:] == ["PROVIDER", "PARTITIONS", "SIZE", "AGE"]
     assert row.split()[:5] == [name, stream.name, "Completed", "CSI", "2/2"]
 
 

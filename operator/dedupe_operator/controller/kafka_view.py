@@ -71,6 +71,7 @@ class KafkaViews:
         *,
         admin_token: str,
         watches: KafkaWatches,
+        again: bool,
     ) -> KafkaView:
         """Return what is known now. Raises AnswerPending without an answer it needs."""
         key = Key(stream.metadata.namespace, stream.metadata.name)
@@ -100,6 +101,7 @@ class KafkaViews:
             workers=workers,
             counted=counted,
             direct=direct_input(stream, observed),
+            again=again,
         )
         return KafkaView(secret=secret, secrets_hash=secrets_hash, topics=topics, growth=growth)
 

@@ -3,8 +3,6 @@
 The reconciler calls it at the end of a pass, before it writes the status. It reads Kubernetes events, nothing else.
 """
 
-from typing import Final
-
 from dedupe_crds.status.stream import PartitionPhase
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import diagnosis, volume_claims
@@ -14,9 +12,6 @@ from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.resources import CLAIMS
 
-# Partitions whose events are read in one pass: a cause that many share shows in the first few.
-_EVENTS_OF: Final = 4
-
 
 def partition_views(
     events: EventReader, context: ReconcileContext, result: ReconcileResult
@@ -25,7 +20,6 @@ def partition_views(
 
     Raises KubernetesError.
     """
-    diagnosed = 0
     views = []
     for partition, choice in result.claims.items():
         pod, worker = context.observed.pods.get(partition), context.workers.get(partition)
@@ -33,9 +27,8 @@ def partition_views(
         problem = result.partition_problems.get(partition)
         at_rest = context.stream.spec.suspend or partition in context.learning
         if problem is None and not is_ready(pod) and not at_rest:
-            diagnosed += 1
             problem = diagnosis.of_worker(worker) or _diagnose(
-                events, context, partition, choice.name, with_events=diagnosed <= _EVENTS_OF
+                events, context, partition, choice.name
             )
         views.append(
             PartitionView(
@@ -58,19 +51,15 @@ def _diagnose(
     context: ReconcileContext,
     partition: int,
     claim_name: str,
-    *,
-    with_events: bool,
 ) -> Problem | None:
     """Return what Kubernetes reports about a partition that is not ready."""
     observed = context.observed
     pod = observed.pods.get(partition)
     stateful_set = observed.stateful_sets.get(partition)
     claim = observed.children.get((CLAIMS.kind, claim_name))
-    if ((claim or {}).get("status") or {}).get("phase") == "Pending":
-        events = reader.about(claim) if with_events else []
-        if problem := diagnosis.of_claim(claim, events):
-            return problem
-    events = reader.about(pod or stateful_set) if with_events else []
+    if problem := diagnosis.of_claim(claim, reader.about(claim)):
+        return problem
+    events = reader.about(pod or stateful_set)
     return diagnosis.of_pod(pod, stateful_set, events, context.now)
 
 

@@ -133,9 +133,9 @@ class Reconciler:
             with self._api.from_memory():
                 return self._pass(key)
         except ReadLive:
-            return self._pass(key)
+            return self._pass(key, again=True)
 
-    def _pass(self, key: Key) -> float | None:
+    def _pass(self, key: Key, *, again: bool = False) -> float | None:
         raw = self._api.get(STREAMS, key.namespace, key.name)
         if raw is None or raw["metadata"].get("deletionTimestamp"):
             # The API server's garbage collector deletes the children.
@@ -169,7 +169,7 @@ class Reconciler:
             self._write_status(raw, recorded, status, memory)
             return RESYNC_SECONDS
         try:
-            return self._reconcile_stream(raw, stream, recorded, memory, now)
+            return self._reconcile_stream(raw, stream, recorded, memory, now=now, again=again)
         except AnswerPending:
             return PENDING_SECONDS
 
@@ -179,9 +179,11 @@ class Reconciler:
         stream: DedupeStream,
         recorded: StreamStatus,
         memory: _Memory,
+        *,
         now: datetime,
+        again: bool,
     ) -> float:
-        context, problems = self._observe(raw, stream, recorded, memory, now=now)
+        context, problems = self._observe(raw, stream, recorded, memory, now=now, again=again)
         result = ReconcileResult()
         if context.growth and context.growth.is_due and not stream.spec.suspend:
             result.requeue_within(ROLLOUT_POLL_SECONDS)
@@ -216,13 +218,17 @@ class Reconciler:
         memory: _Memory,
         *,
         now: datetime,
+        again: bool,
     ) -> tuple[ReconcileContext, list[Problem]]:
         """Read the cluster, Kafka and workers; return context and topic problems."""
         observed = observe(self._api, stream, recorded)
         workers = self._workers.statuses(observed.pods)
         admin_token = admin_secret.token(observed.admin_secret)
         kafka = self._kafka.view(
-            *(stream, recorded, observed, workers), admin_token=admin_token, watches=memory.kafka
+            *(stream, recorded, observed, workers),
+            admin_token=admin_token,
+            watches=memory.kafka,
+            again=again,
         )
         context = ReconcileContext(
             stream=stream,

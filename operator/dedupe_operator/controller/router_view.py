@@ -3,8 +3,6 @@
 The reconciler calls it at the end of a pass, before it writes the status. It reads Kubernetes events, nothing else.
 """
 
-from typing import Final
-
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import diagnosis
 from dedupe_operator.decide.diagnosis import ROUTER, Problem
@@ -12,9 +10,6 @@ from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.router_status import RoutersView
 from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.resources import router_stateful_set
-
-# Routers whose events are read in one pass: a cause that many share shows in the first few.
-_EVENTS_OF: Final = 2
 
 
 def router_view(
@@ -28,15 +23,12 @@ def router_view(
         return None
     pods, replicas = context.observed.routers, router_stateful_set.replicas(context.stream)
     problems: dict[int, Problem] = {}
-    diagnosed = 0
     for router in range(replicas):
         if is_ready(pods.get(router)):
             continue
         problem = result.router_problems.get(router)
         problem = problem or diagnosis.of_router(context.routers.get(router))
-        if problem is None:
-            diagnosed += 1
-            problem = _diagnose(events, context, router, with_events=diagnosed <= _EVENTS_OF)
+        problem = problem or _diagnose(events, context, router)
         if problem is not None:
             problems[router] = problem
     return RoutersView(
@@ -47,10 +39,8 @@ def router_view(
     )
 
 
-def _diagnose(
-    reader: EventReader, context: ReconcileContext, router: int, *, with_events: bool
-) -> Problem | None:
+def _diagnose(reader: EventReader, context: ReconcileContext, router: int) -> Problem | None:
     """Return what Kubernetes reports about a router that is not ready."""
     pod, stateful_set = context.observed.routers.get(router), context.observed.router_set
-    events = reader.about(pod or stateful_set) if with_events else []
+    events = reader.about(pod or stateful_set)
     return diagnosis.of_pod(pod, stateful_set, events, context.now, ROUTER)

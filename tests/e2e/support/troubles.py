@@ -48,7 +48,7 @@ def kafka_refuses_connections(world: World) -> Case:
     way = Forwarder(world.scene.cluster.kafka_bootstrap_in_cluster)
     stream = world.scene.stream("refused", bootstrap=way.address)
     stream.apply()
-    says = (way.address, "refused", "check that Kafka runs there")
+    says = ("No answer as of a Kafka cluster", way.address, "network policies")
     return Case(stream=stream, reason="BrokerUnavailable", says=says, mend=way.open)
 
 
@@ -62,7 +62,7 @@ def kafka_has_no_address(world: World) -> Case:
     def mend() -> None:
         scene.kubectl.apply(*_service("kafka", host, int(port)))
 
-    says = (name, "resolve", "check that Kafka runs there")
+    says = ("No answer as of a Kafka cluster", name, "network policies")
     return Case(stream=stream, reason="BrokerUnavailable", says=says, mend=mend)
 
 
@@ -110,7 +110,7 @@ def the_credentials_are_wrong(world: World) -> Case:
     def mend() -> None:
         _write_secret(world.scene, name, _credentials(world, PASSWORD))
 
-    says = (world.secured.secured_servers, "Authentication failed", "credentials")
+    says = (world.secured.secured_servers, "refuses the credentials", "Secret")
     return Case(stream=stream, reason="NotAuthorized", says=says, mend=mend)
 
 

@@ -136,7 +136,8 @@ class FakeCluster(KubernetesApi):
         self.reads += 1
         assert namespace == (NAMESPACE if resource.namespaced else None)
         selected = dict(pair.split("=", 1) for pair in (labels or "").split(",") if pair)
-        uid = (fields or "").removeprefix("involvedObject.uid=")
+        prefix, _, uid = (fields or "").partition("involvedObject.uid=")
+        assert not prefix or prefix.startswith("reason!=")
         return [
             deepcopy(one)
             for (kind, _), one in self.objects.items()

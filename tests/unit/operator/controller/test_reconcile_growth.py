@@ -18,7 +18,7 @@ from dedupe_operator.controller.reconciler import (
 )
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import NAMESPACE, STREAM, worker_status
-from tests.unit.operator.scene import Scene
+from tests.unit.operator.scene import KEY, Scene
 
 FIRST = [Switch(epoch=0, partitions=2, inputs={"orders": 2}), Done(epoch=0)]
 CSI = {"provider": "CSI", "deadline": "1h"}
@@ -324,3 +324,19 @@ def test_at_rest_kafka_is_asked_once_a_minute(running: Scene) -> None:
     assert running.epochs.steps == steps, "the last step was just now"
     running.look()
     assert running.epochs.steps == steps + 1
+
+
+def test_a_growth_goes_on_although_each_answer_of_kafka_comes_after_its_pass(
+    running: Scene,
+) -> None:
+    """Each pass that is to choose volumes is made twice; the second one must not ask again."""
+    held = running.lanes.held = []
+    running.cluster.add_stream(routed(4))
+    for _ in range(30):
+        running.clock.now += 3.0
+        running.reconciler.reconcile(KEY)
+        while held:
+            held.pop()()
+        running.cluster.settle()
+    assert "orders-3" in running.cluster.names("StatefulSet")
+    assert "GrowthStarted" in running.cluster.told

@@ -24,6 +24,7 @@ PART = "operator"
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="buildah needs root here"),
     pytest.mark.timeout(1200),  # the first build downloads Debian and all packages
+    pytest.mark.matrix,  # a release is built without a cache
 ]
 
 

@@ -28,7 +28,7 @@ OTHERS = {
     "OnRootMismatch", "PodScheduled", "ReadWriteOnce", "RuntimeDefault", "ScheduleAnyway",
     # Reasons of Kubernetes' own parts, from which the operator derives its reasons
     "ControllerResizeError", "CrashLoopBackOff", "FailedCreate", "FileSystemResizePending",
-    "NodeResizeError", "ProvisioningFailed",
+    "NodeResizeError", "ProvisioningFailed", "SuccessfulCreate",
     # Value of an annotation that Argo CD reads
     "IgnoreExtraneous",
     # Fields of Amazon's API

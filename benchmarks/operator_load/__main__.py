@@ -22,6 +22,7 @@ import httpx
 import psutil
 from rich.progress import Progress
 
+from dedupe_kafka.cluster import Cluster as Kafka
 from dedupe_local.servers.kafka import EmbeddedBroker, free_ports
 from tests.unit.crds.manifests import changed
 
@@ -148,8 +149,6 @@ def main(streams: int, partitions: int, minutes: float) -> None:
 
 
 def _make_input(servers: str, partitions: int) -> None:
-    from dedupe_kafka.cluster import Cluster as Kafka  # noqa: PLC0415 (its name is taken here)
-
     Kafka(servers).ensure_input("raw", partitions)
 
 

@@ -140,7 +140,7 @@ class KafkaAsks:
 
         def answered(done: Future[T]) -> None:
             if not done.cancelled() and (
-                done.exception() or done.result() is None or done.result() != known
+                known is None or done.exception() or done.result() != known
             ):
                 self._due(key)
 

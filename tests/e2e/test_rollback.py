@@ -96,7 +96,7 @@ def images_of(stream: ClusterStream) -> list[str]:
 
 
 def generations(streams: list[ClusterStream]) -> dict[str, int]:
-    """How often each StatefulSet was changed."""
+    """Return the generation of each StatefulSet."""
     return {
         one["metadata"]["name"]: one["metadata"]["generation"]
         for stream in streams

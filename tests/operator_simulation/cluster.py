@@ -5,7 +5,7 @@ Objects are never changed in place, so that a shallow copy of the cluster is a v
 
 import marshal
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from types import SimpleNamespace
 from typing import Final, TypeVar, cast
@@ -99,17 +99,17 @@ class SimCluster(FakeCluster):
         resource: Resource,
         namespace: str | None,
         *,
-        labels: str | None = None,
+        labels: Mapping[str, str] | None = None,
         fields: str | None = None,
     ) -> list[Object]:
         assert namespace == (NAMESPACE if resource.namespaced else None)
-        selected = dict(pair.split("=", 1) for pair in (labels or "").split(",") if pair)
-        uid = (fields or "").removeprefix("involvedObject.uid=")
+        prefix, _, uid = (fields or "").partition("involvedObject.uid=")
+        assert not prefix or prefix.startswith("reason!=")
         return [
             copied(one)
             for (kind, _), one in self._listed(resource).items()
             if kind == resource.kind
-            and selected.items() <= one["metadata"].get("labels", {}).items()
+            and (labels or {}).items() <= one["metadata"].get("labels", {}).items()
             and (not uid or one.get("involvedObject", {}).get("uid") == uid)
         ]
 

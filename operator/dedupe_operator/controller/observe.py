@@ -13,8 +13,7 @@ from dedupe_operator.decide.drift import has_wanted_hash
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import (
-    FIELD_MANAGER,
-    MANAGED_BY,
+    OURS,
     Object,
     partition_name,
     partition_of,
@@ -60,9 +59,9 @@ class Observed:
 def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) -> Observed:
     """Read all objects of a stream. Raises KubernetesError."""
     namespace, name = stream.metadata.namespace, stream.metadata.name
-    selector = f"{MANAGED_BY}={FIELD_MANAGER},{STREAM}={name}"
+    labels = {**OURS, STREAM: name}
     listed: list[tuple[Resource, list[Object]]] = [
-        (resource, api.find(resource, namespace, labels=selector))
+        (resource, api.find(resource, namespace, labels=labels))
         for resource in (
             SERVICE_ACCOUNTS,
             CONFIG_MAPS,
@@ -108,8 +107,8 @@ def observe(api: KubernetesApi, stream: DedupeStream, recorded: StreamStatus) ->
 
 def worker_pods(api: KubernetesApi, namespace: str, stream: str) -> dict[int, Object]:
     """Return the pods of a stream's workers by partition. Raises KubernetesError."""
-    selector = f"{MANAGED_BY}={FIELD_MANAGER},{STREAM}={stream}"
-    return _by_partition(api.find(PODS, namespace, labels=selector), stream, suffix="-0")
+    pods = api.find(PODS, namespace, labels={**OURS, STREAM: stream})
+    return _by_partition(pods, stream, suffix="-0")
 
 
 def _router_pods(api: KubernetesApi, stream: DedupeStream) -> dict[int, Object]:
@@ -117,8 +116,7 @@ def _router_pods(api: KubernetesApi, stream: DedupeStream) -> dict[int, Object]:
     if stream.spec.repartition is None:
         return {}
     name = stream.metadata.name
-    selector = f"{MANAGED_BY}={FIELD_MANAGER},{ROUTERS_OF}={name}"
-    pods = api.find(PODS, stream.metadata.namespace, labels=selector)
+    pods = api.find(PODS, stream.metadata.namespace, labels={**OURS, ROUTERS_OF: name})
     return {number: pod for pod in pods if (number := router_of(pod, name)) is not None}
 
 

@@ -24,6 +24,7 @@ _CHUNK: Final = 500
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
+_NO_ANSWER: Final = (urllib3.exceptions.HTTPError, client.ApiException, OSError)
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +58,7 @@ class KubernetesApi:
         """Return whether the API server serves an API version. Raises KubernetesError."""
         status, text = self._exchange("GET", f"/apis/{api_version}", [], None, _JSON)
         if status not in {200, 404}:
-            message = _message(text)
-            raise KubernetesError(refusal_reason(status, message), message)
+            raise _refusal(status, text)
         return status == 200
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
@@ -75,17 +75,14 @@ class KubernetesApi:
         resource: Resource,
         namespace: str | None,
         *,
-        labels: str | None = None,
+        labels: Mapping[str, str] | None = None,
         fields: str | None = None,
     ) -> list[Object]:
-        """Return all objects that a selector matches. Raises KubernetesError."""
-        query = [("labelSelector", labels)] if labels else []
+        """Return all objects with these labels and fields. Raises KubernetesError."""
+        query = [("labelSelector", _selector(labels))] if labels else []
         query += [("fieldSelector", fields)] if fields else []
-        items = self._call("GET", resource, resource.path(namespace), query)["items"]
-        # In a list, the API server omits from each item what the list itself states.
-        return [
-            {"apiVersion": resource.api_version, "kind": resource.kind, **item} for item in items
-        ]
+        answer = self._call("GET", resource, resource.path(namespace), query)
+        return _items(resource, answer)
 
     def list_all(
         self, resource: Resource, namespace: str | None, labels: Mapping[str, str]
@@ -94,19 +91,16 @@ class KubernetesApi:
 
         Raises KubernetesError.
         """
-        query = [("labelSelector", selector(labels)), ("limit", str(_CHUNK))]
+        query = [("labelSelector", _selector(labels)), ("limit", str(_CHUNK))]
         items: list[Object] = []
         following: list[tuple[str, str]] = []
         while True:
-            path = resource.path(namespace)
-            answer = self._call("GET", resource, path, query + following)
-            items += answer["items"]
+            answer = self._call("GET", resource, resource.path(namespace), query + following)
+            items += _items(resource, answer)
             metadata = answer["metadata"]
             if not metadata.get("continue"):
-                break
+                return items, metadata["resourceVersion"]
             following = [("continue", metadata["continue"])]
-        stated = {"apiVersion": resource.api_version, "kind": resource.kind}
-        return [{**stated, **item} for item in items], metadata["resourceVersion"]
 
     def watch(
         self,
@@ -122,21 +116,20 @@ class KubernetesApi:
         Raises KubernetesError.
         """
         options = {"watch": "true", "resourceVersion": version, "timeoutSeconds": str(seconds)}
-        query = [("labelSelector", selector(labels)), *options.items()]
+        query = [("labelSelector", _selector(labels)), *options.items()]
         metrics.API_REQUESTS.labels(verb="watch", resource=resource.plural).inc()
         try:
             answer = self._send("GET", resource.path(namespace), query, seconds + _ANSWER_SECONDS)
             with closing(answer.response) as lines:
                 if answer.status != 200:
-                    message = _message(answer.read())
-                    raise KubernetesError(refusal_reason(answer.status, message), message)
+                    raise _refusal(answer.status, answer.read())
                 for line in lines:
                     event = orjson.loads(line)
                     if event["type"] == "ERROR":
                         status = event["object"]
                         raise KubernetesError(str(status["reason"]), str(status["message"]))
                     yield event["type"], event["object"]
-        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
+        except _NO_ANSWER as error:
             raise Unreachable(f"the watch ended: {error}") from error
 
     def apply(self, wanted: Object, *, subresource: str | None = None) -> Object:
@@ -212,8 +205,7 @@ class KubernetesApi:
         if 200 <= status < 300:
             content: Object = orjson.loads(text)
             return content
-        message = _message(text)
-        raise KubernetesError(refusal_reason(status, message), message)
+        raise _refusal(status, text)
 
     def _exchange(
         self,
@@ -230,7 +222,7 @@ class KubernetesApi:
                 *(method, path, query, _ANSWER_SECONDS), content=content, content_type=content_type
             )
             return answer.status, answer.read()
-        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as error:
+        except _NO_ANSWER as error:
             raise Unreachable(f"the API server does not answer: {error}") from error
 
     def _send(
@@ -255,9 +247,19 @@ class KubernetesApi:
         return self._client.call_api(*request, _request_timeout=(_CONNECT_SECONDS, seconds))
 
 
-def selector(labels: Mapping[str, str]) -> str:
-    """Return the selector of objects with these labels."""
+def _selector(labels: Mapping[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+def _items(resource: Resource, answer: Object) -> list[Object]:
+    """Return the objects of a list, which omits from each what the list states."""
+    stated = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return [{**stated, **item} for item in answer["items"]]
+
+
+def _refusal(status: int, text: bytes) -> KubernetesError:
+    message = _message(text)
+    return KubernetesError(refusal_reason(status, message), message)
 
 
 def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:

@@ -14,7 +14,7 @@ from kubernetes import client
 from dedupe_crds.annotations import ROUTERS_OF, STREAM
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.api import KubernetesApi, ReadLive
-from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY, Object
+from dedupe_operator.kubernetes.names import OURS, Object
 from dedupe_operator.kubernetes.resources import (
     BUDGETS,
     CLAIMS,
@@ -29,7 +29,6 @@ from dedupe_operator.kubernetes.resources import (
 )
 from dedupe_operator.kubernetes.watch_cache import WatchCache
 
-_OURS: Final = {MANAGED_BY: FIELD_MANAGER}
 _KINDS: Final = (PODS, STATEFUL_SETS, CLAIMS, SERVICES, CONFIG_MAPS, SERVICE_ACCOUNTS, BUDGETS)
 
 
@@ -47,7 +46,7 @@ class CachedApi(KubernetesApi):
         self._due: Callable[[Key], None] = lambda _: None
         places: list[str | None] = [*namespaces] or [None]
         self._caches: dict[str, list[WatchCache]] = {}
-        for resource, labels in [*((kind, _OURS) for kind in _KINDS), (SNAPSHOTS, {})]:
+        for resource, labels in [*((kind, OURS) for kind in _KINDS), (SNAPSHOTS, {})]:
             self._caches[resource.plural] = [
                 WatchCache(self, resource, place, labels, self._changed) for place in places
             ]
@@ -90,12 +89,12 @@ class CachedApi(KubernetesApi):
         resource: Resource,
         namespace: str | None,
         *,
-        labels: str | None = None,
+        labels: Mapping[str, str] | None = None,
         fields: str | None = None,
     ) -> list[Object]:
-        """Return all objects that a selector matches. Raises KubernetesError."""
+        """Return all objects with these labels and fields. Raises KubernetesError."""
         if getattr(self._reads, "cached", False) and namespace is not None and fields is None:
-            wanted = _pairs(labels)
+            wanted = labels or {}
             for cache in self._caches.get(resource.plural, ()):
                 if cache.covers(namespace, wanted):
                     return cache.find(namespace, wanted)
@@ -139,7 +138,3 @@ class CachedApi(KubernetesApi):
     def _all(self) -> Iterator[WatchCache]:
         for caches in self._caches.values():
             yield from caches
-
-
-def _pairs(labels: str | None) -> Mapping[str, str]:
-    return dict(pair.split("=", 1) for pair in (labels or "").split(",") if pair)

@@ -26,6 +26,8 @@ COPIES: Final = f"{GROUP}/copies"
 
 ZONE: Final = "topology.kubernetes.io/zone"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+OURS: Final = {MANAGED_BY: FIELD_MANAGER}
+"""The labels of all objects that the operator writes for a stream."""
 INSTANCE: Final = "app.kubernetes.io/instance"
 
 NOT_PRUNED: Final = {
@@ -43,7 +45,7 @@ def stream_labels(stream: str) -> dict[str, str]:
         INSTANCE: stream,
         "app.kubernetes.io/component": "worker",
         "app.kubernetes.io/part-of": "dedupestream",
-        MANAGED_BY: FIELD_MANAGER,
+        **OURS,
         STREAM: stream,
     }
 
@@ -58,7 +60,7 @@ def lasting_labels(stream: str, partition: int | None = None) -> dict[str, str]:
 
     Without INSTANCE: Argo CD takes an object with that label and without an owner for its own, and prunes it.
     """
-    labels = {MANAGED_BY: FIELD_MANAGER, STREAM: stream}
+    labels = {**OURS, STREAM: stream}
     return labels if partition is None else {**labels, PARTITION: str(partition)}
 
 

@@ -6,7 +6,7 @@ missed, the next list finds, deletions too: each watch ends after some minutes, 
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event, RLock, Thread
 from typing import Final
@@ -161,9 +161,10 @@ class WatchCache:
 
     def _watch(self, version: str) -> None:
         """Follow the changes until the watch ends. Raises KubernetesError."""
-        for kind, live in self._events(version):
-            if kind == "BOOKMARK":
-                continue
+        changes = self._api.watch(
+            self.resource, self.namespace, self.labels, version=version, seconds=_WATCH_SECONDS
+        )
+        for kind, live in changes:
             metadata = live["metadata"]
             with self._lock:
                 if kind == "DELETED":
@@ -175,11 +176,6 @@ class WatchCache:
             self._changed(live)
             if self._stop.is_set():
                 return
-
-    def _events(self, version: str) -> Iterator[tuple[str, Object]]:
-        return self._api.watch(
-            self.resource, self.namespace, self.labels, version=version, seconds=_WATCH_SECONDS
-        )
 
 
 def _object(kept: _Kept) -> Object:

@@ -192,7 +192,7 @@ def test_an_entry_of_a_later_release_is_refused(
 def test_only_a_topic_that_the_credentials_may_write_to_is_the_streams_own(
     secured: SecuredBroker, operator: Operator, raw: str
 ) -> None:
-    """Who may only read a topic keeps it from no other stream."""
+    """A stream that may only read a topic keeps it from no other one."""
     stream = stream_of(secured, raw, 2)
     output, repartitioned, _ = topics_of(stream)
     assert operator.topics.get(stream, operator.secret).held.keys() == {output, repartitioned}

@@ -30,7 +30,7 @@ KINDS: Final = (
     "v1 Service",
     "v1 ServiceAccount",
 )
-"""What the chart and the operator write. After a change run `python -m tests.support.kubernetes_schemas`."""
+"""The kinds that the chart and the operator write. After a change run `python -m tests.support.kubernetes_schemas`."""
 
 
 def path_of(minor: str) -> Path:

@@ -149,7 +149,7 @@ def test_every_field_is_described(resource: CustomResource) -> None:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether it begins like a sentence, ends like one, and has no mark-up, line break or double space."""
+    """Return whether it begins like a sentence, ends like one, and has no mark-up, line break or double space."""
     begins_well = text[:1].isupper() or text.startswith(("namespace/name", "endOffset"))
     return begins_well and text.endswith(".") and not re.search(r"[`\n]|  ", text)
 

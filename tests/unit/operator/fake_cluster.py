@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from hashlib import sha256
@@ -130,19 +130,18 @@ class FakeCluster(KubernetesApi):
         resource: Resource,
         namespace: str | None,
         *,
-        labels: str | None = None,
+        labels: Mapping[str, str] | None = None,
         fields: str | None = None,
     ) -> list[Object]:
         self.reads += 1
         assert namespace == (NAMESPACE if resource.namespaced else None)
-        selected = dict(pair.split("=", 1) for pair in (labels or "").split(",") if pair)
         prefix, _, uid = (fields or "").partition("involvedObject.uid=")
         assert not prefix or prefix.startswith("reason!=")
         return [
             deepcopy(one)
             for (kind, _), one in self.objects.items()
             if kind == resource.kind
-            and selected.items() <= one["metadata"].get("labels", {}).items()
+            and (labels or {}).items() <= one["metadata"].get("labels", {}).items()
             and (not uid or one.get("involvedObject", {}).get("uid") == uid)
         ]
 

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_at_rest_neither_nodes_nor_attachments_are_read(
         asked.append(resource.kind)
         return get(resource, namespace, name)
 
-    def noted_find(resource: Resource, namespace: str | None, **how: str | None) -> list[Object]:
+    def noted_find(resource: Resource, namespace: str | None, **how: Any) -> list[Object]:  # noqa: ANN401 (as the API's)
         asked.append(resource.kind)
         return find(resource, namespace, **how)
 
@@ -433,7 +434,7 @@ def test_without_the_right_to_list_nodes_no_worker_is_moved_and_the_stream_says_
     fail(running, for_seconds=61)
     find = running.cluster.find
 
-    def forbidden(resource: Resource, namespace: str | None, **how: str | None) -> list[Object]:
+    def forbidden(resource: Resource, namespace: str | None, **how: Any) -> list[Object]:  # noqa: ANN401 (as the API's)
         if resource is NODES:
             raise KubernetesError("Forbidden", "cannot list resource nodes")
         return find(resource, namespace, **how)

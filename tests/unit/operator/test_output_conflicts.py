@@ -1,4 +1,4 @@
-"""Which of several streams has a topic, and which must wait."""
+"""Streams that want the same topic: one has it, the others wait."""
 
 from collections.abc import Mapping
 from typing import Any

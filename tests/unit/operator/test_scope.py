@@ -1,6 +1,7 @@
 """An operator without failover, or without any right on what belongs to no namespace."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,7 @@ def narrow(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         allowed(resource)
         return get(resource, namespace, name)
 
-    def find_allowed(
-        resource: Resource, namespace: str | None, **selected: str | None
-    ) -> list[Object]:
+    def find_allowed(resource: Resource, namespace: str | None, **selected: Any) -> list[Object]:  # noqa: ANN401 (as the API's)
         allowed(resource)
         return find(resource, namespace, **selected)
 

@@ -20,9 +20,8 @@ from dedupe_crds.spec.store import ReclaimPolicy
 from dedupe_operator.decide.volume_claims import is_bound
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import (
-    FIELD_MANAGER,
-    MANAGED_BY,
     NOT_PRUNED,
+    OURS,
     ZONE,
     Object,
     lasting_labels,
@@ -90,10 +89,9 @@ class VolumeRestore:
     def _relatives(self) -> list[Object]:
         """Return the partition's last PersistentVolume, then those of the others."""
         metadata = self._job.stream.metadata
-        selector = f"{MANAGED_BY}={FIELD_MANAGER},{STREAM}={metadata.name}"
         claims = [self._job.claim] if self._job.claim else []
         claims += sorted(
-            self._api.find(CLAIMS, metadata.namespace, labels=selector),
+            self._api.find(CLAIMS, metadata.namespace, labels={**OURS, STREAM: metadata.name}),
             key=lambda claim: partition_of(claim) != self._job.partition,
         )
         names = dict.fromkeys(claim["spec"]["volumeName"] for claim in claims if is_bound(claim))

@@ -20,13 +20,13 @@ ROUTED = {"spec.repartition": {"partitions": 2, "routers": {"replicas": 2}}}
 
 
 def memory(scene: Scene) -> list[str]:
-    """What the workers request, by partition."""
+    """Return the memory that the workers request, by partition."""
     pods = [one["spec"]["template"]["spec"] for one in scene.stateful_sets()]
     return [pod["containers"][0]["resources"]["requests"]["memory"] for pod in pods]
 
 
 def spread(scene: Scene, name: str = "orders-0") -> list[str]:
-    """What the pods of a StatefulSet are spread over."""
+    """Return the topologies that the pods of a StatefulSet are spread over."""
     pod = scene.cluster.one("StatefulSet", name)["spec"]["template"]["spec"]
     return [one["topologyKey"] for one in pod["topologySpreadConstraints"]]
 

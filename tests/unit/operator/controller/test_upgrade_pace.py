@@ -38,6 +38,12 @@ class Upgrade:
             clock=self.clock,
         )
 
+    def start_with(self, name: str) -> None:
+        """A new process, which gives this stream its turn."""
+        self.start()
+        self.look(name)
+        self.look(name)
+
     def look(self, *names: str, seconds: float = 100.0) -> None:
         """One pass over each of the streams; then the cluster does its part."""
         self.clock.now += seconds
@@ -114,9 +120,7 @@ def test_as_many_streams_as_the_option_says_change_together(upgrade: Upgrade) ->
 def test_a_stream_that_its_user_changes_does_not_wait(
     upgrade: Upgrade, change: dict[str, object]
 ) -> None:
-    upgrade.start()
-    upgrade.look("orders")
-    upgrade.look("orders")
+    upgrade.start_with("orders")
     status = upgrade.cluster.one("DedupeStream", "visits")["status"]
     raw = raw_stream(_named("visits") | change)
     upgrade.cluster.add({**raw, "status": status})
@@ -128,9 +132,7 @@ def test_a_stream_that_its_user_changes_does_not_wait(
 
 
 def test_a_new_process_does_not_begin_a_second_stream(upgrade: Upgrade) -> None:
-    upgrade.start()
-    upgrade.look("visits")
-    upgrade.look("visits")
+    upgrade.start_with("visits")
     assert upgrade.changed() == ["visits"]
     upgrade.cluster.bad_images.add(NEW.image)
     upgrade.start()
@@ -158,9 +160,7 @@ def test_a_stream_that_does_not_become_ready_gives_its_turn_back(upgrade: Upgrad
 
 def test_a_deleted_stream_gives_its_turn_back(upgrade: Upgrade) -> None:
     upgrade.cluster.bad_images.add(NEW.image)
-    upgrade.start()
-    upgrade.look("orders")
-    upgrade.look("orders")
+    upgrade.start_with("orders")
     upgrade.cluster.delete_as_user("DedupeStream", "orders")
     upgrade.look("orders", "returns", seconds=1.0)
     spec = upgrade.cluster.one("StatefulSet", "returns-0")["spec"]["template"]["spec"]
@@ -168,27 +168,21 @@ def test_a_deleted_stream_gives_its_turn_back(upgrade: Upgrade) -> None:
 
 
 def test_a_waiting_stream_with_a_lost_worker_is_repaired_at_once(upgrade: Upgrade) -> None:
-    upgrade.start()
-    upgrade.look("orders")
-    upgrade.look("orders")
+    upgrade.start_with("orders")
     upgrade.cluster.remove("StatefulSet", "visits-1")
     upgrade.look("visits", seconds=1.0)
     assert "visits-1" in upgrade.cluster.names("StatefulSet")
 
 
 def test_a_waiting_stream_gets_its_new_secret_at_once(upgrade: Upgrade) -> None:
-    upgrade.start()
-    upgrade.look("orders")
-    upgrade.look("orders")
+    upgrade.start_with("orders")
     upgrade.cluster.remove("Secret", "visits-admin")
     upgrade.look("visits", seconds=1.0)
     assert upgrade.changed() == ["orders", "visits"]
 
 
 def test_a_waiting_stream_with_a_lost_volume_is_repaired_at_once(upgrade: Upgrade) -> None:
-    upgrade.start()
-    upgrade.look("orders")
-    upgrade.look("orders")
+    upgrade.start_with("orders")
     upgrade.cluster.remove("PersistentVolumeClaim", "visits-0-1")
     upgrade.look("visits", seconds=1.0)
     upgrade.look("visits", seconds=1.0)

@@ -1,4 +1,4 @@
-"""How many requested restores run side by side."""
+"""The number of requested restores that run side by side."""
 
 from dedupe_crds.status.stream import PartitionStatus
 from dedupe_operator.decide.restore_slots import free_slots

@@ -98,7 +98,7 @@ def test_items_of_a_list_get_the_kind_the_list_has(
     api: KubernetesApi, server: FakeApiServer
 ) -> None:
     server.answer = (200, {"kind": "PodList", "items": [POD]})
-    assert api.find(PODS, "shop", labels="a=b,c=d") == [
+    assert api.find(PODS, "shop", labels={"a": "b", "c": "d"}) == [
         {"apiVersion": "v1", "kind": "Pod", **POD},
     ]
     assert server.request.query == {"labelSelector": "a=b,c=d"}

@@ -1,4 +1,4 @@
-"""What is read from memory, and how old it may be."""
+"""Objects that are read from memory, and how old they may be."""
 
 from collections.abc import Callable, Iterator
 from queue import Queue
@@ -11,13 +11,12 @@ from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import ReadLive
 from dedupe_operator.kubernetes.cached_api import CachedApi
-from dedupe_operator.kubernetes.names import FIELD_MANAGER, MANAGED_BY, Object
+from dedupe_operator.kubernetes.names import OURS, Object
 from dedupe_operator.kubernetes.resources import EVENTS, PODS, SECRETS, SERVICES
 from dedupe_operator.kubernetes.watch_cache import WatchCache
 from tests.unit.operator.kubernetes.api_server import ApiServer
 from tests.unit.operator.waits import until
 
-OURS = {MANAGED_BY: FIELD_MANAGER}
 SECONDS = 20.0
 Cached = tuple[WatchCache, ApiServer, Queue[Object]]
 
@@ -171,30 +170,27 @@ def ready(api: Server) -> Server:
     return api
 
 
-def find(api: CachedApi, **selected: str) -> list[str]:
-    found = api.find(PODS, "shop", **selected)
+def find(api: CachedApi) -> list[str]:
+    found = api.find(PODS, "shop", labels=labels())
     return [each["metadata"]["name"] for each in found]
 
 
-SELECTOR = ",".join(f"{name}={value}" for name, value in labels().items())
-
-
 def test_reads_are_live_unless_a_thread_asks_for_memory(ready: Server) -> None:
-    assert find(ready, labels=SELECTOR) == []
+    assert find(ready) == []
     assert len(ready.calls) == 1
     with ready.from_memory():
-        assert find(ready, labels=SELECTOR) == ["a"]
+        assert find(ready) == ["a"]
         assert ready.get(PODS, "shop", "a") is not None
     assert len(ready.calls) == 1
-    assert find(ready, labels=SELECTOR) == []
+    assert find(ready) == []
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        lambda api: api.find(PODS, "shop", labels=f"{STREAM}=orders"),
+        lambda api: api.find(PODS, "shop", labels={STREAM: "orders"}),
         lambda api: api.find(PODS, "shop"),
-        lambda api: api.find(PODS, "other", labels=SELECTOR),
+        lambda api: api.find(PODS, "other", labels=labels()),
         lambda api: api.find(EVENTS, "shop", fields="involvedObject.uid=1"),
         lambda api: api.get(SECRETS, "shop", "kafka"),
         lambda api: api.get(PODS, "shop", "stray"),
@@ -223,7 +219,7 @@ def test_what_was_just_written_is_read(ready: Server) -> None:
     wanted = {"kind": "Service", "metadata": {"namespace": "shop", "name": "b"}}
     ready.apply(wanted)
     with ready.from_memory():
-        found = ready.find(SERVICES, "shop", labels=SELECTOR)
+        found = ready.find(SERVICES, "shop", labels=labels())
     assert "b" in [each["metadata"]["name"] for each in found]
 
 

@@ -5,6 +5,7 @@ product, or by the first call of a thread. These do not count: imports and class
 call, because they only make what is entered later; generator expressions, because they run where they are read.
 """
 
+import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +46,12 @@ class Tracer:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Watch this thread and those that start inside the block; record nothing yet."""
+        """Watch this thread and those that start inside the block; record nothing yet.
+
+        Without garbage collection, which runs the `finally` blocks of what earlier tests left, at any moment.
+        """
+        gc.collect()
+        gc.disable()
         threading.setprofile(self._on_event)
         sys.setprofile(self._on_event)
         try:
@@ -53,6 +59,7 @@ class Tracer:
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
+            gc.enable()
 
     @contextmanager
     def record(self, start_at: str | None = None) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """The tracer sees the modules of the product that a call enters, and how they come back."""
 
+import gc
 import sys
 import threading
 from types import ModuleType
@@ -44,6 +45,11 @@ def leaf():
     class Inner:
         pass
     return 1
+def left_open(kept):
+    try:
+        yield
+    finally:
+        kept.clear()
 """,
 }
 
@@ -96,6 +102,22 @@ def test_threads_that_start_inside_are_watched(modules: ModuleType) -> None:
         thread = threading.Thread(target=modules.go)
         thread.start()
         thread.join()
+    assert tracer.entries[0] == Entry(None, "dedupe_a", "go")
+
+
+def test_what_an_earlier_test_left_to_the_garbage_collector_does_not_count(
+    modules: ModuleType,
+) -> None:
+    left: list[object] = []
+    left.append(sys.modules["dedupe_c"].left_open(left))
+    next(left[0])  # type: ignore[call-overload] # a generator, which the list holds, and which holds the list
+    del left
+    tracer = Tracer()
+    with tracer.installed(), tracer.record():
+        assert not gc.isenabled()
+        gc.collect()
+        modules.go()
+    assert gc.isenabled()
     assert tracer.entries[0] == Entry(None, "dedupe_a", "go")
 
 

@@ -142,16 +142,14 @@ class Applier:
         return PartitionInputs(
             stream=context.stream,
             partition=partition,
+            served=len(context.partitions),
             claim_name=choice.name,
             live_claim=live,
             size=size,
             claim_source=claim_source,
             release=self.release,
             secrets_hash=context.secrets_hash,
-            config=config_map.to_mount(
-                context.observed.stateful_sets.get(partition),
-                config,
-            ),
+            config=config_map.to_mount(context.observed.stateful_sets.get(partition), config),
             restore_from=_bucket_snapshot(choice.restore),
             restore_request=choice.restore.request,
         )

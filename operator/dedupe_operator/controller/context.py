@@ -4,9 +4,11 @@ The reconciler builds a `ReconcileContext` once, at the start of a pass, and han
 step. A step reads the context and adds to the result.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.router import RouterStatus
@@ -20,15 +22,29 @@ from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice
-from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.names import SERVED, Object
 from dedupe_operator.kubernetes.resources import CONFIG_MAPS
 from dedupe_operator.resources import config_map
 from dedupe_operator.topic_watch import PartitionStates, TopicsView
+
+_NUMBER: Final = re.compile("[0-9]{1,5}")  # users can write any text there
 
 
 def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
     """Return the number of partitions that have workers; 0 if that is not known."""
     return max(len(recorded.partitions), max(observed.stateful_sets, default=-1) + 1)
+
+
+def served_partitions(observed: Observed) -> int:
+    """Return the number of partitions that claims tell of, also those of a stream that was deleted; 0 without claims.
+
+    Each claim says how many there were, because a stream may be deleted before all of its claims are created.
+    """
+    told = [max(observed.claims, default=-1) + 1]
+    for claims in observed.claims.values():
+        said = [(each["metadata"].get("annotations") or {}).get(SERVED, "") for each in claims]
+        told += [int(each) for each in said if _NUMBER.fullmatch(each)]
+    return max(told)
 
 
 def direct_input(stream: DedupeStream, observed: Observed) -> str | None:

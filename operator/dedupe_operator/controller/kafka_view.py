@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.status.stream import StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
-from dedupe_operator.controller.context import direct_input, known_partitions
+from dedupe_operator.controller.context import direct_input, known_partitions, served_partitions
 from dedupe_operator.controller.observe import Observed
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.credentials import CredentialsUnusable, secret_data, secret_hash
@@ -76,7 +76,7 @@ class KafkaViews:
         """Return what is known now. Raises AnswerPending without an answer it needs."""
         key = Key(stream.metadata.namespace, stream.metadata.name)
         known = known_partitions(recorded, observed)
-        seen = max(observed.claims, default=-1) + 1
+        seen = served_partitions(observed)
         secret: Mapping[str, bytes] = {}
         secrets_hash: str | None = None
         counted: Mapping[str, int] = {}

@@ -17,6 +17,8 @@ WANTED_HASH: Final = f"{GROUP}/wanted-hash"
 CONFIG_HASH: Final = f"{GROUP}/config-hash"
 RESTORE_REQUEST: Final = f"{GROUP}/restore-request"
 """On a claim: the id of the restore request that it answers, so that a lost status does not repeat it."""
+SERVED: Final = f"{GROUP}/served-partitions"
+"""On a claim: how many partitions its stream has, so that one deleted while it began does not return with fewer."""
 
 SNAPSHOT_UID: Final = f"{GROUP}/snapshot-uid"
 """On a copy: the UID of the DedupeSnapshot it belongs to."""

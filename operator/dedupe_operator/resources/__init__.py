@@ -57,13 +57,15 @@ class RouterInputs:
 class PartitionInputs:
     """Values from which the children of one partition are built.
 
-    `live_claim` is the claim as it exists, `size` its bytes, `claim_source` the fields of its spec that name what it
-    is created from. `secrets_hash` is None if the Kafka credentials can't be read. `config` is the ConfigMap that its
-    pod mounts, `restore_from` the snapshot in the bucket that the worker downloads.
+    `served` is the number of the stream's partitions. `live_claim` is the claim as it exists, `size` its bytes,
+    `claim_source` the fields of its spec that name what it is created from. `secrets_hash` is None if the Kafka
+    credentials can't be read. `config` is the ConfigMap that its pod mounts, `restore_from` the snapshot in the bucket
+    that the worker downloads.
     """
 
     stream: DedupeStream
     partition: int
+    served: int
     claim_name: str
     live_claim: Object | None
     size: int
@@ -84,6 +86,7 @@ def _claim(inputs: PartitionInputs) -> Object:
     return persistent_volume_claim.build(
         inputs.stream,
         inputs.partition,
+        served=inputs.served,
         name=inputs.claim_name,
         live=inputs.live_claim,
         size=inputs.size,

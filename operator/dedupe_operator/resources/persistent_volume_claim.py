@@ -7,6 +7,7 @@ from dedupe_crds.status.stream import Restore, RestoreSource
 from dedupe_operator.kubernetes.names import (
     NOT_PRUNED,
     RESTORE_REQUEST,
+    SERVED,
     Object,
     lasting_labels,
 )
@@ -17,6 +18,7 @@ def build(
     stream: DedupeStream,
     partition: int,
     *,
+    served: int,
     name: str,
     live: Object | None,
     size: int,
@@ -25,9 +27,10 @@ def build(
 ) -> Object:
     """Return the PersistentVolumeClaim of one partition.
 
-    `made_from` are the fields of its spec that name its source, `request` is the restore request that it answers. It
-    has no owner, so it outlives the stream; with `reclaimPolicy: Delete` it has, and the garbage collector deletes it.
-    Immutable fields are copied from the live claim.
+    `served` is the number of the stream's partitions. `made_from` are the fields of its spec that name its source,
+    `request` is the restore request that it answers. It has no owner, so it outlives the stream; with
+    `reclaimPolicy: Delete` it has, and the garbage collector deletes it. Immutable fields are copied from the live
+    claim.
     """
     storage = stream.spec.storage
     spec: Object = {
@@ -42,7 +45,7 @@ def build(
         "name": name,
         "namespace": stream.metadata.namespace,
         "labels": lasting_labels(stream.metadata.name, partition),
-        "annotations": dict(NOT_PRUNED),
+        "annotations": {**NOT_PRUNED, SERVED: str(served)},
     }
     if request is not None:
         described["annotations"][RESTORE_REQUEST] = request

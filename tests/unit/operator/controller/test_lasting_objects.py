@@ -55,6 +55,26 @@ def test_claims_are_made_so_that_no_gitops_tool_takes_them_for_its_own(scene: Sc
     assert_kept_from_pruning(scene.cluster.one(CLAIM, "orders-0-1"))
 
 
+@pytest.mark.parametrize("said", ["2", "many", "9" * 5000])
+def test_a_stream_that_was_deleted_while_it_began_returns_with_all_partitions(
+    scene: Scene, said: str
+) -> None:
+    scene.rest()
+    left = scene.cluster.one(CLAIM, "orders-0-1")
+    assert left["metadata"]["annotations"]["dedupestream.io/served-partitions"] == "2"
+    left["metadata"]["annotations"]["dedupestream.io/served-partitions"] = said
+    for kind, name in list(scene.cluster.objects):
+        if (kind, name) != (CLAIM, "orders-0-1"):
+            scene.cluster.remove(kind, name)
+    scene.restart_operator()
+    scene.cluster.add_stream()
+    scene.rest()
+    # Without the number only the partition with a claim is known to have had a worker.
+    served = ["orders-0", "orders-1"] if said == "2" else ["orders-0"]
+    assert scene.cluster.names("StatefulSet") == served
+    assert scene.cluster.condition("InputPartitionsAdded")["status"] == str(said != "2")
+
+
 def test_scheduled_snapshots_and_their_copies_are_made_so_too(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,7 @@ def set_of(partition: int = 7, *, suspend: bool = False) -> Object:
 
 
 OF_PARTITION = [set_of(), service.build(ORDERS, 7)]
-CLAIM = claim.build(ORDERS, 7, name="orders-7-1", live=None, size=GIB, made_from={})
+CLAIM = claim.build(ORDERS, 7, served=8, name="orders-7-1", live=None, size=GIB, made_from={})
 ALL = [*(one for some in OF_STREAM.values() for one in some), *OF_PARTITION, CLAIM]
 
 
@@ -91,6 +91,7 @@ def partition_inputs(secrets_hash: str | None = "abc") -> PartitionInputs:
     return PartitionInputs(
         stream=ORDERS,
         partition=7,
+        served=8,
         claim_name="orders-7-1",
         live_claim=None,
         size=GIB,

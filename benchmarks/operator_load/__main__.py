@@ -1,4 +1,4 @@
-"""Run an operator with many streams at rest; print what it and the API server do.
+"""Run an operator with many streams at rest; measure it, and its requests to the API server.
 
     python -m benchmarks.operator_load --streams 500 --partitions 16 --minutes 10
 
@@ -22,6 +22,9 @@ import httpx
 import psutil
 from rich.progress import Progress
 
+from benchmarks.operator_load.result import OperatorLoad
+from benchmarks.reporting.command import Recorder, output_option, page_option, update_pages
+from benchmarks.reporting.render import OPERATOR_LOAD
 from dedupe_kafka.cluster import Cluster as Kafka
 from dedupe_local.servers.kafka import EmbeddedBroker, free_ports
 from tests.unit.crds.manifests import changed
@@ -128,49 +131,47 @@ def _create(cluster: Cluster, streams: int, servers: str, log: Path) -> None:
 @click.option("--streams", default=500, show_default=True)
 @click.option("--partitions", default=16, show_default=True)
 @click.option("--minutes", default=10.0, show_default=True)
-def main(streams: int, partitions: int, minutes: float) -> None:
+@output_option
+@page_option
+def main(streams: int, partitions: int, minutes: float, output: Path, page: Path) -> None:
     """Measure an operator at rest."""
+    recorder = Recorder(output)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = EmbeddedBroker(directory / "kafka", heap="1g")
         broker.start()
         stack.callback(broker.stop)
-        _make_input(broker.bootstrap_servers, partitions)
+        Kafka(broker.bootstrap_servers).ensure_input("raw", partitions)
         cluster = Cluster(stack, partitions)
-        kubeconfig = cluster.kubeconfig(directory / "kubeconfig")
-        log = Path("build/operator-load.log")
-        log.parent.mkdir(exist_ok=True)
-        operator = _operator(stack, kubeconfig, log)
+        output.mkdir(parents=True, exist_ok=True)
+        log = output / "operator-load.log"
+        operator = _operator(stack, cluster.kubeconfig(directory / "kubeconfig"), log)
         began = time.monotonic()
         _create(cluster, streams, broker.bootstrap_servers, log)
-        click.echo(f"{streams} streams ready after {time.monotonic() - began:.0f} s")
+        ready_seconds = time.monotonic() - began
         time.sleep(_SETTLE_SECONDS)
-        _measure(cluster, operator, minutes * 60)
+        use = _measure(cluster, operator, minutes * 60)
+        recorder.save(
+            OperatorLoad(streams=streams, partitions=partitions, ready_seconds=ready_seconds, **use)
+        )
+    update_pages([OPERATOR_LOAD], output, page)
 
 
-def _make_input(servers: str, partitions: int) -> None:
-    Kafka(servers).ensure_input("raw", partitions)
-
-
-def _measure(cluster: Cluster, operator: psutil.Process, seconds: float) -> None:
-    """Print the shares of a core, and requests a second, over some time."""
-    api = psutil.Process(cluster.process.pid)
-    before, requests, began = _cpu(operator, api), cluster.requests(), time.monotonic()
+def _measure(cluster: Cluster, operator: psutil.Process, seconds: float) -> dict[str, Any]:
+    """Return the use over some time."""
+    before, requests, began = _cpu(operator), cluster.requests(), time.monotonic()
     time.sleep(seconds)
     passed = time.monotonic() - began
-    after, made = _cpu(operator, api), cluster.requests() - requests
-    of_operator, of_api = ((now - then) / passed for then, now in zip(before, after, strict=True))
-    memory = operator.memory_info().rss / 2**20
-    click.echo(
-        f"operator: {of_operator:.2f} cores, {memory:.0f} MiB; pretended cluster: {of_api:.2f} cores"
-    )
-    click.echo(f"requests to the API server: {sum(made.values()) / passed:.1f} a second, of these")
-    for what, count in made.most_common():
-        click.echo(f"  {count / passed:8.2f} {what}")
+    return {
+        "seconds": passed,
+        "cpu_seconds": _cpu(operator) - before,
+        "memory_bytes": operator.memory_info().rss,
+        "requests": cluster.requests() - requests,
+    }
 
 
-def _cpu(*processes: psutil.Process) -> list[float]:
-    return [sum(each.cpu_times()[:2]) for each in processes]
+def _cpu(process: psutil.Process) -> float:
+    return sum(process.cpu_times()[:2])
 
 
 if __name__ == "__main__":

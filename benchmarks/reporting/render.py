@@ -30,6 +30,7 @@ from benchmarks.harness import s3_server, traffic
 from benchmarks.harness.machine import Machine
 from benchmarks.harness.model import Model
 from benchmarks.kubernetes.results import OperatorUse
+from benchmarks.operator_load.result import OperatorLoad
 from benchmarks.peers.results import Peers, UnkeyedPeers
 from benchmarks.recovery import local
 from benchmarks.recovery.failover import Failover
@@ -50,6 +51,7 @@ Result = (
     | RouterLatency
     | GrowthUse
     | OperatorUse
+    | OperatorLoad
     | local.Recovery
     | Failover
     | Peers
@@ -102,6 +104,7 @@ ROUTERS: Final = Part(
 )
 GROWTH: Final = Part("`make bench-growth`", {"growth": GrowthUse})
 OPERATOR: Final = Part("`make bench-operator`", {"operator": OperatorUse})
+OPERATOR_LOAD: Final = Part("`python -m benchmarks.operator_load`", {"operator_load": OperatorLoad})
 RECOVERY: Final = Part("`make bench-recovery`", {"recovery": local.Recovery})
 FAILOVER: Final = Part("`make bench-recovery`, on Kubernetes", {"failover": Failover})
 PEERS: Final = Part("`make bench-peers`", {"peers": Peers})
@@ -109,7 +112,18 @@ SCALE: Final = Part("`make bench-scale`", {"scale": Scale})
 PIPELINE: Final = Part(
     "`make bench-pipeline`", {"filters": filters.Filters, "aggregate": Aggregated}
 )
-PARTS: Final = (PEERS, WORKER, ROUTERS, GROWTH, SCALE, PIPELINE, RECOVERY, FAILOVER, OPERATOR)
+PARTS: Final = (
+    PEERS,
+    WORKER,
+    ROUTERS,
+    GROWTH,
+    SCALE,
+    PIPELINE,
+    RECOVERY,
+    FAILOVER,
+    OPERATOR,
+    OPERATOR_LOAD,
+)
 
 _MODELS: Final = {name: model for part in PARTS for name, model in part.models.items()}
 

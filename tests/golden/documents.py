@@ -385,7 +385,9 @@ def children(name: str) -> list[Object]:
         disruption_budget.build(made_for),
     ]
     partition = [
-        claim.build(made_for, 7, name="orders-7-1", live=None, size=20 * GIB, made_from=restored),
+        claim.build(
+            made_for, 7, served=8, name="orders-7-1", live=None, size=20 * GIB, made_from=restored
+        ),
         service.build(made_for, 7),
         stateful_set.build(
             made_for,

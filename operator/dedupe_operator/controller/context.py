@@ -36,9 +36,10 @@ def known_partitions(recorded: StreamStatus, observed: Observed) -> int:
 
 
 def served_partitions(observed: Observed) -> int:
-    """Return the number of partitions that claims tell of, also those of a stream that was deleted; 0 without claims.
+    """Return the number of partitions that the claims show; 0 without claims.
 
-    Each claim says how many there were, because a stream may be deleted before all of its claims are created.
+    They may be those of a stream that was deleted. Each claim says how many partitions there were, because the stream
+    may have been deleted before all of its claims were created.
     """
     told = [max(observed.claims, default=-1) + 1]
     for claims in observed.claims.values():

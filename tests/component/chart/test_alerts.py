@@ -104,6 +104,26 @@ def test_the_cases_notice_an_alert_that_is_broken(spec: Object, tmp_path: Path) 
             assert done.returncode != 0, f"{name} that fires {how} passes its cases"
 
 
+@pytest.mark.parametrize("kind", ["PodMonitor", "ServiceMonitor"])
+def test_alerts_ask_for_the_job_of_workers_that_each_kind_of_monitor_gives(kind: str) -> None:
+    field = kind[0].lower() + kind[1:]
+    objects = render({"metrics": {field: {"enabled": True}, "prometheusRule": {"enabled": True}}})
+    (rule,) = of_kind(objects, "PrometheusRule").values()
+    asked = set(re.findall(r'job="([^"]+)"', str(rule["spec"])))
+    monitor = of_kind(objects, kind)["dedupestream-workers"]
+    assert asked == {_job(monitor)}
+
+
+def _job(monitor: Object) -> str | None:
+    """The label `job` of what the Prometheus operator scrapes by a monitor; None if it differs between targets."""
+    if monitor["kind"] == "PodMonitor":
+        return f"{monitor['metadata']['namespace']}/{monitor['metadata']['name']}"
+    # It is the name of the target's Service, unless it is relabelled.
+    (endpoint,) = monitor["spec"]["endpoints"]
+    found = (each for each in endpoint.get("relabelings", ()) if each["targetLabel"] == "job")
+    return next((each["replacement"] for each in found), None)
+
+
 def test_texts_name_only_labels_that_the_alert_has(spec: Object) -> None:
     for name, alert in alerts_of(spec).items():
         expected = [each for of, alerts in cases() if of == name for each in alerts]

@@ -36,6 +36,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{/*
+Labels or annotations with those of a value; a key of both is rendered once, as in the value.
+Takes a dict: own (a text of YAML), and more.
+*/}}
+{{- define "dedupestream.with" -}}
+{{- toYaml (merge (dict) (.more | default dict) (fromYaml .own)) -}}
+{{- end }}
+
 {{/* Image reference by digest, else by tag. Takes a dict: image, and root (the chart's context). */}}
 {{- define "dedupestream.image" -}}
 {{- if .image.digest -}}

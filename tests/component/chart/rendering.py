@@ -57,9 +57,19 @@ def render(
     """All objects of the chart with these values."""
     done = template(values, chart, kubernetes=kubernetes)
     assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    documents = yaml.load_all(done.stdout, Loader=_Loader)
+    return [document for document in documents if document]
 
 
 def of_kind(objects: list[Object], kind: str) -> dict[str, Object]:
     """The objects of one kind by their names."""
     return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is written twice: helm takes the last one, other tools refuse the file."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        assert len(set(keys)) == len(keys), f"{node.start_mark}: {keys}"
+        return super().construct_mapping(node, deep)

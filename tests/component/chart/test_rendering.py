@@ -65,6 +65,28 @@ def test_every_object_is_labelled_and_told_apart(values: dict[str, Any]) -> None
         assert labels["app.kubernetes.io/part-of"] == "dedupestream", each["metadata"]["name"]
 
 
+def test_a_label_or_annotation_of_a_value_replaces_the_charts_own() -> None:
+    label, policy = {"app.kubernetes.io/part-of": "data"}, {"helm.sh/resource-policy": "none"}
+    container = {"kubectl.kubernetes.io/default-container": "proxy"}
+    kinds = ("podMonitor", "prometheusRule", "grafanaDashboard")
+    objects = render(
+        {
+            "metrics": {kind: {"enabled": True, "labels": label} for kind in kinds},
+            "crds": {"annotations": policy},
+            "podLabels": label,
+            "podAnnotations": container,
+        }
+    )
+    (deployment,) = of_kind(objects, "Deployment").values()
+    pod = deployment["spec"]["template"]["metadata"]
+    assert pod["annotations"] == container
+    labelled = [of_kind(objects, kind) for kind in ("PodMonitor", "PrometheusRule", "ConfigMap")]
+    found = [pod, *(each["metadata"] for by_name in labelled for each in by_name.values())]
+    assert all(label.items() <= each["labels"].items() for each in found)
+    for each in of_kind(objects, "CustomResourceDefinition").values():
+        assert each["metadata"]["annotations"] == policy
+
+
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
 def test_the_pods_meet_the_restricted_pod_security_standard(values: dict[str, Any]) -> None:
     (deployment,) = of_kind(render(values), "Deployment").values()
@@ -299,6 +321,7 @@ def test_the_probes_ask_what_the_operator_answers() -> None:
         ({"networkPolicy": {"enabled": True}}, "networkPolicy.namespaces"),
         ({"networkPolicy": {"apiServerCIDRs": ["10.0.0.1"]}}, "apiServerCIDRs"),
         ({"podIds": {"runAsUser": 0}}, "runAsUser"),
+        ({"podLabels": {"app.kubernetes.io/name": "other"}}, "/podLabels/app.kubernetes.io"),
         ({"worker": {"pod": {"nodeSelectors": {}}}}, "nodeSelectors"),
         ({"log": {"level": "loud"}}, "level"),
         ({"serviceAccount": {"create": False}}, "name an existing ServiceAccount"),

@@ -218,7 +218,7 @@ def test_the_operator_reads_what_the_chart_says_of_pods_and_logs() -> None:
     options = operator_options(VALUES["everything set"])
     assert options["worker_pod"] == PodShape.model_validate(POD)
     assert (options["log_level"], options["log_format"]) == ("debug", "text")
-    assert options["identity"] == "here"
+    assert options["worker_probe_port"] == 8081
     plain = operator_options({})
     assert plain["worker_pod"] == PodShape()
     assert plain["worker_ids"] == PodIds()
@@ -321,6 +321,8 @@ def test_the_probes_ask_what_the_operator_answers() -> None:
         ({"networkPolicy": {"enabled": True}}, "networkPolicy.namespaces"),
         ({"networkPolicy": {"apiServerCIDRs": ["10.0.0.1"]}}, "apiServerCIDRs"),
         ({"podIds": {"runAsUser": 0}}, "runAsUser"),
+        ({"extraArgs": ["--lease-name=other"]}, "extraArgs: the chart sets --lease-name"),
+        ({"extraArgs": ["--identity", "here"]}, "extraArgs: the chart sets --identity"),
         ({"podLabels": {"app.kubernetes.io/name": "other"}}, "/podLabels/app.kubernetes.io"),
         ({"worker": {"pod": {"nodeSelectors": {}}}}, "nodeSelectors"),
         ({"log": {"level": "loud"}}, "level"),

@@ -33,7 +33,7 @@ VALUES: dict[str, dict[str, Any]] = {
             "pod": POD,
         },
         "imagePullSecrets": [{"name": "mirror"}],
-        "extraArgs": ["--identity=here"],
+        "extraArgs": ["--worker-probe-port=8081"],
         "log": {"level": "debug", "format": "text"},
         "crds": {"annotations": {"team": "data"}},
         "serviceAccount": {"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/a"}},

@@ -34,7 +34,7 @@ from tests.component.chart.rendering import (
     render,
     template,
 )
-from tests.component.chart.values import MONITORED, POD, VALUES
+from tests.component.chart.values import BY_SERVICES, MONITORED, POD, VALUES
 from tests.unit.crds.manifests import MINIMAL
 
 pytestmark = pytest.mark.timeout(900)  # the first of them may build helm
@@ -63,6 +63,24 @@ def test_every_object_is_labelled_and_told_apart(values: dict[str, Any]) -> None
     for each in objects:
         labels = each["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "dedupestream", each["metadata"]["name"]
+
+
+def test_names_that_yaml_takes_for_numbers_are_texts() -> None:
+    objects = render(
+        {
+            "watch": {"namespaces": ["007"]},
+            "networkPolicy": {"enabled": True},
+            "priorityClassName": "1e3",
+            "serviceAccount": {"name": "0"},
+            "metrics": {"grafanaDashboard": {"enabled": True, "namespace": "12"}},
+        }
+    )
+    (deployment,) = of_kind(objects, "Deployment").values()
+    pod = deployment["spec"]["template"]["spec"]
+    assert (pod["priorityClassName"], pod["serviceAccountName"]) == ("1e3", "0")
+    assert {each["metadata"].get("namespace") for each in objects} == {NAMESPACE, "007", "12", None}
+    bound = [each["subjects"] for each in objects if "subjects" in each]
+    assert {each["name"] for subjects in bound for each in subjects} == {"0"}
 
 
 def test_a_label_or_annotation_of_a_value_replaces_the_charts_own() -> None:
@@ -245,7 +263,7 @@ def test_users_and_groups_are_those_of_the_values_for_operator_and_workers(
 
 
 def test_a_service_monitor_finds_services_of_the_operator_and_of_workers() -> None:
-    objects = render(VALUES["monitored"])
+    objects = render(BY_SERVICES)
     (service,) = of_kind(objects, "Service").values()
     operator, workers = of_kind(objects, "ServiceMonitor").values()
     selected = operator["spec"]["selector"]["matchLabels"]
@@ -321,6 +339,12 @@ def test_the_probes_ask_what_the_operator_answers() -> None:
         ({"networkPolicy": {"enabled": True}}, "networkPolicy.namespaces"),
         ({"networkPolicy": {"apiServerCIDRs": ["10.0.0.1"]}}, "apiServerCIDRs"),
         ({"podIds": {"runAsUser": 0}}, "runAsUser"),
+        ({"metrics": MONITORED["metrics"] | BY_SERVICES["metrics"]}, "podMonitor or"),
+        ({"metrics": {"prometheusRule": {"runbookUrl": "wiki: page"}}}, "runbookUrl"),
+        ({"metrics": {"grafanaDashboard": {"namespace": "Grafana"}}}, "namespace"),
+        ({"worker": {"pod": {"tolerations": ["disk"]}}}, "tolerations"),
+        ({"worker": {"pod": {"env": [{"value": "UTC"}]}}}, "name"),
+        ({"worker": {"pod": {"labels": {"tier": 1}}}}, "labels"),
         ({"extraArgs": ["--lease-name=other"]}, "extraArgs: the chart sets --lease-name"),
         ({"extraArgs": ["--identity", "here"]}, "extraArgs: the chart sets --identity"),
         ({"podLabels": {"app.kubernetes.io/name": "other"}}, "/podLabels/app.kubernetes.io"),

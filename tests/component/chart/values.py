@@ -5,11 +5,11 @@ from typing import Any
 MONITORED = {
     "metrics": {
         "podMonitor": {"enabled": True},
-        "serviceMonitor": {"enabled": True},
         "prometheusRule": {"enabled": True},
         "grafanaDashboard": {"enabled": True},
     }
 }
+BY_SERVICES = {"metrics": {"serviceMonitor": {"enabled": True}}}
 POD = {
     "imagePullSecrets": [{"name": "mirror"}],
     "nodeSelector": {"disk": "fast"},
@@ -18,6 +18,7 @@ POD = {
 VALUES: dict[str, dict[str, Any]] = {
     "defaults": {},
     "monitored": MONITORED,
+    "monitored by services": BY_SERVICES,
     "two replicas in two namespaces": {
         "replicas": 2,
         "watch": {"namespaces": ["shop", "bank"]},

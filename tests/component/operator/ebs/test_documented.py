@@ -62,9 +62,32 @@ def test_the_policy_allows_snapshots_with_the_projects_tags_only(aws: AwsScene) 
             for each in policy["Statement"]
             if each["Action"] == action and each["Resource"].endswith(":snapshot/*")
         )
-        ((key, value),) = statement["Condition"]["StringLike"].items()
-        assert (value, key.startswith("aws:ResourceTag/dedupestream.io/")) == ("*", True)
-        assert tags_of(made)[key.removeprefix("aws:ResourceTag/")]
+        for key, value in statement["Condition"]["StringLike"].items():
+            assert (value, key.startswith("aws:ResourceTag/dedupestream.io/")) == ("*", True)
+            assert tags_of(made)[key.removeprefix("aws:ResourceTag/")]
+
+
+def test_the_policy_can_be_limited_to_streams_by_what_it_makes_deletes_and_restores(
+    aws: AwsScene,
+) -> None:
+    policy, _ = (json.loads(block) for block in blocks("json"))
+    limited = {
+        (statement["Action"], statement["Resource"].rpartition(":")[2])
+        for statement in policy["Statement"]
+        if any(
+            key.endswith("/dedupestream.io/stream")
+            for key in statement.get("Condition", {}).get("StringLike", {})
+        )
+    }
+    assert limited == {
+        ("ec2:CreateSnapshot", "snapshot/*"),
+        ("ec2:DeleteSnapshot", "snapshot/*"),
+        ("ec2:CreateVolume", "snapshot/*"),
+        ("ec2:CreateVolume", "volume/*"),
+    }
+    job = aws.taken()
+    aws.provider.source(job, "orders-0-2")
+    assert {tags_of(each)["dedupestream.io/stream"] for each in aws.snapshots()} == {"shop/orders"}
 
 
 @pytest.mark.skipif(

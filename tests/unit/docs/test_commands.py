@@ -82,6 +82,12 @@ def test_every_target_of_make_that_is_named_exists() -> None:
     assert [(path, target) for path, target in named if target not in TARGETS] == []
 
 
+def test_helm_takes_the_defaults_of_the_new_chart_in_an_upgrade() -> None:
+    kept = found(r"helm upgrade [^`]*?(--reset-then-reuse-values|--reuse-values)")
+    assert {path for path, _ in kept} >= {"docs/aws.md", "docs/upgrades.md"}
+    assert {each for _, each in kept} == {"--reset-then-reuse-values"}
+
+
 @pytest.mark.parametrize("program", COMMANDS)
 def test_every_subcommand_that_is_named_exists(program: str) -> None:
     named = found(rf"(?:^ *|`|bin/|&& ){program} ([a-z][a-z-]+)\b")

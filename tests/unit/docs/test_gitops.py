@@ -1,5 +1,6 @@
 """The health checks of docs/gitops.md, run as Argo CD runs them, on statuses that the operator writes."""
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,12 @@ def test_a_stream_has_the_health_of_its_conditions(found: dict[str, Any], wanted
 def test_a_snapshot_has_the_health_of_its_phase(phase: str | None, wanted: str) -> None:
     found = {"status": {"phase": phase, "message": "why"}} if phase else {}
     assert check_of("DedupeSnapshot")(found)[0] == wanted
+
+
+def test_a_definition_fits_into_the_annotation_of_a_client_side_apply() -> None:
+    for each in CUSTOM_RESOURCES:
+        # The API server's limit is 256 KiB, for all annotations together.
+        assert len(json.dumps(each.definition())) < 200 * 1024
 
 
 def test_the_operator_may_not_change_a_stream_but_its_status() -> None:

@@ -430,21 +430,55 @@ def test_every_alert_says_what_happened_to_what_and_how_bad_it_is() -> None:
         assert each["annotations"].keys() == {"summary", "description", "runbook_url"}
 
 
-def test_notes_say_what_to_do_next(tmp_path: Path) -> None:
-    # Without a cluster helm shows no notes, so they are rendered as an object of a copy.
-    copy = Path(shutil.copytree(CHART, tmp_path / "dedupestream"))
+@pytest.fixture(name="chart_of_notes", scope="module")
+def _chart_of_notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the chart with its notes as an object, because helm shows none without a cluster."""
+    copy = Path(shutil.copytree(CHART, tmp_path_factory.mktemp("notes") / "dedupestream"))
     notes = (copy / "templates/NOTES.txt").read_text()
     (copy / "templates/notes.yaml").write_text(
         f'{{{{- define "notes" }}}}{notes}{{{{ end -}}}}\nnotes: {{{{ include "notes" . | quote }}}}\n'
     )
-    values = {"watch": {"namespaces": ["shop"]}}
-    (said,) = (each["notes"] for each in render(values, chart=copy) if "notes" in each)
+    return copy
+
+
+def notes_of(values: dict[str, Any], chart: Path) -> str:
+    (said,) = (each["notes"] for each in render(values, chart=chart) if "notes" in each)
+    assert isinstance(said, str)
+    return said
+
+
+def test_notes_say_what_to_do_next(chart_of_notes: Path) -> None:
+    said = notes_of({"watch": {"namespaces": ["shop"]}}, chart_of_notes)
     (applied,) = re.findall(r"<<EOF\n(.*)EOF\n", said, re.DOTALL)
     assert parse_manifest(yaml.safe_load(applied), "NOTES").metadata.name == "orders"
     for step in (
         "-n dedupestream-system rollout status deployment/dedupestream-operator",
         "-n shop get dedupestreams",
         "kubectl dedupe status orders -n shop",
+        "producers must use the id as the key",
         "docs/reference.md",
     ):
         assert step in said
+
+
+@pytest.mark.parametrize(
+    ("own", "missing"),
+    [
+        ({}, ["image.repository", "worker.image.repository"]),
+        ({"image": {"repository": "r/operator"}}, ["worker.image.repository"]),
+        ({"worker": {"image": {"repository": "r/worker"}}}, ["image.repository"]),
+        (
+            {
+                "image": {"repository": "r/operator"},
+                "worker": {"image": {"repository": "r/worker"}},
+            },
+            [],
+        ),
+    ],
+)
+def test_notes_name_each_image_that_no_registry_has(
+    own: dict[str, Any], missing: list[str], chart_of_notes: Path
+) -> None:
+    said = notes_of(own, chart_of_notes)
+    assert ("No registry has" in said) == bool(missing)
+    assert re.findall(r"^ +set ([a-z.]+)$", said, re.MULTILINE) == missing

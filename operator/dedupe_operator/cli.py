@@ -1,5 +1,6 @@
 """`dedupe-operator`: read the options, then run the operator process."""
 
+import json
 import logging
 import socket
 import sys
@@ -11,6 +12,7 @@ import kopf
 from pydantic import ValidationError
 
 from dedupe_crds.base import Model
+from dedupe_crds.errors import explain
 from dedupe_crds.spec.pod import PodShape
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.decide.allow_list import AllowList
@@ -175,9 +177,13 @@ def _configure_logging(level: str, form: str) -> None:
 def _parsed(model: type[_M], text: str) -> _M:
     """Read an option that is a JSON object. Raises click.BadParameter."""
     try:
-        return model.model_validate_json(text)
+        document = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"is not JSON: {error}") from None
+    try:
+        return model.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter("\n".join(explain(error, document, model))) from None
 
 
 def _own_namespace() -> str:

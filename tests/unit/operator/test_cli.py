@@ -54,5 +54,13 @@ def test_a_bad_default_of_pods_is_refused_by_name(started: list[OperatorConfig])
     bad = '{"volumes": [{"name": "state", "emptyDir": {}}]}'
     answer = CliRunner().invoke(cli.main, [*REQUIRED, f"--worker-pod={bad}"])
     assert answer.exit_code == 2
-    assert "volumes.0.name" in answer.output
+    assert "volumes.0.name: 'state' is a name of the operator's own" in answer.output
+    assert "pydantic" not in answer.output
+    assert not started
+
+
+def test_a_default_of_pods_that_is_no_json_is_refused(started: list[OperatorConfig]) -> None:
+    answer = CliRunner().invoke(cli.main, [*REQUIRED, "--worker-pod=tolerations: []"])
+    assert answer.exit_code == 2
+    assert "'--worker-pod': is not JSON" in answer.output
     assert not started

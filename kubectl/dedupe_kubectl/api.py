@@ -59,7 +59,7 @@ def connect(kubeconfig: Path | None, context: str | None) -> "tuple[Api, str]":
         )
     except (ConfigException, OSError) as error:
         raise NoAccess(
-            f"no usable kubeconfig: {_one_line(error)}; set KUBECONFIG, or give --kubeconfig and --context"
+            f"no usable kubeconfig: {_one_line(error).rstrip('.')}; set KUBECONFIG, or give --kubeconfig and --context"
         ) from error
     configuration.retries = False
     configuration.connection_pool_maxsize = PARALLEL_CALLS
@@ -91,8 +91,8 @@ class Api:
         act = f"patch dedupestream {name} {_where(namespace)}"
         return self._json("PATCH", path, act, [("fieldManager", FIELD_MANAGER)], change)
 
-    def snapshots(self, namespace: str) -> list[Object]:
-        """Return all DedupeSnapshots of a namespace."""
+    def snapshots(self, namespace: str | None) -> list[Object]:
+        """Return all DedupeSnapshots of a namespace, or of all namespaces."""
         act = f"list dedupesnapshots {_where(namespace)}"
         return self._items(_path(SNAPSHOT_PLURAL, namespace), act)
 

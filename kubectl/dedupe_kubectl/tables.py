@@ -96,25 +96,25 @@ def partitions_table(rows: Sequence[PartitionRow], now: datetime) -> Table:
     return table(lines, total=_totals(rows) if len(rows) > 1 else None)
 
 
-def snapshots_table(snapshots: Sequence[Snapshot], now: datetime) -> Table:
+def snapshots_table(snapshots: Sequence[Snapshot], now: datetime, *, with_namespace: bool) -> Table:
     """Build the table of snapshots."""
-    return table(
-        [
-            {
-                "NAME": snapshot.name,
-                "STREAM": snapshot.stream,
-                "PHASE": _coloured(snapshot.phase),
-                "PROVIDER": snapshot.status.provider or UNKNOWN,
-                "PARTITIONS": snapshot.status.progress or UNKNOWN,
-                "SIZE": size(snapshot.size),
-                "KEYS": count(snapshot.keys),
-                "WINDOW": duration(seconds(snapshot.window)),
-                "AGE": duration((now - snapshot.created).total_seconds()),
-                "NOTE": escape(snapshot.why_failed),
-            }
-            for snapshot in snapshots
-        ]
-    )
+    lines = [
+        {
+            "NAMESPACE": snapshot.namespace,
+            "NAME": snapshot.name,
+            "STREAM": snapshot.stream,
+            "PHASE": _coloured(snapshot.phase),
+            "PROVIDER": snapshot.status.provider or UNKNOWN,
+            "PARTITIONS": snapshot.status.progress or UNKNOWN,
+            "SIZE": size(snapshot.size),
+            "KEYS": count(snapshot.keys),
+            "WINDOW": duration(seconds(snapshot.window)),
+            "AGE": duration((now - snapshot.created).total_seconds()),
+            "NOTE": escape(snapshot.why_failed),
+        }
+        for snapshot in snapshots
+    ]
+    return table(lines, without=set() if with_namespace else {"NAMESPACE"})
 
 
 def print_table(console: Console, drawn: RenderableType) -> None:

@@ -65,28 +65,35 @@ def snapshot_command(
 @click.command("snapshots")
 @click.argument("stream", required=False)
 @on_cluster
+@click.option("-A", "--all-namespaces", is_flag=True, help="Show the snapshots of all namespaces.")
 @OUTPUT
-def snapshots_command(*, api: Api, namespace: str, stream: str | None, output: str | None) -> None:
+def snapshots_command(
+    *, api: Api, namespace: str, stream: str | None, all_namespaces: bool, output: str | None
+) -> None:
     """Show the snapshots of a stream, or of all streams, newest first."""
+    if stream and all_namespaces:
+        raise click.UsageError("a stream is in one namespace: use -n instead of -A")
     console = terminal()
-    found = find_snapshots(api, namespace, stream)
+    found = find_snapshots(api, None if all_namespaces else namespace, stream)
     if output:
         console.out(as_json({"items": [snapshot_json(each) for each in found]}), highlight=False)
     elif found:
-        print_table(console, snapshots_table(found, datetime.now(UTC)))
+        drawn = snapshots_table(found, datetime.now(UTC), with_namespace=all_namespaces)
+        print_table(console, drawn)
     else:
         whose = f"of {stream} " if stream else ""
-        console.print(escape(f"No snapshots {whose}in namespace {namespace}."), soft_wrap=True)
+        where = "all namespaces" if all_namespaces else f"namespace {namespace}"
+        console.print(escape(f"No snapshots {whose}in {where}."), soft_wrap=True)
 
 
-def find_snapshots(api: Api, namespace: str, stream: str | None) -> list[Snapshot]:
-    """Return the snapshots of a stream, or of a namespace, newest first.
+def find_snapshots(api: Api, namespace: str | None, stream: str | None) -> list[Snapshot]:
+    """Return the snapshots of a stream, of a namespace or of all, newest first.
 
     Raises:
         PluginError: they cannot be listed, or there is no such stream and no snapshot of it.
     """
     found = [read_snapshot(document) for document in api.snapshots(namespace)]
-    if stream:
+    if stream and namespace:
         found = [each for each in found if each.stream == stream]
         if not found:
             api.stream(namespace, stream)  # fails for a misspelt name

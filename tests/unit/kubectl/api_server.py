@@ -57,6 +57,7 @@ class ApiServer:
 
     def holds_snapshots(self, *snapshots: dict[str, Any]) -> None:
         self.answers[SNAPSHOTS] = (200, {"items": list(snapshots)})
+        self.answers["/apis/dedupestream.io/v1alpha1/dedupesnapshots"] = self.answers[SNAPSHOTS]
         for snapshot in snapshots:
             self.answers[f"{SNAPSHOTS}/{snapshot['metadata']['name']}"] = (200, snapshot)
 

@@ -232,3 +232,4 @@ def test_a_kubeconfig_that_is_not_there_says_how_to_name_one(tmp_path: Path, opt
     done = CliRunner().invoke(main, ["status", *(part for pair in wrong.items() for part in pair)])
     assert done.exit_code == 1
     assert "set KUBECONFIG" in done.stderr
+    assert ".;" not in done.stderr

@@ -127,6 +127,17 @@ class TestSnapshots:
         assert (items[1]["phase"], items[1]["bytes"]) == ("Completed", 1024**3)
         assert items[1]["partitions"][0]["partition"] == 3
 
+    def test_of_all_namespaces_they_have_a_column_for_it(self, api: ApiServer) -> None:
+        api.holds_snapshots(snapshot("first"))
+        head, line = run(api, "snapshots", "-A").stdout.splitlines()
+        assert head.split()[:2] == ["NAMESPACE", "NAME"]
+        assert line.split()[:2] == ["shop", "first"]
+        api.holds_snapshots()
+        assert run(api, "snapshots", "-A").stdout == "No snapshots in all namespaces.\n"
+        done = run(api, "snapshots", "orders", "-A")
+        assert done.exit_code == 2
+        assert "use -n instead of -A" in done.stderr
+
     def test_none_is_said_and_a_stream_that_is_not_there_is_no_empty_table(
         self, api: ApiServer
     ) -> None:

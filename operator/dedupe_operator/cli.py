@@ -38,8 +38,8 @@ _M = TypeVar("_M", bound=Model)
 @click.option(
     "--worker-probe-port",
     type=click.IntRange(1, 65535),
-    help="Port at which workers of that image serve their probes alone. Default: the port of their API, "
-    "for workers of any version.",
+    help="Port on which workers of that image answer probes only. Default: the port of their API, "
+    "which workers of any version have.",
 )
 @click.option(
     "--worker-pod",
@@ -74,12 +74,12 @@ _M = TypeVar("_M", bound=Model)
 @click.option(
     "--failover/--no-failover",
     default=True,
-    help="Move workers away from nodes that are out. It needs rights on nodes and VolumeAttachments.",
+    help="Move workers away from nodes that are not ready. It needs rights on nodes and VolumeAttachments.",
 )
 @click.option(
     "--cluster-scope/--no-cluster-scope",
     default=True,
-    help="Use objects that belong to no namespace. Without, no failover, and no StorageClass is read.",
+    help="Use cluster-scoped objects: nodes and StorageClasses. Without them there is no failover.",
 )
 @click.option(
     "--allow-image",

@@ -73,7 +73,7 @@ its workers may be too old to have the port, and would never become ready.
 {{- end -}}
 {{- end }}
 
-{{/* "true" if the operator moves workers away from nodes that are out. */}}
+{{/* "true" if the operator moves workers away from nodes that are not ready. */}}
 {{- define "dedupestream.failover" -}}
 {{- if and .Values.failover.enabled .Values.rbac.clusterScope -}}true{{- end -}}
 {{- end }}

@@ -33,7 +33,7 @@ class RepartitionTopic(Model):
     max_bytes: Annotated[ByteSize, size_between("1Mi", "1Pi")] = Field(
         default=100 * GIB,
         description="Bytes of records that no worker has read yet, over all partitions, from which the routers pause. "
-        "Kafka keeps each record until its worker has committed it, for any time.",
+        "Kafka keeps each record until its worker has committed it, however long that takes.",
     )
 
 

@@ -87,8 +87,8 @@ class Worker(PodShape):
     )
     resources: Resources = Field(
         default=Resources(),
-        description="CPU and memory of the container. Default: requests of 50m, and of 256Mi and 13 % of "
-        "spec.store.window.maxBytes, or of the table.",
+        description="CPU and memory of the container. Default: requests of 50m CPU, and of 256Mi memory plus "
+        "13 % of spec.store.window.maxBytes, or plus the table of type: InverseBloom.",
     )
     tuning: Tuning = Field(
         default=Tuning(), description="Trade-offs between latency, throughput and memory."

@@ -178,8 +178,8 @@ class PartitionStatus(Model):
     )
     degraded: list[str] = Field(
         default=[],
-        description="What its worker does not keep of what is guaranteed, although it runs, such as "
-        "WindowShortened: a state as long as it lasts, an event for 24 hours or until a restart.",
+        description="Guarantees that its worker does not meet although it runs, such as WindowShortened. "
+        "A state is listed while it lasts, an event for 24 hours or until a restart.",
     )
     duplicates: Count | None = Field(
         default=None, description="Number of duplicates found since its worker started."
@@ -210,7 +210,7 @@ class RoutersInput(Model):
 class RoutersStatus(Model):
     """The routers of a stream with spec.repartition."""
 
-    replicas: Count = Field(description="Number of routers that are to run.")
+    replicas: Count = Field(description="Wanted number of routers.")
     ready: Count = Field(default=0, description="Number of routers that are ready.")
     inputs: Annotated[list[RoutersInput], Field(json_schema_extra=keyed_by("topic"))] = Field(
         default=[], description="The input topics that they read."
@@ -262,8 +262,8 @@ class StreamStatus(Model):
     )
     topic_ids: Annotated[list[str] | None, Field(max_length=64)] = Field(
         default=None,
-        description="UUIDs of the topics that no other stream may write to, once Kafka has told them. Of a broker "
-        "without topic ids: address and name.",
+        description="UUIDs of the topics that only this stream may write to, once they are known. With brokers "
+        "without topic ids: address of the brokers and name of the topic.",
     )
     routers: RoutersStatus | None = Field(
         default=None, description="The routers, of a stream with spec.repartition."

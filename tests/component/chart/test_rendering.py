@@ -347,6 +347,7 @@ def test_the_probes_ask_what_the_operator_answers() -> None:
         ({"worker": {"pod": {"labels": {"tier": 1}}}}, "labels"),
         ({"extraArgs": ["--lease-name=other"]}, "extraArgs: the chart sets --lease-name"),
         ({"extraArgs": ["--identity", "here"]}, "extraArgs: the chart sets --identity"),
+        ({"extraEnv": [{"name": "DEDUPE_OPERATOR_LOG_LEVEL"}]}, "extraEnv: DEDUPE_OPERATOR_LOG"),
         ({"podLabels": {"app.kubernetes.io/name": "other"}}, "/podLabels/app.kubernetes.io"),
         ({"worker": {"pod": {"nodeSelectors": {}}}}, "nodeSelectors"),
         ({"log": {"level": "loud"}}, "level"),

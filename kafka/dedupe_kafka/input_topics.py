@@ -4,10 +4,10 @@
 own records.
 """
 
-import re
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from dedupe_crds.names import topic_expression
 from dedupe_crds.spec.flow import Flow
 from dedupe_kafka.epochs_topic import epochs_topic
 from dedupe_kafka.errors import TopicMissing
@@ -46,7 +46,7 @@ def matching_topics(names: Iterable[str], spec: Flow) -> list[str]:
     """
     if spec.input.pattern is None:
         return sorted(spec.input.names)
-    pattern, own = re.compile(spec.input.pattern), _own_topics(spec)
+    pattern, own = topic_expression(spec.input.pattern), _own_topics(spec)
     return sorted(
         name
         for name in set(names)

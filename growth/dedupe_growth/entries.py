@@ -21,17 +21,31 @@ Invariants: an entry is never changed or removed, and an entry that this release
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from dedupe_crds.spec.repartition import MOST_PARTITIONS
 from dedupe_kafka.errors import StreamError
+
+_MOST_INPUT_PARTITIONS: Final = 1_000_000
 
 
 class EpochLogUnreadable(StreamError):
     """The epoch log has an entry that this release can't read, or lacks one."""
 
     retriable = True
+
+
+def _bounded(inputs: Mapping[str, int]) -> Mapping[str, int]:
+    if sum(inputs.values()) > _MOST_INPUT_PARTITIONS:
+        raise ValueError(f"more than {_MOST_INPUT_PARTITIONS} input partitions")
+    return inputs
+
+
+# Bounded, because readers count up to them, and whoever has the topic can write any number.
+Partitions = Annotated[int, Field(ge=0, le=MOST_PARTITIONS)]
+Inputs = Annotated[Mapping[str, Annotated[int, Field(ge=0)]], AfterValidator(_bounded)]
 
 
 class _Entry(BaseModel):
@@ -45,20 +59,20 @@ class _Entry(BaseModel):
 class Prepare(_Entry):
     """The stream gets this many partitions: workers of the new ones learn their ids."""
 
-    partitions: int
+    partitions: Partitions
 
 
 class Switch(_Entry):
     """Routers decide between this many partitions; these inputs may be routed."""
 
-    partitions: int
-    inputs: Mapping[str, int]
+    partitions: Partitions
+    inputs: Inputs
 
 
 class Listed(_Entry):
     """These inputs may be routed by this epoch as well: topics and partition counts."""
 
-    inputs: Mapping[str, int]
+    inputs: Inputs
 
 
 class Cuts(_Entry):
@@ -74,7 +88,7 @@ class Done(_Entry):
 class Direct(_Entry):
     """Until it got routers, workers of so many partitions have read this input topic."""
 
-    partitions: int
+    partitions: Partitions
     topic: str
     topic_id: str
 

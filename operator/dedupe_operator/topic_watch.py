@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from dedupe_crds.spec.repartition import MOST_PARTITIONS
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import PartitionState
@@ -113,6 +114,12 @@ class TopicWatch:
 def _ask(connection: Connection, *, stream: DedupeStream, known: int, seen: int) -> TopicsView:
     cluster = connection.cluster
     found = cluster.ensure_output(stream, known, seen=seen)
+    if found.partitions > MOST_PARTITIONS:
+        message = (
+            f"topic {stream.spec.worker_input} has {found.partitions} partitions, a stream at most {MOST_PARTITIONS}: "
+            "use a topic with fewer, or spec.repartition with fewer"
+        )
+        raise ReportedError("TooManyPartitions", message)
     added = range(found.served, found.partitions)
     lags = cluster.unread(stream.spec.worker_input, added) if added else {}
     own = {stream.spec.output.topic}

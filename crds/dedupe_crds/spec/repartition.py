@@ -14,6 +14,9 @@ from dedupe_crds.quantity import GIB, ByteSize
 from dedupe_crds.rules import FieldRule, never_changes, size_between
 from dedupe_crds.spec.resources import Resources
 
+MOST_PARTITIONS: Final = 10_000
+"""Partitions of one stream at most, whatever its manifest, Kafka or objects of its namespace say."""
+
 
 class RepartitionBy(StrEnum):
     """Part of a message that its partition follows from."""
@@ -69,7 +72,7 @@ class Repartition(Model):
         description="Id: by the id of the message, and the copies of an id keep their order. Key: by the key of the "
         "record, and the records of a key keep their order; then equal ids need equal keys.",
     )
-    partitions: Annotated[StrictInt, Field(ge=1, le=10_000), _ONLY_GROWS] = Field(
+    partitions: Annotated[StrictInt, Field(ge=1, le=MOST_PARTITIONS), _ONLY_GROWS] = Field(
         description="Number of partitions of the repartition topic and of the output. A worker runs for each of them. "
         "It may be raised while the stream runs: the new workers learn the ids that become theirs first."
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dedupe_crds.annotations import PARTITION, ROUTERS_OF, STREAM
+from dedupe_crds.spec.repartition import MOST_PARTITIONS
 from dedupe_crds.spec.stream import GROUP
 
 Object = dict[str, Any]
@@ -124,7 +125,10 @@ def claim_name(stream: str, partition: int, serial: int) -> str:
 
 
 def partition_of(labelled: Object) -> int | None:
-    """Return the partition in an object's label, None without that label."""
+    """Return the partition in an object's label, None without a possible one.
+
+    A pass handles all partitions up to the highest, and users can write any number there.
+    """
     labels: Mapping[str, str] = labelled["metadata"].get("labels") or {}
     text = labels.get(PARTITION, "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and int(text) < MOST_PARTITIONS else None

@@ -45,14 +45,15 @@ FORMS: list[tuple[Entry, bytes]] = [
     (Done(epoch=1), b'{"entry":"done","epoch":1}'),
 ]
 numbers = st.integers(0, 2**63 - 1)
-topics = st.dictionaries(st.text('ab.é"', max_size=5), numbers, max_size=3)
+partitions = st.integers(0, 10_000)
+topics = st.dictionaries(st.text('ab.é"', max_size=5), st.integers(0, 300_000), max_size=3)
 entries: st.SearchStrategy[Entry] = st.one_of(
-    st.builds(Prepare, epoch=numbers, partitions=numbers),
-    st.builds(Switch, epoch=numbers, partitions=numbers, inputs=topics),
+    st.builds(Prepare, epoch=numbers, partitions=partitions),
+    st.builds(Switch, epoch=numbers, partitions=partitions, inputs=topics),
     st.builds(Listed, epoch=numbers, inputs=topics),
     st.builds(Cuts, epoch=numbers, cuts=st.dictionaries(numbers, numbers, max_size=3)),
     st.builds(Done, epoch=numbers),
-    st.builds(Direct, epoch=numbers, partitions=numbers, topic=st.text(), topic_id=st.text()),
+    st.builds(Direct, epoch=numbers, partitions=partitions, topic=st.text(), topic_id=st.text()),
     st.builds(
         HandedOver,
         epoch=numbers,
@@ -109,6 +110,20 @@ def test_an_entry_with_another_number_shows_that_one_is_missing(key: bytes) -> N
 def test_an_entry_that_this_release_does_not_know_stops_the_reader(value: bytes) -> None:
     with pytest.raises(EpochLogUnreadable, match="entry 2 of the epoch log is none that this"):
         decode_entry(2, Record(b"2", value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"entry":"prepare","epoch":0,"partitions":10001}',
+        b'{"entry":"direct","epoch":0,"partitions":1000000000000,"topic":"a","topic_id":"In1"}',
+        b'{"entry":"switch","epoch":0,"partitions":1,"inputs":{"a":500000,"b":500001}}',
+        b'{"entry":"list","epoch":0,"inputs":{"a":-1}}',
+    ],
+)
+def test_numbers_that_no_stream_has_stop_the_reader(value: bytes) -> None:
+    with pytest.raises(EpochLogUnreadable):
+        decode_entry(0, Record(b"0", value))
 
 
 def test_an_unreadable_log_may_be_repaired_while_processes_wait() -> None:

@@ -51,6 +51,15 @@ def test_the_answer_is_what_kafka_says(watch: TopicWatch, kafka: FakeKafka) -> N
     assert kafka.asked == [("kafka:9092", {"sasl.username": "me", "sasl.password": "hunter2"})]
 
 
+def test_a_topic_with_more_partitions_than_a_stream_may_have_is_refused(
+    watch: TopicWatch, kafka: FakeKafka
+) -> None:
+    kafka.partitions = 10_001
+    view = watch.get(ORDERS, SECRET)
+    assert (view.partitions, view.usable) == (None, False)
+    assert [each.reason for each in view.problems] == ["TooManyPartitions"]
+
+
 def test_a_stream_with_routers_has_the_partitions_of_its_spec_and_none_waits(
     watch: TopicWatch, kafka: FakeKafka
 ) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from dedupe_crds.annotations import PARTITION
 from dedupe_crds.status.stream import StreamStatus
 from dedupe_crds.status.worker import DegradedReason
 from dedupe_kafka.errors import BrokerUnavailable
@@ -205,6 +206,25 @@ def test_a_foreign_object_is_left_alone(scene: Scene) -> None:
     assert scene.cluster.condition("Ready")["reason"] == "NameTaken"
     assert f"Service {NAMESPACE}/orders-0" in scene.cluster.condition("Ready")["message"]
     assert scene.cluster.names("StatefulSet") == ["orders-1"]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["StatefulSet", "PersistentVolumeClaim"])
+def test_an_object_of_a_partition_that_no_stream_has_is_passed_over(
+    scene: Scene, kind: str
+) -> None:
+    scene.rest()
+    claims = scene.cluster.names("PersistentVolumeClaim")
+    foreign = scene.cluster.get_copy(kind, "orders-0" if kind == "StatefulSet" else "orders-0-1")
+    foreign["metadata"] |= {"name": "orders-10000", "uid": "of-a-user"}
+    foreign["metadata"]["labels"][PARTITION] = "10000"
+    scene.cluster.add(foreign)
+
+    scene.cluster.one("DedupeStream", STREAM).pop("status")
+    scene.rest()
+
+    assert set(scene.cluster.names("PersistentVolumeClaim")) <= {*claims, "orders-10000"}
+    assert [each["partition"] for each in scene.cluster.status["partitions"]] == [0, 1]
 
 
 def test_labels_taken_off_a_worker_are_put_back(scene: Scene) -> None:

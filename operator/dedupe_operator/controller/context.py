@@ -52,17 +52,14 @@ def direct_input(stream: DedupeStream, observed: Observed) -> str | None:
     """Return the topic that workers read themselves although the manifest has routers.
 
     None if there are no such workers. The manifest that they mount says so, also for one that starts again. They mount
-    another once the epoch log has the change to routers. "" if it was deleted, and there are no routers.
+    another once the epoch log has the change to routers. "" if it can't be read, and there are no routers.
     """
     if stream.spec.repartition is None or not observed.stateful_sets:
         return None
     for stateful_set in observed.stateful_sets.values():
         name = config_map.mounted(stateful_set["spec"]["template"])
-        live = observed.children.get((CONFIG_MAPS.kind, name or ""))
-        if live is None:
-            if observed.router_set is None:
-                return ""
-        elif (topic := config_map.direct_input(live)) is not None:
+        topic = config_map.direct_input(observed.children.get((CONFIG_MAPS.kind, name or "")))
+        if topic or (topic == "" and observed.router_set is None):
             return topic
     return None
 

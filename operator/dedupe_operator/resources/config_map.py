@@ -25,6 +25,7 @@ _HASH_LENGTH: Final = 10
 _HASHED: Final = re.compile(rf"-(worker|router)-[0-9a-f]{{{_HASH_LENGTH}}}")
 _KEPT: Final = 2
 _REMEMBERED: Final = 4096
+_LONGEST_READ: Final = 1 << 16
 
 # Spec fields that a worker reads: a change takes effect at the worker's next start.
 _READ_BY_WORKERS: Final = ("kafka", "input", "output", "id", "store", "duplicates", "mode")
@@ -108,13 +109,29 @@ def unused(configs: Sequence[Object], used: Collection[str], stream: DedupeStrea
     return newest_first[_KEPT:]
 
 
-def direct_input(live: Object) -> str | None:
+class _Loader(yaml.SafeLoader):
+    """Refuses aliases: with them a few lines stand for gigabytes. The operator writes none."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias")
+        return super().compose_node(parent, index)
+
+
+def direct_input(live: Object | None) -> str | None:
     """Return the input topic of a ConfigMap's manifest; None of a stream with routers.
 
-    Workers of each release read it at their start.
+    Workers of each release read it at their start. "" if it was deleted, or changed by others so that no worker can.
     """
-    spec = yaml.safe_load(live["data"][MANIFEST_KEY])["spec"]
-    return None if "repartition" in spec else str(spec["input"]["topic"])
+    text = str(((live or {}).get("data") or {}).get(MANIFEST_KEY, ""))
+    try:
+        if len(text) > _LONGEST_READ:
+            return ""
+        spec = yaml.load(text, _Loader)["spec"]  # noqa: S506 (it is a SafeLoader)
+        topic = None if "repartition" in spec else spec["input"]["topic"]
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return topic if topic is None or isinstance(topic, str) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,14 @@ from tests.unit.operator.scene import Scene
 OLD, NEW = 3, 5
 DIRECT = Direct(epoch=0, partitions=OLD, topic="orders", topic_id="T")
 PREPARED = [DIRECT, Prepare(epoch=1, partitions=NEW)]
+_LAUGHS = "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 12))
+BOMBS = [
+    f"x0: &x0 [ha]\n{_LAUGHS}spec: {{input: {{topic: *x11}}}}",
+    "spec: {input: {topic: {a: b}}}",
+    "no: manifest",
+    "[" * 10_000,
+    "",
+]
 START = RouterStart(offset=900, topic_id="T")
 
 
@@ -151,6 +159,18 @@ def test_all_workers_change_at_once_and_the_new_ones_start(changing: Scene) -> N
     applied = [name for _, kind, name in changing.cluster.writes if kind == "StatefulSet"]
     assert applied == ["orders-router", *names(changing)]
     assert has_routers(changing)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("manifest", BOMBS)
+def test_a_manifest_that_a_user_wrote_into_a_config_map_is_put_back(
+    changing: Scene, workers: Workers, manifest: str
+) -> None:
+    for name in changing.cluster.names("ConfigMap"):
+        changing.cluster.one("ConfigMap", name)["data"]["stream.yaml"] = manifest
+    changing.look()
+    assert has_routers(changing)
+    go_on(workers)
 
 
 def test_it_goes_to_its_end_and_every_old_partition_keeps_its_volume(

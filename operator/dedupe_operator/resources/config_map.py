@@ -110,7 +110,7 @@ def unused(configs: Sequence[Object], used: Collection[str], stream: DedupeStrea
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses aliases: with them a few lines stand for gigabytes. The operator writes none."""
+    """Refuses aliases, by which a few lines stand for gigabytes."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS: Final = 2.0
 _ATTEMPTS: Final = 3
+_KEPT: Final = 16
 _LONGEST_MESSAGE: Final = 400
 
 _NO_REGION: Final = (botocore_errors.NoRegionError, botocore_errors.InvalidRegionError)
@@ -73,15 +74,16 @@ _ENCODED: Final = re.compile(r"\s*Encoded authorization failure message:.*", re.
 
 
 class Ec2:
-    """Clients by region, created on first use: one takes 30 MiB of memory.
+    """Clients by region, created on first use, of which the last used ones are kept.
 
+    The first one takes 30 MiB of memory, each other one 1.4 MiB, and users name the regions.
     Credentials come from botocore's usual chain: environment, IRSA, instance profile. An attempt times out
     `answer_seconds` after the request was sent.
     """
 
     def __init__(self, *, answer_seconds: float) -> None:
         self._lock = Lock()
-        self._clients: dict[tuple[str | None, int], EC2Client] = {}
+        self._clients: dict[tuple[str | None, int], EC2Client] = {}  # the last used is the last
         self._answer_seconds = answer_seconds
         self._session: Session | None = None
 
@@ -95,9 +97,11 @@ class Ec2:
 
     def _client(self, region: str | None, attempts: int) -> "EC2Client":
         with self._lock:  # a session is not safe for several threads, its clients are
-            if (region, attempts) not in self._clients:
-                self._clients[region, attempts] = self._make(region, attempts)
-            return self._clients[region, attempts]
+            client = self._clients.pop((region, attempts), None) or self._make(region, attempts)
+            self._clients[region, attempts] = client
+            if len(self._clients) > _KEPT:
+                del self._clients[next(iter(self._clients))]
+            return client
 
     def _make(self, region: str | None, attempts: int) -> "EC2Client":
         # Imported here: it takes a fifth of the operator's start, and few streams use EBS.

@@ -1,13 +1,16 @@
 """Snapshots at EC2: made once, found again, judged, removed; and never those of others."""
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from weakref import ref
 
 import pytest
 
 from dedupe_crds.quantity import GIB
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.snapshots.ebs.client import Ec2
 from dedupe_operator.snapshots.ebs.tags import as_list
 from dedupe_operator.snapshots.provider import CopyStatus, Job, Provider, ProviderError
 from tests.component.operator.ebs.scene import (
@@ -75,6 +78,15 @@ def test_the_region_is_the_specs_before_that_of_the_environment(aws: AwsScene) -
     with pytest.raises(ProviderError):  # the volume is not there
         aws.provider.start(aws.job())
     assert all("/us-west-2/ec2/" in one.headers["authorization"] for one in aws.proxy.seen)
+
+
+def test_regions_that_users_name_do_not_fill_the_memory() -> None:
+    clients = Ec2(answer_seconds=1.0)
+    made = [ref(clients.client(f"region-{number}")) for number in range(40)]
+    kept = [clients.client(f"region-{number}") for number in range(38, 40)]
+    gc.collect()
+    assert [each() for each in made[-2:]] == kept
+    assert sum(each() is not None for each in made) <= 16
 
 
 def test_a_start_that_is_repeated_adopts_what_was_made(aws: AwsScene) -> None:

@@ -91,6 +91,8 @@ class EbsProvider:
             if self._may_not_be_shown_yet(job):
                 return CopyStatus(usable=False)
             raise _gone(job)
+        if not ebs_tags.is_of_partition(job, found):
+            raise _not_ours(job)
         if found["State"] == "error":
             message = f"snapshot {job.entry.handle} failed: {found.get('StateMessage') or 'AWS gives no reason'}"
             raise ProviderFailed("SnapshotFailed", message)
@@ -152,9 +154,7 @@ class EbsProvider:
         if found is None:
             raise _gone(job)
         if not ebs_tags.is_of_partition(job, found):
-            wanted = " and ".join(f"{k}={v}" for k, v in ebs_tags.of_partition(job).items())
-            message = f"EBS snapshot {job.entry.handle} does not have the tags {wanted}"
-            raise ProviderFailed("SnapshotNotOurs", message)
+            raise _not_ours(job)
         if _is_archived(found):
             message = f"snapshot {job.entry.handle} is in the archive: restore it from there first"
             raise ProviderFailed("SnapshotArchived", message)
@@ -277,6 +277,12 @@ class EbsProvider:
 def _gone(job: Job) -> ProviderError:
     message = f"EBS snapshot {job.entry.handle} is gone"
     return ProviderFailed("SnapshotGone", message)
+
+
+def _not_ours(job: Job) -> ProviderError:
+    wanted = " and ".join(f"{k}={v}" for k, v in ebs_tags.of_partition(job).items())
+    message = f"EBS snapshot {job.entry.handle} does not have the tags {wanted}"
+    return ProviderFailed("SnapshotNotOurs", message)
 
 
 def _is_archived(found: "SnapshotTypeDef") -> bool:

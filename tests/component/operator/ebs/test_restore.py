@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -429,15 +430,18 @@ def _with_none_in_it(_: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("tag", ["dedupestream.io/stream", "dedupestream.io/partition"])
-def test_a_snapshot_of_others_in_a_status_is_not_restored_from(aws: AwsScene, tag: str) -> None:
+def test_a_snapshot_of_others_in_a_status_is_neither_shown_nor_restored_from(
+    aws: AwsScene, tag: str
+) -> None:
     """The id in a status is chosen by any user who may write it, or apply one from a backup."""
     job = aws.taken()
     handle = str(job.entry.handle)
     aws.ec2.create_tags(Resources=[handle], Tags=as_list({tag: "theirs"}))
     assert not aws.provider.exists(job)
-    with pytest.raises(ProviderError, match=f"{handle} .*{tag}=") as raised:
-        aws.provider.source(job, CLAIM)
-    assert refusal(raised) == ("SnapshotNotOurs", True)
+    for act in (aws.provider.status, partial(aws.provider.source, claim_name=CLAIM)):
+        with pytest.raises(ProviderError, match=f"{handle} .*{tag}=") as raised:
+            act(job)
+        assert refusal(raised) == ("SnapshotNotOurs", True)
     assert aws.restored_volumes() == []
 
 

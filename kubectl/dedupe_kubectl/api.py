@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from dedupe_crds.annotations import STREAM
 from dedupe_crds.deadline import Deadline
+from dedupe_crds.deep_json import allow_deep_json
 from dedupe_crds.openapi import PLURAL, SNAPSHOT_PLURAL
 from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.worker import WorkerStatus
@@ -31,6 +32,7 @@ from dedupe_kubectl.errors import (
     refusal,
 )
 from dedupe_kubectl.objects import Object
+from dedupe_kubectl.plain_text import without_controls
 
 FIELD_MANAGER: Final = "kubectl-dedupe"
 PARALLEL_CALLS: Final = 16
@@ -74,6 +76,7 @@ class Api:
     """
 
     def __init__(self, api_client: client.ApiClient) -> None:
+        allow_deep_json()
         self._client = api_client
 
     def streams(self, namespace: str | None) -> list[Object]:
@@ -241,7 +244,8 @@ class Api:
             answer = self._client.call_api(
                 *request, _request_timeout=(_CONNECT_SECONDS, _ANSWER_SECONDS)
             )
-            return answer.status, read_whole(answer.response, longest_bytes, deadline)
+            content = read_whole(answer.response, longest_bytes, deadline)
+            return answer.status, without_controls(content)
         except (Unreadable, urllib3.exceptions.ReadTimeoutError) as error:
             raise Unanswered(
                 f"the API server at {host} did not answer in full ({_one_line(error)}): try again, or "

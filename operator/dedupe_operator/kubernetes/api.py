@@ -13,6 +13,7 @@ import orjson
 import urllib3
 from kubernetes import client
 
+from dedupe_crds.deep_json import allow_deep_json
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError, Unreachable, refusal_reason
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
@@ -43,6 +44,7 @@ class KubernetesApi:
     """
 
     def __init__(self, api_client: client.ApiClient, before_write: Callable[[], None]) -> None:
+        allow_deep_json()
         self._client = api_client
         self._before_write = before_write
 
@@ -124,7 +126,7 @@ class KubernetesApi:
                 if answer.status != 200:
                     raise _refusal(answer.status, answer.read())
                 for line in lines:
-                    event = orjson.loads(line)
+                    event = _parsed(line)
                     if event["type"] == "ERROR":
                         status = event["object"]
                         raise KubernetesError(str(status["reason"]), str(status["message"]))
@@ -203,8 +205,7 @@ class KubernetesApi:
         metrics.API_REQUESTS.labels(verb=method.lower(), resource=resource.plural).inc()
         status, text = self._exchange(method, path, query or [], body, content_type)
         if 200 <= status < 300:
-            content: Object = orjson.loads(text)
-            return content
+            return _parsed(text)
         raise _refusal(status, text)
 
     def _exchange(
@@ -245,6 +246,15 @@ class KubernetesApi:
             auth_settings=["BearerToken"],
         )
         return self._client.call_api(*request, _request_timeout=(_CONNECT_SECONDS, seconds))
+
+
+def _parsed(text: bytes) -> Object:
+    """Read JSON; orjson is fast, and refuses what is deeper than 1,024."""
+    try:
+        content: Object = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        content = json.loads(text)
+    return content
 
 
 def _selector(labels: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from tests.unit.kubectl.api_server import (
     write_kubeconfig,
 )
 from tests.unit.kubectl.clock import FakeClock
-from tests.unit.kubectl.documents import condition, partition, pod, stream, worker
+from tests.unit.kubectl.documents import condition, event, partition, pod, stream, worker
 
 
 @pytest.fixture(name="api")
@@ -102,6 +102,35 @@ def test_a_worker_that_answers_nonsense_or_nothing_is_as_silent(
     assert " 99 " in run(api, "status", "orders").stdout
     api.worker_says("orders-0-0", 503, "no endpoints")
     assert " 99 " in run(api, "status", "orders").stdout
+
+
+@pytest.mark.parametrize("command", ["status", "describe-problem"])
+def test_no_text_of_the_cluster_controls_the_terminal(api: ApiServer, command: str) -> None:
+    evil = "title \x1b]0;gone\x07 erase \x9b2J\x7f line \r\b but \\u001b stays"
+    failed = worker(phase=Phase.FAILED, reason="Lost", message=evil)
+    api.holds(
+        stream(
+            conditions=[condition("Ready", "False", "Failed", evil)],
+            partitions=[partition(0, "Failed", message=evil)],
+        ),
+        pods=(pod(ready=False),),
+    )
+    api.worker_says("orders-0-0", 200, said(failed))
+    api.answers["/api/v1/namespaces/shop/events"] = (200, {"items": [event("orders-0-0", evil)]})
+    shown = run(api, command, "orders").output
+    assert "title" in shown
+    assert "\\u001b" in shown
+    assert not set("\x1b\x07\x9b\x7f\r\b") & set(shown)
+
+
+def test_a_stream_as_deep_as_the_api_server_takes_hides_no_other(api: ApiServer) -> None:
+    deep = stream("deep")
+    deep["spec"]["worker"] = {"affinity": "DEEP"}
+    text = json.dumps({"items": [deep, stream("orders")]})
+    affinity = '{"a":' * 9_900 + "1" + "}" * 9_900
+    api.answers[STREAMS] = (200, text.replace('"DEEP"', affinity))
+    names = [line.split()[0] for line in run(api, "status").stdout.splitlines()]
+    assert names == ["NAME", "deep", "orders"]
 
 
 def test_json_of_one_and_of_all(api: ApiServer) -> None:

@@ -1,5 +1,6 @@
 """Requests as the API server gets them, and its answers as the operator does."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -102,6 +103,15 @@ def test_items_of_a_list_get_the_kind_the_list_has(
         {"apiVersion": "v1", "kind": "Pod", **POD},
     ]
     assert server.request.query == {"labelSelector": "a=b,c=d"}
+
+
+def test_an_object_as_deep_as_the_api_server_takes_hides_no_other(
+    api: KubernetesApi, server: FakeApiServer
+) -> None:
+    deep = '{"a":' * 9_900 + "1" + "}" * 9_900
+    server.answer = (200, f'{{"items": [{{"spec": {deep}}}, {json.dumps(POD)}]}}')
+    assert api.find(PODS, "shop")[1] == {"apiVersion": "v1", "kind": "Pod", **POD}
+    assert json.loads(deep)  # as kopf reads it
 
 
 def test_events_are_selected_by_field(api: KubernetesApi, server: FakeApiServer) -> None:

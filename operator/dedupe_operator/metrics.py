@@ -95,7 +95,7 @@ def begin_counters(namespace: str, stream: str) -> None:
 
 
 def forget_stream(namespace: str, stream: str) -> None:
-    """Remove the gauges of a deleted stream; its counters stay."""
+    """Remove the metrics of a deleted stream."""
     for gauge in (
         STREAM_READY,
         INPUT_PARTITIONS_ADDED,
@@ -105,6 +105,8 @@ def forget_stream(namespace: str, stream: str) -> None:
     ):
         with suppress(KeyError):
             gauge.remove(namespace, stream)
+    for counter in (FAILOVERS, SNAPSHOTS, RESTORES):
+        counter.remove_by_labels({"namespace": namespace, "stream": stream})
     forget_snapshots(namespace, stream)
 
 

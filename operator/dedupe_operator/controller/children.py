@@ -12,6 +12,7 @@ from typing import Any, Final
 from dedupe_crds.annotations import STREAM
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.controller.context import ReconcileContext
+from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.decide.drift import (
     has_wanted_hash,
     is_as_wanted,
@@ -27,7 +28,8 @@ from dedupe_operator.resources import config_map
 _MOST_CHANGES: Final = 5
 _PAUSE_SECONDS: Final = 600.0
 
-_Key = tuple[str, str, str]
+_Name = tuple[str, str]
+"""Kind and name of an object."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class Children:
 
     api: KubernetesApi
     clock: Callable[[], float]
-    _applied: dict[_Key, _Applied] = field(default_factory=dict, init=False)
+    _applied: dict[Key, dict[_Name, _Applied]] = field(default_factory=dict, init=False)
 
     def ensure(self, context: ReconcileContext, wanted: Object) -> None:
         """Apply one object unless it already is as wanted. Raises KubernetesError."""
@@ -91,10 +93,15 @@ class Children:
         ]
         for config in config_map.unused(configs, used, context.stream):
             self.api.delete(CONFIG_MAPS, config)
+            self._of_stream(config).pop(_name(config), None)
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted stream."""
+        self._applied.pop(key, None)
 
     def _last(self, live: Object, wanted: Object) -> _Applied | None:
         """Return the last apply to this object, if the same was wanted."""
-        applied = self._applied.get(_key(wanted))
+        applied = self._of_stream(wanted).get(_name(wanted))
         same = (live["metadata"]["uid"], wanted["metadata"]["annotations"][WANTED_HASH])
         return applied if applied and (applied.uid, applied.wanted_hash) == same else None
 
@@ -118,7 +125,7 @@ class Children:
         self._record(wanted, result, changes=changes)
 
     def _record(self, wanted: Object, result: Object, *, changes: int) -> None:
-        self._applied[_key(wanted)] = _Applied(
+        self._of_stream(wanted)[_name(wanted)] = _Applied(
             uid=result["metadata"]["uid"],
             wanted_hash=wanted["metadata"]["annotations"][WANTED_HASH],
             result=part_of(result, wanted),
@@ -126,10 +133,14 @@ class Children:
             at=self.clock(),
         )
 
+    def _of_stream(self, child: Object) -> dict[_Name, _Applied]:
+        metadata = child["metadata"]
+        key = Key(metadata["namespace"], metadata["labels"][STREAM])
+        return self._applied.setdefault(key, {})
 
-def _key(wanted: Object) -> _Key:
-    metadata = wanted["metadata"]
-    return wanted["kind"], metadata["namespace"], metadata["name"]
+
+def _name(child: Object) -> _Name:
+    return child["kind"], child["metadata"]["name"]
 
 
 def is_owned(live: Object, stream: DedupeStream) -> bool:

@@ -77,6 +77,7 @@ class UpgradePace:
             self._turns.pop(key, None)
             self._waiting.discard(key)
             self._done.discard(key)
+        self._applier.children.forget(key)
 
     def _must_wait(self, context: ReconcileContext, result: ReconcileResult) -> bool:
         now = self._clock()

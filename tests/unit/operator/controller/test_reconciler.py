@@ -1,6 +1,7 @@
 """Whole looks at a stream, against a cluster in memory."""
 
 import pytest
+from prometheus_client import generate_latest
 
 from dedupe_crds.annotations import PARTITION
 from dedupe_crds.status.stream import StreamStatus
@@ -275,6 +276,18 @@ def test_a_stream_that_goes_away_is_not_looked_after_any_more(scene: Scene) -> N
     assert scene.look() is None
     assert scene.cluster.writes == []
     assert ready() is None
+
+
+def test_nothing_is_kept_of_streams_that_went_away(scene: Scene) -> None:
+    """Whoever creates and deletes streams of ever other names must not fill the memory."""
+    scene.rest()
+    children = scene.reconciler._applier._applier.children  # noqa: SLF001
+    assert children._applied  # noqa: SLF001
+    scene.cluster.delete_as_user("DedupeStream", STREAM)
+    assert scene.look() is None
+    assert not children._applied  # noqa: SLF001
+    series = generate_latest(metrics.registry).decode()
+    assert f'stream="{STREAM}"' not in series
 
 
 def test_a_manifest_this_operator_cant_read_is_told_and_nothing_is_touched(scene: Scene) -> None:

@@ -22,6 +22,9 @@ from dedupe_operator.kubernetes.resources import EVENTS, Resource, resource_of
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
 _CHUNK: Final = 500
+# Any number of events of any size may stand in a namespace, and no other list has what users alone write.
+_LONGEST_EVENTS_BYTES: Final = 16 << 20
+TOO_LONG: Final = "AnswerTooLong"
 _JSON: Final = "application/json"
 _APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = "application/merge-patch+json"
@@ -83,7 +86,8 @@ class KubernetesApi:
         """Return all objects with these labels and fields. Raises KubernetesError."""
         query = [("labelSelector", _selector(labels))] if labels else []
         query += [("fieldSelector", fields)] if fields else []
-        answer = self._call("GET", resource, resource.path(namespace), query)
+        longest = _LONGEST_EVENTS_BYTES if resource is EVENTS else None
+        answer = self._call("GET", resource, resource.path(namespace), query, longest_bytes=longest)
         return _items(resource, answer)
 
     def list_all(
@@ -201,9 +205,12 @@ class KubernetesApi:
         *,
         body: Object | None = None,
         content_type: str = _JSON,
+        longest_bytes: int | None = None,
     ) -> Object:
         metrics.API_REQUESTS.labels(verb=method.lower(), resource=resource.plural).inc()
-        status, text = self._exchange(method, path, query or [], body, content_type)
+        status, text = self._exchange(
+            *(method, path, query or [], body, content_type), longest_bytes=longest_bytes
+        )
         if 200 <= status < 300:
             return _parsed(text)
         raise _refusal(status, text)
@@ -215,6 +222,8 @@ class KubernetesApi:
         query: list[tuple[str, str]],
         body: Object | None,
         content_type: str,
+        *,
+        longest_bytes: int | None = None,
     ) -> tuple[int, bytes]:
         # As text: the client does not know apply patches; it writes the other bodies itself.
         content = json.dumps(body) if content_type == _APPLY else body
@@ -222,9 +231,15 @@ class KubernetesApi:
             answer = self._send(
                 *(method, path, query, _ANSWER_SECONDS), content=content, content_type=content_type
             )
-            return answer.status, answer.read()
+            if longest_bytes is None:
+                return answer.status, answer.read()
+            text = answer.response.read(longest_bytes + 1)
         except _NO_ANSWER as error:
             raise Unreachable(f"the API server does not answer: {error}") from error
+        if len(text) > longest_bytes:
+            answer.response.close()
+            raise KubernetesError(TOO_LONG, f"more than {longest_bytes} bytes: {path}")
+        return answer.status, text
 
     def _send(
         self,
@@ -270,15 +285,6 @@ def _items(resource: Resource, answer: Object) -> list[Object]:
 def _refusal(status: int, text: bytes) -> KubernetesError:
     message = _message(text)
     return KubernetesError(refusal_reason(status, message), message)
-
-
-def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
-    """Return the events of an object. Raises KubernetesError."""
-    if subject is None:
-        return []
-    metadata = subject["metadata"]
-    fields = f"involvedObject.uid={metadata['uid']}"
-    return api.find(EVENTS, metadata["namespace"], fields=fields)
 
 
 def _message(text: bytes) -> str:

@@ -4,11 +4,13 @@ The reconciler keeps one `EventReader` for each stream. A list of events costs t
 of a pass, because it reads all of the namespace, whatever object is asked for.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.errors import KubernetesError
+from dedupe_operator.kubernetes.api import TOO_LONG, KubernetesApi
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import EVENTS
 
@@ -23,7 +25,11 @@ _USUAL: Final = (
     "Killing",
     "SuccessfulCreate",
 )
+_KEPT: Final = 1000
+_READ: Final = ("involvedObject", "reason", "message", "lastTimestamp")
 _FIELDS: Final = ",".join(f"reason!={reason}" for reason in _USUAL)
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -44,10 +50,30 @@ class EventReader:
             return []
         metadata, now = subject["metadata"], self.clock()
         if now - self._read_at >= _EVERY_SECONDS:
-            self._events = self.api.find(EVENTS, metadata["namespace"], fields=_FIELDS)
-            self._read_at = now
+            self._events, self._read_at = self._read(metadata["namespace"]), now
         return [
             each
             for each in self._events
             if (each.get("involvedObject") or {}).get("uid") == metadata["uid"]
         ]
+
+    def _read(self, namespace: str) -> list[Object]:
+        """Return the newest events; none if users have filled the namespace with them."""
+        try:
+            found = self.api.find(EVENTS, namespace, fields=_FIELDS)
+        except KubernetesError as error:
+            if error.reason != TOO_LONG:
+                raise
+            log.warning("the events of %s are not read: %s", namespace, error)
+            return []
+        newest = sorted(found, key=lambda each: str(each.get("lastTimestamp") or ""))[-_KEPT:]
+        return [{name: each[name] for name in _READ if name in each} for each in newest]
+
+
+def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
+    """Return the events of an object. Raises KubernetesError."""
+    if subject is None:
+        return []
+    metadata = subject["metadata"]
+    fields = f"involvedObject.uid={metadata['uid']}"
+    return api.find(EVENTS, metadata["namespace"], fields=fields)

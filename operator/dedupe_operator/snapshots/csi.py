@@ -7,7 +7,8 @@ from dedupe_crds.spec.stream import API_VERSION
 from dedupe_crds.status.snapshot import KIND
 from dedupe_operator.decide.provisioning import provisioning_failure
 from dedupe_operator.errors import KubernetesError
-from dedupe_operator.kubernetes.api import KubernetesApi, events_about
+from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.event_reader import events_about
 from dedupe_operator.kubernetes.names import NOT_PRUNED, SNAPSHOT_UID, Object, lasting_labels
 from dedupe_operator.kubernetes.resources import VOLUME_SNAPSHOTS
 from dedupe_operator.snapshots.metadata import checkpoint_annotations

@@ -8,6 +8,7 @@ from kubernetes import client
 
 from dedupe_operator.errors import KubernetesError, LostLeadership, Unreachable
 from dedupe_operator.kubernetes.api import KubernetesApi
+from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import (
     CLAIMS,
@@ -19,6 +20,7 @@ from dedupe_operator.kubernetes.resources import (
     STREAMS,
     Resource,
 )
+from tests.unit.operator.inline import FakeClock
 from tests.unit.operator.json_server import Request, serving
 
 POD: Object = {"metadata": {"name": "orders-0-0", "namespace": "shop", "uid": "uid-1"}}
@@ -118,6 +120,20 @@ def test_events_are_selected_by_field(api: KubernetesApi, server: FakeApiServer)
     server.answer = (200, {"items": []})
     assert api.find(EVENTS, "shop", fields="involvedObject.uid=uid-1") == []
     assert server.request.query == {"fieldSelector": "involvedObject.uid=uid-1"}
+
+
+def test_events_that_fill_a_namespace_are_not_read(
+    api: KubernetesApi, server: FakeApiServer
+) -> None:
+    event = {"reason": "Failed", "message": "x" * 1024, "metadata": {"annotations": {"a": "b"}}}
+    event["involvedObject"] = {"uid": "uid-1", "kind": "Pod"}
+    reader = EventReader(api, clock := FakeClock())
+    server.answer = (200, {"items": [event] * 20_000})
+    assert reader.about(POD) == []
+    clock.now += 60
+    server.answer = (200, {"items": [event] * 2_000})
+    found = reader.about(POD)
+    assert (len(found), "metadata" in found[0]) == (1_000, False)
 
 
 def test_an_apply_owns_its_fields_by_name_and_by_force(

@@ -1,9 +1,9 @@
 """Ask Kafka outside of the reconcile threads, once for each cluster and Secret.
 
 A cluster that does not answer takes seconds to show it, and whoever creates streams chooses the clusters. So a lane
-asks the questions of one cluster one after another, over one connection, and the lanes of silent clusters have separate
-threads: they hold up neither a pass nor a lane that gets answers. The watches of a stream keep the answers; the
-reconciler makes another pass once one is there.
+asks the questions of one cluster one after another, over one connection, and the lanes of silent or slow clusters have
+separate threads: they hold up neither a pass nor a lane that gets answers. The watches of a stream keep the answers;
+the reconciler makes another pass once one is there.
 """
 
 import logging
@@ -26,6 +26,7 @@ from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.kafka_problems import is_silence
 
 _TIMEOUT_SECONDS: Final = 5.0
+_SLOW_SECONDS: Final = 10.0
 _ANSWERING_THREADS: Final = 32
 _SILENT_THREADS: Final = 8
 _FIRST_RETRY_SECONDS: Final = 3.0
@@ -70,6 +71,7 @@ class _Lane:
     closing: ExitStack = field(default_factory=ExitStack)
     answered: bool = False
     failures: int = 0
+    slow: bool = False
     error: StreamError | None = None
     again_at: float = 0.0
     used_at: float = 0.0
@@ -78,6 +80,11 @@ class _Lane:
     def is_silent(self) -> bool:
         """Return whether its cluster did not answer, more than once if it ever has."""
         return self.failures > int(self.answered)
+
+    @property
+    def holds_up(self) -> bool:
+        """Return whether its last question took a thread for long, or soon will."""
+        return self.slow or self.is_silent
 
     def close(self) -> None:
         """Close the connection, and remove its files."""
@@ -163,8 +170,12 @@ class KafkaAsks:
             lane.used_at = self.clock()
             begins, lane.taken = not lane.taken, True
         if begins:
-            (self._silent if lane.is_silent else self._answering).submit(self._take, lane)
+            self._begin(lane)
         return answer
+
+    def _begin(self, lane: _Lane) -> None:
+        executor = self._silent if lane.holds_up else self._answering
+        executor.submit(self._take, lane, apart=lane.holds_up)
 
     def tidy(self) -> None:
         """Close the lanes that are not used any more."""
@@ -174,8 +185,11 @@ class KafkaAsks:
                     del self._lanes[access]
                     lane.close()
 
-    def _take(self, lane: _Lane) -> None:
-        """Ask the questions of a lane until none is left."""
+    def _take(self, lane: _Lane, *, apart: bool) -> None:
+        """Ask the questions of a lane until none is left.
+
+        One that holds others up moves to the threads that are `apart`.
+        """
         while (asked := self._next(lane)) is not None:
             question, answer = asked
             if not answer.set_running_or_notify_cancel():
@@ -186,6 +200,9 @@ class KafkaAsks:
                 answer.set_exception(error)
             else:
                 answer.set_result(result)
+            if lane.holds_up and not apart:
+                self._begin(lane)
+                return
 
     def _next(self, lane: _Lane) -> tuple[Question[Any], Future[Any]] | None:
         with self._lock:
@@ -199,7 +216,7 @@ class KafkaAsks:
         self._check()
         if lane.error and self.clock() < lane.again_at:
             raise copy(lane.error)
-        connection = self._connected(lane)
+        connection, began = self._connected(lane), self.clock()
         try:
             result = question(connection)
         except StreamError as error:
@@ -208,6 +225,8 @@ class KafkaAsks:
             else:
                 self._note_answer(lane)
             raise
+        finally:
+            lane.slow = self.clock() - began > _SLOW_SECONDS
         self._note_answer(lane)
         return result
 

@@ -17,7 +17,7 @@ from dedupe_operator.decide.allow_list import AllowList
 from dedupe_operator.decide.kafka_problems import problem_of
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kafka_asks import AnswerPending, Connection, KafkaAsks, Pending
-from tests.unit.operator.inline import FakeClock, inline_asks
+from tests.unit.operator.inline import FakeClock, Inline, inline_asks
 from tests.unit.operator.objects import stream
 from tests.unit.operator.waits import until
 
@@ -72,6 +72,26 @@ def asks(clusters: Clusters) -> Iterator[KafkaAsks]:
 
 def at(servers: str, name: str = "orders") -> DedupeStream:
     return stream({"spec.kafka.bootstrapServers": servers, "metadata.name": name})
+
+
+def test_a_cluster_that_answers_slowly_leaves_the_threads_of_the_others(clusters: Clusters) -> None:
+    clock, silent = FakeClock(), Inline()
+    silent.held = []
+    asks = KafkaAsks(clock, answering=Inline(), silent=silent)
+
+    def slow(_: Connection) -> int:
+        clock.now += 11
+        return 1
+
+    assert asks.ask(at("slow:9092"), {}, slow).result(0) == 1
+    second = asks.ask(at("slow:9092"), {}, names)
+    assert not second.done()
+    assert asks.ask(at("other:9092"), {}, names).result(0) == ["other:9092"]
+    while silent.held:
+        silent.held.pop()()
+    assert second.result(0) == ["slow:9092"]
+    assert asks.ask(at("slow:9092"), {}, names).result(0) == ["slow:9092"]
+    assert clusters.connections == ["slow:9092", "other:9092"]
 
 
 def names(connection: Connection) -> list[str]:

@@ -58,11 +58,16 @@ def _is_host(name: str, allowed: str) -> bool:
 
 def _is_below(image: str, allowed: str) -> bool:
     """Return whether an image is `allowed`, a version of it, or below it."""
-    allowed = allowed.rstrip("/")
-    rest = image.removeprefix(allowed)
+    name = allowed.rstrip("/")
+    if not image.startswith(name):
+        return False
+    rest = image.removeprefix(name)
+    if rest.startswith("/"):
+        # A word alone is an image of Docker Hub; what follows a slash there is of the user with that name.
+        return "/" in allowed or "." in name or ":" in name or name == "localhost"
     # After a colon comes a tag, which has no slash; a port would be another registry.
     is_tag = rest.startswith(":") and "/" not in rest
-    return image.startswith(allowed) and (not rest or is_tag or rest[0] in "/@")
+    return not rest or is_tag or rest[0] == "@"
 
 
 def _images(stream: DedupeStream) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,10 @@ def test_everything_is_allowed_without_a_list() -> None:
         ("registry.example/team/worker:2", "registry.example/team"),
         ("registry.example/team/worker:2", "registry.example/"),
         ("registry.example:5000/worker", "registry.example:5000"),
+        ("localhost/worker", "localhost"),
+        ("team/worker", "team/"),
+        ("busybox:1", "busybox"),
+        ("busybox@sha256:ab", "busybox"),
     ],
 )
 def test_an_image_below_what_is_allowed_is(image: str, allowed: str) -> None:
@@ -45,6 +49,8 @@ def test_an_image_below_what_is_allowed_is(image: str, allowed: str) -> None:
         ("registry.example:5000/worker", "registry.example"),
         ("evil.example/registry.example/worker", "registry.example"),
         ("worker:1", "registry.example"),
+        ("busybox/miner", "busybox"),
+        ("/worker", "registry.example"),
     ],
 )
 def test_an_image_that_only_begins_alike_is_not(image: str, allowed: str) -> None:

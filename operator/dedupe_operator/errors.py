@@ -1,7 +1,7 @@
 """Errors of the operator, and the reasons that users see for API server refusals.
 
-They belong to the project's one hierarchy below `StreamError`: `retriable` is a property of the class, `reason` is one
-stable CamelCase word. If the API server, a worker or a provider names the reason, the error carries it.
+Those about a stream belong to the project's one hierarchy below `StreamError`: `retriable` is a property of the class,
+`reason` is one stable CamelCase word. If the API server, a worker or a provider names the reason, the error carries it.
 """
 
 import re
@@ -64,8 +64,11 @@ class ChangedByOthers(KubernetesError):
         )
 
 
-class LostLeadership(StreamError):
-    """Another operator may be the leader now: this one must not write any more."""
+class LostLeadership(Exception):
+    """Another operator may be the leader now: this one must not write any more.
+
+    Not a StreamError, because it ends the process, and is no problem of a stream.
+    """
 
 
 _QUOTA: Final = re.compile(r"exceeded quota|limited to .* quota")

@@ -38,12 +38,11 @@ def test_an_api_server_out_of_reach_has_a_name_too() -> None:
     assert Unreachable("no answer").reason == "ApiServerUnreachable"
 
 
-def test_every_error_is_below_the_projects_root() -> None:
+def test_every_error_about_a_stream_is_below_the_projects_root() -> None:
     errors: dict[type[StreamError], bool] = {
         CredentialsUnusable: True,
         InvalidSchedule: False,
         KubernetesError: True,
-        LostLeadership: False,
         ProviderError: True,
         ProviderFailed: False,
         WorkerRefused: True,
@@ -51,6 +50,10 @@ def test_every_error_is_below_the_projects_root() -> None:
     }
     assert all(issubclass(error, StreamError) for error in errors)
     assert {error: error.retriable for error in errors} == errors
+
+
+def test_a_lost_lease_is_no_problem_of_a_stream() -> None:
+    assert not issubclass(LostLeadership, StreamError)
 
 
 def test_a_reported_error_has_the_reason_that_was_reported() -> None:

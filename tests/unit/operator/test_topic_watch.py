@@ -1,12 +1,17 @@
 """How often Kafka is asked, and what becomes of its answers."""
 
+from collections.abc import Callable
+
 import pytest
 
 from dedupe_kafka.errors import BrokerUnavailable, TopicMissing
 from dedupe_kafka.topic import TopicProblem
-from dedupe_operator.topic_watch import TopicWatch
+from dedupe_operator.errors import LostLeadership
+from dedupe_operator.growth_watch import GrowthWatch
+from dedupe_operator.kafka_asks import KafkaAsks
+from dedupe_operator.topic_watch import PartitionStates, TopicsView, TopicWatch
 from tests.unit.operator.fake_kafka import FakeKafka
-from tests.unit.operator.inline import FakeClock, inline_asks
+from tests.unit.operator.inline import FakeClock, Inline, inline_asks
 from tests.unit.operator.objects import stream
 
 ORDERS = stream()
@@ -152,3 +157,31 @@ def test_files_of_the_secret_are_there_for_the_client(watch: TopicWatch, kafka: 
     text = b"ssl.ca.location=/etc/dedupestream/kafka/ca.crt"
     watch.get(ORDERS, {"client.properties": text, "ca.crt": b"certificate"})
     assert kafka.files == {"ssl.ca.location": b"certificate"}
+
+
+@pytest.mark.parametrize(
+    "get",
+    [
+        lambda asks: TopicWatch(asks).get(ORDERS, {}),
+        lambda asks: PartitionStates(asks).get(ORDERS, {}, 0, [0]),
+        lambda asks: GrowthWatch(asks).get(
+            stream({"spec.repartition": {"partitions": 4}}),
+            {},
+            TopicsView(partitions=4, usable=True),
+            known=0,
+            workers={},
+            counted={},
+        ),
+    ],
+    ids=["topics", "states", "growth"],
+)
+def test_a_lost_lease_ends_the_pass(
+    get: Callable[[KafkaAsks], object], kafka: FakeKafka, clock: FakeClock
+) -> None:
+    def check() -> None:
+        raise LostLeadership("renewed too long ago")
+
+    lanes = Inline()
+    with pytest.raises(LostLeadership):
+        get(KafkaAsks(clock, check=check, answering=lanes, silent=lanes))
+    assert kafka.asked == []

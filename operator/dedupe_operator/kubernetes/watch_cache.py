@@ -23,6 +23,9 @@ _WATCH_SECONDS: Final = 240
 
 log = logging.getLogger(__name__)
 
+_ANY: Final = ("", "")
+"""In the place of a label: all objects of a namespace."""
+
 _Name = tuple[str, str]
 """Namespace and name."""
 
@@ -86,9 +89,9 @@ class WatchCache:
     def find(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
         """Return the objects of a namespace that have these labels."""
         with self._lock:
-            chosen = [self._with.get((namespace, *pair), set()) for pair in labels.items()]
-            names = set.intersection(*chosen) if chosen else set(self._kept)
-            found = [self._kept[each] for each in sorted(names) if each[0] == namespace]
+            pairs = labels.items() or [_ANY]
+            names = set.intersection(*(self._with.get((namespace, *pair), set()) for pair in pairs))
+            found = [self._kept[each] for each in sorted(names)]
         return [_object(kept) for kept in found]
 
     def note(self, live: Object) -> None:
@@ -113,13 +116,13 @@ class WatchCache:
         # The operator does not read who owns which field, and that is half of an object.
         lean = {**live, "metadata": {**metadata, "managedFields": None}}
         self._kept[at] = _Kept(version, metadata["uid"], labels, orjson.dumps(lean))
-        for pair in labels.items():
+        for pair in (_ANY, *labels.items()):
             self._with.setdefault((at[0], *pair), set()).add(at)
         return True
 
     def _drop(self, at: _Name) -> _Kept | None:
         kept = self._kept.pop(at, None)
-        for pair in kept.labels.items() if kept else ():
+        for pair in (_ANY, *kept.labels.items()) if kept else ():
             names = self._with[at[0], *pair]
             names.discard(at)
             if not names:

@@ -53,6 +53,8 @@ def test_objects_are_found_by_their_labels_and_changes_are_told(started: Cached)
         assert changed.get(timeout=SECONDS)["metadata"]["name"] == name
     assert names(cache) == ["a", "b"]
     assert cache.find("other", labels()) == []
+    assert [each["metadata"]["name"] for each in cache.find("shop", {})] == ["a", "b", "c"]
+    assert cache.find("other", {}) == []
     server.put("b", labels=labels("others"), status={"phase": "Running"})
     assert changed.get(timeout=SECONDS)["metadata"]["name"] == "b"
     assert names(cache) == ["a"]

@@ -1,7 +1,8 @@
 """Keep the objects of one kind in memory: a list, then a watch, repeatedly.
 
-`CachedApi` reads them. Invariant: an object is never older than one that was read from here before. What a watch has
-missed, the next list finds, deletions too: each watch ends after some minutes, and a list follows.
+`CachedApi` reads them. Invariant: an object is never older than one that was read from here before, unless the API
+server itself goes back. What a watch has missed, the next list finds, deletions too: each watch ends after some
+minutes, and a list follows. While no list succeeds for longer than that, nothing is read from here.
 """
 
 import logging
@@ -9,6 +10,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event, RLock, Thread
+from time import monotonic
 from typing import Final
 
 import orjson
@@ -20,6 +22,7 @@ from dedupe_operator.kubernetes.resources import Resource
 
 _RETRY_SECONDS: Final = 2.0
 _WATCH_SECONDS: Final = 240
+_OLDEST_SECONDS: Final = _WATCH_SECONDS + 60.0
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +46,7 @@ class _Kept:
 class WatchCache:
     """The objects of one kind that a selector matches, of one namespace or of all.
 
-    `changed` is called with each object that came, changed or went.
+    `changed` is called with each object that came, changed or went. `clock` returns seconds and never goes backward.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class WatchCache:
         namespace: str | None,
         labels: Mapping[str, str],
         changed: Callable[[Object], None],
+        *,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.resource = resource
         self.namespace = namespace
@@ -61,8 +66,10 @@ class WatchCache:
         self._changed = changed
         self._kept: dict[_Name, _Kept] = {}
         self._with: dict[tuple[str, str, str], set[_Name]] = {}
+        self._clock = clock
+        self._seen = 0  # the newest version of a list, or of the watch
+        self._listed_at = float("-inf")
         self._lock = RLock()
-        self._listed = Event()
         self._stop = Event()
         name = f"watch-{resource.plural}"
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -78,13 +85,13 @@ class WatchCache:
     def covers(self, namespace: str | None, labels: Mapping[str, str]) -> bool:
         """Return whether all objects that a selector matches are here, and known."""
         inside = self.namespace is None or self.namespace == namespace
-        return inside and self.labels.items() <= labels.items() and self._listed.is_set()
+        return inside and self.labels.items() <= labels.items() and self._is_recent()
 
     def get(self, namespace: str, name: str) -> Object | None:
         """Return an object; None if it is not here, which is no proof of its absence."""
         with self._lock:
             kept = self._kept.get((namespace, name))
-        return None if kept is None else _object(kept)
+        return None if kept is None or not self._is_recent() else _object(kept)
 
     def find(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
         """Return the objects of a namespace that have these labels."""
@@ -95,12 +102,19 @@ class WatchCache:
         return [_object(kept) for kept in found]
 
     def note(self, live: Object) -> None:
-        """Take over an object that was just read or written, unless a newer one is here."""
+        """Take over an object that was just written, unless the watch has come further.
+
+        Then the watch has shown it already, and perhaps its deletion.
+        """
         metadata = live["metadata"]
         labels = metadata.get("labels") or {}
-        if self.labels.items() <= labels.items() and self._listed.is_set():
+        if self.labels.items() <= labels.items():
             with self._lock:
-                self._put(live)
+                if 0 < self._seen < int(metadata["resourceVersion"]):
+                    self._put(live)
+
+    def _is_recent(self) -> bool:
+        return self._clock() - self._listed_at < _OLDEST_SECONDS
 
     def _put(self, live: Object) -> bool:
         """Keep an object; return whether it is newer than what was here."""
@@ -143,9 +157,13 @@ class WatchCache:
 
     def _list(self) -> str:
         """List all; return the version for the watch. Raises KubernetesError."""
+        asked_at = self._clock()
         items, version = self._api.list_all(self.resource, self.namespace, self.labels)
         listed = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in items}
         with self._lock:
+            if int(version) < self._seen:  # etcd was restored from a backup
+                self._kept.clear()
+                self._with.clear()
             # What was written here after the list began is newer than the list, and no part of it.
             gone = [
                 at
@@ -159,7 +177,7 @@ class WatchCache:
             for each in items:
                 if self._put(each):
                     self._changed(each)
-        self._listed.set()
+            self._seen, self._listed_at = int(version), asked_at
         return version
 
     def _watch(self, version: str) -> None:
@@ -170,6 +188,7 @@ class WatchCache:
         for kind, live in changes:
             metadata = live["metadata"]
             with self._lock:
+                self._seen = max(self._seen, int(metadata["resourceVersion"]))
                 if kind == "DELETED":
                     kept = self._kept.get((metadata["namespace"], metadata["name"]))
                     if kept is not None and kept.uid == metadata["uid"]:

@@ -41,6 +41,10 @@ class ApiServer(KubernetesApi):
             metadata = {**live["metadata"], "resourceVersion": self._next()}
             self.send("DELETED", {**live, "metadata": metadata})
 
+    def go_back(self) -> None:
+        """Begin again with versions that were there before."""
+        self._versions = itertools.count(1)
+
     def send(self, kind: str, live: Object) -> None:
         for each in self._open:
             each.put((kind, live))

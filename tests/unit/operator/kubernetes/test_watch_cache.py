@@ -14,6 +14,7 @@ from dedupe_operator.kubernetes.cached_api import CachedApi
 from dedupe_operator.kubernetes.names import OURS, Object
 from dedupe_operator.kubernetes.resources import EVENTS, PODS, SECRETS, SERVICES
 from dedupe_operator.kubernetes.watch_cache import WatchCache
+from tests.unit.operator.inline import FakeClock
 from tests.unit.operator.kubernetes.api_server import ApiServer
 from tests.unit.operator.waits import until
 
@@ -115,6 +116,54 @@ def test_an_object_that_was_written_while_the_list_ran_stays(
     server.watches.get(timeout=SECONDS)
     assert names(cache) == ["a", "b"]
     assert changed.empty()
+
+
+def test_an_answer_that_comes_after_the_deletion_brings_nothing_back(started: Cached) -> None:
+    cache, server, changed = started
+    written = server.put("b", labels=labels())
+    server.remove("b")
+    for _ in range(2):
+        changed.get(timeout=SECONDS)
+    cache.note(written)
+    assert names(cache) == ["a"]
+
+
+def test_a_server_that_went_back_is_followed(started: Cached) -> None:
+    """Its etcd was restored from a backup: all versions are older than those seen."""
+    cache, server, changed = started
+    server.put("b", labels=labels())
+    server.put("a", labels=labels(), spec={"n": 2})
+    for _ in range(2):
+        changed.get(timeout=SECONDS)
+    server.go_back()
+    server.put("a", labels=labels(), spec={"n": 1}, sent=False)
+    server.remove("b", sent=False)
+    server.end_watches()
+    until(lambda: names(cache) == ["a"])
+    assert cache.find("shop", labels())[0]["spec"] == {"n": 1}
+
+
+def test_what_no_list_has_shown_for_long_is_not_read_from_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dedupe_operator.kubernetes.watch_cache._RETRY_SECONDS", 0.01)
+    server, clock = ApiServer(), FakeClock()
+    server.put("a", labels=labels())
+    cache = WatchCache(server, PODS, None, OURS, lambda _: None, clock=clock)
+    cache.start()
+    server.watches.get(timeout=SECONDS)
+    clock.now += 250
+    assert cache.covers("shop", labels())
+    assert cache.get("shop", "a") is not None
+    server.fails = KubernetesError("Forbidden", "pods may not be listed")
+    server.end_watches()
+    clock.now += 60
+    assert not cache.covers("shop", labels())
+    assert cache.get("shop", "a") is None
+    server.fails = None
+    until(lambda: cache.covers("shop", labels()))
+    cache.stop()
+    server.end_watches()
 
 
 def test_a_server_that_does_not_answer_is_asked_until_it_does(started: Cached) -> None:

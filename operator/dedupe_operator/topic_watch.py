@@ -178,7 +178,9 @@ class PartitionStates:
             self.asks, about, lambda: self.asks.ask(stream, secret, question)
         )
         if answer is None:
-            return dict.fromkeys(wanted, self._pending.wait(self.asks))
+            # Not kept, because the answer may come at any time.
+            problem = self._pending.wait(self.asks)
+            raise ReportedError(problem.reason, problem.message)
         try:
             return answer()
         except StreamError as error:

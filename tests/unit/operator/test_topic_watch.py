@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from dedupe_kafka.errors import BrokerUnavailable, TopicMissing
+from dedupe_kafka.errors import BrokerUnavailable, StreamError, TopicMissing
 from dedupe_kafka.topic import TopicProblem
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.growth_watch import GrowthWatch
-from dedupe_operator.kafka_asks import KafkaAsks
+from dedupe_operator.kafka_asks import AnswerPending, KafkaAsks
 from dedupe_operator.topic_watch import PartitionStates, TopicsView, TopicWatch
 from tests.unit.operator.fake_kafka import FakeKafka
 from tests.unit.operator.inline import FakeClock, Inline, inline_asks
@@ -185,3 +185,18 @@ def test_a_lost_lease_ends_the_pass(
     with pytest.raises(LostLeadership):
         get(KafkaAsks(clock, check=check, answering=lanes, silent=lanes))
     assert kafka.asked == []
+
+
+def test_states_are_known_as_soon_as_an_answer_comes(clock: FakeClock, kafka: FakeKafka) -> None:
+    lanes = Inline()
+    lanes.held = []
+    states = PartitionStates(inline_asks(clock, lanes))
+    with pytest.raises(AnswerPending):
+        states.get(ORDERS, {}, 0, [0, 1])
+    clock.now += 40
+    with pytest.raises(StreamError, match="was not asked yet"):
+        states.get(ORDERS, {}, 0, [0, 1])
+    for call in lanes.held:
+        call()
+    clock.now += 1
+    assert states.get(ORDERS, {}, 0, [0, 1]) == kafka.state

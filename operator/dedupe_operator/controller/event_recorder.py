@@ -46,12 +46,20 @@ class EventRecorder:
         self._now = now
         # By group and message; the one that was written last is the last.
         self._recorded: dict[tuple[_Group, str], _Recorded] = {}
+        self._ongoing: set[str] = set()
 
     def emit(self, raw: Object, events: Sequence[StreamEvent]) -> None:
-        """Write events; stop silently at an error, as the status shows the same."""
+        """Write the events of a pass; stop silently at an error, as the status shows the same.
+
+        An ongoing one is written if the pass before had none of its reason, or failed.
+        """
+        self._ongoing &= {event.reason for event in events if event.ongoing}
         try:
             for event in events:
-                self._write(raw, event)
+                if event.reason not in self._ongoing:
+                    self._write(raw, event)
+                if event.ongoing:
+                    self._ongoing.add(event.reason)
         except KubernetesError:
             return
 

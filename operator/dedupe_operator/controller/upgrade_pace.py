@@ -33,7 +33,7 @@ class _Turn:
 
     done: int
     since: float
-    is_over: bool = False
+    is_logged: bool = False
 
 
 class UpgradePace:
@@ -50,7 +50,6 @@ class UpgradePace:
         self._clock = clock
         self._first_call: float | None = None
         self._turns: dict[Key, _Turn] = {}
-        self._waiting: set[Key] = set()
         # Streams whose workers all were as this version wants them. Their images alone would not say so: a webhook may
         # have changed them.
         self._done: set[Key] = set()
@@ -75,7 +74,6 @@ class UpgradePace:
         """Forget a deleted stream, so that another one gets its turn."""
         with self._lock:
             self._turns.pop(key, None)
-            self._waiting.discard(key)
             self._done.discard(key)
         self._applier.children.forget(key)
 
@@ -94,12 +92,11 @@ class UpgradePace:
         is_done = not outdated and done == len(processes) and len(processes) >= len(sets)
         if is_pinned or context.stream.spec.suspend or not sets or is_done:
             self._turns.pop(key, None)
-            self._waiting.discard(key)
             return False
         is_free = not self._others(now) and now - self._first_call >= FIRST_TURN_AFTER_SECONDS
         may_wait = key not in self._turns and _only_the_release_changed(context, result, outdated)
         if may_wait and not is_free:
-            self._report_waiting(key, result, now)
+            self._report_waiting(result, now)
             return True
         self._take_turn(key, done, result, now)
         return False
@@ -110,28 +107,29 @@ class UpgradePace:
         return sorted(held) if len(held) >= self._release.streams_at_once else []
 
     def _take_turn(self, key: Key, done: int, result: ReconcileResult, now: float) -> None:
-        self._waiting.discard(key)
         turn = self._turns.setdefault(key, _Turn(done, now))
         if turn.done < done:
             self._turns[key] = _Turn(done, now)
-        elif not turn.is_over and now - turn.since >= TURN_SECONDS:
-            turn.is_over = True
+        elif now - turn.since >= TURN_SECONDS:
             message = (
                 f"No further process of {key.namespace}/{key.name} became ready with {self._release.image} within "
                 f"{TURN_SECONDS / 60:.0f} minutes. Its upgrade continues, and other streams are upgraded now. See "
                 "`kubectl dedupe describe-problem`, or set spec.worker.image to the earlier image."
             )
-            log.warning("%s", message)
-            result.events.append(StreamEvent(reason="UpgradeStuck", message=message, warning=True))
+            if not turn.is_logged:
+                log.warning("%s", message)
+            turn.is_logged = True
+            event = StreamEvent(reason="UpgradeStuck", message=message, warning=True, ongoing=True)
+            result.events.append(event)
 
-    def _report_waiting(self, key: Key, result: ReconcileResult, now: float) -> None:
-        others = self._others(now)
-        if key in self._waiting or not others:
-            return
-        self._waiting.add(key)
-        names = ", ".join(f"{each.namespace}/{each.name}" for each in others)
-        message = f"The workers get the image {self._release.image} when {names} is ready with it."
-        result.events.append(StreamEvent(reason="UpgradeWaits", message=message))
+    def _report_waiting(self, result: ReconcileResult, now: float) -> None:
+        if others := self._others(now):
+            names = ", ".join(f"{each.namespace}/{each.name}" for each in others)
+            message = (
+                f"The workers get the image {self._release.image} when {names} is ready with it."
+            )
+            event = StreamEvent(reason="UpgradeWaits", message=message, ongoing=True)
+            result.events.append(event)
 
 
 def _has(template: Object, release: WorkerRelease) -> bool:

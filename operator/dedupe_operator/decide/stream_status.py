@@ -42,11 +42,15 @@ _UNREMARKABLE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamEvent:
-    """An event about a stream."""
+    """An event about a stream.
+
+    One that is `ongoing` is in each pass while its cause lasts, and written in the first.
+    """
 
     reason: str
     message: str
     warning: bool = False
+    ongoing: bool = False
 
 
 def assemble(

@@ -1,5 +1,6 @@
 """Events that repeat, and what is remembered of them."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -111,3 +112,28 @@ def test_a_long_message_is_cut_and_still_the_same_event(scene: Scene) -> None:
     scene.emit(long)
     scene.emit(long)
     assert [(len(each["message"]), each["count"]) for each in scene.events()] == [(1024, 2)]
+
+
+def test_an_ongoing_event_is_written_when_it_begins(scene: Scene) -> None:
+    ongoing = replace(FULL, ongoing=True)
+    for message in ("make room", "make room", "make more room"):
+        scene.emit(replace(ongoing, message=message), after=timedelta(minutes=1))
+    assert [event["count"] for event in scene.events()] == [1]
+    scene.emit()
+    scene.emit(ongoing)
+    assert [event["count"] for event in scene.events()] == [2]
+
+
+def test_an_ongoing_event_that_was_refused_is_written_by_the_next_pass(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Object) -> Object:
+        raise KubernetesError("ApiServerError", "slow down")
+
+    ongoing = replace(FULL, ongoing=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(scene.cluster, "create", refuse)
+        scene.emit(ongoing)
+    assert scene.events() == []
+    scene.emit(ongoing)
+    assert len(scene.events()) == 1

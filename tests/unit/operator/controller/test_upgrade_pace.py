@@ -12,6 +12,7 @@ from dedupe_operator.controller.upgrade_pace import TURN_SECONDS
 from dedupe_operator.controller.work_queue import Key
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import WorkerRelease
+from dedupe_operator.snapshots.manager import SnapshotManager
 from tests.unit.operator.inline import kafka_parts
 from tests.unit.operator.objects import MIRROR, NAMESPACE, RELEASE, mirrored, raw_stream
 from tests.unit.operator.scene import Scene
@@ -88,6 +89,25 @@ def test_an_upgrade_changes_one_stream_after_another(upgrade: Upgrade) -> None:
     assert all(after[0] - before[0] <= 1 for before, after in pairwise(seen))
     assert seen[-1] == (3, 3)
     assert "UpgradeWaits" in upgrade.cluster.told
+
+
+def test_what_a_pass_that_is_made_again_has_noticed_is_reported(
+    upgrade: Upgrade, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pass comes to a decision that memory does not suffice for."""
+    cluster, act = upgrade.cluster, SnapshotManager.act
+
+    def act_live(*given: Any) -> Any:  # noqa: ANN401 # whatever it is called with
+        cluster.require_live()
+        return act(*given)
+
+    monkeypatch.setattr(SnapshotManager, "act", act_live)
+    cluster.bad_images.add(NEW.image)
+    upgrade.start_with("orders")
+    upgrade.look(seconds=TURN_SECONDS / 2)
+    assert cluster.told.count("UpgradeWaits") == 2
+    upgrade.look(seconds=TURN_SECONDS)
+    assert cluster.told.count("UpgradeStuck") == 1
 
 
 def test_a_stream_with_annotations_of_its_account_waits_too(scene: Scene) -> None:

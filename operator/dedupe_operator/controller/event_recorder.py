@@ -49,9 +49,9 @@ class EventRecorder:
         self._ongoing: set[str] = set()
 
     def emit(self, raw: Object, events: Sequence[StreamEvent]) -> None:
-        """Write the events of a pass; stop silently at an error, as the status shows the same.
+        """Write the events of a pass; stop silently at an error.
 
-        An ongoing one is written if the pass before had none of its reason, or failed.
+        The status shows the same. An ongoing one is written if the pass before had none of its reason, or failed.
         """
         self._ongoing &= {event.reason for event in events if event.ongoing}
         try:

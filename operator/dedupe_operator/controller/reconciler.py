@@ -72,6 +72,7 @@ def utc_now() -> datetime:
 class _Memory:
     """State of one stream between passes. It may be lost."""
 
+    uid: str
     kafka: KafkaWatches
     reasons: EventReader
     writer: StatusWriter
@@ -142,15 +143,7 @@ class Reconciler:
             self._snapshots.release_all(key.namespace, key.name)
             self._forget(key)
             return None
-        memory = self._memories.setdefault(
-            key,
-            _Memory(
-                kafka=KafkaWatches(self._asks),
-                reasons=EventReader(self._api, self._clock),
-                writer=StatusWriter(self._api),
-                events=EventRecorder(self._api, self._now),
-            ),
-        )
+        memory = self._memory_of(key, raw["metadata"]["uid"])
         recorded = read_status(raw)
         now = self._now()
         if (raw["metadata"].get("annotations") or {}).get(PAUSE) == "true":
@@ -172,6 +165,19 @@ class Reconciler:
             return self._reconcile_stream(raw, stream, recorded, memory, now=now, again=again)
         except AnswerPending:
             return PENDING_SECONDS
+
+    def _memory_of(self, key: Key, uid: str) -> _Memory:
+        memory = self._memories.get(key)
+        if memory is not None and memory.uid != uid:
+            self._forget(key)  # it was deleted and created again between two passes
+            memory = None
+        if memory is None:
+            memory = self._memories[key] = _Memory(
+                *(uid, KafkaWatches(self._asks), EventReader(self._api, self._clock)),
+                writer=StatusWriter(self._api),
+                events=EventRecorder(self._api, self._now),
+            )
+        return memory
 
     def _reconcile_stream(
         self,

@@ -18,7 +18,7 @@ from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import STREAMS
 from tests.unit.operator.objects import NAMESPACE, NOW, STREAM, worker_status
-from tests.unit.operator.scene import Scene
+from tests.unit.operator.scene import KEY, Scene
 
 PAUSED = {"metadata.annotations": {"dedupestream.io/pause-reconciliation": "true"}}
 SHARED = [
@@ -365,3 +365,15 @@ def test_with_many_streams_those_at_rest_are_looked_at_more_rarely(
     assert scene.look() == 100.0
     scene.kafka.fails = BrokerUnavailable("no answer")
     assert scene.look() == PROBLEM_RETRY_SECONDS
+
+
+def test_a_stream_that_is_created_again_between_two_passes_is_another_one(scene: Scene) -> None:
+    """As `kubectl replace --force` does; its output topic is not new any more."""
+    delete = {"spec.storage.reclaimPolicy": "Delete"}
+    scene.cluster.add_stream(delete)
+    scene.reconciler.reconcile(KEY)
+    assert scene.cluster.status["partitions"][0]["restore"]["source"] == "Nothing"
+    scene.cluster.delete_as_user("DedupeStream", STREAM)
+    scene.cluster.add_stream(delete | {"metadata.uid": "another"})
+    scene.reconciler.reconcile(KEY)
+    assert scene.cluster.status["partitions"][0]["restore"]["source"] == "OutputTopic"

@@ -23,6 +23,7 @@ from dedupe_operator.decide.restore_slots import free_slots
 from dedupe_operator.decide.restore_source import RestoreChoice, choose_source
 from dedupe_operator.decide.snapshot_policy import Snapshot
 from dedupe_operator.decide.volume_claims import ClaimChoice, ClaimProblem, RestoreNeed
+from dedupe_operator.errors import ReportedError
 from dedupe_operator.kubernetes.resources import CLAIMS
 from dedupe_operator.restore_candidates import restore_candidates
 from dedupe_operator.snapshots.provider import ClaimSource, Provider, ProviderError, ProviderFailed
@@ -65,7 +66,7 @@ class VolumeManager:
             try:
                 result.claims[partition] = self._choose(context, result, partition, request)
                 slots -= request is not None
-            except ProviderError as error:
+            except ReportedError as error:
                 _postpone(context, result, partition, error)
         changed = [
             partition
@@ -116,7 +117,7 @@ class VolumeManager:
     def _check_claim(self, context: ReconcileContext, partition: int) -> ClaimProblem:
         """Return what is wrong with the recorded claim or with its restore source.
 
-        Raises ProviderError if the provider can't answer now.
+        Raises ReportedError if the provider or the API server can't answer now.
         """
         recorded = context.recorded_partition(partition)
         if recorded is None or recorded.restore is None:
@@ -165,8 +166,7 @@ class VolumeManager:
         if need.request and need.request.source == OUTPUT_TOPIC:
             return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC)
         if not candidates:
-            request = need.request
-            wanted = request.snapshot if request else None
+            wanted = need.request.snapshot if need.request else None
             refused = (f"{wanted}: there is no such DedupeSnapshot",) if wanted else ()
             return RestoreChoice(source=RestoreSource.OUTPUT_TOPIC, refused=refused)
         try:
@@ -191,12 +191,7 @@ class VolumeManager:
             return failed[1]
         snapshot = _named(context, name)
         entry = snapshot.entry(partition) if snapshot else None
-        if (
-            snapshot is None
-            or snapshot.deleting
-            or entry is None
-            or snapshot.status.provider is None
-        ):
+        if not (snapshot and entry and snapshot.status.provider) or snapshot.deleting:
             return "it was deleted"
         job = job_for(context, snapshot, entry)
         exists = self._providers[snapshot.status.provider].exists(job)
@@ -205,12 +200,13 @@ class VolumeManager:
     def _why_no_volume(
         self, context: ReconcileContext, recorded: PartitionStatus, name: str
     ) -> str | None:
-        """Return why a claim gets no volume from its copy, None if it still may."""
+        """Return why a claim gets no volume from its copy; None while it may."""
         snapshot = _named(context, name)
         claim = context.observed.children.get((CLAIMS.kind, recorded.persistent_volume_claim or ""))
         if claim is None or snapshot is None or snapshot.status.provider is None:
             return None
-        return self._providers[snapshot.status.provider].failure(claim, context.now)
+        events = context.events.about(claim)
+        return self._providers[snapshot.status.provider].failure(events, context.now)
 
     def claim_source(
         self, context: ReconcileContext, partition: int, choice: ClaimChoice
@@ -231,8 +227,8 @@ class VolumeManager:
             return self._providers[snapshot.status.provider].source(job, choice.name)
         except ProviderError as error:
             if not error.retriable:
-                key = (context.stream.metadata.uid, partition, snapshot.name)
-                self._failed[key] = (context.now, str(error))
+                failed = (context.stream.metadata.uid, partition, snapshot.name)
+                self._failed[failed] = (context.now, str(error))
             raise
 
 
@@ -265,7 +261,7 @@ def _refused_by_its_worker(context: ReconcileContext, recorded: PartitionStatus)
 
 
 def _postpone(
-    context: ReconcileContext, result: ReconcileResult, partition: int, error: ProviderError
+    context: ReconcileContext, result: ReconcileResult, partition: int, error: ReportedError
 ) -> None:
     """Leave a partition unchanged: its restore source is not known yet."""
     message = f"cannot determine a restore source: {error}"

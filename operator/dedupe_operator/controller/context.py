@@ -22,6 +22,7 @@ from dedupe_operator.decide.growth import GrowthView
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.stream_status import StreamEvent
 from dedupe_operator.decide.volume_claims import ClaimChoice
+from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.names import SERVED, Object
 from dedupe_operator.kubernetes.resources import CONFIG_MAPS
 from dedupe_operator.resources import config_map
@@ -84,6 +85,7 @@ class ReconcileContext:
     states: PartitionStates = field(repr=False)
     workers: Mapping[int, WorkerStatus | None]
     now: datetime
+    events: EventReader = field(repr=False)
     routers: Mapping[int, RouterStatus | None] = field(default_factory=dict)
     growth: GrowthView | None = None
 

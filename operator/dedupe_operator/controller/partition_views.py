@@ -9,13 +9,10 @@ from dedupe_operator.decide import diagnosis, volume_claims
 from dedupe_operator.decide.diagnosis import Problem
 from dedupe_operator.decide.partition_status import PartitionView
 from dedupe_operator.decide.pod_readiness import is_ready
-from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.kubernetes.resources import CLAIMS
 
 
-def partition_views(
-    events: EventReader, context: ReconcileContext, result: ReconcileResult
-) -> list[PartitionView]:
+def partition_views(context: ReconcileContext, result: ReconcileResult) -> list[PartitionView]:
     """Return a view of each partition, with the problem of those not ready.
 
     Raises KubernetesError.
@@ -27,9 +24,7 @@ def partition_views(
         problem = result.partition_problems.get(partition)
         at_rest = context.stream.spec.suspend or partition in context.learning
         if problem is None and not is_ready(pod) and not at_rest:
-            problem = diagnosis.of_worker(worker) or _diagnose(
-                events, context, partition, choice.name
-            )
+            problem = diagnosis.of_worker(worker) or _diagnose(context, partition, choice.name)
         views.append(
             PartitionView(
                 partition=partition,
@@ -46,20 +41,15 @@ def partition_views(
     return views
 
 
-def _diagnose(
-    reader: EventReader,
-    context: ReconcileContext,
-    partition: int,
-    claim_name: str,
-) -> Problem | None:
+def _diagnose(context: ReconcileContext, partition: int, claim_name: str) -> Problem | None:
     """Return what Kubernetes reports about a partition that is not ready."""
     observed = context.observed
     pod = observed.pods.get(partition)
     stateful_set = observed.stateful_sets.get(partition)
     claim = observed.children.get((CLAIMS.kind, claim_name))
-    if problem := diagnosis.of_claim(claim, reader.about(claim)):
+    if problem := diagnosis.of_claim(claim, context.events.about(claim)):
         return problem
-    events = reader.about(pod or stateful_set)
+    events = context.events.about(pod or stateful_set)
     return diagnosis.of_pod(pod, stateful_set, events, context.now)
 
 

@@ -199,9 +199,9 @@ class Reconciler:
         self._applier.apply(context, result)
         self._reconcile_requests.act(context, result)
         snapshots = self._snapshots.act(context, result)
-        views = partition_views(memory.reasons, context, result)
+        views = partition_views(context, result)
         by_partition = {view.partition: view.problem for view in views if view.problem}
-        routers = router_view(memory.reasons, context, result)
+        routers = router_view(context, result)
         of_routers = routers.causes if routers else []
         problems = [*result.stream_problems, *problems, *by_cause(by_partition), *of_routers]
         status = build_status(context, result, views, snapshots, problems, routers=routers)
@@ -249,6 +249,7 @@ class Reconciler:
             workers=workers,
             routers=self._workers.router_statuses(observed.routers),
             growth=kafka.growth,
+            events=memory.reasons,
             now=now,
         )
         return context, kafka.problems

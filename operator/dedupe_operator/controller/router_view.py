@@ -8,13 +8,10 @@ from dedupe_operator.decide import diagnosis
 from dedupe_operator.decide.diagnosis import ROUTER, Problem
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.router_status import RoutersView
-from dedupe_operator.kubernetes.event_reader import EventReader
 from dedupe_operator.resources import router_stateful_set
 
 
-def router_view(
-    events: EventReader, context: ReconcileContext, result: ReconcileResult
-) -> RoutersView | None:
+def router_view(context: ReconcileContext, result: ReconcileResult) -> RoutersView | None:
     """Return a view of the routers; None while the workers run without any.
 
     Raises KubernetesError.
@@ -28,7 +25,7 @@ def router_view(
             continue
         problem = result.router_problems.get(router)
         problem = problem or diagnosis.of_router(context.routers.get(router))
-        problem = problem or _diagnose(events, context, router)
+        problem = problem or _diagnose(context, router)
         if problem is not None:
             problems[router] = problem
     return RoutersView(
@@ -39,8 +36,8 @@ def router_view(
     )
 
 
-def _diagnose(reader: EventReader, context: ReconcileContext, router: int) -> Problem | None:
+def _diagnose(context: ReconcileContext, router: int) -> Problem | None:
     """Return what Kubernetes reports about a router that is not ready."""
     pod, stateful_set = context.observed.routers.get(router), context.observed.router_set
-    events = reader.about(pod or stateful_set)
+    events = context.events.about(pod or stateful_set)
     return diagnosis.of_pod(pod, stateful_set, events, context.now, ROUTER)

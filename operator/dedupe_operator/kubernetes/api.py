@@ -17,7 +17,7 @@ from dedupe_crds.deep_json import allow_deep_json
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError, Unreachable, refusal_reason
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
-from dedupe_operator.kubernetes.resources import EVENTS, Resource, resource_of
+from dedupe_operator.kubernetes.resources import Resource, resource_of
 
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0

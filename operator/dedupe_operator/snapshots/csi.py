@@ -1,5 +1,6 @@
 """CSI provider: copies as VolumeSnapshots, made by the storage driver."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from dedupe_crds.quantity import parse_size
@@ -8,7 +9,6 @@ from dedupe_crds.status.snapshot import KIND
 from dedupe_operator.decide.provisioning import provisioning_failure
 from dedupe_operator.errors import KubernetesError
 from dedupe_operator.kubernetes.api import KubernetesApi
-from dedupe_operator.kubernetes.event_reader import events_about
 from dedupe_operator.kubernetes.names import NOT_PRUNED, SNAPSHOT_UID, Object, lasting_labels
 from dedupe_operator.kubernetes.resources import VOLUME_SNAPSHOTS
 from dedupe_operator.snapshots.metadata import checkpoint_annotations
@@ -85,12 +85,9 @@ class CsiProvider:
             return False
         return bool((found.get("status") or {}).get("readyToUse"))
 
-    def failure(self, claim: Object, now: datetime) -> str | None:
+    def failure(self, events: Sequence[Object], now: datetime) -> str | None:
         """Return why the driver has not made a claim's volume for some minutes."""
-        try:
-            return provisioning_failure(events_about(self._api, claim), now)
-        except KubernetesError as error:
-            raise _as_provider_error(error) from error
+        return provisioning_failure(events, now)
 
     def source(self, job: Job, claim_name: str) -> ClaimSource:  # noqa: ARG002 # the driver creates the volume
         """Return the data source for the claim's spec; the driver creates the volume."""

@@ -3,6 +3,7 @@
 The snapshot runner and the volume manager call a provider; it raises ProviderError.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -100,8 +101,8 @@ class Provider(Protocol):
         """Return whether the copy can still be restored from, as far as is known now."""
         ...
 
-    def failure(self, claim: Object, now: datetime) -> str | None:
-        """Return why no volume can be made for a claim from its copy; None while it may."""
+    def failure(self, events: Sequence[Object], now: datetime) -> str | None:
+        """Return why a claim gets no volume from its copy, by its events; None if it may."""
         ...
 
     def source(self, job: Job, claim_name: str) -> ClaimSource:

@@ -3,6 +3,7 @@
 The provider asks the worker over HTTP to upload or delete; a new worker downloads at its start.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import ValidationError
@@ -54,7 +55,7 @@ class S3Provider:
         """Return True: it is unknown until the worker of the new volume tries."""
         return True
 
-    def failure(self, claim: Object, now: datetime) -> str | None:  # noqa: ARG002 # the worker fills an empty volume
+    def failure(self, events: Sequence[Object], now: datetime) -> str | None:  # noqa: ARG002 # the worker fills an empty volume
         """Return None: the worker fills an empty volume."""
         return None
 

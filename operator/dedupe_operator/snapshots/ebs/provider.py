@@ -1,7 +1,7 @@
 """EBS provider: copies as snapshots of EBS volumes, found by their tags."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -136,7 +136,7 @@ class EbsProvider:
             and not _is_archived(found)
         )
 
-    def failure(self, claim: Object, now: datetime) -> str | None:  # noqa: ARG002 # the volume is made before its claim
+    def failure(self, events: Sequence[Object], now: datetime) -> str | None:  # noqa: ARG002 # the volume is made before its claim
         """Return None: the volume is made before its claim."""
         return None
 

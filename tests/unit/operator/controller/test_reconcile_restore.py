@@ -14,9 +14,10 @@ from dedupe_operator import metrics
 from dedupe_operator.decide import restore_slots
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import EVENTS, Resource
 from tests.unit.operator.controller.test_reconcile_snapshots import CSI, S3, UPLOADED, stop_after
 from tests.unit.operator.objects import NAMESPACE, NOW, STREAM, ended, worker_status
-from tests.unit.operator.scene import Scene
+from tests.unit.operator.scene import KEY, Scene
 
 CLAIM = "PersistentVolumeClaim"
 RESTORE = "dedupestream.io/restore"
@@ -528,6 +529,26 @@ def test_a_ready_copy_of_which_no_volume_can_be_made_is_skipped_after_a_while(
     if source == "old":
         assert partition(copied)["restore"]["refused"][0].startswith("new: no volume can be made")
         assert "RestoreFailed" in copied.cluster.told
+
+
+def test_events_are_read_once_in_half_a_minute_while_a_volume_is_made(
+    copied: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lose(copied)
+    copied.look()
+    provisioning_failed(copied, "rpc error: code = ResourceExhausted desc = no room", 5)
+    find, reads = copied.cluster.find, []
+
+    def counting(resource: Resource, namespace: str | None, **selectors: Any) -> list[Object]:  # noqa: ANN401 # as the API's
+        if resource is EVENTS:
+            reads.append(copied.clock.now)
+        return find(resource, namespace, **selectors)
+
+    monkeypatch.setattr(copied.cluster, "find", counting)
+    for _ in range(10):
+        copied.clock.now += 9.0
+        copied.reconciler.reconcile(KEY)
+    assert 1 < len(reads) < 5, reads
 
 
 @pytest.mark.parametrize("source", ["dataSource", "volumeName"])

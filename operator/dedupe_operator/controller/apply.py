@@ -98,16 +98,17 @@ class Applier:
         live = context.observed.router_set
         try:
             for build in ROUTERS:
-                if wanted := self.defaults.build(build, inputs, live, context.now):
-                    result.routers_change |= self._routers_change(context, wanted)
+                wanted = build(inputs)
+                if wanted and wanted["kind"] == STATEFUL_SETS.kind:
+                    wanted = self.defaults.build(build, inputs, live, context.now) or wanted
+                    result.routers_change = self._routers_change(context, wanted)
+                if wanted:
                     self.children.ensure(context, wanted)
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
 
     def _routers_change(self, context: ReconcileContext, wanted: Object) -> bool:
-        """Return whether an object is the routers' StatefulSet, and not rolled out."""
-        if wanted["kind"] != STATEFUL_SETS.kind:
-            return False
+        """Return whether the routers' StatefulSet is not rolled out."""
         live = context.observed.router_set
         current = live is not None and self.children.is_current(live, wanted)
         return not current or not rollout.is_newest(live or {}, context.observed.routers.values())

@@ -39,6 +39,8 @@ class DefaultsChooser:
     reads_nodes: bool = True
     _lock: Lock = field(default_factory=Lock, init=False)
     _seen: tuple[datetime, bool] | None = field(default=None, init=False)
+    # Those that a pod has kept last: most have the same, so they are tried first.
+    _kept: PodDefaults = field(default=_ALL[0], init=False)
 
     def build(
         self,
@@ -51,9 +53,10 @@ class DefaultsChooser:
 
         It has the defaults of the live one, if nothing else has changed.
         """
-        for defaults in _ALL if live else ():
+        for defaults in sorted(_ALL, key=lambda each: each != self._kept) if live else ():
             kept = _built(builder, inputs, defaults)
             if live and kept and has_same_wanted_hash(live, kept):
+                self._kept = defaults
                 return kept
         return _built(builder, inputs, PodDefaults(spread_over_zones=self._has_zones(now)))
 

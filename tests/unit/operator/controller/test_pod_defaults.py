@@ -6,6 +6,7 @@ import pytest
 
 from dedupe_operator.controller import pod_defaults
 from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import NODES, Resource
 from dedupe_operator.resources.pod_parts import PodDefaults
 from tests.unit.operator.objects import node
 from tests.unit.operator.scene import Scene
@@ -148,3 +149,27 @@ def test_an_operator_that_may_not_read_nodes_knows_of_no_zones(scene: Scene) -> 
     scene.restart_operator(failover=False)
     scene.rest()
     assert spread(scene) == [HOSTNAME]
+
+
+@pytest.mark.parametrize("zones", [(), ("a", "b")], ids=str)
+def test_at_rest_each_pod_template_is_built_once_and_no_node_is_read(
+    scene: Scene, zones: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_zones(scene, *zones)
+    scene.cluster.add_stream(ROUTED)
+    scene.rest()
+    scene.look()
+    built, build, find = [], pod_defaults._built, scene.cluster.find  # noqa: SLF001 # counted
+
+    def counting(*given: Any) -> Object | None:  # noqa: ANN401 # any builder
+        built.append(build(*given))
+        return built[-1]
+
+    def find_no_node(resource: Resource, *given: Any, **selectors: Any) -> list[Object]:  # noqa: ANN401 # as the API's
+        assert resource is not NODES
+        return find(resource, *given, **selectors)
+
+    monkeypatch.setattr(pod_defaults, "_built", counting)
+    monkeypatch.setattr(scene.cluster, "find", find_no_node)
+    scene.look()
+    assert [each["metadata"]["name"] for each in built if each] == ["orders-router", *NAMES]

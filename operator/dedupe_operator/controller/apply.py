@@ -101,17 +101,15 @@ class Applier:
                 wanted = build(inputs)
                 if wanted and wanted["kind"] == STATEFUL_SETS.kind:
                     wanted = self.defaults.build(build, inputs, live, context.now) or wanted
-                    result.routers_change = self._routers_change(context, wanted)
+                    result.routers_change = not (
+                        live
+                        and self.children.is_current(live, wanted)
+                        and rollout.is_newest(live, context.observed.routers.values())
+                    )
                 if wanted:
                     self.children.ensure(context, wanted)
         except KubernetesError as error:
             result.stream_problems.append(with_advice(error.reason, str(error)))
-
-    def _routers_change(self, context: ReconcileContext, wanted: Object) -> bool:
-        """Return whether the routers' StatefulSet is not rolled out."""
-        live = context.observed.router_set
-        current = live is not None and self.children.is_current(live, wanted)
-        return not current or not rollout.is_newest(live or {}, context.observed.routers.values())
 
     def _apply_partition(
         self, context: ReconcileContext, result: ReconcileResult, partition: int, config: str
@@ -183,6 +181,8 @@ class Applier:
         learning = {each for each in context.learning if each in states and states[each].current}
         together = context.growth is not None and context.growth.hands_over
         changing = rollout.may_change(states, besides=learning, together=together)
+        if changing & context.observed.stateful_sets.keys():
+            self.api.require_live()  # another worker may have become unready meanwhile
         for partition in sorted(changing):
             try:
                 self._change_worker(context, result, wanted[partition], partition)

@@ -1,7 +1,7 @@
 """A client of the API server that reads what belongs to streams from memory.
 
-The reconciler reads with it. Invariant: what is decided from memory deletes nothing and replaces no volume. A pass that
-comes to such a decision ends with `ReadLive`, and is made again with live reads.
+The reconciler reads with it. Invariant: what is decided from memory deletes nothing, replaces no volume and changes no
+worker that exists. A pass that comes to such a decision ends with `ReadLive`, and is made again with live reads.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,6 +1,9 @@
 """Whole looks at a stream whose workers change."""
 
 from itertools import pairwise
+from typing import Any
+
+import pytest
 
 from dedupe_crds.status.worker import Phase
 from dedupe_operator.controller.reconciler import (
@@ -9,6 +12,8 @@ from dedupe_operator.controller.reconciler import (
     ROLLOUT_POLL_SECONDS,
 )
 from dedupe_operator.errors import KubernetesError
+from dedupe_operator.kubernetes.names import Object
+from dedupe_operator.kubernetes.resources import PODS, Resource
 from tests.unit.operator.objects import MIRROR, RELEASE, mirrored, worker_status
 from tests.unit.operator.scene import Scene
 
@@ -300,3 +305,26 @@ def test_a_partition_whose_objects_cant_be_applied_is_waited_for_too(scene: Scen
     del scene.cluster.fails["Service", "orders-1"]
     scene.look()
     assert scene.image(1) == "registry.example/worker:2"
+
+
+def test_a_ready_worker_is_changed_by_what_is_read_live_only(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the watch of the pods is late, memory has one as ready that is not."""
+    scene.rest()
+    cluster, find = scene.cluster, scene.cluster.find
+    late = [cluster.get_copy("Pod", f"orders-{number}-0") for number in range(2)]
+    cluster.one("Pod", "orders-1-0")["status"]["conditions"] = []
+
+    def find_late(resource: Resource, *given: Any, **selectors: Any) -> list[Object]:  # noqa: ANN401 # as the API's
+        if resource is PODS and cluster.in_memory:
+            return late
+        return find(resource, *given, **selectors)
+
+    monkeypatch.setattr(cluster, "find", find_late)
+    cluster.add_stream({"spec.worker.image": "registry.example/worker:2"})
+    scene.look()
+    assert [scene.image(number) for number in range(2)] == [
+        "registry.example/worker:1",
+        "registry.example/worker:2",
+    ]

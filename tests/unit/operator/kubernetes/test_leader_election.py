@@ -4,15 +4,19 @@ import time
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from threading import Event, Lock
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kubernetes import client
+from kubernetes.leaderelection.electionconfig import Config
+from kubernetes.leaderelection.leaderelectionrecord import LeaderElectionRecord
 
 from dedupe_operator.config import OperatorConfig
 from dedupe_operator.errors import LostLeadership
 from dedupe_operator.kubernetes import leader_election as module
 from dedupe_operator.kubernetes.leader_election import Leadership
+from tests.unit.operator.inline import FakeClock
 from tests.unit.operator.json_server import Request, serving
 from tests.unit.operator.objects import RELEASE
 from tests.unit.operator.waits import until
@@ -234,6 +238,32 @@ def test_a_leader_that_cant_renew_may_not_write_any_more_and_is_told(
     assert first.ended.wait(60)
     with pytest.raises(LostLeadership, match=r"last renewed \d+ s ago"):
         first.check()
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_step_of_the_time_of_day_neither_takes_a_lease_nor_leaves_it(
+    step: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, ahead = FakeClock(), 1e9
+    fake = SimpleNamespace(time=lambda: clock() + ahead)
+    monkeypatch.setattr(module, "time", fake)
+    monkeypatch.setattr("kubernetes.leaderelection.leaderelection.time", fake)
+    record = LeaderElectionRecord("another", "15", "then", "then")
+    lock = SimpleNamespace(
+        name="lease",
+        namespace="system",
+        identity="me",
+        get=lambda *_: (True, record),
+        update=lambda *_: True,
+    )
+    config = Config(lock, 15, 10, 4, onstarted_leading=lambda: None, onstopped_leading=None)
+    election = module._Election(config, clock)  # noqa: SLF001 # its clock is set
+    assert not election.try_acquire_or_renew()
+    ahead += step
+    clock.now += 14
+    assert not election.try_acquire_or_renew()
+    clock.now += 2
+    assert election.try_acquire_or_renew()
 
 
 def test_a_candidate_waits_for_an_api_server_that_is_away(enter: Enter, leases: FakeLeases) -> None:

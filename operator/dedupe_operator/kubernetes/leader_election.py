@@ -57,9 +57,12 @@ class _Lock(LeaseLock):
 
     def get(self, name: str, namespace: str) -> tuple[bool, object]:
         try:
-            return super().get(name, namespace)  # type: ignore[no-any-return, no-untyped-call] # the library has no types
+            found, record = super().get(name, namespace)  # type: ignore[no-untyped-call] # the library has no types
         except (urllib3.exceptions.HTTPError, OSError) as error:
             return False, client.ApiException(status=0, reason=str(error))
+        if found and record.holder_identity not in {None, "", self.identity}:
+            self.renewed_at = float("-inf")  # another one may write by now
+        return found, record
 
     def create(self, name: str, namespace: str, election_record: LeaderElectionRecord) -> bool:
         return self._hold(lambda: super(_Lock, self).create(name, namespace, election_record))  # type: ignore[no-untyped-call] # as above
@@ -162,7 +165,8 @@ class Leadership:
         """
         age = self._clock() - self._lock.renewed_at
         if self._lock.released or age > LEASE_SECONDS - _MARGIN_SECONDS:
-            raise LostLeadership(f"the Lease was last renewed {age:.0f} s ago")
+            since = "" if age == float("inf") else f": last renewed {age:.0f} s ago"
+            raise LostLeadership(f"the Lease is not held{since}")
 
     def release(self) -> None:
         """Release the Lease, after the last write."""

@@ -219,6 +219,16 @@ def test_a_lease_that_is_anothers_by_now_is_not_given_back(
     assert leases.holder == "usurper"
 
 
+def test_a_leader_that_finds_another_holder_may_not_write_any_more(
+    enter: Enter, leases: FakeLeases
+) -> None:
+    first = enter("first")
+    until(first.leads)
+    leases.usurp()
+    until(lambda: not first.leads())
+    assert leases.holder == "usurper"
+
+
 @pytest.mark.parametrize("slow_seconds", [0.0, 0.7])
 def test_a_leader_that_cant_renew_may_not_write_any_more_and_is_told(
     enter: Enter, leases: FakeLeases, monkeypatch: pytest.MonkeyPatch, slow_seconds: float

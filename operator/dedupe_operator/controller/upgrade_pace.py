@@ -20,7 +20,8 @@ from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
 from dedupe_operator.resources.pod_template import WorkerRelease
 
 TURN_SECONDS: Final = 900.0
-# Longer than a resync: each stream that was begun before this process started takes its turn first.
+# Longer than the first passes over all streams, which begin at once when the process starts to watch: each stream that
+# was begun before takes its turn first. A resync at rest may take longer, but what is begun is not at rest.
 FIRST_TURN_AFTER_SECONDS: Final = 60.0
 _ASK_AGAIN_SECONDS: Final = 15.0
 

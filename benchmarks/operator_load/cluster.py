@@ -51,7 +51,7 @@ class Cluster:
             each: [] for each in _KINDS
         }
         self._applied: dict[tuple[str, ...], Object] = {}
-        self._versions = itertools.count(1)
+        self.versions = itertools.count(1)
         self._address = itertools.count(2)
 
     def put(self, plural: str, live: Object) -> Object:
@@ -59,7 +59,7 @@ class Cluster:
         metadata = live["metadata"]
         at = (metadata.get("namespace", ""), metadata["name"])
         kind = "MODIFIED" if at in self.objects[plural] else "ADDED"
-        version = next(self._versions)
+        version = next(self.versions)
         metadata.setdefault("uid", f"uid-{version}")
         metadata.setdefault("creationTimestamp", _CREATED)
         metadata.setdefault("generation", 1)
@@ -207,9 +207,14 @@ class Server:
             for (place, _), live in self._cluster.objects[plural].items()
             if namespace in {"", place} and selected(request.query, live)
         ]
-        begin = int(request.query.get("continue", "0"))
+        version = next(self._cluster.versions)
+        if "continue" in request.query:  # all pages of a list have the version of the first
+            version, begin = map(int, request.query["continue"].split("-"))
+        else:
+            begin = 0
         end = begin + (int(request.query.get("limit", "0")) or len(found))
-        metadata = {"resourceVersion": str(10**9), "continue": str(end) if end < len(found) else ""}
+        following = f"{version}-{end}" if end < len(found) else ""
+        metadata = {"resourceVersion": str(version), "continue": following}
         return web.json_response({"metadata": metadata, "items": found[begin:end]})
 
     async def _watch(self, request: web.Request, plural: str, namespace: str) -> web.StreamResponse:

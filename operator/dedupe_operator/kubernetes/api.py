@@ -17,7 +17,7 @@ from dedupe_crds.deep_json import allow_deep_json
 from dedupe_operator import metrics
 from dedupe_operator.errors import KubernetesError, Unreachable, refusal_reason
 from dedupe_operator.kubernetes.names import FIELD_MANAGER, Object
-from dedupe_operator.kubernetes.resources import Resource, resource_of
+from dedupe_operator.kubernetes.resources import EVENTS, Resource, resource_of
 
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 20.0
@@ -90,22 +90,21 @@ class KubernetesApi:
         answer = self._call("GET", resource, resource.path(namespace), query, longest_bytes=longest)
         return _items(resource, answer)
 
-    def list_all(
+    def pages(
         self, resource: Resource, namespace: str | None, labels: Mapping[str, str]
-    ) -> tuple[list[Object], str]:
-        """Return all objects with these labels, and the version of the list.
+    ) -> Iterator[tuple[list[Object], str]]:
+        """Yield all objects with these labels by pages, each with the version of the list.
 
         Raises KubernetesError.
         """
         query = [("labelSelector", _selector(labels)), ("limit", str(_CHUNK))]
-        items: list[Object] = []
         following: list[tuple[str, str]] = []
         while True:
             answer = self._call("GET", resource, resource.path(namespace), query + following)
-            items += _items(resource, answer)
             metadata = answer["metadata"]
+            yield _items(resource, answer), metadata["resourceVersion"]
             if not metadata.get("continue"):
-                return items, metadata["resourceVersion"]
+                return
             following = [("continue", metadata["continue"])]
 
     def watch(

@@ -26,7 +26,10 @@ _USUAL: Final = (
     "SuccessfulCreate",
 )
 _KEPT: Final = 1000
-_READ: Final = ("involvedObject", "reason", "message", "lastTimestamp")
+_READ: Final = (
+    *("involvedObject", "reason", "message"),
+    *("firstTimestamp", "lastTimestamp", "eventTime", "series"),
+)
 _FIELDS: Final = ",".join(f"reason!={reason}" for reason in _USUAL)
 
 log = logging.getLogger(__name__)
@@ -66,14 +69,13 @@ class EventReader:
                 raise
             log.warning("the events of %s are not read: %s", namespace, error)
             return []
-        newest = sorted(found, key=lambda each: str(each.get("lastTimestamp") or ""))[-_KEPT:]
+        newest = sorted(found, key=_last)[-_KEPT:]
         return [{name: each[name] for name in _READ if name in each} for each in newest]
 
 
-def events_about(api: KubernetesApi, subject: Object | None) -> list[Object]:
-    """Return the events of an object. Raises KubernetesError."""
-    if subject is None:
-        return []
-    metadata = subject["metadata"]
-    fields = f"involvedObject.uid={metadata['uid']}"
-    return api.find(EVENTS, metadata["namespace"], fields=fields)
+def _last(event: Object) -> str:
+    """Return when it happened last; newer events have other fields for it."""
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or ""
+    )

@@ -7,7 +7,7 @@ minutes, and a list follows. While no list succeeds for longer than that, nothin
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event, RLock, Thread
 from time import monotonic
@@ -157,13 +157,12 @@ class WatchCache:
 
     def _list(self) -> str:
         """List all; return the version for the watch. Raises KubernetesError."""
-        asked_at = self._clock()
-        items, version = self._api.list_all(self.resource, self.namespace, self.labels)
-        listed = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in items}
+        asked_at, version = self._clock(), ""
+        listed: set[_Name] = set()
+        for items, version in self._api.pages(self.resource, self.namespace, self.labels):
+            self._take(items, int(version))
+            listed |= {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in items}
         with self._lock:
-            if int(version) < self._seen:  # etcd was restored from a backup
-                self._kept.clear()
-                self._with.clear()
             # What was written here after the list began is newer than the list, and no part of it.
             gone = [
                 at
@@ -174,11 +173,19 @@ class WatchCache:
                 kept = self._drop(at)
                 if kept is not None:
                     self._changed(_object(kept))
+            self._seen, self._listed_at = int(version), asked_at
+        return version
+
+    def _take(self, items: Sequence[Object], version: int) -> None:
+        """Keep a page of a list."""
+        with self._lock:
+            if version < self._seen:  # etcd was restored from a backup
+                self._kept.clear()
+                self._with.clear()
+                self._seen, self._listed_at = 0, float("-inf")
             for each in items:
                 if self._put(each):
                     self._changed(each)
-            self._seen, self._listed_at = int(version), asked_at
-        return version
 
     def _watch(self, version: str) -> None:
         """Follow the changes until the watch ends. Raises KubernetesError."""

@@ -14,6 +14,7 @@ from benchmarks.cases.memory import MemoryRun, MemoryUse, Sample
 from benchmarks.cases.reconcile import KINDS, Reconcile, ReconcileRun
 from benchmarks.cases.throughput import Throughput
 from benchmarks.kubernetes.results import Cost, OperatorUse, Readiness
+from benchmarks.operator_load.result import OperatorLoad
 from benchmarks.peers.results import UnkeyedPeers
 from benchmarks.recovery.bucket import Restore, Upload
 from benchmarks.recovery.failover import Climb, Failover, Rung
@@ -142,6 +143,15 @@ RESULTS: list[Result] = [
             )
         ],
     ),
+    OperatorLoad(
+        streams=500,
+        partitions=16,
+        ready_seconds=157.2,
+        seconds=600,
+        cpu_seconds=228,
+        memory_bytes=754 * MIB,
+        requests={"get secrets": 3900, "list pods": 36, "list nodes": 1},
+    ),
     Recovery(
         sizes=[
             Recovered(
@@ -197,6 +207,13 @@ def cells(text: str) -> list[list[str]]:
     ]
 
 
+def test_the_load_of_an_operator_is_told_by_the_second() -> None:
+    (load,) = (each for each in RESULTS if isinstance(each, OperatorLoad))
+    assert "0.38 cores and 754 MiB, and makes 6.6 requests a second" in all_of(load)
+    assert cells(all_of(load))[2:] == [["get secrets", "6.50"], ["list pods", "0.06"]]
+    assert [(goal.measured, goal.reached) for goal in goals_of(load)] == [("0.38", True)]
+
+
 def test_there_is_an_example_of_every_result() -> None:
     assert sorted(NAMES) == sorted(name for part in PARTS for name in part.models)
 
@@ -215,7 +232,7 @@ def test_tables_have_rows_and_every_row_has_all_columns(result: Result) -> None:
 def test_a_result_is_drawn_unless_it_has_no_plot(result: Result, tmp_path: Path) -> None:
     file = tmp_path / "result.svg"
     plot(result, file)
-    assert file.exists() != (name_of(result) == "operator")
+    assert file.exists() != (name_of(result) in {"operator", "operator_load"})
     assert not file.exists() or file.stat().st_size > 1000
 
 

@@ -3,13 +3,15 @@
 import itertools
 from collections.abc import Iterator, Mapping
 from queue import Empty, Queue
-from typing import Any
+from typing import Any, Final
 
 from dedupe_operator.kubernetes.api import KubernetesApi
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import Resource
 
 Change = tuple[str, Object]
+
+_PAGE: Final = 2  # objects of a list, so that few of them are several pages
 
 
 class ApiServer(KubernetesApi):
@@ -54,12 +56,12 @@ class ApiServer(KubernetesApi):
             each.put(None)
         self._open.clear()
 
-    def list_all(
+    def pages(
         self,
         resource: Resource,
         namespace: str | None,
         labels: Mapping[str, str],
-    ) -> tuple[list[Object], str]:
+    ) -> Iterator[tuple[list[Object], str]]:
         assert resource.plural
         self.lists += 1
         if self.fails:
@@ -70,7 +72,9 @@ class ApiServer(KubernetesApi):
             if namespace in {None, each["metadata"]["namespace"]}
             and labels.items() <= each["metadata"]["labels"].items()
         ]
-        return found, self._next()
+        version = self._next()
+        for first in range(0, max(len(found), 1), _PAGE):
+            yield found[first : first + _PAGE], version
 
     def watch(
         self,

@@ -116,6 +116,16 @@ def test_an_object_as_deep_as_the_api_server_takes_hides_no_other(
     assert json.loads(deep)  # as kopf reads it
 
 
+def test_a_long_list_is_read_by_pages(api: KubernetesApi, server: FakeApiServer) -> None:
+    server.answer = (200, {"metadata": {"resourceVersion": "7", "continue": "x"}, "items": [POD]})
+    pages = api.pages(PODS, None, {"a": "b"})
+    assert next(pages) == ([{"apiVersion": "v1", "kind": "Pod", **POD}], "7")
+    assert server.request.query == {"labelSelector": "a=b", "limit": "500"}
+    server.answer = (200, {"metadata": {"resourceVersion": "7"}, "items": []})
+    assert list(pages) == [([], "7")]
+    assert server.request.query == {"labelSelector": "a=b", "limit": "500", "continue": "x"}
+
+
 def test_events_are_selected_by_field(api: KubernetesApi, server: FakeApiServer) -> None:
     server.answer = (200, {"items": []})
     assert api.find(EVENTS, "shop", fields="involvedObject.uid=uid-1") == []

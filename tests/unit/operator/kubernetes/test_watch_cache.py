@@ -103,14 +103,14 @@ def test_an_object_that_was_written_while_the_list_ran_stays(
     started: Cached, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache, server, changed = started
-    listing = server.list_all
+    listing = server.pages
 
-    def slowly(*what: object) -> tuple[list[Object], str]:
-        found, version = listing(*what)  # type: ignore[arg-type] # as it was called
+    def slowly(*what: object) -> Iterator[tuple[list[Object], str]]:
+        pages = list(listing(*what))  # type: ignore[arg-type] # as it was called
         cache.note(server.put("b", labels=labels(), sent=False))
-        return found, version
+        yield from pages
 
-    monkeypatch.setattr(server, "list_all", slowly)
+    monkeypatch.setattr(server, "pages", slowly)
     server.watches = Queue()
     server.end_watches()
     server.watches.get(timeout=SECONDS)
@@ -192,7 +192,7 @@ class Server(CachedApi):
         super().__init__(client.ApiClient(client.Configuration()), lambda: None, ["shop"])
         self.calls = calls
         self.server = ApiServer()
-        self.list_all = self.server.list_all  # type: ignore[method-assign] # no HTTP
+        self.pages = self.server.pages  # type: ignore[method-assign] # no HTTP
         self.watch = self.server.watch  # type: ignore[method-assign] # no HTTP
 
     def _call(self, method: str, *what: object, **_: object) -> Object:

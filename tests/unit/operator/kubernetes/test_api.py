@@ -121,6 +121,7 @@ def test_a_long_list_is_read_by_pages(api: KubernetesApi, server: FakeApiServer)
     pages = api.pages(PODS, None, {"a": "b"})
     assert next(pages) == ([{"apiVersion": "v1", "kind": "Pod", **POD}], "7")
     assert server.request.query == {"labelSelector": "a=b", "limit": "500"}
+    server.done.clear()
     server.answer = (200, {"metadata": {"resourceVersion": "7"}, "items": []})
     assert list(pages) == [([], "7")]
     assert server.request.query == {"labelSelector": "a=b", "limit": "500", "continue": "x"}

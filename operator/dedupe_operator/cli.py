@@ -4,6 +4,7 @@ import json
 import logging
 import socket
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -138,6 +139,7 @@ def main(  # noqa: PLR0917 (click passes each option by name)
         raise click.BadParameter(f"{address!r} is not of the form HOST:PORT", param_hint="--http")
     config = OperatorConfig(
         release=WorkerRelease(
+            version=version("dedupestream"),
             image=worker_image,
             pull_policy=worker_image_pull_policy,
             probe_port=worker_probe_port,

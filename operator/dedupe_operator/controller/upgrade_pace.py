@@ -1,4 +1,4 @@
-"""Pace an operator upgrade: a few streams at a time get the new worker image.
+"""Pace an operator upgrade: it changes the pods of a few streams at a time.
 
 The reconciler calls it in the place of the applier. It decides from the objects of a stream alone who is upgraded, and
 who waits, so a new operator continues where another one stopped.
@@ -11,19 +11,20 @@ from threading import Lock
 from typing import Final
 
 from dedupe_crds.annotations import RESTART
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_operator.controller.apply import Applier
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.decide import rollout
 from dedupe_operator.decide.pod_readiness import is_ready
 from dedupe_operator.decide.stream_status import StreamEvent
-from dedupe_operator.kubernetes.names import CONFIG_HASH, Object
+from dedupe_operator.kubernetes.names import CONFIG_HASH, RELEASE, Object
 from dedupe_operator.resources.pod_template import WorkerRelease
 
 TURN_SECONDS: Final = 900.0
 # Longer than the first passes over all streams, which begin at once when the process starts to watch: each stream that
 # was begun before takes its turn first. A resync at rest may take longer, but what is begun is not at rest.
 FIRST_TURN_AFTER_SECONDS: Final = 60.0
-_ASK_AGAIN_SECONDS: Final = 15.0
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +52,8 @@ class UpgradePace:
         self._clock = clock
         self._first_call: float | None = None
         self._turns: dict[Key, _Turn] = {}
-        # Streams whose workers all were as this version wants them. Their images alone would not say so: a webhook may
-        # have changed them.
+        # Streams whose workers all were as this version wants them. Their images alone would not say so where a
+        # StatefulSet has no hash: a webhook may have changed them.
         self._done: set[Key] = set()
         self._lock = Lock()
 
@@ -61,7 +62,6 @@ class UpgradePace:
         with self._lock:
             waits = self._must_wait(context, result)
         if waits:
-            result.requeue_within(_ASK_AGAIN_SECONDS)
             # Without this hash no worker is started or changed.
             context = replace(context, secrets_hash=None)
         self._applier.apply(context, result)
@@ -85,13 +85,14 @@ class UpgradePace:
         key = context.key
         if key in self._done:
             return False
-        is_pinned = context.stream.spec.worker.image is not None
-        sets = list(context.observed.stateful_sets.values())
-        outdated = [each for each in sets if not _has(each["spec"]["template"], self._release)]
-        processes = [*context.observed.pods.values(), *context.observed.routers.values()]
-        done = sum(is_ready(pod) and _has(pod, self._release) for pod in processes)
+        observed = context.observed
+        sets = list(observed.stateful_sets.values())
+        outdated = [each for each in sets if not self._has(context.stream, each)]
+        processes = [(observed.stateful_sets.get(n), pod) for n, pod in observed.pods.items()]
+        processes += [(observed.router_set, pod) for pod in observed.routers.values()]
+        done = sum(self._is_done(context.stream, live, pod) for live, pod in processes)
         is_done = not outdated and done == len(processes) and len(processes) >= len(sets)
-        if is_pinned or context.stream.spec.suspend or not sets or is_done:
+        if context.stream.spec.suspend or not sets or is_done:
             self._turns.pop(key, None)
             return False
         is_free = not self._others(now) and now - self._first_call >= FIRST_TURN_AFTER_SECONDS
@@ -99,7 +100,7 @@ class UpgradePace:
         if may_wait and not is_free:
             self._report_waiting(result, now)
             return True
-        self._take_turn(key, done, result, now)
+        self._take_turn(context, done, result, now)
         return False
 
     def _others(self, now: float) -> list[Key]:
@@ -107,13 +108,31 @@ class UpgradePace:
         held = [key for key, turn in self._turns.items() if now - turn.since < TURN_SECONDS]
         return sorted(held) if len(held) >= self._release.streams_at_once else []
 
-    def _take_turn(self, key: Key, done: int, result: ReconcileResult, now: float) -> None:
+    def _has(self, stream: DedupeStream, live: Object) -> bool:
+        """Return whether a StatefulSet is as this installation wants it.
+
+        One that an earlier version applied has no hash: then its image decides.
+        """
+        annotations = live["metadata"].get("annotations") or {}
+        if RELEASE in annotations:
+            return bool(annotations[RELEASE] == self._release.hash_of(stream))
+        containers = live["spec"]["template"]["spec"]["containers"]
+        return bool(containers[0]["image"] == self._release.image_of(stream))
+
+    def _is_done(self, stream: DedupeStream, live: Object | None, pod: Object) -> bool:
+        current = live is not None and self._has(stream, live)
+        return current and is_ready(pod) and rollout.is_newest(live or {}, [pod])
+
+    def _take_turn(
+        self, context: ReconcileContext, done: int, result: ReconcileResult, now: float
+    ) -> None:
+        key = context.key
         turn = self._turns.setdefault(key, _Turn(done, now))
         if turn.done < done:
             self._turns[key] = _Turn(done, now)
         elif now - turn.since >= TURN_SECONDS:
             message = (
-                f"No further process of {key.namespace}/{key.name} became ready with {self._release.image} within "
+                f"No further process of {key.namespace}/{key.name} became ready after the upgrade within "
                 f"{TURN_SECONDS / 60:.0f} minutes. Its upgrade continues, and other streams are upgraded now. See "
                 "`kubectl dedupe describe-problem`, or set spec.worker.image to the earlier image."
             )
@@ -126,22 +145,15 @@ class UpgradePace:
     def _report_waiting(self, result: ReconcileResult, now: float) -> None:
         if others := self._others(now):
             names = ", ".join(f"{each.namespace}/{each.name}" for each in others)
-            message = (
-                f"The workers get the image {self._release.image} when {names} is ready with it."
-            )
+            message = f"The operator was upgraded. It changes the workers when {names} is ready."
             event = StreamEvent(reason="UpgradeWaits", message=message, ongoing=True)
             result.events.append(event)
-
-
-def _has(template: Object, release: WorkerRelease) -> bool:
-    """Return whether a pod, or its template, has the image of this release."""
-    return bool(template["spec"]["containers"][0]["image"] == release.image)
 
 
 def _only_the_release_changed(
     context: ReconcileContext, result: ReconcileResult, outdated: list[Object]
 ) -> bool:
-    """Return whether a stream is well, and only the image of all workers is old.
+    """Return whether a stream is well, and all workers are as before the upgrade.
 
     A stream that its user changes, or that needs a repair, does not wait. Its first changed worker shows later that
     it was begun.

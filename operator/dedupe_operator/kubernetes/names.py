@@ -16,6 +16,8 @@ Object = dict[str, Any]
 FIELD_MANAGER: Final = "dedupestream-operator"
 WANTED_HASH: Final = f"{GROUP}/wanted-hash"
 CONFIG_HASH: Final = f"{GROUP}/config-hash"
+RELEASE: Final = f"{GROUP}/release"
+"""On a StatefulSet: a hash of what the operator's installation gives to its pods, so that an upgrade shows."""
 RESTORE_REQUEST: Final = f"{GROUP}/restore-request"
 """On a claim: the id of the restore request that it answers, so that a lost status does not repeat it."""
 SERVED: Final = f"{GROUP}/served-partitions"

@@ -1,6 +1,8 @@
 """Build a worker's pod: restricted Pod Security, one volume, no RBAC rights."""
 
+import json
 from dataclasses import dataclass, field
+from hashlib import sha256
 from math import ceil
 from typing import Final
 
@@ -9,7 +11,7 @@ from dedupe_crds.quantity import MIB
 from dedupe_crds.spec.pod import PodShape
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream, Spec
-from dedupe_operator.kubernetes.names import CONFIG_HASH, Object, partition_labels
+from dedupe_operator.kubernetes.names import CONFIG_HASH, RELEASE, Object, partition_labels
 from dedupe_operator.resources import (
     admin_secret,
     config_map,
@@ -37,9 +39,10 @@ class WorkerRelease:
 
     `probe_port` is where its workers serve probes alone; None if they may be older than that. `shape` is what the pods
     of all streams have, `ids` as whom they run, `defaults` what differs between versions. `streams_at_once` is how many
-    streams an upgrade changes at the same time.
+    streams an upgrade changes at the same time. `version` is the operator's.
     """
 
+    version: str = ""
     image: str
     pull_policy: str
     probe_port: int | None = None
@@ -47,6 +50,24 @@ class WorkerRelease:
     ids: pod_parts.PodIds = field(default_factory=pod_parts.PodIds)
     defaults: pod_parts.PodDefaults = field(default_factory=pod_parts.PodDefaults)
     streams_at_once: int = 1
+
+    def image_of(self, stream: DedupeStream) -> str:
+        """Return the image of a stream's workers and routers."""
+        return stream.spec.worker.image or self.image
+
+    def annotations(self, stream: DedupeStream) -> Object:
+        """Return the annotations of a StatefulSet, as metadata."""
+        return {"annotations": {RELEASE: self.hash_of(stream)}}
+
+    def hash_of(self, stream: DedupeStream) -> str:
+        """Return a hash of what a stream's pods have of the operator.
+
+        Its defaults do not count, because pods keep theirs.
+        """
+        shape = self.shape.model_dump_json(exclude={"image_pull_secrets"})  # in the ServiceAccount
+        parts = (self.version, self.image_of(stream), self.pull_policy, self.probe_port)
+        text = json.dumps([*parts, shape, self.ids.model_dump_json()])
+        return sha256(text.encode()).hexdigest()[:16]
 
 
 def build(
@@ -98,7 +119,7 @@ def _container(
     probe_port = None if worker.image else release.probe_port
     return {
         "name": CONTAINER,
-        "image": worker.image or release.image,
+        "image": release.image_of(stream),
         "imagePullPolicy": release.pull_policy,
         "args": _arguments(stream, partition, restore_from),
         **_environment(stream, probe_port),

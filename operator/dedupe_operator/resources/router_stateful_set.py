@@ -49,7 +49,7 @@ def build(
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": metadata.of_routers(stream),
+        "metadata": metadata.of_routers(stream) | release.annotations(stream),
         "spec": {
             "replicas": replicas(stream),
             "serviceName": routers_name(name),
@@ -105,7 +105,7 @@ def _container(stream: DedupeStream, repartition: Repartition, release: WorkerRe
     number = {"fieldRef": {"apiVersion": "v1", "fieldPath": _ORDINAL}}
     return {
         "name": ROUTER_CONTAINER,
-        "image": stream.spec.worker.image or release.image,
+        "image": release.image_of(stream),
         "imagePullPolicy": release.pull_policy,
         "command": ["dedupe-router"],
         "args": [

@@ -25,7 +25,7 @@ def build(
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": metadata.of_partition(stream, partition),
+        "metadata": metadata.of_partition(stream, partition) | release.annotations(stream),
         "spec": {
             "replicas": 0 if stream.spec.suspend else 1,
             "serviceName": partition_name(name, partition),

@@ -7,9 +7,11 @@ from typing import Any, Final
 import pytest
 
 from dedupe_crds.annotations import RESTART
+from dedupe_crds.spec.pod import PodShape
 from dedupe_operator.controller.reconciler import Reconciler
 from dedupe_operator.controller.upgrade_pace import TURN_SECONDS
 from dedupe_operator.controller.work_queue import Key
+from dedupe_operator.kubernetes.names import RELEASE as RELEASE_HASH
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import WorkerRelease
 from dedupe_operator.snapshots.manager import SnapshotManager
@@ -60,6 +62,10 @@ class Upgrade:
             for name in NAMES
             if which(self.image(f"{name}-{partition}") == NEW.image for partition in range(2))
         ]
+
+    def has_label(self, name: str) -> bool:
+        template = self.cluster.one("StatefulSet", name)["spec"]["template"]
+        return bool(template["metadata"]["labels"].get("team") == "shop")
 
     def image(self, name: str) -> str:
         spec = self.cluster.one("StatefulSet", name)["spec"]["template"]["spec"]
@@ -218,6 +224,40 @@ def test_a_stream_with_its_own_image_takes_no_turn(upgrade: Upgrade) -> None:
     for _ in range(8):
         upgrade.look()
     assert upgrade.changed() == ["returns", "visits"]
+
+
+SHAPED: Final = replace(RELEASE, shape=PodShape(labels={"team": "shop"}))
+
+
+@pytest.mark.parametrize("own", [{}, {"spec.worker": {"image": "registry.example/own:1"}}])
+def test_new_settings_of_all_pods_reach_one_stream_after_another(
+    scene: Scene, own: dict[str, Any]
+) -> None:
+    """The chart's worker.pod was changed, and no image; streams with an image of their own have it too."""
+    upgrade = Upgrade(scene, own)
+    upgrade.start(SHAPED)
+    begun = []
+    for _ in range(20):
+        upgrade.look()
+        begun.append(len([name for name in NAMES if upgrade.has_label(f"{name}-0")]))
+    assert begun == sorted(begun)
+    assert set(begun) == {0, 1, 2, 3}
+    assert all(upgrade.has_label(f"{name}-{n}") for name in NAMES for n in range(2))
+
+
+def test_workers_of_a_version_that_wrote_no_hash_get_it_without_a_restart(upgrade: Upgrade) -> None:
+    names = [f"{name}-{n}" for name in NAMES for n in range(2)]
+    for name in names:
+        del upgrade.cluster.one("StatefulSet", name)["metadata"]["annotations"][RELEASE_HASH]
+    before = [upgrade.cluster.one("Pod", f"{name}-0")["metadata"]["uid"] for name in names]
+    upgrade.start(RELEASE)
+    for _ in range(10):
+        upgrade.look()
+    after = [upgrade.cluster.one("Pod", f"{name}-0")["metadata"]["uid"] for name in names]
+    sets = [upgrade.cluster.one("StatefulSet", name) for name in names]
+    assert after == before
+    assert len({each["metadata"]["annotations"][RELEASE_HASH] for each in sets}) == 1
+    assert "UpgradeWaits" not in upgrade.cluster.told
 
 
 def test_an_image_that_a_webhook_has_changed_holds_no_turn(upgrade: Upgrade) -> None:

@@ -2,10 +2,12 @@
 
 from base64 import b64decode
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from dedupe_crds.quantity import GIB
+from dedupe_crds.spec.pod import PodShape, SecretName
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.kubernetes.resources import resource_of
 from dedupe_operator.resources import (
@@ -21,6 +23,8 @@ from dedupe_operator.resources import (
 from dedupe_operator.resources import SHARED as PER_STREAM
 from dedupe_operator.resources import persistent_volume_claim as claim
 from dedupe_operator.resources import pod_disruption_budget as disruption_budget
+from dedupe_operator.resources.pod_parts import PodIds
+from dedupe_operator.resources.pod_template import WorkerRelease
 from tests.unit.operator.objects import NAMESPACE, RELEASE, UID, stream
 
 ORDERS = stream()
@@ -195,3 +199,24 @@ def test_a_token_that_will_not_do_is_replaced_by_a_random_one(live: Object | Non
     first, second = admin_secret.token(live), admin_secret.token(live)
     assert len(first) >= 32
     assert first != second
+
+
+def test_a_set_shows_what_its_pods_have_of_the_operator() -> None:
+    def hash_with(release: WorkerRelease) -> str:
+        sets = [build(replace(partition_inputs(), release=release)) for build in PER_PARTITION]
+        assert sets[-1] is not None
+        return str(sets[-1]["metadata"]["annotations"]["dedupestream.io/release"])
+
+    same = [
+        RELEASE,
+        replace(RELEASE, streams_at_once=3),
+        replace(RELEASE, shape=PodShape(image_pull_secrets=[SecretName(name="mirror")])),
+    ]
+    others = [
+        replace(RELEASE, version="2.0.0"),
+        replace(RELEASE, image="registry.example/worker:2"),
+        replace(RELEASE, ids=PodIds(run_as_user=None)),
+        replace(RELEASE, shape=PodShape(labels={"team": "shop"})),
+    ]
+    assert len({hash_with(each) for each in same}) == 1
+    assert len({hash_with(each) for each in [RELEASE, *others]}) == 5

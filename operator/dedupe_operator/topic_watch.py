@@ -4,8 +4,9 @@ The reconciler keeps one `TopicWatch` and one `PartitionStates` for each stream.
 requests. Without an answer to keep, the pass ends, and another follows the answer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -144,6 +145,7 @@ class PartitionStates:
 
     asks: KafkaAsks
     _known: Mapping[int, PartitionState | Problem] = field(default_factory=dict, init=False)
+    _about: str = field(default="", init=False)
     _until: float = field(default=0.0, init=False)
     _pending: Pending[Mapping[int, PartitionState | Problem]] = field(
         default_factory=Pending, init=False
@@ -155,13 +157,21 @@ class PartitionStates:
         secret: Mapping[str, bytes],
         partition: int,
         partitions: Iterable[int],
+        *,
+        newest_copy: datetime | None = None,
     ) -> PartitionState:
         """Return the state of a partition; ask about all `partitions` at a time.
 
+        `newest_copy` is when the newest copy was complete: a state from before that would show a copy as ahead of the
+        output topic.
+
         Raises AnswerPending, and StreamError if Kafka does not tell.
         """
-        if self.asks.clock() >= self._until or partition not in self._known:
-            self._known = self._ask(stream, secret, {partition, *partitions})
+        wanted = sorted({partition, *partitions})
+        manifest = f"{wanted} {newest_copy} {stream.spec.model_dump_json()}"
+        about = secret_hash(secret, manifest.encode())
+        if self.asks.clock() >= self._until or about != self._about:
+            self._known, self._about = self._ask(stream, secret, wanted, about), about
             self._until = self.asks.clock() + _STATES_SECONDS
         known = self._known[partition]
         if isinstance(known, Problem):
@@ -169,10 +179,8 @@ class PartitionStates:
         return known
 
     def _ask(
-        self, stream: DedupeStream, secret: Mapping[str, bytes], partitions: Iterable[int]
+        self, stream: DedupeStream, secret: Mapping[str, bytes], wanted: Sequence[int], about: str
     ) -> Mapping[int, PartitionState | Problem]:
-        wanted = sorted(partitions)
-        about = secret_hash(secret, f"{wanted} {stream.spec.model_dump_json()}".encode())
         question = partial(_states, stream=stream, partitions=wanted)
         answer = self._pending.take(
             self.asks, about, lambda: self.asks.ask(stream, secret, question)

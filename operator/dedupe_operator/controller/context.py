@@ -109,7 +109,17 @@ class ReconcileContext:
 
         Raises AnswerPending, and StreamError if Kafka does not tell.
         """
-        return self.states.get(self.stream, self.kafka_secret, partition, self.partitions)
+        name = self.stream.metadata.name
+        entries = [
+            entry
+            for each in self.observed.snapshots
+            for entry in each.status.partitions
+            if each.stream == name
+        ]
+        return self.states.get(
+            *(self.stream, self.kafka_secret, partition, self.partitions),
+            newest_copy=max((each.completed for each in entries if each.completed), default=None),
+        )
 
     def recorded_partition(self, partition: int) -> PartitionStatus | None:
         """Return a partition's entry in the recorded status."""

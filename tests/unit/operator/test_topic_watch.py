@@ -1,6 +1,8 @@
 """How often Kafka is asked, and what becomes of its answers."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -12,7 +14,7 @@ from dedupe_operator.kafka_asks import AnswerPending, KafkaAsks
 from dedupe_operator.topic_watch import PartitionStates, TopicsView, TopicWatch
 from tests.unit.operator.fake_kafka import FakeKafka
 from tests.unit.operator.inline import FakeClock, Inline, inline_asks
-from tests.unit.operator.objects import stream
+from tests.unit.operator.objects import NOW, stream
 
 ORDERS = stream()
 SECRET = {"client.properties": b"sasl.username=me\nsasl.password=hunter2"}
@@ -200,3 +202,16 @@ def test_states_are_known_as_soon_as_an_answer_comes(clock: FakeClock, kafka: Fa
         call()
     clock.now += 1
     assert states.get(ORDERS, {}, 0, [0, 1]) == kafka.state
+
+
+def test_a_state_from_before_the_newest_copy_does_not_judge_it(
+    clock: FakeClock, kafka: FakeKafka
+) -> None:
+    """The copy would be ahead of the output topic as it was then."""
+    states = PartitionStates(inline_asks(clock))
+    before = states.get(ORDERS, {}, 0, [0, 1], newest_copy=NOW)
+    kafka.state = replace(kafka.state, end=2000)
+    assert states.get(ORDERS, {}, 0, [0, 1], newest_copy=NOW) == before
+    later = NOW + timedelta(seconds=1)
+    assert states.get(ORDERS, {}, 0, [0, 1], newest_copy=later) == kafka.state
+    assert states.get(ORDERS, {"password": b"x"}, 1, [0, 1], newest_copy=later) == kafka.state

@@ -40,6 +40,7 @@ BOMBS = [
     "spec: {input: {topic: {a: b}}}",
     "no: manifest",
     "[" * 10_000,
+    "- " * 30_000,
     "",
 ]
 START = RouterStart(offset=900, topic_id="T")

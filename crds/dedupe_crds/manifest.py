@@ -1,8 +1,9 @@
 """Read a manifest: return a `DedupeStream`, or an error with all its problems."""
 
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from pydantic import ValidationError
@@ -10,6 +11,8 @@ from pydantic import ValidationError
 from dedupe_crds.errors import explain
 from dedupe_crds.rules import shown
 from dedupe_crds.spec.stream import API_VERSION, KIND, DedupeStream
+
+_DEEPEST: Final = 100
 
 
 class ManifestError(ValueError):
@@ -58,7 +61,7 @@ def parse_manifest(document: object, source: str) -> DedupeStream:
     Raises:
         ManifestError: it is not a valid DedupeStream.
     """
-    if problems := _wrong_kind(document):
+    if problems := _wrong_kind(document) or _too_deep(document):
         raise ManifestError(source, problems)
     try:
         # Only YAML names are valid, as for the API server.
@@ -77,6 +80,17 @@ def _wrong_kind(document: object) -> list[str]:
         for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND))
         if document.get(field) != wanted
     ]
+
+
+def _too_deep(document: object) -> list[str]:
+    """Return the problem of a document that libraries would refuse to write as JSON."""
+    level = [document]
+    for _ in range(_DEEPEST):
+        mappings = [each.values() for each in level if isinstance(each, Mapping)]
+        level = [*chain(*mappings, *(each for each in level if isinstance(each, list)))]
+        if not level:
+            return []
+    return [f"is nested deeper than {_DEEPEST} levels"]
 
 
 def _only_stream(documents: list[Any], source: str) -> object:

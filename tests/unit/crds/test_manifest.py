@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
@@ -117,6 +117,22 @@ def test_another_kind_of_object_is_refused_as_a_whole(
     document: object, told: tuple[str, ...]
 ) -> None:
     assert refusal(document) == told
+
+
+@pytest.mark.parametrize("around", [lambda inner: {"a": inner}, lambda inner: {"a": [inner]}])
+def test_what_is_too_deep_to_be_written_as_json_is_refused(
+    around: Callable[[object], object],
+) -> None:
+    """The API server takes a depth of 10,000 in fields that take any JSON, such as this one."""
+    affinity: object = {}
+    for _ in range(40):
+        affinity = around(affinity)
+    stream = parse_manifest(changed({"spec.worker": {"affinity": affinity}}), "test")
+    assert stream.spec.model_dump_json()
+    for _ in range(4_000):
+        affinity = around(affinity)
+    with pytest.raises(ManifestError, match="test: is nested deeper than 100 levels"):
+        parse_manifest(changed({"spec.worker": {"affinity": affinity}}), "test")
 
 
 def test_the_stream_is_found_among_other_kinds_in_one_file(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.e2e.support.s3_server import BUCKET, S3Server
 from tests.e2e.support.scene import Scene
 from tests.e2e.support.snapshots import VOLUME_SNAPSHOTS, Snapshots, partition_status
 from tests.e2e.support.stream import ClusterStream
-from tests.e2e.support.volumes import CLAIMS, claim_of, lose_copy, lose_volume
+from tests.e2e.support.volumes import CLAIMS, claim_of, forget_copy, lose_copy, lose_volume
 from tests.faults.seed import SEED
 from tests.support.checker.history import end_offsets
 from tests.support.checker.record import Message
@@ -184,8 +184,7 @@ def test_a_ready_snapshot_of_which_no_volume_can_be_made_gives_way_to_the_one_be
     assert refused.removeprefix(f"{newer}: ") in message
     assert f"PVC {failing} got no volume and can be deleted" in message
     stream.kubectl("delete", CLAIMS, failing)
-    stream.kubectl("delete", VOLUME_SNAPSHOTS, f"{newer}-0", "--wait=false")
-    _let_go(stream, f"{newer}-0")
+    forget_copy(stream, f"{newer}-0")
 
 
 def test_a_snapshot_of_a_topic_that_was_made_again_since_is_refused(

@@ -123,6 +123,19 @@ def lose_copy(stream: ClusterStream, volume_snapshot: str) -> None:
     )
 
 
+def forget_copy(stream: ClusterStream, volume_snapshot: str) -> None:
+    """Delete a VolumeSnapshot whose copy is lost, and its content: the driver need not agree."""
+    status = stream.kubectl.get(_SNAPSHOTS, volume_snapshot)["status"]
+    freed = json.dumps({"metadata": {"finalizers": None}})
+    for kind, name in (
+        (_SNAPSHOTS, volume_snapshot),
+        (_CONTENTS, status["boundVolumeSnapshotContentName"]),
+    ):
+        stream.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
+        if stream.kubectl.find(kind, name):
+            stream.kubectl("patch", kind, name, "--type=merge", "--patch", freed)
+
+
 def damage_store(stream: ClusterStream, partition: int, *, checkpoint_too: bool) -> int:
     """Overwrite a quarter of every SST of a running worker; returns how many there were."""
     how = "in place" if checkpoint_too else "apart"

@@ -120,8 +120,9 @@ class UpgradePace:
         return bool(containers[0]["image"] == self._release.image_of(stream))
 
     def _is_done(self, stream: DedupeStream, live: Object | None, pod: Object) -> bool:
-        current = live is not None and self._has(stream, live)
-        return current and is_ready(pod) and rollout.is_newest(live or {}, [pod])
+        if live is None or not self._has(stream, live):
+            return False
+        return is_ready(pod) and rollout.is_newest(live, [pod])
 
     def _take_turn(
         self, context: ReconcileContext, done: int, result: ReconcileResult, now: float

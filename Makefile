@@ -179,9 +179,11 @@ $(VENV)/.installed: pyproject.toml requirements.lock | check-python
 	@echo "Setting up $(VENV) (some 500 MB of packages at first, seconds afterwards)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/uv pip install --python $(BIN)/python --require-hashes --build-constraints requirements.lock \
+	@$(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes --build-constraints requirements.lock \
 		--require-build-hashes -r requirements.lock
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
+	@# Some package indexes have uv download PySpark again each time: the older copies of 2 GB would fill the disk.
+	-@$(BIN)/uv cache prune --quiet
 	@touch $@
 
 lock: setup ## Resolve the dependencies again into requirements.lock

@@ -14,8 +14,11 @@ from tests.cluster.environment import Environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.images import PARTS, PIPELINE, image_name
 from tests.cluster.kafka import ensure_broker, stop_broker
-from tests.cluster.paths import STATE
+from tests.cluster.paths import STATE, cluster_dir
 from tests.cluster.providers import Provider, choose
+
+# Volumes, logs and images of all tests. With less than 500 MiB the nodes end pods, and nobody sees why.
+DISK_BYTES = 5 << 30
 
 _NODES = click.option("--nodes", type=click.IntRange(1, 9), default=1, show_default=True)
 
@@ -92,6 +95,7 @@ def run(command: tuple[str, ...], nodes: int) -> None:
 
 
 def _up(provider: Provider, nodes: int, *, with_chart: bool) -> Environment:
+    check_disk(shutil.disk_usage(cluster_dir().parent).free)
     provider.start(nodes)
     _say("starting the Kafka broker")
     bootstrap = ensure_broker(provider.host())
@@ -111,6 +115,15 @@ def _up(provider: Provider, nodes: int, *, with_chart: bool) -> Environment:
         _say("installing the chart")
         chart.install(cluster, made_from=keys["operator"])
     return cluster
+
+
+def check_disk(free: int) -> None:
+    """Raise ClusterError if the tests would fill a disk with so many free bytes."""
+    if free < DISK_BYTES:
+        raise ClusterError(
+            f"{free >> 20} MiB are free for {cluster_dir()}, and the tests on a cluster need {DISK_BYTES >> 20}: "
+            "remove what you do not need, such as ~/.cache/uv or ~/.cache/dedupestream/buildah"
+        )
 
 
 def _down(provider: Provider) -> None:

@@ -1,4 +1,4 @@
-"""Sizes and durations in manifests: "8Gi", "500M", "28d", "1h30m".
+"""Sizes and durations in manifests: "8Gi", "500M", "4w", "1h30m".
 
 In Python a size is an `int` of bytes and a duration a `timedelta`; in YAML and JSON both are text. Invariant: the
 patterns are part of the generated schema, so the API server and Python refuse the same texts.
@@ -17,7 +17,7 @@ GIB = 1024**3
 
 SIZE_PATTERN = r"^[0-9]{1,19}((\.[0-9]{1,9})?(k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?$"
 RESOURCE_PATTERN = r"^[0-9]{1,19}((\.[0-9]{1,9})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?$"
-DURATION_PATTERN = r"^([0-9]{1,12}(ms|s|m|h|d)){1,5}$"
+DURATION_PATTERN = r"^([0-9]{1,12}(ms|s|m|h|d|w)){1,6}$"
 
 _MAX_BYTES = 2**63 - 1  # Kubernetes keeps quantities as 64-bit integers
 # Largest first, binary before decimal: the order in which a size tries units for its exact text.
@@ -35,6 +35,8 @@ _SIZE_UNITS = {
     "M": 10**6,
     "k": 1000,
 }
+# Weeks are read, but not written: a duration has one text, which is part of hashes and of stored objects.
+_READ_UNITS = {"w": timedelta(weeks=1)}
 _DURATION_UNITS = {
     "d": timedelta(days=1),
     "h": timedelta(hours=1),
@@ -80,7 +82,7 @@ def format_size(size: int) -> str:
 
 
 def parse_duration(text: str | timedelta) -> timedelta:
-    """Read "28d", "24h", "60s", "25ms" or a sum such as "1h30m".
+    """Read "4w", "28d", "24h", "60s", "25ms" or a sum such as "1h30m".
 
     Raises:
         ValueError: not a duration, or more than a `timedelta` holds.
@@ -89,18 +91,19 @@ def parse_duration(text: str | timedelta) -> timedelta:
         return text
     if not isinstance(text, str) or not re.fullmatch(DURATION_PATTERN, text):
         raise ValueError(
-            f"{text!r} is not a duration; write whole numbers of d, h, m, s or ms, "
-            "such as 28d, 1h30m, 25ms"
+            f"{text!r} is not a duration; write whole numbers of w, d, h, m, s or ms, "
+            "such as 4w, 28d, 1h30m, 25ms"
         )
-    parts = re.findall(r"([0-9]+)(ms|s|m|h|d)", text)
+    parts = re.findall(r"([0-9]+)(ms|s|m|h|d|w)", text)
+    units = _READ_UNITS | _DURATION_UNITS
     try:
-        return sum((int(count) * _DURATION_UNITS[unit] for count, unit in parts), timedelta())
+        return sum((int(count) * units[unit] for count, unit in parts), timedelta())
     except OverflowError:
-        raise ValueError(f"{text!r} is too long; write fewer days") from None
+        raise ValueError(f"{text!r} is too long; write a shorter one") from None
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration in its largest units, without fractions of a millisecond.
+    """Write a duration in days and smaller units, without fractions of a millisecond.
 
     >>> format_duration(timedelta(days=28)), format_duration(timedelta(minutes=90))
     ('28d', '1h30m')

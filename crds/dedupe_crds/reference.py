@@ -9,8 +9,8 @@ from dedupe_crds.spec.stream import API_VERSION
 INTRODUCTION = """\
 # Reference
 
-Sizes are Kubernetes quantities (`8Gi`, `500M`, `1024`). Durations are whole numbers of `d`, `h`,
-`m`, `s` and `ms`, and sums of them (`28d`, `1h30m`, `25ms`). Unknown fields are refused.
+Sizes are Kubernetes quantities (`8Gi`, `500M`, `1024`). Durations are whole numbers of `w`, `d`,
+`h`, `m`, `s` and `ms`, and sums of them (`4w`, `28d`, `1h30m`, `25ms`). Unknown fields are refused.
 """
 
 

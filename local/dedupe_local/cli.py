@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from dedupe_crds.manifest import ManifestError, load_manifest
-from dedupe_crds.quantity import parse_duration
+from dedupe_crds.option_types import DurationType
 from dedupe_kafka.errors import StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import IndexOptions, index_filters
@@ -21,19 +21,6 @@ from dedupe_local.run.preflight import summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.sizing.command import size_command
 from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
-
-
-class _Duration(click.ParamType[timedelta]):
-    name = "duration"
-
-    def convert(
-        self, value: str, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        try:
-            return parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
 
 _MANIFEST = click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
 _BOOTSTRAP_SERVERS = click.option(
@@ -85,7 +72,7 @@ def validate(manifest: Path) -> None:
 )
 @click.option(
     "--drain-timeout",
-    type=_Duration(),
+    type=DurationType(),
     default="120s",
     show_default=True,
     help="With --drain: fail if a partition, or a growth, makes no progress for this long.",

@@ -4,13 +4,14 @@ Exit codes: 0 success (for an audit: no defects), 1 an audit found defects, 2 th
 """
 
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Unpack
 
 import click
 from rich.console import Console
 
+from dedupe_crds.option_types import DurationType
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_options import (
@@ -19,7 +20,6 @@ from dedupe_pipeline.cli_options import (
     Common,
     common_options,
     errors_reported,
-    parse_every,
     resolve_target,
     stop_on_signals,
 )
@@ -50,7 +50,7 @@ def main() -> None:
 )
 @click.option(
     "--every",
-    metavar="DURATION",
+    type=DurationType(),
     help="Keep running and land new records at this interval, such as 30s.",
 )
 @click.option(
@@ -63,7 +63,7 @@ def land_command(
     *,
     output: Path,
     checkpoint: Path | None,
-    every: str | None,
+    every: timedelta | None,
     max_offsets_per_trigger: int,
     json_schema: str | None,
     **common: Unpack[Common],
@@ -80,7 +80,7 @@ def land_command(
                 checkpoint=checkpoint and checkpoint.absolute(),
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
-                every=parse_every(every),
+                every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 json_schema=json_schema,
                 stop=stop,
@@ -103,7 +103,7 @@ def land_command(
 )
 @click.option(
     "--every",
-    metavar="DURATION",
+    type=DurationType(),
     help="Keep running and count new records at this interval, such as 30s.",
 )
 @click.option(
@@ -119,7 +119,7 @@ def aggregate_command(
     job_file: Path,
     postgres_url: str | None,
     postgres_properties: Path | None,
-    every: str | None,
+    every: timedelta | None,
     max_offsets_per_trigger: int,
     skip_deleted: bool,
     **common: Unpack[Common],
@@ -143,7 +143,7 @@ def aggregate_command(
                 postgres,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
-                every=parse_every(every),
+                every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
                 stop=stop,

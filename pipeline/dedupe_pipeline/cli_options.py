@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -14,7 +13,6 @@ import click
 from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import ManifestError, load_manifest
-from dedupe_crds.quantity import parse_duration
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import StreamError
@@ -109,16 +107,6 @@ def _key_value(text: str) -> tuple[str, str]:
     if not separator:
         raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--conf")
     return name, value
-
-
-def parse_every(text: str | None) -> timedelta | None:
-    """Parse the value of --every."""
-    if text is None:
-        return None
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--every") from error
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from datetime import timedelta
 
 import click
 
-from dedupe_crds.quantity import format_duration, parse_duration, parse_size
+from dedupe_crds.option_types import DurationType
+from dedupe_crds.quantity import format_duration, parse_size
 from dedupe_local.sizing.constants import measured
 from dedupe_local.sizing.inverse_bloom import Routes, Wanted, render, table_size
 from dedupe_local.sizing.prices import PRICES, cost_rows, parse_prices
@@ -21,27 +22,6 @@ _DAY_SECONDS = 86_400
 _DEFAULT = Traffic(messages_per_second=1, window=timedelta(weeks=4))
 _RATES = ("messages_per_second", "messages_per_day", "ids", "stored")
 _POSITIVE = click.FloatRange(min=0, min_open=True)
-
-
-class _Time(click.ParamType[timedelta]):
-    """A duration as in a manifest, or in weeks."""
-
-    name = "duration"
-
-    def convert(
-        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        weeks, w, rest = value.partition("w")
-        try:
-            is_weeks = w and not rest and weeks.isdigit()
-            found = timedelta(weeks=int(weeks)) if is_weeks else parse_duration(value)
-        except (OverflowError, ValueError) as error:
-            self.fail(f"{error}, 4w", param, ctx)
-        if not found:
-            self.fail(f"{value} is no duration above 0; write one such as 4w", param, ctx)
-        return found
 
 
 class _Bytes(click.ParamType[int]):
@@ -76,7 +56,7 @@ def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) 
 )
 @click.option(
     "--window",
-    type=_Time(),
+    type=DurationType(positive=True),
     default="4w",
     help="Window: how long ids are remembered, such as 28d, 4w or 12h.",
 )
@@ -106,7 +86,7 @@ def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) 
 )
 @click.option(
     "--rebuild-within",
-    type=_Time(),
+    type=DurationType(positive=True),
     default=format_duration(_DEFAULT.rebuild_within),
     help="Time limit for the rebuild of a lost store from the output topic.",
 )

@@ -189,11 +189,12 @@ DURATIONS = [
     bad("spec.store.window.maxAge", 60, "60 is not a duration"),
     bad("spec.store.window.maxAge", "-5d", "'-5d' is not a duration"),
     bad("spec.store.window.maxAge", "", "'' is not a duration"),
+    bad("spec.store.window.maxAge", "522w", "'3654d' must be from 1s to 3650d"),
     bad("spec.store.window.maxAge", "4000d", "'4000d' must be from 1s to 3650d"),
     bad(
         "spec.store.window.maxAge",
         "999999999999d",
-        "is too long; write fewer days",
+        "is too long; write a shorter one",
         server="must be from 1s to 3650d",
     ),
     bad("spec.store.window.alertBelow", "3651d", "must be from 0s to 3650d"),
@@ -591,6 +592,8 @@ GOOD_CHANGES: list[dict[str, Any]] = [
         "spec.output": {"topic": "clean", "filter": {"from": "Header", "name": "country"}},
     },
     {"spec.delivery": "AtLeastOnce"},
+    {"spec.store.window.maxAge": "4w", "spec.store.window.alertBelow": "1w1d"},
+    {"spec.store.window.maxAge": "521w"},
     {"spec.repartition": {"partitions": 4}},
     {
         "spec.input": {"topics": ["orders", "returns"]},

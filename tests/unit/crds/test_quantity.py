@@ -1,12 +1,16 @@
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+import re2
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dedupe_crds.openapi import CUSTOM_RESOURCES
 from dedupe_crds.quantity import (
     DURATION_PATTERN,
     SIZE_PATTERN,
@@ -17,6 +21,22 @@ from dedupe_crds.quantity import (
 )
 
 MILLISECOND = timedelta(milliseconds=1)
+
+
+def patterns(node: dict[str, Any]) -> Iterator[str]:
+    """The pattern of each duration in a schema, as the API server gets it."""
+    if node.get("format") == "duration":
+        yield node["pattern"]
+    for child in (
+        *node.get("properties", {}).values(),
+        node.get("items"),
+        node.get("additionalProperties"),
+    ):
+        if isinstance(child, dict):
+            yield from patterns(child)
+
+
+DURATION_PATTERNS = {pattern for each in CUSTOM_RESOURCES for pattern in patterns(each.schema())}
 
 
 @pytest.mark.parametrize(
@@ -65,12 +85,16 @@ def test_a_fraction_of_a_byte_counts_as_a_byte(whole: int, billionths: int, unit
 @pytest.mark.parametrize(
     ("text", "duration"),
     [
+        ("4w", timedelta(days=28)),
         ("28d", timedelta(days=28)),
         ("24h", timedelta(days=1)),
         ("1h30m", timedelta(minutes=90)),
         ("60s", timedelta(minutes=1)),
         ("25ms", timedelta(milliseconds=25)),
-        ("1d1h1m1s1ms", timedelta(days=1, hours=1, minutes=1, seconds=1, milliseconds=1)),
+        (
+            "1w1d1h1m1s1ms",
+            timedelta(weeks=1, days=1, hours=1, minutes=1, seconds=1, milliseconds=1),
+        ),
         ("0s", timedelta()),
     ],
 )
@@ -79,11 +103,29 @@ def test_a_duration_is_the_sum_of_its_parts(text: str, duration: timedelta) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "28", "28 d", "1.5h", "-1d", "1w", "1D", "1h\n", "1us", "999999999999d"]
+    "text", ["", "28", "28 d", "1.5h", "-1d", "1W", "1D", "1h\n", "1us", "999999999999w"]
 )
 def test_what_is_no_duration_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(text))):
         parse_duration(text)
+
+
+@settings(deadline=None)  # how long it takes is the machine's affair
+@given(
+    st.from_regex(r"\A([0-9]{1,3}(ms|s|m|h|d|w)){0,7}\Z") | st.text("019 .-wdhmsDWy\n", max_size=12)
+)
+@example("4w")
+@example("1w1d1h1m1s1ms")
+@example("1w1d1h1m1s1ms1s")
+@example("1y")
+def test_the_api_server_reads_the_same_texts_as_durations(text: str) -> None:
+    """Each duration of a CustomResourceDefinition has one pattern, which Go's RE2 matches."""
+    (pattern,) = DURATION_PATTERNS
+    if re2.search(pattern, text):
+        assert parse_duration(text) >= timedelta()
+    else:
+        with pytest.raises(ValueError, match="is not a duration"):
+            parse_duration(text)
 
 
 @settings(deadline=None)  # how long it takes is the machine's affair

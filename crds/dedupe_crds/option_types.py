@@ -1,0 +1,28 @@
+"""Types of command-line options, read as the same texts in a manifest."""
+
+from datetime import timedelta
+
+import click
+
+from dedupe_crds.quantity import parse_duration
+
+
+class DurationType(click.ParamType[timedelta]):
+    """A duration such as 30s, 1h30m or 4w; with `positive`, longer than zero."""
+
+    name = "duration"
+
+    def __init__(self, *, positive: bool = False) -> None:
+        self._positive = positive
+
+    def convert(
+        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Read the text of an option."""
+        try:
+            found = parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if self._positive and not found:
+            self.fail(f"{value} must be longer than zero; write a duration such as 4w", param, ctx)
+        return found

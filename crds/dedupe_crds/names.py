@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import re2
 from pydantic import Field
 
-from dedupe_crds.rules import FieldRule, matching
+from dedupe_crds.rules import FieldRule, matching, shown
 
 # A StatefulSet's name takes at most 52 characters, because its pods carry it with an 11 character
 # hash in a label of 63; "-" and a partition of up to 5 digits follow the stream's name.
@@ -71,14 +71,29 @@ ObjectName = Annotated[
 ]
 _PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _HOST = r"([a-zA-Z0-9_]([a-zA-Z0-9._-]*[a-zA-Z0-9_])?|\[[0-9a-fA-F:.]+\])"
-BootstrapServers = Annotated[
-    str,
-    Field(min_length=1, max_length=2048),
-    matching(
-        rf"{_HOST}:{_PORT}(,{_HOST}:{_PORT})*",
-        "must be host:port, or several separated by commas, with no spaces between",
-    ),
-]
+_SERVERS = matching(
+    rf"{_HOST}:{_PORT}(,{_HOST}:{_PORT})*",
+    # librdkafka takes a server with another protocol than security.protocol for none at all, and says nothing.
+    "must be host:port, or several separated by commas, with no spaces between and no protocol such as SSL:// "
+    "before: that is the client property security.protocol",
+)
+BootstrapServers = Annotated[str, Field(min_length=1, max_length=2048), _SERVERS]
+
+
+def check_bootstrap_servers(text: str) -> str:
+    """Return bootstrap servers that have the form of those in a manifest.
+
+    >>> check_bootstrap_servers("kafka:9092,[::1]:9092")
+    'kafka:9092,[::1]:9092'
+
+    Raises:
+        ValueError: they have another form, such as a host without a port.
+    """
+    if _SERVERS.holds is not None and not _SERVERS.holds(text):
+        raise ValueError(f"{shown(text)} {_SERVERS.message}")
+    return text
+
+
 _CRON_PART = r"[0-9A-Za-z*/,?#-]+"
 _CRON_MACRO = "@(hourly|daily|midnight|weekly|monthly|yearly|annually)"
 Schedule = Annotated[

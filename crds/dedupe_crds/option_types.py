@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import click
 
+from dedupe_crds.names import check_bootstrap_servers
 from dedupe_crds.quantity import parse_duration
 
 
@@ -26,3 +27,16 @@ class DurationType(click.ParamType[timedelta]):
         if self._positive and not found:
             self.fail(f"{value} must be longer than zero; write a duration such as 4w", param, ctx)
         return found
+
+
+class BootstrapServersType(click.ParamType[str]):
+    """Kafka brokers such as kafka:9092 or [::1]:9092, separated by commas."""
+
+    name = "host:port"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the text of an option."""
+        try:
+            return check_bootstrap_servers(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)

@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 )
 from rich.progress import Progress
 
+from dedupe_crds.option_types import BootstrapServersType
 from examples.flights import data
 from examples.flights.producer import FlakyProducer, NotSent, plan
 
@@ -23,7 +24,11 @@ _SEED = 2013
 
 @click.command(context_settings={"show_default": True})
 @click.option(
-    "--bootstrap-servers", envvar="KAFKA_BOOTSTRAP", required=True, help="Kafka brokers, HOST:PORT."
+    "--bootstrap-servers",
+    type=BootstrapServersType(),
+    envvar="KAFKA_BOOTSTRAP",
+    required=True,
+    help="Kafka brokers, HOST:PORT.",
 )
 @click.option("--rows", type=click.IntRange(1_000, data.ROWS), default=50_000)
 @click.option(

@@ -12,7 +12,7 @@ from dedupe_filters.filter_index import FilterIndex, newest_sources
 from dedupe_filters.range_consumer import BULK, RangeConsumer, consumer_config
 from dedupe_filters.range_plan import Claims, Plan, plan
 from dedupe_filters.values import FilterSource, Wanted
-from dedupe_kafka.client import Properties
+from dedupe_kafka.client import Properties, check_servers
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import (
     BrokerUnavailable,
@@ -48,6 +48,10 @@ class Selection:
     source: FilterSource | None = None
     gap_offsets: int = GAP_OFFSETS
     properties: Properties = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise InvalidConfig for bootstrap servers of another form than host:port."""
+        check_servers(self.bootstrap_servers)
 
 
 def read_offsets(cluster: Cluster, topic: str) -> TopicOffsets:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from dedupe_crds.names import check_bootstrap_servers
 from dedupe_kafka.errors import (
     BrokerUnavailable,
     Fenced,
@@ -156,8 +157,20 @@ def parse_properties(
     return properties
 
 
+def check_servers(bootstrap_servers: str) -> None:
+    """Raise InvalidConfig for bootstrap servers of another form than host:port."""
+    try:
+        check_bootstrap_servers(bootstrap_servers)
+    except ValueError as error:
+        raise InvalidConfig(f"bootstrap servers: {error}") from None
+
+
 def client_config(bootstrap_servers: str, properties: Properties) -> dict[str, Any]:
-    """Return the configuration that all clients share."""
+    """Return the configuration that all clients share.
+
+    Raises InvalidConfig for bootstrap servers of another form than host:port.
+    """
+    check_servers(bootstrap_servers)
     return {
         "client.id": "dedupestream",
         "socket.keepalive.enable": True,

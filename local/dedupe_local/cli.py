@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from dedupe_crds.manifest import ManifestError, load_manifest
-from dedupe_crds.option_types import DurationType
+from dedupe_crds.option_types import BootstrapServersType, DurationType
 from dedupe_kafka.errors import StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import IndexOptions, index_filters
@@ -25,6 +25,7 @@ from dedupe_worker.bootstrap.request import RequestValues, make_request, request
 _MANIFEST = click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
 _BOOTSTRAP_SERVERS = click.option(
     "--bootstrap-servers",
+    type=BootstrapServersType(),
     metavar="HOST:PORT",
     help="Kafka bootstrap servers, instead of the manifest's. Without this option an embedded broker is started.",
 )

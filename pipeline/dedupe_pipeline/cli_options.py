@@ -13,6 +13,7 @@ import click
 from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import ManifestError, load_manifest
+from dedupe_crds.option_types import BootstrapServersType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import StreamError
@@ -74,7 +75,10 @@ def common_options(command: Command) -> Command:
             help="Kafka client properties (SASL, TLS) as key=value lines, the same file as the worker's.",
         ),
         click.option(
-            "--bootstrap-servers", help="Kafka brokers, instead of those in the manifest."
+            "--bootstrap-servers",
+            type=BootstrapServersType(),
+            metavar="HOST:PORT",
+            help="Kafka brokers, instead of those in the manifest.",
         ),
         click.argument("manifest", type=FILE),
     ):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_kafka.client import check_servers
 from dedupe_kafka.cluster import Cluster
 from dedupe_pipeline.errors import PipelineError
 
@@ -49,6 +50,10 @@ class KafkaConnection:
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raise InvalidConfig for bootstrap servers of another form than host:port."""
+        check_servers(self.bootstrap_servers)
 
     @classmethod
     def of(

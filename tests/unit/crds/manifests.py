@@ -227,7 +227,12 @@ TEXTS = [
     bad("spec.kafka.bootstrapServers", "kafka:0", "must be host:port"),
     bad("spec.kafka.bootstrapServers", "kafka:65536", "must be host:port"),
     bad("spec.kafka.bootstrapServers", "a:1, b:2", "no spaces between"),
-    bad("spec.kafka.bootstrapServers", "SSL://a:1", "must be host:port"),
+    bad("spec.kafka.bootstrapServers", "SASL_SSL://a:1", "security.protocol"),
+    *(
+        bad("spec.kafka.bootstrapServers", text, f"{text!r} must be host:port")
+        for text in ("localhost", "a:1,", ",a:1", "a:1,,b:2", " a:1", "a:1\n", "::1:9092", "[::1]",
+                     "a:0x1", "a:-1", "a:", ":9092", "http://a:1/", "ä:1")
+    ),
     bad("spec.kafka.configSecretRef.name", "My_Secret", "must be the name of a Kubernetes object"),
     bad("spec.storage.storageClassName", "GP3", "must be the name of a Kubernetes object"),
     bad("spec.snapshots", {"provider": "EBS", "schedule": "hourly"}, "must be a cron schedule",

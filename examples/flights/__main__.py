@@ -173,7 +173,7 @@ def _print_how_to_continue(directory: Path, console: Console) -> None:
     for line in (
         f"\nKept in {directory}: the broker's topics, the stores and logs, flights.parquet.",
         "Start the broker and the workers again with",
-        f"  .venv/bin/dedupe run {state / 'manifest.yaml'} --state-dir {state}",
+        f"  .venv/bin/dedupe run {state / 'manifest.yaml'} --embedded --state-dir {state}",
         "and, while they run, audit the topics in another terminal with",
         f"  .venv/bin/dedupe-pipeline audit {state / 'manifest.yaml'}",
     ):

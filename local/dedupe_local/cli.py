@@ -16,9 +16,10 @@ from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.option_types import BootstrapServersType, DurationType
 from dedupe_kafka.errors import StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
-from dedupe_local.commands.index_filters import IndexOptions, index_filters
+from dedupe_local.commands.index_filters import index_filters
 from dedupe_local.run.preflight import summary
 from dedupe_local.run.runner import RunOptions, run_stream
+from dedupe_local.servers.connect import KafkaOptions
 from dedupe_local.sizing.command import size_command
 from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
 
@@ -27,7 +28,12 @@ _BOOTSTRAP_SERVERS = click.option(
     "--bootstrap-servers",
     type=BootstrapServersType(),
     metavar="HOST:PORT",
-    help="Kafka bootstrap servers, instead of the manifest's. Without this option an embedded broker is started.",
+    help="Kafka bootstrap servers, instead of the manifest's.",
+)
+_EMBEDDED = click.option(
+    "--embedded",
+    is_flag=True,
+    help="Start a Kafka broker on this machine, with its topics in the state directory, instead of the manifest's.",
 )
 _STATE_DIR = click.option(
     "--state-dir",
@@ -43,7 +49,7 @@ _KAFKA_PROPERTIES = click.option(
 _PARTITIONS = click.option(
     "--partitions",
     type=click.IntRange(1, 10_000),
-    help="Embedded broker only: number of partitions of each input topic that must be created. "
+    help="With --embedded: number of partitions of each input topic that must be created. "
     "[default: 4]",
 )
 
@@ -65,6 +71,7 @@ def validate(manifest: Path) -> None:
 @main.command()
 @_MANIFEST
 @_BOOTSTRAP_SERVERS
+@_EMBEDDED
 @_STATE_DIR
 @click.option(
     "--drain",
@@ -84,6 +91,7 @@ def run(
     *,
     manifest: Path,
     bootstrap_servers: str | None,
+    embedded: bool,
     state_dir: Path | None,
     drain: bool,
     drain_timeout: timedelta,
@@ -93,6 +101,7 @@ def run(
     """Run a stream: one worker per partition, and the routers of spec.repartition."""
     options = RunOptions(
         bootstrap_servers=bootstrap_servers,
+        embedded=embedded,
         state_dir=state_dir,
         drain_stall_seconds=drain_timeout.total_seconds() if drain else None,
         kafka_properties=kafka_properties,
@@ -107,6 +116,7 @@ def run(
 @_MANIFEST
 @request_options
 @_BOOTSTRAP_SERVERS
+@_EMBEDDED
 @_STATE_DIR
 @_KAFKA_PROPERTIES
 @_PARTITIONS
@@ -121,6 +131,7 @@ def bootstrap(
     *,
     manifest: Path,
     bootstrap_servers: str | None,
+    embedded: bool,
     state_dir: Path | None,
     kafka_properties: Path | None,
     partitions: int | None,
@@ -134,6 +145,7 @@ def bootstrap(
     """
     options = BootstrapOptions(
         bootstrap_servers=bootstrap_servers,
+        embedded=embedded,
         state_dir=state_dir,
         kafka_properties=kafka_properties,
         partitions=partitions,
@@ -146,12 +158,14 @@ def bootstrap(
 @main.command("index-filters")
 @_MANIFEST
 @_BOOTSTRAP_SERVERS
+@_EMBEDDED
 @_STATE_DIR
 @_KAFKA_PROPERTIES
 def index_filters_command(
     *,
     manifest: Path,
     bootstrap_servers: str | None,
+    embedded: bool,
     state_dir: Path | None,
     kafka_properties: Path | None,
 ) -> None:
@@ -161,8 +175,9 @@ def index_filters_command(
     command can run while the stream's workers run, and can be repeated: existing filters stay as they are. After an
     interruption the same command resumes.
     """
-    options = IndexOptions(
+    options = KafkaOptions(
         bootstrap_servers=bootstrap_servers,
+        embedded=embedded,
         state_dir=state_dir,
         kafka_properties=kafka_properties,
     )

@@ -17,11 +17,13 @@ from dedupe_crds.option_types import BootstrapServersType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import StreamError
+from dedupe_kafka.reachable import check_reachable
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
 
 _COULD_NOT_RUN = 2
+_ADVICE = " (spec.kafka.bootstrapServers or --bootstrap-servers)"
 FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -87,12 +89,17 @@ def common_options(command: Command) -> Command:
 
 
 def resolve_target(**given: Unpack[Common]) -> Target:
-    """Check the common options and read the files they name."""
+    """Check the common options, read their files, and wait for Kafka's answer.
+
+    Spark takes its time to start, and is not needed to see that no broker can be reached.
+    """
     stream = load_manifest(given["manifest"])
     properties = read_properties(given["kafka_properties"], reserved=frozenset())
+    connection = KafkaConnection.of(stream, given["bootstrap_servers"], properties)
+    check_reachable(connection.bootstrap_servers, properties, advice=_ADVICE)
     return Target(
         stream=stream,
-        connection=KafkaConnection.of(stream, given["bootstrap_servers"], properties),
+        connection=connection,
         master=given["master"],
         spark_properties=dict(map(_key_value, given["conf"])),
     )

@@ -6,7 +6,6 @@ The work is the worker's `bootstrap`. Invariant: it holds the lock of the state 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 
@@ -16,9 +15,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.errors import Refused
 from dedupe_local.run.live_table import print_line, progress_bar
-from dedupe_local.run.preflight import embedded_port, refuse_unsupported
-from dedupe_local.run.stream_changes import with_bootstrap_servers
-from dedupe_local.servers.kafka import EmbeddedBroker
+from dedupe_local.servers.connect import KafkaOptions, connected
 from dedupe_local.state_dir import StateDir
 from dedupe_worker.bootstrap.job import OnProgress
 from dedupe_worker.bootstrap.progress import Step, describe
@@ -27,16 +24,12 @@ from dedupe_worker.store.state_dir import StateDirectory
 
 
 @dataclass(frozen=True, kw_only=True)
-class BootstrapOptions:
-    """The options of `dedupe bootstrap`; those of `RunOptions` mean the same.
+class BootstrapOptions(KafkaOptions):
+    """The options of `dedupe bootstrap`.
 
     `only` are the partitions to fill; empty means all.
     """
 
-    bootstrap_servers: str | None = None
-    state_dir: Path | None = None
-    kafka_properties: Path | None = None
-    partitions: int | None = None
     only: tuple[int, ...] = ()
 
 
@@ -48,24 +41,13 @@ def bootstrap_stream(
     Raises:
         StreamError: the message names the cause, the place and the remedy.
     """
-    refuse_unsupported(
-        stream,
-        has_properties=options.kafka_properties is not None,
-        embedded=options.bootstrap_servers is None,
-    )
+    options.check(stream)
     properties = read_properties(options.kafka_properties)
     with ExitStack() as running:
         path = options.state_dir or StateDir.default_path(stream)
         state = running.enter_context(StateDir(path))
-        servers = options.bootstrap_servers
-        if servers is None:
-            port = embedded_port(stream.spec.kafka.bootstrap_servers)
-            broker = running.enter_context(EmbeddedBroker(state.broker, port))
-            servers = broker.bootstrap_servers
-            for name in stream.spec.input.names:
-                Cluster(servers).ensure_input(name, options.partitions)
-        stream = with_bootstrap_servers(stream, servers)
-        topics = Cluster(servers, properties).ensure_output(stream)
+        stream = running.enter_context(connected(stream, options, state)).stream
+        topics = Cluster(stream.spec.kafka.bootstrap_servers, properties).ensure_output(stream)
         if fatal := [problem.message for problem in topics.problems if problem.fatal]:
             raise TopicUnusable("\n".join(fatal))
         if beyond := [number for number in options.only if number >= topics.partitions]:

@@ -5,8 +5,6 @@ The work is `dedupe_filters.backfill`. With filters, readers can skip parts of t
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 
@@ -19,31 +17,17 @@ from dedupe_kafka.errors import TopicMissing, TopicUnusable
 from dedupe_kafka.side_topics import check_metadata, filters_topic, metadata_config
 from dedupe_local.errors import Refused
 from dedupe_local.run.live_table import print_line, progress_bar
-from dedupe_local.run.preflight import embedded_port, refuse_unsupported
-from dedupe_local.servers.kafka import EmbeddedBroker
+from dedupe_local.servers.connect import KafkaOptions, connected
 from dedupe_local.state_dir import StateDir
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexOptions:
-    """The options of `dedupe index-filters`; those of `RunOptions` mean the same."""
-
-    bootstrap_servers: str | None = None
-    state_dir: Path | None = None
-    kafka_properties: Path | None = None
-
-
-def index_filters(stream: DedupeStream, options: IndexOptions, console: Console) -> None:
+def index_filters(stream: DedupeStream, options: KafkaOptions, console: Console) -> None:
     """Write the filters that the stream's output topic lacks, and print a summary.
 
     Raises:
         StreamError: the message names the cause, the place and the remedy.
     """
-    refuse_unsupported(
-        stream,
-        has_properties=options.kafka_properties is not None,
-        embedded=options.bootstrap_servers is None,
-    )
+    options.check(stream)
     wanted = stream.spec.output.filter
     if wanted is None:
         raise Refused(
@@ -53,12 +37,7 @@ def index_filters(stream: DedupeStream, options: IndexOptions, console: Console)
     topic = stream.spec.output.topic
     properties = read_properties(options.kafka_properties)
     with ExitStack() as running:
-        servers = options.bootstrap_servers
-        if servers is None:
-            path = options.state_dir or StateDir.default_path(stream)
-            state = running.enter_context(StateDir(path))
-            port = embedded_port(stream.spec.kafka.bootstrap_servers)
-            servers = running.enter_context(EmbeddedBroker(state.broker, port)).bootstrap_servers
+        servers = running.enter_context(_servers(stream, options))
         ensure_filters(Cluster(servers, properties), topic)
         on_progress = running.enter_context(_bar(console, f"{topic} by {source}"))
         done = backfill_topic(
@@ -75,6 +54,20 @@ def index_filters(stream: DedupeStream, options: IndexOptions, console: Console)
         else f"All records of {topic} already have filters."
     )
     print_line(console, line)
+
+
+@contextmanager
+def _servers(stream: DedupeStream, options: KafkaOptions) -> Iterator[str]:
+    """Yield the brokers.
+
+    Only an embedded one locks the state directory: else a run may use it.
+    """
+    with ExitStack() as running:
+        state = StateDir(options.state_dir or StateDir.default_path(stream))
+        if options.embedded:
+            running.enter_context(state)
+        kafka = running.enter_context(connected(stream, options, state))
+        yield kafka.stream.spec.kafka.bootstrap_servers
 
 
 def ensure_filters(cluster: Cluster, output_name: str) -> None:

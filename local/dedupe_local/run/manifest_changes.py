@@ -9,24 +9,29 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_growth.before_routers import check_partitions
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_local.run.fleet import Fleet
-from dedupe_local.run.stream_changes import with_routers
+from dedupe_local.run.stream_changes import with_bootstrap_servers, with_routers
 
 _NO_RESTART: Final = {
     "input": {"added_partitions"},
-    "kafka": {"bootstrap_servers"},
     "repartition": {"partitions"},
 }
-"""Fields of the spec that are applied at once, or that a command-line option may set."""
+"""Fields of the spec that are applied at once."""
 
 _STOP_AND_START: Final = "The manifest has changed: stop and start the run to apply it."
 
 
 class ManifestChanges:
-    """Compares the file of a stream with what runs."""
+    """Compares the file of a stream with what runs.
 
-    def __init__(self, path: Path | None, stream: DedupeStream) -> None:
+    `servers` replace those of the file.
+    """
+
+    def __init__(
+        self, path: Path | None, stream: DedupeStream, *, servers: str | None = None
+    ) -> None:
         self._path = path
         self._stream = stream
+        self._servers = servers
         self._seen = self._version()
         self.routed: DedupeStream | None = None
         """The stream with routers, once the manifest adds them."""
@@ -41,6 +46,8 @@ class ManifestChanges:
             wanted = load_manifest(self._path)
         except ManifestError as error:
             return [f"The manifest has changed, and is not used: {error}"]
+        if self._servers is not None:
+            wanted = with_bootstrap_servers(wanted, self._servers)
         lines = []
         accepts = wanted.spec.input.accepts_added
         accepted = fleet.stream.spec.input.accepts_added

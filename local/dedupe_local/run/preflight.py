@@ -19,14 +19,30 @@ _KUBERNETES_ONLY = (
 )
 
 
-def refuse_unsupported(stream: DedupeStream, *, has_properties: bool, embedded: bool) -> None:
+def refuse_unsupported(
+    stream: DedupeStream,
+    *,
+    has_properties: bool = False,
+    embedded: bool = False,
+    has_servers: bool = False,
+    has_partitions: bool = False,
+) -> None:
     """Refuse options and fields that would fail or be ignored later.
 
-    `has_properties`: the user gave Kafka client properties. `embedded`: the broker is the embedded one.
+    `embedded`: the broker is the embedded one. The others: the user gave Kafka client properties, bootstrap servers, a
+    number of partitions.
 
     Raises:
         Refused: with the field and the remedy.
     """
+    if embedded and has_servers:
+        raise Refused(
+            "--embedded starts a broker, and --bootstrap-servers names one: omit one of them."
+        )
+    if has_partitions and not embedded:
+        raise Refused("--partitions is only for the embedded broker: omit it, or add --embedded.")
+    if has_partitions and stream.spec.input.pattern is not None:
+        raise Refused("--partitions: no topic is created for spec.input.pattern; omit the option.")
     if stream.spec.kafka.config_secret_ref and not has_properties and not embedded:
         raise Refused(
             "spec.kafka.configSecretRef names a Kubernetes Secret, which a local run cannot read: "
@@ -34,8 +50,8 @@ def refuse_unsupported(stream: DedupeStream, *, has_properties: bool, embedded: 
         )
     if has_properties and embedded:
         raise Refused(
-            "--kafka-properties needs --bootstrap-servers: the embedded broker accepts any client of this "
-            "machine and no credentials."
+            "--kafka-properties is not for --embedded: the embedded broker accepts any client of this machine and no "
+            "credentials."
         )
 
 

@@ -1,4 +1,4 @@
-"""`dedupe run`: start the embedded broker and the fleet, show them, and stop them.
+"""`dedupe run`: start, show and stop the fleet, and a broker if asked for.
 
 The CLI calls it. Invariant: whatever it started has ended when it returns.
 """
@@ -15,14 +15,13 @@ from rich.console import Console
 from dedupe_crds.formatting import share
 from dedupe_crds.spec.input import Input
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.partitioning import describe_added
-from dedupe_local.errors import NotDrained, Refused
+from dedupe_local.errors import NotDrained
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.run.live_table import print_line, screen
 from dedupe_local.run.manifest_changes import ManifestChanges
-from dedupe_local.run.preflight import embedded_port, refuse_unsupported, unused_fields
-from dedupe_local.run.stream_changes import with_bootstrap_servers
+from dedupe_local.run.preflight import unused_fields
+from dedupe_local.servers.connect import KafkaOptions, connected
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
 
@@ -30,20 +29,14 @@ _SHOW_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(KafkaOptions):
     """The options of `dedupe run`.
 
-    Without `bootstrap_servers` an embedded broker is started; input topics that are absent are created with
-    `partitions` each. With `drain_stall_seconds` the run ends once every message that is in the input now is
-    processed, and fails if a partition makes no progress for this long. `manifest` is the stream's file, which may
-    change meanwhile.
+    With `drain_stall_seconds` the run ends once every message that is in the input now is processed, and fails if a
+    partition makes no progress for this long. `manifest` is the stream's file, which may change meanwhile.
     """
 
-    bootstrap_servers: str | None = None
-    state_dir: Path | None = None
     drain_stall_seconds: float | None = None
-    kafka_properties: Path | None = None
-    partitions: int | None = None
     manifest: Path | None = None
 
 
@@ -53,17 +46,7 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
     Raises:
         StreamError: the message names the cause, the place and the remedy.
     """
-    refuse_unsupported(
-        stream,
-        has_properties=options.kafka_properties is not None,
-        embedded=options.bootstrap_servers is None,
-    )
-    if options.partitions is not None and options.bootstrap_servers is not None:
-        raise Refused(
-            "--partitions is only for the embedded broker: omit it, or omit --bootstrap-servers."
-        )
-    if options.partitions is not None and stream.spec.input.pattern is not None:
-        raise Refused("--partitions: no topic is created for spec.input.pattern; omit the option.")
+    options.check(stream)
     if stream.spec.suspend:
         print_line(console, "spec.suspend is true: nothing is started.")
         return
@@ -73,23 +56,19 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
         path = options.state_dir or StateDir.default_path(stream)
         state = running.enter_context(StateDir(path))
         print_line(console, f"State directory: {state.root}")
-        broker = None
-        if options.bootstrap_servers is not None:
-            servers = options.bootstrap_servers
-        else:
-            broker = _embedded_broker(stream, state)
-            running.enter_context(broker)
-            servers = broker.bootstrap_servers
-            for name in stream.spec.input.names:
-                Cluster(servers).ensure_input(name, options.partitions)
+        kafka = running.enter_context(connected(stream, options, state))
+        if kafka.broker:
+            servers = kafka.broker.bootstrap_servers
             print_line(console, f"Embedded broker: {servers}, {_described(stream.spec.input)}")
-        next_stream: DedupeStream | None = with_bootstrap_servers(stream, servers)
+        next_stream: DedupeStream | None = kafka.stream
         while next_stream is not None:
             fleet = Fleet(next_stream, state, kafka_properties=options.kafka_properties)
             with fleet:
                 stop.let_finish()
-                changes = ManifestChanges(options.manifest, fleet.stream)
-                _watch(fleet, broker, options.drain_stall_seconds, stop, console, changes=changes)
+                changes = ManifestChanges(options.manifest, fleet.stream, servers=kafka.servers)
+                _watch(
+                    fleet, kafka.broker, options.drain_stall_seconds, stop, console, changes=changes
+                )
             next_stream = None if stop.requested else changes.routed
 
 
@@ -130,10 +109,6 @@ def _watch(
         raise NotDrained(
             "A process failed while it stopped, so its last transaction may be open: run the command again."
         )
-
-
-def _embedded_broker(stream: DedupeStream, state: StateDir) -> EmbeddedBroker:
-    return EmbeddedBroker(state.broker, embedded_port(stream.spec.kafka.bootstrap_servers))
 
 
 def _described(source: Input) -> str:

@@ -229,7 +229,7 @@ class EmbeddedBroker:
         if _PORT_TAKEN in log_tail:
             todo = (
                 f"Something listens on port {port}: stop it, choose another port, or, if it is Kafka, "
-                f"use it with --bootstrap-servers {self.host}:{port}"
+                f"use it with --bootstrap-servers {self.host}:{port} instead of --embedded"
             )
         elif "OutOfMemoryError" in log_tail or "Could not reserve" in log_tail:
             todo = f"Free memory: the broker needs {self._heap} of heap"

@@ -98,6 +98,22 @@ def reconcile_reason(worker: WorkerProcess) -> str:
     return str(line["reason"])
 
 
+def test_the_stores_are_those_of_the_manifests_cluster(
+    streams: CreateStream, workers: Workers, tmp_path: Path
+) -> None:
+    """They were filled for a broker of their own, and thrown away when the stream started."""
+    stream = streams()
+    source = write_csv(tmp_path / "ids.csv", orders(range(100)))
+    state = tmp_path / "state"
+
+    run = called(*DEDUPE, stream.manifest, "--from", source, "--state-dir", state, *CSV_COLUMNS)
+
+    assert run.returncode == 0, run.stderr
+    stream.send(orders(range(150), age_ms=0))
+    worker = workers.start(stream, state_dir=state / "partition-0")
+    worker.wait_until(partial(has_counted, worker, 100, 50), "100 ids were known")
+
+
 def test_ids_of_a_file_are_duplicates_to_a_worker(
     streams: CreateStream, workers: Workers, tmp_path: Path
 ) -> None:

@@ -116,9 +116,9 @@ def test_a_drain_that_is_interrupted_does_not_end_with_zero(
 
 
 @pytest.mark.timeout(600)  # the machine is busy with other tests
-def test_without_a_broker_it_starts_one_and_keeps_its_topics(tmp_path: Path) -> None:
+def test_an_embedded_broker_keeps_its_topics(tmp_path: Path) -> None:
     manifest = stream_manifest(tmp_path, "kafka:9092", "orders", "orders-clean").manifest
-    arguments: list[str | Path] = ["run", manifest, "--state-dir", tmp_path / "state"]
+    arguments: list[str | Path] = ["run", manifest, "--embedded", "--state-dir", tmp_path / "state"]
     with running(tmp_path / "log", [*arguments, "--partitions", "2"]) as (process, said):
         wait_for(lambda: "2 of 2 running" in said(), "running", explain=said)
         found = re.search(r"Embedded broker: (\S+),", said())
@@ -216,7 +216,20 @@ def test_a_broker_that_does_not_answer_is_told_in_one_line(
 
     assert run.returncode == 1
     assert re.search(r"127\.0\.0\.1:1: .*check that Kafka runs there", run.stderr)
+    assert "--embedded starts a broker here" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_the_cluster_of_the_manifest_is_used(streams: CreateStream, tmp_path: Path) -> None:
+    stream = streams(partitions=2)
+    stream.send(retries(SEED, 1_000, partitions=2))
+
+    run = dedupe("run", stream.manifest, "--state-dir", tmp_path / "state", "--drain")
+
+    assert run.returncode == 0, run.stderr
+    assert "Read 1,000 records" in run.stdout
+    assert not (tmp_path / "state" / "broker").exists()
+    judge(stream.raw(), stream.clean(), key_id).assert_exactly_once()
 
 
 def test_validate_tells_a_good_manifest_from_a_bad_one(streams: CreateStream) -> None:

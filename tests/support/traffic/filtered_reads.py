@@ -53,9 +53,9 @@ def manifest(directory: Path, servers: str, topic: str, **filter_spec: object) -
 
 
 def index(directory: Path, servers: str, topic: str, **filter_spec: object) -> str:
-    """Run `dedupe index-filters`, and return its output."""
+    """Run `dedupe index-filters` at the manifest's cluster, and return its output."""
     arguments = ["index-filters", str(manifest(directory, servers, topic, **filter_spec))]
-    result = CliRunner().invoke(main, [*arguments, "--bootstrap-servers", servers])
+    result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
     return result.output
 

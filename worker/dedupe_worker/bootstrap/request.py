@@ -22,6 +22,7 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner
+from dedupe_kafka.reachable import check_reachable
 from dedupe_worker.bootstrap.job import Job, OnProgress, Target
 from dedupe_worker.bootstrap.open_source import Connection, open_source
 from dedupe_worker.bootstrap.progress import ProgressLog, Summary, describe
@@ -127,6 +128,7 @@ def logged_bootstrap(config: WorkerConfig, request: Request, clock: Clock = SYST
 
     Raises a StreamError that says what to do.
     """
+    check_reachable(config.stream.spec.kafka.bootstrap_servers, config.properties)
     summary = bootstrap(
         config.stream,
         config.properties,

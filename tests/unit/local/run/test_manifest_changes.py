@@ -18,12 +18,12 @@ from tests.unit.crds.manifests import MINIMAL, changed
 class Changing:
     """A manifest on disk, and the fleet of its stream, which is not started."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, servers: str | None = None) -> None:
         self.path = directory / "stream.yaml"
         self.write({})
         stream = load_manifest(self.path)
         self.fleet = Fleet(stream, StateDir(directory / "state"))
-        self._changes = ManifestChanges(self.path, stream)
+        self._changes = ManifestChanges(self.path, stream, servers=servers)
 
     def write(self, changes: dict[str, Any]) -> None:
         self.path.write_text(yaml.safe_dump(changed(changes) if changes else MINIMAL))
@@ -67,8 +67,16 @@ def test_any_other_change_is_named_and_not_applied(manifest: Changing) -> None:
     assert manifest.fleet.stream.spec.mode == "Enforce"
 
 
-def test_servers_that_an_option_has_replaced_are_no_change(manifest: Changing) -> None:
-    assert manifest.apply({"spec.kafka.bootstrapServers": "elsewhere:9092"}) == []
+ELSEWHERE = {"spec.kafka.bootstrapServers": "elsewhere:9092"}
+
+
+def test_servers_that_an_option_has_replaced_are_no_change(tmp_path: Path) -> None:
+    assert Changing(tmp_path, servers="kafka:9092").apply(ELSEWHERE) == []
+
+
+def test_other_servers_in_the_manifest_need_a_restart(manifest: Changing) -> None:
+    [line] = manifest.apply(ELSEWHERE)
+    assert "stop and start" in line
 
 
 @pytest.mark.parametrize("text", ["kind: {", ""])

@@ -40,8 +40,22 @@ def test_a_secret_is_not_needed_with_a_properties_file_or_the_embedded_broker() 
 
 
 def test_credentials_for_the_embedded_broker_are_refused() -> None:
-    with pytest.raises(Refused, match="--bootstrap-servers"):
+    with pytest.raises(Refused, match="not for --embedded"):
         refuse_unsupported(stream(), has_properties=True, embedded=True)
+
+
+def test_an_embedded_broker_and_another_one_exclude_each_other() -> None:
+    with pytest.raises(Refused, match="omit one of them"):
+        refuse_unsupported(stream(), embedded=True, has_servers=True)
+
+
+def test_partitions_are_for_topics_that_are_created() -> None:
+    refuse_unsupported(stream(), embedded=True, has_partitions=True)
+    with pytest.raises(Refused, match="add --embedded"):
+        refuse_unsupported(stream(), has_partitions=True)
+    pattern = stream(input={"pattern": "orders-.*"}, repartition={"partitions": 2})
+    with pytest.raises(Refused, match=r"no topic is created for spec\.input\.pattern"):
+        refuse_unsupported(pattern, embedded=True, has_partitions=True)
 
 
 def test_only_fields_the_user_wrote_are_named_as_unused() -> None:

@@ -124,10 +124,16 @@ def _not_a_choice(detail: ErrorDetails, _: FieldInfo | None) -> str:
     return f"{_got(detail)} is not allowed{meant}; allowed: {', '.join(choices)}"
 
 
+_ENDS = {"ge": "least", "le": "most"}
+
+
 def _out_of_bounds(detail: ErrorDetails, field: FieldInfo | None) -> str:
     known = field.metadata if field else []
-    least = next(bound.ge for bound in known if hasattr(bound, "ge"))
-    most = next(bound.le for bound in known if hasattr(bound, "le"))
+    least = next((bound.ge for bound in known if hasattr(bound, "ge")), None)
+    most = next((bound.le for bound in known if hasattr(bound, "le")), None)
+    if least is None or most is None:  # of an item in a list
+        name, bound = next(iter(detail["ctx"].items()))
+        return f"{_got(detail)} is out of bounds; allowed: at {_ENDS[name]} {bound}"
     return f"{_got(detail)} is out of bounds; allowed: {least} to {most}"
 
 

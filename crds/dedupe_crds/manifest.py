@@ -3,16 +3,19 @@
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
+from dedupe_crds.base import Model
 from dedupe_crds.errors import explain
 from dedupe_crds.rules import shown
 from dedupe_crds.spec.stream import API_VERSION, KIND, DedupeStream
 
 _DEEPEST: Final = 100
+
+M = TypeVar("M", bound=Model)
 
 
 class ManifestError(ValueError):
@@ -61,23 +64,32 @@ def parse_manifest(document: object, source: str) -> DedupeStream:
     Raises:
         ManifestError: it is not a valid DedupeStream.
     """
-    if problems := _wrong_kind(document) or _too_deep(document):
+    return parse_object(document, source, DedupeStream, KIND)
+
+
+def parse_object(document: object, source: str, model: type[M], kind: str) -> M:
+    """Check a document that must be of a kind.
+
+    Raises:
+        ManifestError: it is not a valid object of that kind.
+    """
+    if problems := _wrong_kind(document, kind) or _too_deep(document):
         raise ManifestError(source, problems)
     try:
         # Only YAML names are valid, as for the API server.
-        return DedupeStream.model_validate(document, by_alias=True, by_name=False)
+        return model.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise ManifestError(source, explain(error, document, DedupeStream)) from error
+        raise ManifestError(source, explain(error, document, model)) from error
 
 
-def _wrong_kind(document: object) -> list[str]:
+def _wrong_kind(document: object, kind: str) -> list[str]:
     """Return the problems of an object of another kind; its fields are not checked."""
     if not isinstance(document, Mapping):
         return []
     return [
         f"{field}: {shown(document[field]) if field in document else 'is missing and'} "
         f"must be {wanted}"
-        for field, wanted in (("apiVersion", API_VERSION), ("kind", KIND))
+        for field, wanted in (("apiVersion", API_VERSION), ("kind", kind))
         if document.get(field) != wanted
     ]
 
@@ -104,11 +116,12 @@ def _only_stream(documents: list[Any], source: str) -> object:
     ]
     if len(streams) == 1:
         return streams[0]
-    found = ", ".join(_title(document) for document in documents) or "nothing"
+    found = ", ".join(title(document) for document in documents) or "nothing"
     raise ManifestError(source, [f"needs exactly one {KIND} ({API_VERSION}); found: {found}"])
 
 
-def _title(document: object) -> str:
+def title(document: object) -> str:
+    """Return the kind and the name of a document, for messages."""
     if not isinstance(document, Mapping):
         return f"a document that is {type(document).__name__}, not a mapping"
     metadata = document.get("metadata")

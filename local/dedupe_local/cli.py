@@ -13,11 +13,13 @@ import click
 from rich.console import Console
 
 from dedupe_crds.manifest import ManifestError, load_manifest
+from dedupe_crds.manifest_file import check_file
 from dedupe_crds.option_types import BootstrapServersType, DurationType
+from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.errors import StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import index_filters
-from dedupe_local.run.preflight import summary
+from dedupe_local.run.preflight import snapshot_summary, summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.servers.connect import KafkaOptions
 from dedupe_local.sizing.command import size_command
@@ -63,9 +65,14 @@ def main() -> None:
 @main.command()
 @_MANIFEST
 def validate(manifest: Path) -> None:
-    """Validate a manifest."""
+    """Validate each DedupeStream and DedupeSnapshot of a file."""
     with _errors_as_messages():
-        click.echo(f"{manifest}: valid. {summary(load_manifest(manifest))}")
+        checked = check_file(manifest)
+        for each in checked.objects:
+            text = summary(each) if isinstance(each, DedupeStream) else snapshot_summary(each)
+            click.echo(f"{manifest}: valid. {text}")
+        for title in checked.others:
+            click.echo(f"{manifest}: not checked: {title}")
 
 
 @main.command()

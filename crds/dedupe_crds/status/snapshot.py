@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictInt
 
 from dedupe_crds.base import Model
-from dedupe_crds.names import StreamName
+from dedupe_crds.names import ObjectName, StreamName
 from dedupe_crds.quantity import ByteSize, Duration
 from dedupe_crds.rules import never_changes
+from dedupe_crds.spec.metadata import Metadata
 from dedupe_crds.spec.snapshots import SnapshotProvider
 from dedupe_crds.status.stream import Count, keyed_by
 
@@ -107,14 +108,10 @@ class SnapshotStatus(Model):
     ] = Field(default=[], description="The copy of each partition.")
 
 
-class SnapshotMetadata(Model):
+class SnapshotMetadata(Metadata):
     """The fields of the object's metadata that a snapshot needs."""
 
-    name: str = Field(description="Name of the snapshot.")
-    namespace: str = Field(
-        default="default", description="Namespace of the snapshot and its stream."
-    )
-    uid: str | None = Field(default=None, description="UID, set by the API server.")
+    name: ObjectName = Field(description="Name of the snapshot.")
 
 
 class DedupeSnapshot(Model):

@@ -6,6 +6,7 @@ The commands call it before they start anything. Pure: no I/O.
 from dedupe_crds.quantity import format_duration, format_size
 from dedupe_crds.spec.store import Store
 from dedupe_crds.spec.stream import DedupeStream, Spec
+from dedupe_crds.status.snapshot import DedupeSnapshot
 from dedupe_local.errors import Refused
 
 _KUBERNETES_ONLY = (
@@ -68,6 +69,16 @@ def summary(stream: DedupeStream) -> str:
         f"{stream.shown}: {spec.input.shown} → "
         f"{spec.output.topic}{_stage(spec)}, id from {spec.id.from_}{f' {where}' if where else ''}, "
         f"{_window_or_table(spec.store)}, mode {spec.mode}"
+    )
+
+
+def snapshot_summary(snapshot: DedupeSnapshot) -> str:
+    """Return a one-line summary of a snapshot."""
+    metadata, spec = snapshot.metadata, snapshot.spec
+    numbers = ", ".join(map(str, spec.partitions))
+    which = f"partitions {numbers}" if numbers else "all partitions"
+    return (
+        f"{snapshot.kind} {metadata.namespace}/{metadata.name}: {which} of {spec.stream_ref.name}"
     )
 
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # public names
 )
 from rich.progress import Progress
 
-from dedupe_crds.option_types import BootstrapServersType
+from dedupe_crds.command_line import BootstrapServersType
 from examples.flights import data
 from examples.flights.producer import FlakyProducer, NotSent, plan
 

@@ -2,6 +2,7 @@
 
 import click
 
+from dedupe_crds.command_line import add_help_and_version
 from dedupe_kubectl.commands.describe_problem import describe_problem_command
 from dedupe_kubectl.commands.ids import forget_command, lookup_command
 from dedupe_kubectl.commands.lifecycle import restart_command, resume_command, suspend_command
@@ -12,8 +13,7 @@ from dedupe_kubectl.commands.status import status_command
 from dedupe_kubectl.commands.top import top_command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="dedupestream")
+@click.group()
 def main() -> None:
     """Show and manage the DedupeStreams of a cluster."""
 
@@ -33,3 +33,4 @@ for command in (
     forget_command,
 ):
     main.add_command(command)
+add_help_and_version(main)

@@ -12,9 +12,9 @@ from typing import Unpack
 import click
 from rich.console import Console
 
+from dedupe_crds.command_line import BootstrapServersType, DurationType, add_help_and_version
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.manifest_file import check_file
-from dedupe_crds.option_types import BootstrapServersType, DurationType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.errors import StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
@@ -57,7 +57,6 @@ _PARTITIONS = click.option(
 
 
 @click.group()
-@click.version_option(package_name="dedupestream")
 def main() -> None:
     """Remove duplicates from a Kafka topic, exactly once, on this machine."""
 
@@ -193,6 +192,7 @@ def index_filters_command(
 
 
 main.add_command(size_command)
+add_help_and_version(main)
 
 
 @contextmanager

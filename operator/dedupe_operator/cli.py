@@ -13,6 +13,7 @@ import kopf
 from pydantic import ValidationError
 
 from dedupe_crds.base import Model
+from dedupe_crds.command_line import add_help_and_version
 from dedupe_crds.errors import explain
 from dedupe_crds.spec.pod import PodShape
 from dedupe_operator.config import OperatorConfig
@@ -193,3 +194,6 @@ def _own_namespace() -> str:
         return _OWN_NAMESPACE.read_text().strip()
     except OSError:
         raise click.UsageError("outside of a pod, --lease-namespace is required") from None
+
+
+add_help_and_version(main)

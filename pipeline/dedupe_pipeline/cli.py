@@ -11,7 +11,7 @@ from typing import Unpack
 import click
 from rich.console import Console
 
-from dedupe_crds.option_types import DurationType
+from dedupe_crds.command_line import DurationType, add_help_and_version
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_options import (
@@ -30,7 +30,7 @@ from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def main() -> None:
     """Spark jobs over the topics of a DedupeStream."""
 
@@ -262,3 +262,6 @@ def bootstrap_command(
             "and pass. Create the stream with spec.repartition, or let producers send equal ids to one partition.",
             err=True,
         )
+
+
+add_help_and_version(main)

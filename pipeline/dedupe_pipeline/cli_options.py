@@ -12,8 +12,8 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import click
 from pyspark.sql import SparkSession
 
+from dedupe_crds.command_line import BootstrapServersType
 from dedupe_crds.manifest import ManifestError, load_manifest
-from dedupe_crds.option_types import BootstrapServersType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import StreamError

@@ -8,6 +8,7 @@ from typing import Final
 import click
 import structlog
 
+from dedupe_crds.command_line import add_help_and_version
 from dedupe_httpd.address import parse_address
 from dedupe_httpd.logs import configure_logs
 from dedupe_kafka.errors import StreamError
@@ -69,3 +70,6 @@ def main(  # noqa: PLR0917 (click passes each option by name)
     # All is done and closed. Shutting the interpreter down under librdkafka's threads has been seen to crash.
     sys.stderr.flush()
     os._exit(code)
+
+
+add_help_and_version(main)

@@ -8,6 +8,7 @@ from typing import Final, Unpack
 import click
 import structlog
 
+from dedupe_crds.command_line import add_help_and_version
 from dedupe_httpd.address import parse_address
 from dedupe_httpd.logs import configure_logs
 from dedupe_kafka.errors import StreamError
@@ -170,3 +171,6 @@ def bootstrap(
     except StreamError as error:
         structlog.get_logger().error("bootstrap failed", reason=error.reason, error=str(error))
         sys.exit(error.exit_code)
+
+
+add_help_and_version(main)

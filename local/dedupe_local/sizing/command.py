@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import click
 
-from dedupe_crds.option_types import DurationType
+from dedupe_crds.command_line import DurationType
 from dedupe_crds.quantity import format_duration, parse_size
 from dedupe_local.sizing.constants import measured
 from dedupe_local.sizing.inverse_bloom import Routes, Wanted, render, table_size

@@ -1,4 +1,4 @@
-"""Types of command-line options, read as the same texts in a manifest."""
+"""Options of command lines: -h and --version, and the types of a manifest's texts."""
 
 from datetime import timedelta
 
@@ -40,3 +40,13 @@ class BootstrapServersType(click.ParamType[str]):
             return check_bootstrap_servers(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+def add_help_and_version(command: click.Command) -> None:
+    """Give a command, and each below it, the options -h and --version."""
+    command.context_settings["help_option_names"] = ["-h", "--help"]
+    # Not from the environment: a variable such as DEDUPE_WORKER_VERSION would end a worker at its start.
+    click.version_option(package_name="dedupestream", allow_from_autoenv=False)(command)
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            add_help_and_version(each)

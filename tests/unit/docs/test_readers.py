@@ -58,7 +58,7 @@ def test_examples_are_python_with_arguments_that_there_are() -> None:
         node
         for example in EXAMPLES
         for node in ast.walk(ast.parse(example))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FilteredReader"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Reader"
     ]
     assert len(calls) >= 2
     assert {keyword.arg for call in calls for keyword in call.keywords} <= arguments.keys()

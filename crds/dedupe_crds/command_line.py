@@ -5,16 +5,20 @@ from datetime import timedelta
 import click
 
 from dedupe_crds.names import check_bootstrap_servers
-from dedupe_crds.quantity import parse_duration
+from dedupe_crds.quantity import format_duration, parse_duration
 
 
 class DurationType(click.ParamType[timedelta]):
-    """A duration such as 30s, 1h30m or 4w; with `positive`, longer than zero."""
+    """A duration such as 30s, 1h30m or 4w.
+
+    With `positive` it is longer than zero. `most` is its upper bound.
+    """
 
     name = "duration"
 
-    def __init__(self, *, positive: bool = False) -> None:
+    def __init__(self, *, positive: bool = False, most: timedelta | None = None) -> None:
         self._positive = positive
+        self._most = most
 
     def convert(
         self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
@@ -26,6 +30,8 @@ class DurationType(click.ParamType[timedelta]):
             self.fail(str(error), param, ctx)
         if self._positive and not found:
             self.fail(f"{value} must be longer than zero; write a duration such as 4w", param, ctx)
+        if self._most is not None and found > self._most:
+            self.fail(f"{value} is too long; at most {format_duration(self._most)}", param, ctx)
         return found
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
+from math import isfinite
 
 import click
 
@@ -15,13 +16,29 @@ from dedupe_crds.quantity import format_duration, parse_size
 from dedupe_local.sizing.constants import measured
 from dedupe_local.sizing.inverse_bloom import Routes, Wanted, render, table_size
 from dedupe_local.sizing.prices import PRICES, cost_rows, parse_prices
-from dedupe_local.sizing.report import as_text, as_yaml, notes, rows
+from dedupe_local.sizing.report import as_text, as_yaml, notes, rows, warnings
 from dedupe_local.sizing.rocksdb import Traffic, ids_of_bytes, rate_of_ids, size
 
 _DAY_SECONDS = 86_400
 _DEFAULT = Traffic(messages_per_second=1, window=timedelta(weeks=4))
 _RATES = ("messages_per_second", "messages_per_day", "ids", "stored")
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_LONGEST = timedelta(days=3650)  # of a manifest's window
+
+
+class _Number(click.FloatRange):
+    """A finite number within bounds."""
+
+    def convert(
+        self, value: float, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found = float(super().convert(value, param, ctx))
+        if not isfinite(found):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return found
+
+
+_RATE = _Number(min=0, min_open=True, max=1e12)
+_COUNT = _Number(min=0, min_open=True, max=1e18)
 
 
 class _Bytes(click.ParamType[int]):
@@ -45,10 +62,10 @@ def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) 
 
 @click.command("size", context_settings={"show_default": True})
 @click.option(
-    "--messages-per-second", type=_POSITIVE, help="Messages per second, on average over the window."
+    "--messages-per-second", type=_RATE, help="Messages per second, on average over the window."
 )
-@click.option("--messages-per-day", type=_POSITIVE, help="Messages per day, instead of per second.")
-@click.option("--ids", type=_POSITIVE, help="Instead of a rate: ids in the window, such as 60e9.")
+@click.option("--messages-per-day", type=_COUNT, help="Messages per day, instead of per second.")
+@click.option("--ids", type=_COUNT, help="Instead of a rate: ids in the window, such as 60e9.")
 @click.option(
     "--stored",
     type=_Bytes(),
@@ -56,13 +73,13 @@ def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) 
 )
 @click.option(
     "--window",
-    type=DurationType(positive=True),
+    type=DurationType(positive=True, most=_LONGEST),
     default="4w",
     help="Window: how long ids are remembered, such as 28d, 4w or 12h.",
 )
 @click.option(
     "--duplicates",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=_Number(0, 1, max_open=True),
     default=_DEFAULT.duplicates,
     help="Share of the messages that are duplicates.",
 )
@@ -76,17 +93,17 @@ def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) 
     "--value-bytes",
     type=click.IntRange(0, 1 << 30),
     default=_DEFAULT.value_bytes,
-    help="Size of a message's value.",
+    help="Size of a message's value: larger ones cost more CPU time, in a rebuild too.",
 )
 @click.option(
     "--headroom",
-    type=click.FloatRange(min=1),
+    type=_Number(min=1, max=1000),
     default=_DEFAULT.headroom,
     help="Capacity of the workers as a multiple of the average rate, for peaks and to catch up.",
 )
 @click.option(
     "--rebuild-within",
-    type=DurationType(positive=True),
+    type=DurationType(positive=True, most=_LONGEST),
     default=format_duration(_DEFAULT.rebuild_within),
     help="Time limit for the rebuild of a lost store from the output topic.",
 )
@@ -125,7 +142,7 @@ def _prices(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) 
 )
 @click.option(
     "--retain",
-    type=click.FloatRange(0.01, 0.999),
+    type=_Number(0.01, 0.999),
     help="With --inverse-bloom: share of the ids that must be retained after --messages.",
 )
 @click.option(
@@ -223,10 +240,11 @@ def _render(traffic: Traffic, prices: Mapping[str, float], form: str) -> str:
                 "traffic": given,
                 "size": asdict(found),
                 "measured": constants.model_dump(),
+                "warnings": warnings(traffic, found, constants),
             }
             return json.dumps(document, indent=2)
         case "yaml-fragment":
-            return as_yaml(found, traffic.window)
+            return as_yaml(found, traffic.window, warnings(traffic, found, constants))
         case _:
             costs = cost_rows(traffic, found, prices) if prices else []
             lines = [*rows(traffic, found, constants), *costs]

@@ -14,6 +14,13 @@ MEASURED: Final = Path(__file__).with_name("constants.json")
 """Written by `make bench-scale`; docs/performance.md has the complete results."""
 
 
+VALUE_BYTES: Final = 512
+"""The size of the values that the constants were measured with."""
+
+MESSAGES_BY_VALUE_BYTES: Final = {128: 236_202, 512: 181_496, 4096: 61_413}
+"""Messages per CPU second of a worker for sizes of values, by `make bench` (docs/performance.md)."""
+
+
 class Measured(BaseModel):
     """The measured values of one worker.
 
@@ -37,6 +44,19 @@ class Measured(BaseModel):
     memory_bytes_per_id: float
     start_seconds: float
     rebuild_per_second: float
+
+
+def cost_per_byte() -> float:
+    """Return the cost of a byte of a value, as a share of a whole message of 512 B.
+
+    A message's CPU time grows in a straight line with its value: the slope is that between the smallest and the largest
+    size measured.
+    """
+    least, most = min(MESSAGES_BY_VALUE_BYTES), max(MESSAGES_BY_VALUE_BYTES)
+    slope = (1 / MESSAGES_BY_VALUE_BYTES[most] - 1 / MESSAGES_BY_VALUE_BYTES[least]) / (
+        most - least
+    )
+    return slope * MESSAGES_BY_VALUE_BYTES[VALUE_BYTES]
 
 
 @cache

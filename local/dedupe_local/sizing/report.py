@@ -10,9 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from dedupe_crds.quantity import format_duration, format_size
+from dedupe_crds.quantity import format_duration, format_size, parse_size
 from dedupe_crds.spec.store import Window
-from dedupe_local.sizing.constants import Measured
+from dedupe_local.sizing.constants import MESSAGES_BY_VALUE_BYTES, VALUE_BYTES, Measured
 from dedupe_local.sizing.rocksdb import (
     GENERATIONS,
     MARGIN,
@@ -22,9 +22,12 @@ from dedupe_local.sizing.rocksdb import (
     Size,
     Traffic,
     held_share,
+    speed,
 )
 
 _WIDTH: Final = 120
+_MOST_PARTITIONS: Final = 10_000
+_MOST_BYTES: Final = parse_size("1Pi")
 _ALERT_BELOW: Final = Window().alert_below
 
 
@@ -48,7 +51,19 @@ def rows(traffic: Traffic, found: Size, measured: Measured) -> list[Row]:
 
 def notes(traffic: Traffic, found: Size, measured: Measured) -> list[str]:
     """Return notes on the source and the limits of the figures."""
-    found_notes = [f"Measured: {measured.source}."]
+    return [f"Measured: {measured.source}.", *warnings(traffic, found, measured)]
+
+
+def warnings(traffic: Traffic, found: Size, measured: Measured) -> list[str]:
+    """Return what was not measured, and what a worker or a manifest does not allow."""
+    found_notes = []
+    if traffic.value_bytes > max(MESSAGES_BY_VALUE_BYTES):
+        cost = speed(traffic.value_bytes, measured).cost
+        found_notes.append(
+            f"Values of {traffic.value_bytes:,} B are larger than any measured ({max(MESSAGES_BY_VALUE_BYTES):,} B): a "
+            f"message is taken to cost {cost:,.3g} times one of {VALUE_BYTES} B, in a straight line. A rebuild needs "
+            f"{size_text(_rebuild_bytes(traffic, measured))}/s of network for each worker."
+        )
     if found.worker_ids > measured.ids:
         found_notes.append(
             f"A store of {count(found.worker_ids)} ids is larger than any measured ({count(measured.ids)}): "
@@ -60,7 +75,22 @@ def notes(traffic: Traffic, found: Size, measured: Measured) -> list[str]:
             f"{traffic.partitions} partitions are too few: {found.partitions_for_speed} are needed for the speed, and "
             f"{found.partitions_for_rebuild} for a rebuild within {duration(traffic.rebuild_within.total_seconds())}."
         )
+    if found.partitions > _MOST_PARTITIONS:
+        found_notes.append(
+            f"{found.partitions:,} partitions are more than a stream may have ({_MOST_PARTITIONS:,}): divide the "
+            "traffic among several streams, or raise --rebuild-within."
+        )
+    if found.max_bytes > _MOST_BYTES:
+        found_notes.append(
+            f"window.maxBytes of {format_size(found.max_bytes)} is more than a manifest allows "
+            f"({format_size(_MOST_BYTES)}): the stream needs more partitions."
+        )
     return found_notes
+
+
+def _rebuild_bytes(traffic: Traffic, measured: Measured) -> float:
+    message = traffic.id_bytes + traffic.value_bytes + RECORD_BYTES
+    return speed(traffic.value_bytes, measured).rebuild_per_second * message
 
 
 def as_text(table: list[Row], remarks: list[str]) -> str:
@@ -71,8 +101,8 @@ def as_text(table: list[Row], remarks: list[str]) -> str:
     return "\n".join([*lines, "", *wrapped])
 
 
-def as_yaml(found: Size, window: timedelta) -> str:
-    """Return the fields of a manifest's spec, as YAML."""
+def as_yaml(found: Size, window: timedelta, remarks: list[str]) -> str:
+    """Return the fields of a manifest's spec, as YAML, with the remarks as comments."""
     memory = format_size(found.worker_memory_bytes)
     bounds = {"maxBytes": format_size(found.max_bytes), "maxAge": format_duration(window)}
     if window <= _ALERT_BELOW:  # alertBelow must be shorter than the window
@@ -87,12 +117,15 @@ def as_yaml(found: Size, window: timedelta) -> str:
             }
         },
     }
-    comment = f"# partitions of the input topic: {found.partitions}\n"
+    lines = [f"partitions of the input topic: {found.partitions}"]
+    lines += [f"warning: {line}" for remark in remarks for line in textwrap.wrap(remark, _WIDTH)]
+    comment = "".join(f"# {line}\n" for line in lines)
     return comment + yaml.safe_dump({"spec": spec}, sort_keys=False).rstrip()
 
 
 def _stream_rows(traffic: Traffic, found: Size, measured: Measured) -> list[Row]:
     within = duration(traffic.rebuild_within.total_seconds())
+    worker = speed(traffic.value_bytes, measured)
     rate, window = count(traffic.messages_per_second), duration(traffic.window.total_seconds())
     chosen = "as given" if traffic.partitions else "the larger number, rounded up"
     return [
@@ -105,18 +138,18 @@ def _stream_rows(traffic: Traffic, found: Size, measured: Measured) -> list[Row]
         Row(
             "partitions, for speed",
             f"{found.partitions_for_speed:,}",
-            f"{rate}/s * headroom {traffic.headroom:g} / {count(measured.messages_per_second)}/s of a worker",
+            f"{rate}/s * headroom {traffic.headroom:g} / {count(worker.messages_per_second)}/s of a worker",
         ),
         Row(
             "partitions, for rebuilds",
             f"{found.partitions_for_rebuild:,}",
-            f"ids * {held_share():g} / ({count(measured.rebuild_per_second)}/s * {within})",
+            f"ids * {held_share():g} / ({count(worker.rebuild_per_second)}/s * {within})",
         ),
         Row("partitions", f"{found.partitions:,}", chosen),
         Row(
             "cores",
             f"{found.cores:,.2f}",
-            f"{rate}/s * headroom {traffic.headroom:g} / {count(measured.messages_per_cpu_second)} a CPU second",
+            f"{rate}/s * headroom {traffic.headroom:g} / {count(worker.messages_per_cpu_second)} a CPU second",
         ),
         Row("memory", size_text(found.memory_bytes), "partitions * memory of a worker"),
         Row("stores", size_text(found.stores_bytes), "partitions * store of a partition"),
@@ -158,7 +191,7 @@ def _partition_rows(traffic: Traffic, found: Size, measured: Measured) -> list[R
         Row(
             "a partition: rebuild",
             duration(found.rebuild_seconds),
-            f"ids / {count(measured.rebuild_per_second)}/s, from the output topic",
+            f"ids / {count(speed(traffic.value_bytes, measured).rebuild_per_second)}/s, from the output topic",
         ),
     ]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from dedupe_crds.quantity import GIB, MIB
 from dedupe_crds.spec.store import Window
-from dedupe_local.sizing.constants import Measured
+from dedupe_local.sizing.constants import VALUE_BYTES, Measured, cost_per_byte
 
 GENERATIONS: Final[int] = Window().generations
 """The default number of generations of a window; each is dropped as a whole."""
@@ -95,13 +95,41 @@ class Size:
         return self.partitions * self.volume_bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """The speed of one worker with the values of a stream.
+
+    `cost` is the CPU time of a message, as a multiple of that with values of 512 B.
+    """
+
+    cost: float
+    messages_per_second: float
+    messages_per_cpu_second: float
+    rebuild_per_second: float
+
+
+def speed(value_bytes: int, measured: Measured) -> Speed:
+    """Return a worker's speed with values of a size; the constants are for 512 B."""
+    more = cost_per_byte() * (value_bytes - VALUE_BYTES)
+    # A rebuild reads values and writes none: the bytes cost it at most what they cost the worker. It is not taken to
+    # be faster than measured.
+    read_again = 1 / measured.rebuild_per_second + max(0.0, more) / measured.messages_per_cpu_second
+    return Speed(
+        cost=1 + more,
+        messages_per_second=measured.messages_per_second / (1 + more),
+        messages_per_cpu_second=measured.messages_per_cpu_second / (1 + more),
+        rebuild_per_second=1 / read_again,
+    )
+
+
 def size(traffic: Traffic, measured: Measured) -> Size:
     """Calculate the size. `report.rows` shows each formula with its result."""
+    worker = speed(traffic.value_bytes, measured)
     passed_per_second = traffic.messages_per_second * (1 - traffic.duplicates)
     ids = passed_per_second * traffic.window.total_seconds()
     peak = traffic.messages_per_second * traffic.headroom
-    rebuilt = measured.rebuild_per_second * traffic.rebuild_within.total_seconds()
-    for_speed = ceil(peak / measured.messages_per_second)
+    rebuilt = worker.rebuild_per_second * traffic.rebuild_within.total_seconds()
+    for_speed = ceil(peak / worker.messages_per_second)
     for_rebuild = ceil(ids * held_share() / rebuilt)
     partitions = traffic.partitions or round_partitions(max(for_speed, for_rebuild))
     worker_ids = ceil(ids * held_share() / partitions)
@@ -117,15 +145,15 @@ def size(traffic: Traffic, measured: Measured) -> Size:
         partitions_for_speed=for_speed,
         partitions_for_rebuild=for_rebuild,
         partitions=partitions,
-        cores=peak / measured.messages_per_cpu_second,
-        worker_cores=peak / measured.messages_per_cpu_second / partitions,
+        cores=peak / worker.messages_per_cpu_second,
+        worker_cores=peak / worker.messages_per_cpu_second / partitions,
         worker_ids=worker_ids,
         worker_memory_bytes=round_bytes(memory * MARGIN),
         store_bytes=store_bytes,
         max_bytes=max_bytes,
         volume_bytes=round_bytes(max_bytes * times),
         start_seconds=measured.start_seconds,
-        rebuild_seconds=worker_ids / measured.rebuild_per_second,
+        rebuild_seconds=worker_ids / worker.rebuild_per_second,
         in_bytes_per_second=traffic.messages_per_second * message_bytes,
         out_bytes_per_second=out_per_second,
         output_topic_bytes=ceil(out_per_second * traffic.window.total_seconds()),

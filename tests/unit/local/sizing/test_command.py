@@ -101,6 +101,66 @@ def test_prices_are_added_up() -> None:
     assert cost["cost a month: core"] == pytest.approx(as_json(*few)["size"]["cores"] * 100, abs=1)
 
 
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf", "0", "-1", "1e30", "many"])
+@pytest.mark.parametrize("option", ["--messages-per-second", "--messages-per-day", "--ids"])
+def test_a_rate_that_is_none_is_refused(option: str, number: str) -> None:
+    done = size(option, number)
+    assert done.exit_code == 2
+    assert f"Invalid value for '{option}'" in done.output
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(("--headroom", number) for number in ("nan", "inf", "0", "0.5", "1001")),
+        *(("--duplicates", number) for number in ("nan", "inf", "-0.1", "1")),
+        *(("--value-bytes", number) for number in ("nan", "-1", "1e3")),
+        *(("--rebuild-within", time) for time in ("0s", "600w", "-1h")),
+        ("--window", "522w"),
+        ("--inverse-bloom", "--retain", "nan"),
+    ],
+    ids=" ".join,
+)
+def test_an_option_that_makes_no_sense_is_refused(option: tuple[str, ...]) -> None:
+    done = size("--messages-per-second", "5", *option)
+    assert done.exit_code == 2
+    assert f"Invalid value for '{option[-2]}'" in done.output
+
+
+def test_larger_values_need_more_cores_and_a_longer_rebuild() -> None:
+    small, large = (
+        as_json("--messages-per-second", "1000", "--window", "1d", "--value-bytes", text)["size"]
+        for text in ("512", "102400")
+    )
+    assert large["cores"] > 40 * small["cores"]
+    assert large["partitions_for_rebuild"] > small["partitions_for_rebuild"]
+    assert large["store_bytes"] * large["partitions"] == pytest.approx(
+        small["store_bytes"] * small["partitions"], rel=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warned"),
+    [
+        (
+            ("--messages-per-second", "5", "--value-bytes", "102400"),
+            "larger than any measured (4,096",
+        ),
+        (("--messages-per-second", "1e6", "--partitions", "1"), "1 partitions are too few"),
+        (("--ids", "1e15"), "more than a stream may have (10,000)"),
+        (("--ids", "1e15", "--partitions", "4"), "is more than a manifest allows (1Pi)"),
+    ],
+)
+def test_each_form_warns_of_what_a_worker_cannot_do(
+    arguments: tuple[str, ...], warned: str
+) -> None:
+    assert warned in " ".join(size(*arguments).output.split())
+    assert any(warned in text for text in as_json(*arguments)["warnings"])
+    fragment = size(*arguments, "--output", "yaml-fragment").output
+    assert warned in " ".join(fragment.replace("# warning: ", "").split())
+    assert yaml.safe_load(fragment)["spec"]
+
+
 def test_snapshots_have_their_rows() -> None:
     rows = table("--messages-per-second", "1000", "--snapshots", "--price", "bucket=1")
     assert {"snapshot, all partitions", "uploaded a day, at most"} <= rows.keys()

@@ -1,14 +1,16 @@
 """The size of a stream follows from its traffic and the measured constants."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dedupe_crds.quantity import GIB, MIB
-from dedupe_local.sizing.constants import Measured, measured
+from dedupe_local.sizing.constants import MESSAGES_BY_VALUE_BYTES, VALUE_BYTES, Measured, measured
 from dedupe_local.sizing.rocksdb import (
     Traffic,
     held_share,
@@ -16,6 +18,7 @@ from dedupe_local.sizing.rocksdb import (
     rate_of_ids,
     round_partitions,
     size,
+    speed,
 )
 
 MEASURED = Measured(
@@ -55,6 +58,34 @@ def test_cores_have_the_headroom() -> None:
     found = size(BUSY, MEASURED)
     assert found.cores == 10.0
     assert found.worker_cores == pytest.approx(10.0 / found.partitions)
+
+
+def test_the_measured_sizes_of_values_have_their_measured_speeds() -> None:
+    """The table is that of the page, and a straight line meets its points within 5 %."""
+    page = (Path(__file__).parents[4] / "docs/performance.md").read_text()
+    table = page.partition("**Throughput: medians for each size of values**")[2]
+    rows = re.findall(
+        r"^\| ([\d,]+) \| [\d,]+ \| \d+ \| [\d,]+ \| ([\d,]+) \|", table, re.MULTILINE
+    )
+    found = {int(size.replace(",", "")): int(rate.replace(",", "")) for size, rate in rows}
+    assert found == MESSAGES_BY_VALUE_BYTES
+    at_512 = MESSAGES_BY_VALUE_BYTES[VALUE_BYTES]
+    for value_bytes, rate in MESSAGES_BY_VALUE_BYTES.items():
+        assert speed(value_bytes, MEASURED).cost == pytest.approx(at_512 / rate, rel=0.05)
+
+
+def test_values_of_512_bytes_have_the_measured_speeds() -> None:
+    found = speed(512, MEASURED)
+    assert found.messages_per_second == 150_000
+    assert found.rebuild_per_second == pytest.approx(250_000)
+    assert speed(0, MEASURED).rebuild_per_second == pytest.approx(250_000)
+
+
+@given(st.integers(0, 1 << 30))
+def test_a_larger_value_is_never_faster(value_bytes: int) -> None:
+    one, other = speed(value_bytes, MEASURED), speed(value_bytes + 1, MEASURED)
+    assert one.messages_per_second > other.messages_per_second > 0
+    assert one.rebuild_per_second >= other.rebuild_per_second > 0
 
 
 def test_a_store_has_room_for_the_generation_that_is_given_up_next() -> None:

@@ -11,6 +11,7 @@ from typing import Unpack
 import click
 from rich.console import Console
 
+from dedupe_crds.command_line import ExitStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_options import (
@@ -19,15 +20,22 @@ from dedupe_pipeline.cli_options import (
     Common,
     common_options,
     errors_reported,
+    in_namespace,
     parse_every,
     resolve_target,
     stop_on_signals,
 )
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
-from dedupe_pipeline.jobs.audit import audit
+from dedupe_pipeline.jobs.audit import Outcome, audit
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
+
+_STATUS = {
+    Outcome.CLEAN: ExitStatus.OK,
+    Outcome.DEFECTS: ExitStatus.DEFECTS,
+    Outcome.NOTHING_JUDGED: ExitStatus.NOTHING_JUDGED,
+}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -164,20 +172,29 @@ def aggregate_command(
     help="Check only the records that the stream has committed; use it while the stream runs. With spec.repartition "
     "it waits until the workers have caught up with the routers.",
 )
+@click.option(
+    "--namespace",
+    help="Namespace of the stream, if its manifest names none and it was created with kubectl apply -n.",
+)
 def audit_command(
-    *, html: Path | None, json_file: Path | None, up_to_committed: bool, **common: Unpack[Common]
+    *,
+    html: Path | None,
+    json_file: Path | None,
+    up_to_committed: bool,
+    namespace: str | None,
+    **common: Unpack[Common],
 ) -> None:
     """Compare the output with the input topics; exit with code 1 for any defect.
 
-    Each id is expected once in all partitions together.
+    Each id is expected once in all partitions together. The exit code is 4 if there was no record to judge.
     """
     with errors_reported():
         target = resolve_target(**common)
-        spec = target.stream.spec
-        with target.spark("audit", [*spec.input.names, spec.output.topic]) as spark:
+        stream = in_namespace(target.stream, namespace)
+        with target.spark("audit", [*stream.spec.input.names, stream.spec.output.topic]) as spark:
             result = audit(
                 spark,
-                target.stream,
+                stream,
                 bootstrap_servers=target.connection.bootstrap_servers,
                 kafka_options=target.connection.properties,
                 up_to_committed=up_to_committed,
@@ -187,7 +204,7 @@ def audit_command(
             html.write_text(html_page(result), encoding="utf-8")
         if json_file:
             json_file.write_text(result.to_json() + "\n", encoding="utf-8")
-    sys.exit(0 if result.is_clean else 1)
+    sys.exit(_STATUS[result.outcome])
 
 
 @main.command("bootstrap")

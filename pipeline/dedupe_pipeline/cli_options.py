@@ -96,6 +96,19 @@ def resolve_target(**given: Unpack[Common]) -> Target:
     )
 
 
+def in_namespace(stream: DedupeStream, namespace: str | None) -> DedupeStream:
+    """Return the stream as it is in a namespace; the names of its groups contain that."""
+    own = stream.metadata
+    if namespace is None or own.namespace == namespace:
+        return stream
+    if "namespace" in own.model_fields_set:
+        raise click.BadParameter(
+            f"the manifest says metadata.namespace: {own.namespace}; correct one of them",
+            param_hint="--namespace",
+        )
+    return stream.model_copy(update={"metadata": own.model_copy(update={"namespace": namespace})})
+
+
 def stop_on_signals() -> threading.Event:
     """Return an event that SIGTERM and SIGINT set, for jobs with --every."""
     stop = threading.Event()

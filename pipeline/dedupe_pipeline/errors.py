@@ -24,6 +24,10 @@ class LandingRefused(PipelineError):
     """The output directory and the checkpoint do not belong together, or are in use."""
 
 
+class NothingCommitted(PipelineError):
+    """The consumer group has committed no offset of the input."""
+
+
 class JobRefused(PipelineError):
     """A job cannot run as its file says, or not on the existing table."""
 

@@ -20,7 +20,7 @@ from dedupe_crds.spec.topics import IdSource, Mode
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.jobs.audit import repartitioned, statistics, verdicts
 from dedupe_pipeline.jobs.audit.identity import as_in_the_input, hash_of_key, with_identity
-from dedupe_pipeline.jobs.audit.ranges import Ranges, ranges_to_audit
+from dedupe_pipeline.jobs.audit.ranges import Ranges, ranges_to_audit, unjudged
 from dedupe_pipeline.jobs.audit.result import (
     AuditResult,
     Bin,
@@ -56,6 +56,7 @@ def audit(
     Raises:
         BrokerUnavailable, TopicMissing: a topic cannot be read.
         OpenTransaction: a transaction of the output topic does not end.
+        NothingCommitted: the consumer group has committed nothing of an input that has records.
         PipelineError: the id's JSONPath is not valid, or the workers lag behind the routers.
     """
     began = time.monotonic()
@@ -196,6 +197,12 @@ def _examples(judged: DataFrame) -> tuple[Defect, ...]:
 
 
 def _warnings(ranges: Ranges) -> Iterator[str]:
+    if places := unjudged(ranges):
+        shown = [f"{topic}/{partition}" for topic, partition in places[:5]]
+        yield (
+            f"No offset is committed of {len(places):,} input partitions with records, so nothing of them was judged: "
+            f"{', '.join(shown)}{', …' if len(places) > 5 else ''}."
+        )
     for offsets, consequence in (
         *(
             (each, "their copies in the output topic seem foreign or altered")

@@ -14,7 +14,13 @@ from rich.text import Text
 
 from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit import plots
-from dedupe_pipeline.jobs.audit.result import AuditResult, Defect, Distribution, PartitionAudit
+from dedupe_pipeline.jobs.audit.result import (
+    AuditResult,
+    Defect,
+    Distribution,
+    Outcome,
+    PartitionAudit,
+)
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from dedupe_pipeline.pages.plots import templates
 
@@ -22,19 +28,19 @@ _WITHOUT_DEFECTS = {
     Mode.ENFORCE: "each message exactly once",
     Mode.OBSERVE: "every copy of each message",
 }
+_COLOURS = {Outcome.CLEAN: "green", Outcome.DEFECTS: "red", Outcome.NOTHING_JUDGED: "yellow"}
 
 
 def print_result(result: AuditResult, console: Console) -> None:
     """Print the verdict, the counts of each partition, and the places of defects."""
-    colour = "green" if result.is_clean else "red"
+    colour = _COLOURS[result.outcome]
     verdict = Text(f"{result.stream}: {_verdict(result, 'in order')}", style=f"bold {colour}")
     console.print(Group(verdict, _partition_table(result)))
     total = result.total
     console.print(
-        f"{total.judged_records:,} records in, {total.repeats:,} of them repeats "
+        f"{total.raw_records:,} records in, {total.repeats:,} of those judged are repeats "
         f"({result.duplicate_rate:.2%}), {total.clean_records:,} out"
         + (f"; {total.late:,} late, in {result.late_topic}" if result.late_topic else "")
-        + (f"; {total.pending:,} more are pending" if total.pending else "")
         + f"; judged in {result.seconds:.1f} s"
     )
     if note := _note(result):
@@ -127,9 +133,18 @@ def in_another_partition(result: AuditResult) -> str:
 
 
 def _verdict(result: AuditResult, praise: str) -> str:
-    if not result.is_clean:
-        return f"{result.total.defects:,} defects"
-    return f"{_WITHOUT_DEFECTS[result.mode]}, {praise}"
+    """Return the verdict, and of how many records it is."""
+    total = result.total
+    judged = f"judged {total.judged_records:,} of {total.raw_records:,} input records"
+    if total.pending:
+        judged += f", {total.pending:,} are pending"
+    match result.outcome:
+        case Outcome.DEFECTS:
+            return f"{total.defects:,} {'defect' if total.defects == 1 else 'defects'}; {judged}"
+        case Outcome.NOTHING_JUDGED:
+            return f"nothing was judged; {judged}"
+        case Outcome.CLEAN:
+            return f"{_WITHOUT_DEFECTS[result.mode]}, {praise}; {judged}"
 
 
 def _partition_table(result: AuditResult) -> Table:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from enum import StrEnum
 from functools import cached_property
 from operator import attrgetter
 
@@ -106,6 +107,14 @@ class TimeSlice:
     repeats: int
 
 
+class Outcome(StrEnum):
+    """The verdict of an audit. Nothing is called clean of which nothing was judged."""
+
+    CLEAN = "Clean"
+    DEFECTS = "Defects"
+    NOTHING_JUDGED = "NothingJudged"
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditResult:
     """The verdict on one stream.
@@ -145,9 +154,16 @@ class AuditResult:
         )
 
     @property
+    def outcome(self) -> Outcome:
+        """Return whether something is lost, duplicated, altered, reordered or foreign."""
+        if self.total.defects:
+            return Outcome.DEFECTS
+        return Outcome.CLEAN if self.total.judged_records else Outcome.NOTHING_JUDGED
+
+    @property
     def is_clean(self) -> bool:
-        """Return whether nothing is lost, duplicated, altered, reordered or foreign."""
-        return self.total.defects == 0
+        """Return whether records were judged, and none of them has a defect."""
+        return self.outcome is Outcome.CLEAN
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -200,6 +216,8 @@ class AuditResult:
         """Return the whole result with totals as indented JSON; times in ISO 8601."""
         document = {
             "clean": self.is_clean,
+            "outcome": self.outcome,
+            "judgedRecords": self.total.judged_records,
             "duplicateRate": self.duplicate_rate,
             "total": {k: v for k, v in asdict(self.total).items() if k != "partition"},
             "advice": self.advice,

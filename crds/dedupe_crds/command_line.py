@@ -3,7 +3,11 @@
 The worker and the router have finer codes of their own (`dedupe_crds.status.worker`).
 """
 
+import sys
+import traceback
 from enum import IntEnum
+
+import click
 
 
 class ExitStatus(IntEnum):
@@ -15,3 +19,32 @@ class ExitStatus(IntEnum):
     FAILED = 3
     NOTHING_JUDGED = 4
     INTERRUPTED = 130  # as shells say it of SIGINT
+
+
+class Commands(click.Group):
+    """Commands that never end with the code of defects because something failed.
+
+    Python and click end with 1 for an unexpected error and after Ctrl-C.
+    """
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command that was called."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.ClickException):
+            raise
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            sys.exit(ExitStatus.INTERRUPTED)
+        except Exception:  # noqa: BLE001 (nobody above would give it another code)
+            traceback.print_exc()
+            click.echo("error: this is a defect of the program, not of your input", err=True)
+            sys.exit(ExitStatus.FAILED)
+
+
+class CommandFailed(click.ClickException):
+    """An error with a message that is enough, and its exit code."""
+
+    def __init__(self, message: str, status: ExitStatus) -> None:
+        super().__init__(message)
+        self.exit_code = status

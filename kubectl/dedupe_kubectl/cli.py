@@ -2,6 +2,7 @@
 
 import click
 
+from dedupe_crds.command_line import Commands
 from dedupe_kubectl.commands.describe_problem import describe_problem_command
 from dedupe_kubectl.commands.ids import forget_command, lookup_command
 from dedupe_kubectl.commands.lifecycle import restart_command, resume_command, suspend_command
@@ -12,10 +13,14 @@ from dedupe_kubectl.commands.status import status_command
 from dedupe_kubectl.commands.top import top_command
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dedupestream")
 def main() -> None:
-    """Show and manage the DedupeStreams of a cluster."""
+    """Show and manage the DedupeStreams of a cluster.
+
+    Exit codes: 0 done; 1 describe-problem found a problem, or lookup an unknown id; 2 an option is wrong; 3 the command
+    could not run or finish; 130 interrupted.
+    """
 
 
 for command in (

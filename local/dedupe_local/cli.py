@@ -12,11 +12,13 @@ from typing import Unpack
 import click
 from rich.console import Console
 
+from dedupe_crds.command_line import CommandFailed, Commands, ExitStatus
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import IndexOptions, index_filters
+from dedupe_local.errors import Refused
 from dedupe_local.run.preflight import summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.sizing.command import size_command
@@ -60,10 +62,14 @@ _PARTITIONS = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 @click.version_option(package_name="dedupestream")
 def main() -> None:
-    """Remove duplicates from a Kafka topic, exactly once, on this machine."""
+    """Remove duplicates from a Kafka topic, exactly once, on this machine.
+
+    Exit codes: 0 done; 2 an option, the manifest or a file that they name is wrong; 3 the command could not run or
+    finish; 130 interrupted.
+    """
 
 
 @main.command()
@@ -187,8 +193,10 @@ main.add_command(size_command)
 
 @contextmanager
 def _errors_as_messages() -> Iterator[None]:
-    """Show errors that the user can fix as a message; all others keep their traceback."""
+    """Show an error that the user can mend as a message, with its exit code."""
     try:
         yield
-    except (ManifestError, StreamError) as error:
-        raise click.ClickException(str(error)) from error
+    except (ManifestError, InvalidConfig, Refused) as error:
+        raise CommandFailed(str(error), ExitStatus.USAGE) from error
+    except (StreamError, OSError) as error:
+        raise CommandFailed(str(error), ExitStatus.FAILED) from error

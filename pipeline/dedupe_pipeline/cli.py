@@ -1,6 +1,6 @@
 """The command `dedupe-pipeline JOB MANIFEST`: Spark jobs on a stream's topics.
 
-Exit codes: 0 success (for an audit: no defects), 1 an audit found defects, 2 the job could not run.
+Exit codes are those of `ExitStatus`.
 """
 
 import sys
@@ -11,13 +11,14 @@ from typing import Unpack
 import click
 from rich.console import Console
 
-from dedupe_crds.command_line import ExitStatus
+from dedupe_crds.command_line import Commands, ExitStatus
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_options import (
     DIRECTORY,
     FILE,
     Common,
+    check_writable,
     common_options,
     errors_reported,
     in_namespace,
@@ -38,9 +39,13 @@ _STATUS = {
 }
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Spark jobs over the topics of a DedupeStream."""
+    """Spark jobs over the topics of a DedupeStream.
+
+    Exit codes: 0 done (an audit: no defects); 1 an audit found defects; 2 an option, the manifest or a file that they
+    name is wrong; 3 the job could not run or finish; 4 an audit had nothing to judge; 130 interrupted.
+    """
 
 
 @main.command("land")
@@ -189,6 +194,7 @@ def audit_command(
     Each id is expected once in all partitions together. The exit code is 4 if there was no record to judge.
     """
     with errors_reported():
+        check_writable(html, json_file)
         target = resolve_target(**common)
         stream = in_namespace(target.stream, namespace)
         with target.spark("audit", [*stream.spec.input.names, stream.spec.output.topic]) as spark:

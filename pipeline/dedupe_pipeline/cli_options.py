@@ -1,7 +1,7 @@
 """Options, Spark session and error reports of all `dedupe-pipeline` commands."""
 
+import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
 import click
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from dedupe_crds.command_line import CommandFailed, ExitStatus
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
 
-_COULD_NOT_RUN = 2
 FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
@@ -46,7 +49,12 @@ class Target:
         for topic in topics:
             cluster.partition_count(topic)  # raises TopicMissing
         name = f"{job} {self.stream.shown}"
-        session = spark_session(name, master=self.master, properties=self.spark_properties)
+        try:
+            session = spark_session(name, master=self.master, properties=self.spark_properties)
+        except (PySparkException, Py4JError) as error:
+            raise PipelineError(
+                f"Spark did not start: {first_line(error)}; check --master, --conf and the memory of this machine"
+            ) from error
         try:
             yield session
         finally:
@@ -134,11 +142,26 @@ def parse_every(text: str | None) -> timedelta | None:
         raise click.BadParameter(str(error), param_hint="--every") from error
 
 
+def check_writable(*files: Path | None) -> None:
+    """Refuse a file that could not be written after the work is done."""
+    for file in filter(None, files):
+        if not file.absolute().parent.is_dir():
+            raise RequestRefused(f"{file}: its directory does not exist; create it")
+        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+            raise RequestRefused(f"{file}: may not be written; choose another place")
+
+
 @contextmanager
 def errors_reported() -> Iterator[None]:
-    """Report an expected error as one message, and exit with code 2."""
+    """Report an error that a user can mend as one message, with its exit code."""
     try:
         yield
-    except (ManifestError, StreamError, OSError) as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(_COULD_NOT_RUN)
+    except (ManifestError, InvalidConfig) as error:
+        raise CommandFailed(str(error), ExitStatus.USAGE) from error
+    except PipelineError as error:
+        raise CommandFailed(str(error), error.status) from error
+    except (StreamError, OSError) as error:
+        raise CommandFailed(str(error), ExitStatus.FAILED) from error
+    except (PySparkException, Py4JError) as error:
+        # Kafka that went away, a password that only Java's client refuses, no memory, no disk.
+        raise CommandFailed(f"Spark failed: {first_line(error)}", ExitStatus.FAILED) from error

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 from pyspark.sql.pandas.functions import arrow_udf
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import RequestRefused
 
 # The worker adds these two headers, in this order, to a record that it writes to the late topic.
 _OF_LATE = ("dedupe-late", "dedupe-position")
@@ -69,7 +69,7 @@ def json_id(path: str) -> Callable[[bytes | None], bytes | None]:
     string; nothing else is an id.
 
     Raises:
-        PipelineError: the path is not valid or may select several values.
+        RequestRefused: the path is not valid or may select several values.
     """
     steps = _steps(path)
 
@@ -138,7 +138,7 @@ def _steps(path: str) -> list[str | int]:
     try:
         query = jsonpath.compile(path, strict=True)
     except jsonpath.JSONPathError as error:
-        raise PipelineError(f"spec.id.path {path!r} is not a JSONPath: {error}") from error
+        raise RequestRefused(f"spec.id.path {path!r} is not a JSONPath: {error}") from error
     steps: list[str | int] = []
     if isinstance(query, jsonpath.JSONPath) and query.singular_query():
         for segment in query.segments:
@@ -148,7 +148,7 @@ def _steps(path: str) -> list[str | int]:
                 case IndexSelector(index=index):
                     steps.append(index)
         return steps
-    raise PipelineError(f"spec.id.path {path!r} may select several values; use names and indices")
+    raise RequestRefused(f"spec.id.path {path!r} may select several values; use names and indices")
 
 
 def _digest_of_record() -> Column:

@@ -16,7 +16,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import NothingCommitted, PipelineError
+from dedupe_pipeline.errors import NothingCommitted, PipelineError, RequestRefused
 from dedupe_pipeline.jobs.audit.unread import unread
 
 _POLL_SECONDS = 0.5
@@ -73,7 +73,7 @@ def _input_topics(cluster: Cluster, stream: DedupeStream) -> list[str]:
     spec = stream.spec
     found = matching_topics(cluster.topic_names() if spec.input.pattern else (), spec)
     if not found:
-        raise PipelineError(
+        raise RequestRefused(
             f"no topic of the cluster matches spec.input.pattern {spec.input.pattern!r}: correct it, or create a topic"
         )
     return found

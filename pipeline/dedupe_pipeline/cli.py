@@ -3,40 +3,29 @@
 Exit codes are those of `ExitStatus`.
 """
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Unpack
 
 import click
-from rich.console import Console
 
-from dedupe_crds.command_line import Commands, ExitStatus
+from dedupe_crds.command_line import Commands
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
+from dedupe_pipeline.cli_audit import audit_command
 from dedupe_pipeline.cli_options import (
     DIRECTORY,
     FILE,
     Common,
-    check_writable,
     common_options,
     errors_reported,
-    in_namespace,
     parse_every,
     resolve_target,
     stop_on_signals,
 )
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
-from dedupe_pipeline.jobs.audit import Outcome, audit
-from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
-
-_STATUS = {
-    Outcome.CLEAN: ExitStatus.OK,
-    Outcome.DEFECTS: ExitStatus.DEFECTS,
-    Outcome.NOTHING_JUDGED: ExitStatus.NOTHING_JUDGED,
-}
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -167,52 +156,6 @@ def aggregate_command(
     )
 
 
-@main.command("audit")
-@common_options
-@click.option("--html", type=FILE, help="Write an HTML report with plots to this file.")
-@click.option("--json", "json_file", type=FILE, help="Write the full result as JSON to this file.")
-@click.option(
-    "--up-to-committed",
-    is_flag=True,
-    help="Check only the records that the stream has committed; use it while the stream runs. With spec.repartition "
-    "it waits until the workers have caught up with the routers.",
-)
-@click.option(
-    "--namespace",
-    help="Namespace of the stream, if its manifest names none and it was created with kubectl apply -n.",
-)
-def audit_command(
-    *,
-    html: Path | None,
-    json_file: Path | None,
-    up_to_committed: bool,
-    namespace: str | None,
-    **common: Unpack[Common],
-) -> None:
-    """Compare the output with the input topics; exit with code 1 for any defect.
-
-    Each id is expected once in all partitions together. The exit code is 4 if there was no record to judge.
-    """
-    with errors_reported():
-        check_writable(html, json_file)
-        target = resolve_target(**common)
-        stream = in_namespace(target.stream, namespace)
-        with target.spark("audit", [*stream.spec.input.names, stream.spec.output.topic]) as spark:
-            result = audit(
-                spark,
-                stream,
-                bootstrap_servers=target.connection.bootstrap_servers,
-                kafka_options=target.connection.properties,
-                up_to_committed=up_to_committed,
-            )
-        print_result(result, Console())
-        if html:
-            html.write_text(html_page(result), encoding="utf-8")
-        if json_file:
-            json_file.write_text(result.to_json() + "\n", encoding="utf-8")
-    sys.exit(_STATUS[result.outcome])
-
-
 @main.command("bootstrap")
 @common_options
 @click.option(
@@ -285,3 +228,6 @@ def bootstrap_command(
             "and pass. Create the stream with spec.repartition, or let producers send equal ids to one partition.",
             err=True,
         )
+
+
+main.add_command(audit_command)

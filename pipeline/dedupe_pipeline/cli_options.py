@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -23,6 +23,7 @@ from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
+from dedupe_pipeline.jobs.audit.bounds import Bounds, parse_span
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
 
@@ -140,6 +141,22 @@ def parse_every(text: str | None) -> timedelta | None:
         return parse_duration(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--every") from error
+
+
+def audit_bounds(since: datetime | None, last: str | None, offsets: tuple[str, ...]) -> Bounds:
+    """Return the part of the input that the options name."""
+    if since is not None and last is not None:
+        raise click.UsageError("--since and --last are two ways to say the same: give one of them")
+    if last is not None:
+        try:
+            since = datetime.now(UTC) - parse_duration(last)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--last") from error
+    try:
+        spans = dict(map(parse_span, offsets))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--offsets") from error
+    return Bounds(since=since and since.replace(tzinfo=UTC), spans=spans)
 
 
 def check_writable(*files: Path | None) -> None:

@@ -44,8 +44,7 @@ def with_identity(records: DataFrame, source: IdSource, keep: Sequence[str] = ()
         _digest_of_record().alias("digest"),
         _id_bytes(source).alias("id"),
     )
-    # The prefix "i" separates ids from digests: a digested text begins with digits or "-".
-    ident = F.when(F.col("id").isNotNull(), _sha256(F.concat(_bytes("i"), F.col("id"))))
+    ident = F.when(F.col("id").isNotNull(), ident_of(F.col("id")))
     return identified.select(
         *keep,
         "partition",
@@ -55,6 +54,14 @@ def with_identity(records: DataFrame, source: IdSource, keep: Sequence[str] = ()
         F.col("id").isNotNull().alias("has_id"),
         F.coalesce(ident, F.col("digest")).alias("ident"),
     )
+
+
+def ident_of(identity: Column) -> Column:
+    """Return the `ident` of an id.
+
+    The prefix "i" separates ids from digests: a digested text begins with digits or "-".
+    """
+    return _sha256(F.concat(_bytes("i"), identity))
 
 
 def hash_of_key() -> Column:

@@ -17,9 +17,11 @@ from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.offsets import TopicOffsets
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import NothingCommitted, PipelineError, RequestRefused
+from dedupe_pipeline.jobs.audit.bounds import Bounds
 from dedupe_pipeline.jobs.audit.unread import unread
 
 _POLL_SECONDS = 0.5
+_ALL = Bounds()
 _PROCESSED_WITHIN = timedelta(seconds=90)  # as long as `Cluster.settled_offsets` waits
 
 
@@ -42,6 +44,7 @@ def ranges_to_audit(
     stream: DedupeStream,
     *,
     up_to_committed: bool,
+    bounds: Bounds = _ALL,
     within: timedelta = _PROCESSED_WITHIN,
 ) -> Ranges:
     """Return what to read.
@@ -66,6 +69,8 @@ def ranges_to_audit(
     raw = [cluster.offsets(name) for name in _input_topics(cluster, stream)]
     if up_to_committed:
         _check_committed(stream, raw, judged_before)
+    judged_before = bounds.last_offsets(raw, judged_before)
+    raw = bounds.first_offsets(connection, raw)
     return Ranges(raw=raw, clean=clean, late=late, judged_before=judged_before)
 
 

@@ -22,6 +22,11 @@ class PartitionAudit:
     is in the output topic once in this partition, and in another one too. `late` are raw records that are in the topic
     for late messages instead.
 
+    These look like defects and are none, see docs/audit.md: `before_input` are clean records of input that
+    is deleted or not read, `before_output` raw records whose output may be deleted; `beyond_window` and `forgotten`
+    are repeats that passed because the store had forgotten their id, for its age or size, or as a table of fixed
+    size does, or on request; `known_before` are raw records whose id was delivered before the stream began.
+
     With a repartition the partition is that of the output: raw records count where their id came out, and the
     partition is None for those whose id came out nowhere.
     """
@@ -42,11 +47,17 @@ class PartitionAudit:
     reordered: int
     foreign: int
     late: int = 0
+    before_input: int = 0
+    before_output: int = 0
+    beyond_window: int = 0
+    forgotten: int = 0
+    forgotten_on_request: int = 0
+    known_before: int = 0
 
     @property
     def judged_records(self) -> int:
         """Return the number of raw records that the output topic must account for."""
-        return self.raw_records - self.pending
+        return self.raw_records - self.pending - self.before_output
 
     @property
     def defects(self) -> int:

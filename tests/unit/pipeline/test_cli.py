@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dedupe_pipeline.cli import main
+from dedupe_pipeline.runtime.java import find_java
 
 MANIFEST = """
 apiVersion: dedupestream.io/v1alpha1
@@ -76,11 +77,42 @@ def test_a_manifest_in_another_namespace_is_refused(manifest: Path) -> None:
     assert "metadata.namespace: shop" in done.output
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--since", "2026-11-01T00:00:00", "--last", "24h"), "give one of them"),
+        (("--last", "yesterday"), "--last"),
+        (("--since", "yesterday"), "--since"),
+        (("--offsets", "3"), "PARTITION:FROM-TO"),
+    ],
+)
+def test_wrong_bounds_are_wrong_usage(manifest: Path, options: tuple[str, ...], told: str) -> None:
+    done = audited(manifest, *options)
+
+    assert done.exit_code == 2, done.output
+    assert told in done.output
+
+
 def test_a_broker_that_cannot_be_reached_is_no_defect(manifest: Path) -> None:
     done = audited(manifest)
 
     assert done.exit_code == 3, done.output
     assert "127.0.0.1:9" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_missing_java_is_no_defect(
+    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    find_java.cache_clear()
+    try:
+        done = audited(manifest)
+    finally:
+        find_java.cache_clear()
+
+    assert done.exit_code == 3, done.output
+    assert f"No java in JAVA_HOME ({tmp_path})" in done.output
     assert "Traceback" not in done.output
 
 

@@ -47,4 +47,4 @@ class CommandFailed(click.ClickException):
 
     def __init__(self, message: str, status: ExitStatus) -> None:
         super().__init__(message)
-        self.exit_code = status
+        self.exit_code = status  # type: ignore[misc] # click reads it from the instance

@@ -1,6 +1,6 @@
 """Errors of the plugin, under the root of all errors of dedupestream.
 
-Each message is one line that says what happened, to what, and what to do; the process prints it and exits with 1.
+Each message is one line that says what happened, to what, and what to do; the process prints it and exits with 3.
 Invariant: this package imports no Kafka client. `dedupe_kafka.errors` needs none.
 """
 

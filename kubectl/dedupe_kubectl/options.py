@@ -9,6 +9,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from dedupe_crds.exit_status import CommandFailed, ExitStatus
 from dedupe_kubectl.api import connect
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.waiting import Clock
@@ -58,7 +59,7 @@ def on_cluster(command: Callable[..., None]) -> Callable[..., None]:
             api, default = connect(kubeconfig, context)
             command(api=api, namespace=namespace or default, **options)
         except PluginError as error:
-            raise click.ClickException(str(error)) from error
+            raise CommandFailed(str(error), ExitStatus.FAILED) from error
 
     for option in _CLUSTER_OPTIONS:
         connected = option(connected)

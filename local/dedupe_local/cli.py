@@ -13,12 +13,14 @@ import click
 from rich.console import Console
 
 from dedupe_crds.command_line import BootstrapServersType, DurationType, add_help_and_version
+from dedupe_crds.exit_status import CommandFailed, Commands, ExitStatus
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.manifest_file import check_file
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import index_filters
+from dedupe_local.errors import Refused
 from dedupe_local.run.preflight import snapshot_summary, summary
 from dedupe_local.run.runner import RunOptions, run_stream
 from dedupe_local.servers.connect import KafkaOptions
@@ -56,9 +58,13 @@ _PARTITIONS = click.option(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def main() -> None:
-    """Remove duplicates from a Kafka topic, exactly once, on this machine."""
+    """Remove duplicates from a Kafka topic, exactly once, on this machine.
+
+    Exit codes: 0 done; 2 an option, the manifest or a file that they name is wrong; 3 the command could not run or
+    finish; 130 interrupted.
+    """
 
 
 @main.command()
@@ -197,8 +203,10 @@ add_help_and_version(main)
 
 @contextmanager
 def _errors_as_messages() -> Iterator[None]:
-    """Show errors that the user can fix as a message; all others keep their traceback."""
+    """Show an error that the user can mend as a message, with its exit code."""
     try:
         yield
-    except (ManifestError, StreamError) as error:
-        raise click.ClickException(str(error)) from error
+    except (ManifestError, InvalidConfig, Refused) as error:
+        raise CommandFailed(str(error), ExitStatus.USAGE) from error
+    except (StreamError, OSError) as error:
+        raise CommandFailed(str(error), ExitStatus.FAILED) from error

@@ -1,19 +1,19 @@
 """The command `dedupe-pipeline JOB MANIFEST`: Spark jobs on a stream's topics.
 
-Exit codes: 0 success (for an audit: no defects), 1 an audit found defects, 2 the job could not run.
+Exit codes are those of `ExitStatus`.
 """
 
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Unpack
 
 import click
-from rich.console import Console
 
 from dedupe_crds.command_line import DurationType, add_help_and_version
+from dedupe_crds.exit_status import Commands
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
+from dedupe_pipeline.cli_audit import audit_command
 from dedupe_pipeline.cli_options import (
     DIRECTORY,
     FILE,
@@ -24,15 +24,17 @@ from dedupe_pipeline.cli_options import (
     stop_on_signals,
 )
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
-from dedupe_pipeline.jobs.audit import audit
-from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
 
 
-@click.group()
+@click.group(cls=Commands)
 def main() -> None:
-    """Spark jobs over the topics of a DedupeStream."""
+    """Spark jobs over the topics of a DedupeStream.
+
+    Exit codes: 0 done (an audit: no defects); 1 an audit found defects; 2 an option, the manifest or a file that they
+    name is wrong; 3 the job could not run or finish; 4 an audit had nothing to judge; 130 interrupted.
+    """
 
 
 @main.command("land")
@@ -154,42 +156,6 @@ def aggregate_command(
     )
 
 
-@main.command("audit")
-@common_options
-@click.option("--html", type=FILE, help="Write an HTML report with plots to this file.")
-@click.option("--json", "json_file", type=FILE, help="Write the full result as JSON to this file.")
-@click.option(
-    "--up-to-committed",
-    is_flag=True,
-    help="Check only the records that the stream has committed; use it while the stream runs. With spec.repartition "
-    "it waits until the workers have caught up with the routers.",
-)
-def audit_command(
-    *, html: Path | None, json_file: Path | None, up_to_committed: bool, **common: Unpack[Common]
-) -> None:
-    """Compare the output with the input topics; exit with code 1 for any defect.
-
-    Each id is expected once in all partitions together.
-    """
-    with errors_reported():
-        target = resolve_target(**common)
-        spec = target.stream.spec
-        with target.spark("audit", [*spec.input.names, spec.output.topic]) as spark:
-            result = audit(
-                spark,
-                target.stream,
-                bootstrap_servers=target.connection.bootstrap_servers,
-                kafka_options=target.connection.properties,
-                up_to_committed=up_to_committed,
-            )
-        print_result(result, Console())
-        if html:
-            html.write_text(html_page(result), encoding="utf-8")
-        if json_file:
-            json_file.write_text(result.to_json() + "\n", encoding="utf-8")
-    sys.exit(0 if result.is_clean else 1)
-
-
 @main.command("bootstrap")
 @common_options
 @click.option(
@@ -264,4 +230,5 @@ def bootstrap_command(
         )
 
 
+main.add_command(audit_command)
 add_help_and_version(main)

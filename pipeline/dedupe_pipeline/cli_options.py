@@ -1,28 +1,33 @@
 """Options, Spark session and error reports of all `dedupe-pipeline` commands."""
 
+import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, Unpack
 
 import click
+from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dedupe_crds.command_line import BootstrapServersType
+from dedupe_crds.exit_status import CommandFailed, ExitStatus
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import read_properties
-from dedupe_kafka.errors import StreamError
+from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_kafka.reachable import check_reachable
 from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
+from dedupe_pipeline.jobs.audit.bounds import Bounds, parse_span
 from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
 
-_COULD_NOT_RUN = 2
 _ADVICE = " (spec.kafka.bootstrapServers or --bootstrap-servers)"
 FILE = click.Path(dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
@@ -47,7 +52,12 @@ class Target:
         for topic in topics:
             cluster.partition_count(topic)  # raises TopicMissing
         name = f"{job} {self.stream.shown}"
-        session = spark_session(name, master=self.master, properties=self.spark_properties)
+        try:
+            session = spark_session(name, master=self.master, properties=self.spark_properties)
+        except (PySparkException, Py4JError) as error:
+            raise PipelineError(
+                f"Spark did not start: {first_line(error)}; check --master, --conf and the memory of this machine"
+            ) from error
         try:
             yield session
         finally:
@@ -105,6 +115,19 @@ def resolve_target(**given: Unpack[Common]) -> Target:
     )
 
 
+def in_namespace(stream: DedupeStream, namespace: str | None) -> DedupeStream:
+    """Return the stream as it is in a namespace; the names of its groups contain that."""
+    own = stream.metadata
+    if namespace is None or own.namespace == namespace:
+        return stream
+    if "namespace" in own.model_fields_set:
+        raise click.BadParameter(
+            f"the manifest says metadata.namespace: {own.namespace}; correct one of them",
+            param_hint="--namespace",
+        )
+    return stream.model_copy(update={"metadata": own.model_copy(update={"namespace": namespace})})
+
+
 def stop_on_signals() -> threading.Event:
     """Return an event that SIGTERM and SIGINT set, for jobs with --every."""
     stop = threading.Event()
@@ -120,11 +143,41 @@ def _key_value(text: str) -> tuple[str, str]:
     return name, value
 
 
+def audit_bounds(
+    since: datetime | None, last: timedelta | None, offsets: tuple[str, ...]
+) -> Bounds:
+    """Return the part of the input that the options name."""
+    if since is not None and last is not None:
+        raise click.UsageError("--since and --last are two ways to say the same: give one of them")
+    if last is not None:
+        since = datetime.now(UTC) - last
+    try:
+        spans = dict(map(parse_span, offsets))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--offsets") from error
+    return Bounds(since=since and since.replace(tzinfo=UTC), spans=spans)
+
+
+def check_writable(*files: Path | None) -> None:
+    """Refuse a file that could not be written after the work is done."""
+    for file in filter(None, files):
+        if not file.absolute().parent.is_dir():
+            raise RequestRefused(f"{file}: its directory does not exist; create it")
+        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+            raise RequestRefused(f"{file}: may not be written; choose another place")
+
+
 @contextmanager
 def errors_reported() -> Iterator[None]:
-    """Report an expected error as one message, and exit with code 2."""
+    """Report an error that a user can mend as one message, with its exit code."""
     try:
         yield
-    except (ManifestError, StreamError, OSError) as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(_COULD_NOT_RUN)
+    except (ManifestError, InvalidConfig) as error:
+        raise CommandFailed(str(error), ExitStatus.USAGE) from error
+    except PipelineError as error:
+        raise CommandFailed(str(error), error.status) from error
+    except (StreamError, OSError) as error:
+        raise CommandFailed(str(error), ExitStatus.FAILED) from error
+    except (PySparkException, Py4JError) as error:
+        # Kafka that went away, a password that only Java's client refuses, no memory, no disk.
+        raise CommandFailed(f"Spark failed: {first_line(error)}", ExitStatus.FAILED) from error

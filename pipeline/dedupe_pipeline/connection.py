@@ -12,7 +12,7 @@ from pathlib import Path
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.client import check_servers
 from dedupe_kafka.cluster import Cluster
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import RequestRefused
 
 _ANSWER_SECONDS = 10.0
 _LOGIN_MODULES = {
@@ -76,7 +76,7 @@ class KafkaConnection:
         """Return the options for Spark's Kafka source.
 
         Raises:
-            PipelineError: a security property has no counterpart in the Java client.
+            RequestRefused: a security property has no counterpart in the Java client.
         """
         java = dict(_java_properties(self.properties))
         return {
@@ -90,7 +90,7 @@ def _java_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]
         if name in _SAME_IN_JAVA:
             yield _SAME_IN_JAVA[name], value
         elif name.startswith(("sasl.", "ssl.")) and name not in _TRANSLATED_SEPARATELY:
-            raise PipelineError(
+            raise RequestRefused(
                 f"the Kafka property {name} has no counterpart in Spark's Kafka client; "
                 "use SASL PLAIN or SCRAM, or TLS with PEM files, for the pipeline"
             )
@@ -108,7 +108,7 @@ def _login(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     mechanism = properties.get("sasl.mechanisms", properties.get("sasl.mechanism", ""))
     module = _LOGIN_MODULES.get(mechanism)
     if module is None:
-        raise PipelineError(
+        raise RequestRefused(
             f"sasl.mechanisms={mechanism} cannot log in with sasl.username; "
             f"use one of {', '.join(_LOGIN_MODULES)}"
         )
@@ -126,7 +126,7 @@ def _pem(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             try:
                 text = Path(path).read_text(encoding="ascii")
             except (OSError, UnicodeDecodeError) as error:
-                raise PipelineError(f"cannot read {path_name} {path}: {error}") from error
+                raise RequestRefused(f"cannot read {path_name} {path}: {error}") from error
         if text is not None:
             yield java_name, text
             yield f"{java_name.rsplit('store.', maxsplit=1)[0]}store.type", "PEM"

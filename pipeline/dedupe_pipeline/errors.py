@@ -5,11 +5,27 @@ Each message names the cause, the place and the remedy.
 Errors of Kafka and of the topics are in `dedupe_kafka.errors`.
 """
 
+from typing import ClassVar
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped] # has no annotations
+
+from dedupe_crds.exit_status import ExitStatus
 from dedupe_kafka.errors import StreamError
 
 
 class PipelineError(StreamError):
-    """A job cannot start or cannot continue."""
+    """A job cannot start or cannot continue.
+
+    `status` is the exit code of a command that ends with it.
+    """
+
+    status: ClassVar[ExitStatus] = ExitStatus.FAILED
+
+
+class RequestRefused(PipelineError):
+    """An option, the manifest or a file asks for something that cannot be done."""
+
+    status = ExitStatus.USAGE
 
 
 class JavaMissing(PipelineError):
@@ -20,11 +36,15 @@ class JarsUnavailable(PipelineError):
     """Jars could not be downloaded from Maven Central, or differ from the locked ones."""
 
 
-class LandingRefused(PipelineError):
+class LandingRefused(RequestRefused):
     """The output directory and the checkpoint do not belong together, or are in use."""
 
 
-class JobRefused(PipelineError):
+class NothingCommitted(RequestRefused):
+    """The consumer group has committed no offset of the input."""
+
+
+class JobRefused(RequestRefused):
     """A job cannot run as its file says, or not on the existing table."""
 
 
@@ -33,5 +53,13 @@ class DatabaseFailed(PipelineError):
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's text, as the rest may be a Java stack trace."""
+    """Return the first line of an error's text, as the rest may be a Java stack trace.
+
+    Of an error in Java it is that of the first cause: the others say only that a job was ended.
+    """
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        return str(cause.toString()).strip().splitlines()[0]
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

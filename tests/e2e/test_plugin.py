@@ -364,6 +364,6 @@ def test_who_may_only_get_a_stream_has_a_table_of_it(reader: Plugin, stream: Clu
     assert [row.split()[1] for row in rows[:PARTITIONS]] == ["Running"] * PARTITIONS
 
     for refused in (reader.run("status"), reader.run("suspend", stream.name)):
-        assert refused.returncode == 1
+        assert refused.returncode == 3
         assert refused.stderr.startswith("Error: you may not ")
         assert "Traceback" not in refused.stderr

@@ -151,7 +151,7 @@ def test_a_store_that_is_in_use_already_is_refused(
 
     run = called(*local(stream, source, tmp_path / "state", *CSV_COLUMNS))
 
-    assert run.returncode == 1
+    assert run.returncode == 3
     assert "has a store already" in run.stderr
     assert "delete the directory" in run.stderr
 
@@ -180,7 +180,7 @@ def test_a_work_directory_without_room_is_named(streams: CreateStream, tmp_path:
 
     run = called("bash", "-c", limited)
 
-    assert run.returncode == 1
+    assert run.returncode == 3
     assert "Traceback" not in run.stderr
     assert str(tmp_path / "state" / "bootstrap") in run.stderr
     assert called(*local(stream, source, tmp_path / "state", *CSV_COLUMNS)).returncode == 0

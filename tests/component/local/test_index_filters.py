@@ -139,7 +139,7 @@ def test_a_manifest_without_a_filter_has_nothing_to_index(tmp_path: Path) -> Non
         main, ["index-filters", str(path), "--bootstrap-servers", "localhost:1"]
     )
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "no spec.output.filter" in result.output
 
 
@@ -150,5 +150,5 @@ def test_an_output_that_is_not_there_is_named(broker: EmbeddedBroker, tmp_path: 
         main, ["index-filters", str(path), "--bootstrap-servers", broker.bootstrap_servers]
     )
 
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "Output topic never-made does not exist" in result.output

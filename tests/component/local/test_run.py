@@ -155,7 +155,7 @@ def test_a_second_run_on_the_same_state_directory_is_refused(
 
         second = dedupe(*arguments)
 
-        assert second.returncode == 1
+        assert second.returncode == 3
         assert f"is in use by process {process.pid}" in second.stderr
 
 
@@ -167,22 +167,22 @@ def edited(stream: TestStream, **spec: object) -> TestStream:
 
 
 @pytest.mark.parametrize(
-    ("spec", "reported"),
+    ("spec", "reported", "code"),
     [
-        ({"store": {"type": "InverseBloom"}}, "spec.store.inverseBloom: is required by"),
-        ({"delivery": "AtMostOnce"}, "spec.delivery"),
-        ({"input": {"topic": "nowhere"}}, "Input topic nowhere does not exist"),
-        ({"mode": "Perhaps"}, "spec.mode"),
+        ({"store": {"type": "InverseBloom"}}, "spec.store.inverseBloom: is required by", 2),
+        ({"delivery": "AtMostOnce"}, "spec.delivery", 2),
+        ({"input": {"topic": "nowhere"}}, "Input topic nowhere does not exist", 3),
+        ({"mode": "Perhaps"}, "spec.mode", 2),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_anything_starts(
-    streams: CreateStream, tmp_path: Path, spec: dict[str, object], reported: str
+    streams: CreateStream, tmp_path: Path, spec: dict[str, object], reported: str, code: int
 ) -> None:
     stream = edited(streams(), **spec)
 
     run = dedupe(*run_arguments(stream, tmp_path / "state"))
 
-    assert run.returncode == 1
+    assert run.returncode == code
     assert reported in run.stderr
     assert "Traceback" not in run.stderr
     assert not list(tmp_path.glob("state/partition-*"))
@@ -193,7 +193,7 @@ def test_a_compacted_output_topic_is_refused(streams: CreateStream, tmp_path: Pa
 
     run = dedupe(*run_arguments(stream, tmp_path / "state"))
 
-    assert run.returncode == 1
+    assert run.returncode == 3
     assert f"Output topic {stream.output_topic} is compacted" in run.stderr
 
 
@@ -214,7 +214,7 @@ def test_a_broker_that_does_not_answer_is_told_in_one_line(
         "run", streams().manifest, "--bootstrap-servers", "127.0.0.1:1", "--state-dir", tmp_path
     )
 
-    assert run.returncode == 1
+    assert run.returncode == 3
     assert re.search(r"127\.0\.0\.1:1: .*check that Kafka runs there", run.stderr)
     assert "--embedded starts a broker here" in run.stderr
     assert "Traceback" not in run.stderr
@@ -239,6 +239,6 @@ def test_validate_tells_a_good_manifest_from_a_bad_one(streams: CreateStream) ->
     assert f"{stream.input_topic} → {stream.output_topic}" in good.stdout
 
     bad = dedupe("validate", edited(stream, mode="Perhaps").manifest)
-    assert bad.returncode == 1
+    assert bad.returncode == 2
     assert "spec.mode" in bad.stderr
     assert "Enforce" in bad.stderr

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 
 from dedupe_crds.manifest import load_manifest
 from dedupe_kafka.errors import BrokerUnavailable, TopicMissing
-from dedupe_pipeline.jobs.audit import AuditResult, audit
+from dedupe_pipeline.errors import NothingCommitted
+from dedupe_pipeline.jobs.audit import AuditResult, Outcome, audit
 from dedupe_pipeline.jobs.audit.result import PartitionAudit
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.support.checker import id_sources
@@ -334,12 +335,47 @@ def commit_like_a_worker(
     consumer.close()
 
 
-def test_with_nothing_in_the_topics_there_is_nothing_to_complain_of(
+def test_a_group_without_offsets_is_refused_with_what_to_do(
     spark: SparkSession, streams: CreateStream
 ) -> None:
-    result = judged(spark, streams(partitions=PARTITIONS))
+    """As of a manifest without a namespace, whose stream is in another one than the default."""
+    stream = filled(streams(partitions=PARTITIONS), RAW, CLEAN)
+
+    with pytest.raises(
+        NothingCommitted, match=rf"group {stream.group} has .*'default'.*--namespace"
+    ):
+        judged(spark, stream, up_to_committed=True)
+
+
+def test_a_partition_without_an_offset_is_named_as_not_judged(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    stream = streams(partitions=2)
+    raw = [replace(order(SEED, number), partition=number % 2) for number in range(6)]
+    stream.send(raw)
+    producer = Producer(
+        {"bootstrap.servers": stream.bootstrap_servers, "transactional.id": stream.name}
+    )
+    commit_like_a_worker(producer, stream, raw[::2], next_offset=3)
+
+    result = judged(spark, stream, up_to_committed=True)
 
     assert result.is_clean
+    assert (result.total.judged_records, result.total.pending) == (3, 3)
+    [warning] = result.warnings
+    assert f"{stream.input_topic}/1" in warning
+
+
+def test_with_nothing_in_the_topics_nothing_is_judged(
+    spark: SparkSession, streams: CreateStream
+) -> None:
+    stream = streams(partitions=PARTITIONS)
+
+    result = judged(spark, stream)
+
+    assert judged(spark, stream, up_to_committed=True).outcome is Outcome.NOTHING_JUDGED
+    assert result.outcome is Outcome.NOTHING_JUDGED
+    assert not result.is_clean
     assert [partition.partition for partition in result.partitions] == [0, 1]
     assert (result.total.raw_records, result.timeline, result.delay.p50) == (0, (), None)
 
@@ -422,19 +458,36 @@ def test_the_command_ends_with_1_and_writes_page_and_json(
     stream = filled(streams(partitions=PARTITIONS), RAW, lose_one(list(CLEAN)))
     page, document = tmp_path / "audit.html", tmp_path / "audit.json"
 
-    ended = subprocess.run(
+    ended = run_audit(stream, "--html", str(page), "--json", str(document))
+
+    assert ended.returncode == 1, ended.stderr
+    assert "1 defect; judged 63 of 63 input records" in " ".join(ended.stdout.split())
+    assert json.loads(document.read_text())["total"]["lost"] == 1
+    assert "<svg" in page.read_text()
+
+
+def test_the_command_tells_nothing_judged_and_a_wrong_namespace_from_defects(
+    streams: CreateStream,
+) -> None:
+    empty, stream = streams(), filled(streams(partitions=PARTITIONS), RAW, CLEAN)
+
+    nothing = run_audit(empty)
+    wrong = run_audit(stream, "--up-to-committed", "--namespace", "shop")
+
+    assert nothing.returncode == 4, nothing.stderr
+    assert "nothing was judged" in nothing.stdout
+    assert wrong.returncode == 2, wrong.stderr
+    assert f"group shop.{stream.name} has committed no offset" in wrong.stderr
+
+
+def run_audit(stream: TestStream, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [
-            *(sys.executable, "-m", "dedupe_pipeline", "audit", str(stream.manifest)),
-            *("--html", str(page), "--json", str(document), "--master", "local[2]"),
-            *("--conf", "spark.sql.shuffle.partitions=2"),
+            *(sys.executable, "-m", "dedupe_pipeline", "audit", str(stream.manifest), *options),
+            *("--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"),
         ],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
     )
-
-    assert ended.returncode == 1, ended.stderr
-    assert "1 defects" in ended.stdout or "1 defect" in ended.stdout
-    assert json.loads(document.read_text())["total"]["lost"] == 1
-    assert "<svg" in page.read_text()

@@ -80,6 +80,6 @@ def test_a_worker_whose_answer_has_no_end_is_as_silent(api: ApiServer) -> None:
 def test_a_list_that_has_no_end_is_an_error_in_one_line(api: ApiServer) -> None:
     api.answers[STREAMS] = (200, endless)
     done = run(api, "status")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "its answer is longer than 64Mi bytes" in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -167,7 +167,7 @@ def test_restarting_sets_the_annotation_to_the_time(api: ApiServer) -> None:
 def test_waiting_that_is_in_vain_fails_with_what_is_missing(api: ApiServer) -> None:
     api.holds(stream(), pods=(pod(),))
     done = run(api, "restart", "orders", "--wait", "--timeout", "1")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "0 of 1 restarted, waiting for 0" in done.stdout
     assert "still waiting after 1 s" in done.stderr
 
@@ -231,7 +231,7 @@ def test_every_refusal_is_one_line_that_says_what_to_do(
     api.answers[f"{STREAMS}/orders"] = answer
     for command in ("status", "suspend", "restart", "describe-problem"):
         done = run(api, command, "orders")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert says in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
@@ -249,7 +249,7 @@ def test_the_namespace_is_the_contexts_unless_it_is_given(api: ApiServer) -> Non
 def test_an_api_server_that_is_away_is_named(api: ApiServer) -> None:
     write_kubeconfig(api.kubeconfig, "http://127.0.0.1:1")
     done = run(api, "status")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "http://127.0.0.1:1 does not answer" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -259,6 +259,6 @@ def test_a_kubeconfig_that_is_not_there_says_how_to_name_one(tmp_path: Path, opt
     write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1")
     wrong = {"--kubeconfig": str(tmp_path / "config"), "--context": "test", option: "nobodys"}
     done = CliRunner().invoke(main, ["status", *(part for pair in wrong.items() for part in pair)])
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "set KUBECONFIG" in done.stderr
     assert ".;" not in done.stderr

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's do
 from pyspark.sql.pandas.functions import arrow_udf
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
-from dedupe_pipeline.errors import PipelineError
+from dedupe_pipeline.errors import RequestRefused
 
 # The worker adds these two headers, in this order, to a record that it writes to the late topic.
 _OF_LATE = ("dedupe-late", "dedupe-position")
@@ -44,8 +44,7 @@ def with_identity(records: DataFrame, source: IdSource, keep: Sequence[str] = ()
         _digest_of_record().alias("digest"),
         _id_bytes(source).alias("id"),
     )
-    # The prefix "i" separates ids from digests: a digested text begins with digits or "-".
-    ident = F.when(F.col("id").isNotNull(), _sha256(F.concat(_bytes("i"), F.col("id"))))
+    ident = F.when(F.col("id").isNotNull(), ident_of(F.col("id")))
     return identified.select(
         *keep,
         "partition",
@@ -55,6 +54,14 @@ def with_identity(records: DataFrame, source: IdSource, keep: Sequence[str] = ()
         F.col("id").isNotNull().alias("has_id"),
         F.coalesce(ident, F.col("digest")).alias("ident"),
     )
+
+
+def ident_of(identity: Column) -> Column:
+    """Return the `ident` of an id.
+
+    The prefix "i" separates ids from digests: a digested text begins with digits or "-".
+    """
+    return _sha256(F.concat(_bytes("i"), identity))
 
 
 def hash_of_key() -> Column:
@@ -69,7 +76,7 @@ def json_id(path: str) -> Callable[[bytes | None], bytes | None]:
     string; nothing else is an id.
 
     Raises:
-        PipelineError: the path is not valid or may select several values.
+        RequestRefused: the path is not valid or may select several values.
     """
     steps = _steps(path)
 
@@ -138,7 +145,7 @@ def _steps(path: str) -> list[str | int]:
     try:
         query = jsonpath.compile(path, strict=True)
     except jsonpath.JSONPathError as error:
-        raise PipelineError(f"spec.id.path {path!r} is not a JSONPath: {error}") from error
+        raise RequestRefused(f"spec.id.path {path!r} is not a JSONPath: {error}") from error
     steps: list[str | int] = []
     if isinstance(query, jsonpath.JSONPath) and query.singular_query():
         for segment in query.segments:
@@ -148,7 +155,7 @@ def _steps(path: str) -> list[str | int]:
                 case IndexSelector(index=index):
                     steps.append(index)
         return steps
-    raise PipelineError(f"spec.id.path {path!r} may select several values; use names and indices")
+    raise RequestRefused(f"spec.id.path {path!r} may select several values; use names and indices")
 
 
 def _digest_of_record() -> Column:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
+from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
@@ -19,8 +20,11 @@ from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.spec.topics import IdSource, Mode
 from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.jobs.audit import repartitioned, statistics, verdicts
+from dedupe_pipeline.jobs.audit.begins import facts_about
+from dedupe_pipeline.jobs.audit.bounds import Bounds
+from dedupe_pipeline.jobs.audit.excuses import Facts, most_forgotten
 from dedupe_pipeline.jobs.audit.identity import as_in_the_input, hash_of_key, with_identity
-from dedupe_pipeline.jobs.audit.ranges import Ranges, ranges_to_audit
+from dedupe_pipeline.jobs.audit.ranges import Ranges, ranges_to_audit, unjudged
 from dedupe_pipeline.jobs.audit.result import (
     AuditResult,
     Bin,
@@ -29,8 +33,11 @@ from dedupe_pipeline.jobs.audit.result import (
     PartitionAudit,
     TimeSlice,
 )
+from dedupe_pipeline.jobs.audit.told_ids import ToldIds
 from dedupe_pipeline.source import read_range, read_ranges
 
+_EVERYTHING = Bounds()
+_NONE_TOLD = ToldIds()
 _EXAMPLES = 20
 _BINS_PER_DECADE = 5
 _TIME_SLICES = 100
@@ -46,23 +53,30 @@ def audit(
     bootstrap_servers: str | None = None,
     kafka_options: Mapping[str, str] | None = None,
     up_to_committed: bool = False,
+    bounds: Bounds = _EVERYTHING,
+    told: ToldIds = _NONE_TOLD,
 ) -> AuditResult:
     """Compare the input topics and the output topic of a stream.
 
     The output topic must account for every raw record. With `up_to_committed` it must account only for those that the
     stream's consumer group has committed, so that a running stream can be audited; later records are pending. With a
-    repartition they are those that the routers have committed.
+    repartition they are those that the routers have committed. `bounds` are the part of the input to judge, `told` the
+    ids that no topic shows as known or forgotten.
 
     Raises:
         BrokerUnavailable, TopicMissing: a topic cannot be read.
         OpenTransaction: a transaction of the output topic does not end.
+        NothingCommitted: the consumer group has committed nothing of an input that has records.
         PipelineError: the id's JSONPath is not valid, or the workers lag behind the routers.
     """
     began = time.monotonic()
     spec, connection = stream.spec, KafkaConnection.of(stream, bootstrap_servers, kafka_options)
-    ranges = ranges_to_audit(connection, stream, up_to_committed=up_to_committed)
-    with _persisted(_judge(spark, connection, stream, ranges)) as judged:
-        counts = {row["partition"]: row.asDict() for row in verdicts.summarise(judged).collect()}
+    ranges = ranges_to_audit(connection, stream, up_to_committed=up_to_committed, bounds=bounds)
+    facts = facts_about(spark, connection, spec, ranges, told, now=datetime.now(UTC))
+    with _persisted(_judge(spark, connection, stream, ranges, facts)) as judged:
+        rows = [row.asDict() for row in verdicts.summarise(judged, facts).collect()]
+        excess = _refuse_excess(rows)
+        counts = {row["partition"]: row for row in rows}
         raw = ranges.raw if spec.repartition is None else ()
         numbers = {*ranges.clean.ends, *(number for each in raw for number in each.ends), *counts}
         partitions = tuple(
@@ -82,13 +96,32 @@ def audit(
             **_distributions(judged, extent),
             timeline=_timeline(judged, extent["time_ms"]),
             examples=_examples(judged) if any(p.defects for p in partitions) else (),
-            warnings=tuple(_warnings(ranges)),
+            warnings=(*_warnings(ranges), *excess),
             seconds=time.monotonic() - began,
         )
 
 
+def _refuse_excess(rows: list[dict[str, Any]]) -> list[str]:
+    """Count what a table has forgotten as duplicated if it can't be so much."""
+    passed = sum(row["forgotten"] for row in rows)
+    most = most_forgotten(sum(row["forgettable"] for row in rows))
+    if passed <= most:
+        return []
+    for row in rows:
+        row["duplicated"] += row["forgotten"]
+        row["forgotten"] = 0
+    return [
+        f"{passed:,} repeats passed, and a table of this size forgets {most:,} of them at most. If it was smaller when "
+        "they came, judge what came later with --since."
+    ]
+
+
 def _judge(
-    spark: SparkSession, connection: KafkaConnection, stream: DedupeStream, ranges: Ranges
+    spark: SparkSession,
+    connection: KafkaConnection,
+    stream: DedupeStream,
+    ranges: Ranges,
+    facts: Facts,
 ) -> DataFrame:
     spec, late = stream.spec, None
     clean = with_identity(read_range(spark, connection, ranges.clean), spec.id)
@@ -100,14 +133,14 @@ def _judge(
     if spec.repartition is not None:
         by = spec.repartition.by
         raw = _with_origins(spark, sent, spec.id, by, ranges.judged_before)
-        return repartitioned.judge(
-            repartitioned.history_of(raw, clean, late), by=by, removes=removes
-        )
+        history = repartitioned.history_of(raw, clean, late, facts)
+        return repartitioned.judge(history, by=by, removes=removes, facts=facts)
     history = verdicts.history_of(with_identity(sent, spec.id), clean, late)
-    pairs = verdicts.pair_copies(verdicts.number_copies(history))
+    pairs = verdicts.pair_copies(verdicts.number_copies(history, facts))
     before = {partition: offset for (_, partition), offset in ranges.judged_before.items()}
     compared = verdicts.compare_partitions(verdicts.mark_pending(pairs, before))
-    return verdicts.find_reordered(verdicts.add_verdicts(compared, removes=removes))
+    judged = verdicts.add_verdicts(compared, removes=removes, facts=facts)
+    return verdicts.find_reordered(judged, facts)
 
 
 def _with_origins(
@@ -196,17 +229,15 @@ def _examples(judged: DataFrame) -> tuple[Defect, ...]:
 
 
 def _warnings(ranges: Ranges) -> Iterator[str]:
-    for offsets, consequence in (
-        *(
-            (each, "their copies in the output topic seem foreign or altered")
-            for each in ranges.raw
-        ),
-        (ranges.clean, "their raw records seem lost"),
-        *((each, "their raw records seem lost") for each in [ranges.late] if each),
-    ):
-        cut = [partition for partition, start in offsets.lows.items() if start > 0]
-        if cut:
-            yield (
-                f"Retention has deleted the oldest records of {offsets.topic!r} (partitions "
-                f"{', '.join(map(str, sorted(cut)))}): {consequence}."
-            )
+    if places := unjudged(ranges):
+        shown = [f"{topic}/{partition}" for topic, partition in places[:5]]
+        yield (
+            f"No offset is committed of {len(places):,} input partitions with records, so nothing of them was judged: "
+            f"{', '.join(shown)}{', …' if len(places) > 5 else ''}."
+        )
+    late = ranges.late.lows if ranges.late else {}
+    if ranges.late and (cut := [partition for partition, start in late.items() if start > 0]):
+        yield (
+            f"Retention has deleted the oldest records of {ranges.late.topic!r} (partitions "
+            f"{', '.join(map(str, sorted(cut)))}): their raw records seem lost. Judge later ones with --since."
+        )

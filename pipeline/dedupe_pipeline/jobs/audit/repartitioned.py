@@ -11,10 +11,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.repartition import RepartitionBy
+from dedupe_pipeline.jobs.audit.excuses import NO_FACTS, Facts, with_stream_time
 from dedupe_pipeline.jobs.audit.verdicts import mark_late
 
 
-def history_of(raw: DataFrame, clean: DataFrame, late: DataFrame | None = None) -> DataFrame:
+def history_of(
+    raw: DataFrame, clean: DataFrame, late: DataFrame | None = None, facts: Facts = NO_FACTS
+) -> DataFrame:
     """Return the records of all topics in one table, with `is_raw` and `is_late`.
 
     All have the columns of `with_identity`. Those of `raw` also have `origin`, the topic and partition as a text;
@@ -24,30 +27,41 @@ def history_of(raw: DataFrame, clean: DataFrame, late: DataFrame | None = None) 
     sent = mark_late(raw, late) if late is not None else raw.withColumn("is_late", F.lit(False))
     of_origin = Window.partitionBy("origin").orderBy("offset")
     is_pending = ~F.col("is_late") & (F.col("offset") >= F.col("before"))
-    sent = sent.withColumns(
-        {
-            "is_raw": F.lit(True),
-            "position": F.row_number().over(of_origin),
-            "pending": is_pending,
-            "partition": F.lit(None).cast("int"),
-        }
-    ).drop("before")
+    sent = (
+        with_stream_time(sent, of_origin, facts.now_ms)
+        .withColumns(
+            {
+                "is_raw": F.lit(True),
+                "may_be_before": F.col("offset") < facts.accounted(),
+                "position": F.row_number().over(of_origin),
+                "pending": is_pending,
+                "partition": F.lit(None).cast("int"),
+            }
+        )
+        .drop("before")
+    )
+    no = F.lit(False)
+    may_be_before = F.col("offset") < facts.begin()
     passed = clean.withColumns(
-        {"is_raw": F.lit(False), "is_late": F.lit(False), "pending": F.lit(False)}
+        {"is_raw": no, "is_late": no, "pending": no, "may_be_before": may_be_before}
     )
     return sent.unionByName(passed, allowMissingColumns=True)
 
 
-def judge(history: DataFrame, *, by: RepartitionBy, removes: bool = True) -> DataFrame:
+def judge(
+    history: DataFrame, *, by: RepartitionBy, removes: bool = True, facts: Facts = NO_FACTS
+) -> DataFrame:
     """Return one row for each copy of a message, with its verdict.
 
     `removes` is false for a stream that only observes: then every copy is expected.
     """
-    judged = _add_verdicts(_pair(_number(history)), removes=removes)
+    judged = _add_verdicts(_pair(_number(history)), removes=removes, facts=facts)
     # Of an id only one copy passes, so there is no order to compare.
     if not removes or by is RepartitionBy.KEY:
         judged = _find_reordered(judged)
-    return judged.drop("ident", "passed", "in_order", "is_certain", "is_paired", "number")
+    return judged.drop(
+        "ident", "passed", "in_order", "is_certain", "number", "was_sent", "is_known", "times"
+    )
 
 
 def _number(history: DataFrame) -> DataFrame:
@@ -58,7 +72,7 @@ def _number(history: DataFrame) -> DataFrame:
     in_turn = ("pending", "time_ms", "origin", "partition", "offset")
     of_content = Window.partitionBy("ident", "digest")
     of_side = Window.partitionBy("ident", "digest", "is_raw").orderBy(*in_turn)
-    of_rest = Window.partitionBy("ident", "is_raw", "is_paired").orderBy(*in_turn)
+    of_rest = Window.partitionBy("ident", "is_raw", "is_paired", "is_before").orderBy(*in_turn)
     of_origin = Window.partitionBy("ident", "is_raw", "origin").orderBy("offset")
     sides = (F.col("is_raw"), ~F.col("is_raw"))
     place = F.when(F.col("is_raw"), F.struct("pending", "time_ms", "origin", "offset"))
@@ -66,6 +80,7 @@ def _number(history: DataFrame) -> DataFrame:
         {
             "number": F.row_number().over(of_side),
             "pairs": F.least(*(F.count_if(side).over(of_content) for side in sides)),
+            "content_ms": F.max("stream_ms").over(of_content),
             # Of equal records from two origins it is not known which came out first.
             "is_certain": F.min("origin").over(of_content) == F.max("origin").over(of_content),
             "copy": F.row_number().over(of_origin),
@@ -74,9 +89,17 @@ def _number(history: DataFrame) -> DataFrame:
             "place": place,
         }
     )
-    paired = numbered.withColumn("is_paired", F.col("number") <= F.col("pairs"))
+    paired = numbered.withColumns(
+        {
+            "is_paired": F.col("number") <= F.col("pairs"),
+            "is_before": (F.col("pairs") == 0) & F.col("may_be_before"),
+        }
+    )
     rest = F.row_number().over(of_rest)
-    return paired.withColumn("number", F.when(F.col("is_paired"), F.col("number")).otherwise(rest))
+    # Even for one side and odd for the other, so that they make no pair.
+    alone = -2 * rest - F.col("is_raw").cast("int")
+    number = F.when(F.col("is_paired"), F.col("number")).when(F.col("is_before"), alone)
+    return paired.withColumn("number", number.otherwise(rest))
 
 
 def _pair(copies: DataFrame) -> DataFrame:
@@ -92,6 +115,8 @@ def _pair(copies: DataFrame) -> DataFrame:
     content = F.when(F.col("is_paired"), F.col("digest")).alias("content")
     pairs = copies.groupBy("ident", "has_id", "is_paired", content, "number").agg(
         *(in_raw(name).alias(name) for name in ("origin", "in_order", "is_certain", "copy")),
+        *(in_raw(name).alias(name) for name in ("stream_ms", "content_ms")),
+        F.max("is_before").alias("is_before"),
         *(in_raw(name).alias(f"raw_{name}") for name in ("offset", "time_ms", "position")),
         in_raw("first_position").alias("first_position"),
         in_raw("first.time_ms").alias("first_time_ms"),
@@ -105,39 +130,80 @@ def _pair(copies: DataFrame) -> DataFrame:
     return pairs.drop("content")
 
 
-def _add_verdicts(pairs: DataFrame, *, removes: bool) -> DataFrame:
+def _add_distances(pairs: DataFrame) -> DataFrame:
+    """Add `since_ms`, `since_offsets` and `passes_before`, and `was_sent`.
+
+    They are distances to the record before it with the id in the output. Of equal copies in the input it is not known
+    which one passed, so the latest counts.
+    """
+    earlier = (
+        Window.partitionBy("ident", "partition")
+        .orderBy("clean_offset")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    passed_ms = F.coalesce("stream_ms", "clean_time_ms")
+    return pairs.withColumns(
+        {
+            "since_ms": F.coalesce("content_ms", "clean_time_ms") - F.last(passed_ms).over(earlier),
+            "since_offsets": F.col("clean_offset") - F.last("clean_offset").over(earlier),
+            "was_sent": F.col("is_paired"),
+            "passes_before": F.count("clean_offset").over(earlier),
+        }
+    ).drop("stream_ms", "content_ms")
+
+
+def _add_verdicts(pairs: DataFrame, *, removes: bool, facts: Facts) -> DataFrame:
+    pairs = _add_distances(facts.with_told_ids(pairs))
     in_raw, in_clean = F.col("raw_offset").isNotNull(), F.col("clean_offset").isNotNull()
     is_expected_once = F.col("has_id") & F.lit(removes)
     # The copy that is the message: rather one that is as it was sent, and rather an altered one than a foreign one.
+    is_before = F.col("is_before")
+    of_id = Window.partitionBy("ident")
+    known = {
+        side: F.coalesce(F.max(is_before & present).over(of_id), F.lit(False))
+        for side, present in (("raw", in_raw), ("clean", in_clean))
+    }
     place = F.struct(
         (~in_raw).alias("is_foreign"),
         (~F.col("is_paired")).alias("is_altered"),
         "partition",
         F.col("clean_offset").alias("offset"),
     )
-    passed = F.min(F.when(in_clean, place)).over(Window.partitionBy("ident"))
+    passed = F.min(F.when(in_clean, place)).over(of_id)
     is_message = (F.col("partition") == F.col("passed.partition")) & (
         F.col("clean_offset") == F.col("passed.offset")
     )
-    is_extra = in_clean & is_expected_once & ~is_message
+    is_extra = in_clean & is_expected_once & ~is_before
+    is_extra &= ~is_message | F.col("known_in_clean")
     is_elsewhere = is_extra & (F.col("partition") != F.col("passed.partition"))
     verdict = (
-        F.when(is_extra, "duplicated")
+        F.when(is_before, F.when(in_raw, "before_output").otherwise("before_input"))
+        .when(is_elsewhere, "duplicated")
+        .when(is_extra, facts.verdict_on_repeat())
         .when(in_raw & in_clean, F.when(F.col("is_paired"), "kept").otherwise("altered"))
         .when(in_clean, F.when(is_message, "foreign").otherwise("duplicated"))
         .when(F.col("is_late"), "late")
         .when(F.col("pending"), "pending")
-        .when(is_expected_once & (F.col("passed").isNotNull() | (F.col("number") > 1)), "removed")
+        .when(
+            is_expected_once
+            & (F.col("passed").isNotNull() | (F.col("number") > 1) | F.col("known_in_raw")),
+            "removed",
+        )
+        .when(F.col("has_id") & F.col("is_known"), "known_before")
         .otherwise("lost")
     )
     # What did not come out is counted where its id did; without an id nobody knows where it belongs.
     where = F.when(F.col("has_id"), F.col("passed.partition"))
     return (
-        pairs.withColumn("passed", passed)
+        pairs.withColumns(
+            {"passed": passed, **{f"known_in_{side}": found for side, found in known.items()}}
+        )
         .withColumns(
             {
                 "verdict": verdict,
-                "is_repeat": F.col("has_id") & F.col("is_later"),
+                "is_repeat": F.col("has_id")
+                & ~is_before
+                & (F.col("is_later") | (in_raw & F.col("known_in_clean"))),
                 "repeats_another_partition": F.lit(False),
                 "other_partition": F.when(is_elsewhere, F.col("passed.partition")),
                 "other_offset": F.when(is_elsewhere, F.col("passed.offset")),

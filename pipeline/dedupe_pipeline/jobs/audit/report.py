@@ -14,7 +14,13 @@ from rich.text import Text
 
 from dedupe_crds.spec.topics import Mode
 from dedupe_pipeline.jobs.audit import plots
-from dedupe_pipeline.jobs.audit.result import AuditResult, Defect, Distribution, PartitionAudit
+from dedupe_pipeline.jobs.audit.result import (
+    AuditResult,
+    Defect,
+    Distribution,
+    Outcome,
+    PartitionAudit,
+)
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from dedupe_pipeline.pages.plots import templates
 
@@ -22,21 +28,31 @@ _WITHOUT_DEFECTS = {
     Mode.ENFORCE: "each message exactly once",
     Mode.OBSERVE: "every copy of each message",
 }
+_EXCUSED = {
+    "before_input": "of the output are from before the input begins",
+    "before_output": "of the input are from before the output begins",
+    "beyond_window": "repeats passed because they came after the window",
+    "forgotten": "repeats passed because the table had forgotten their id",
+    "forgotten_on_request": "repeats passed because their id was forgotten on request",
+    "known_before": "were known before the stream began",
+}
+_COLOURS = {Outcome.CLEAN: "green", Outcome.DEFECTS: "red", Outcome.NOTHING_JUDGED: "yellow"}
 
 
 def print_result(result: AuditResult, console: Console) -> None:
     """Print the verdict, the counts of each partition, and the places of defects."""
-    colour = "green" if result.is_clean else "red"
+    colour = _COLOURS[result.outcome]
     verdict = Text(f"{result.stream}: {_verdict(result, 'in order')}", style=f"bold {colour}")
     console.print(Group(verdict, _partition_table(result)))
     total = result.total
     console.print(
-        f"{total.judged_records:,} records in, {total.repeats:,} of them repeats "
+        f"{total.raw_records:,} records in, {total.repeats:,} of those judged are repeats "
         f"({result.duplicate_rate:.2%}), {total.clean_records:,} out"
         + (f"; {total.late:,} late, in {result.late_topic}" if result.late_topic else "")
-        + (f"; {total.pending:,} more are pending" if total.pending else "")
         + f"; judged in {result.seconds:.1f} s"
     )
+    if excused := _excused(result):
+        console.print(excused)
     if note := _note(result):
         console.print(note)
     for name, spread in (("delay", result.delay), ("distance", result.distance)):
@@ -59,9 +75,10 @@ def html_page(result: AuditResult) -> str:
     return environment.get_template("audit.html.j2").render(
         result=result,
         defects=DEFECTS,
-        columns=[f.name for f in fields(PartitionAudit) if result.late_topic or f.name != "late"],
+        columns=[f.name for f in fields(PartitionAudit) if _is_shown(result, f.name)],
         verdict=_verdict(result, "byte for byte, in order"),
         note=_note(result),
+        excused=_excused(result),
         number=_number,
         across=in_another_partition(result) if total.duplicated_in_another_partition else None,
         rows=(*result.partitions, total),
@@ -81,6 +98,19 @@ def html_page(result: AuditResult) -> str:
 def _late(result: AuditResult) -> Iterator[tuple[str, str]]:
     if result.late_topic:
         yield "late", f"{result.total.late:,}"
+
+
+def _is_shown(result: AuditResult, name: str) -> bool:
+    if name == "late":
+        return result.late_topic is not None
+    return name not in _EXCUSED or getattr(result.total, name) > 0
+
+
+def _excused(result: AuditResult) -> str:
+    """Return what was found that a healthy stream does, too."""
+    counts = {name: getattr(result.total, name) for name in _EXCUSED}
+    found = [f"{count:,} {_EXCUSED[name]}" for name, count in counts.items() if count]
+    return f"no defects: {'; '.join(found)} (docs/audit.md)" if found else ""
 
 
 def _note(result: AuditResult) -> str:
@@ -127,9 +157,18 @@ def in_another_partition(result: AuditResult) -> str:
 
 
 def _verdict(result: AuditResult, praise: str) -> str:
-    if not result.is_clean:
-        return f"{result.total.defects:,} defects"
-    return f"{_WITHOUT_DEFECTS[result.mode]}, {praise}"
+    """Return the verdict, and of how many records it is."""
+    total = result.total
+    judged = f"judged {total.judged_records:,} of {total.raw_records:,} input records"
+    if total.pending:
+        judged += f", {total.pending:,} are pending"
+    match result.outcome:
+        case Outcome.DEFECTS:
+            return f"{total.defects:,} {'defect' if total.defects == 1 else 'defects'}; {judged}"
+        case Outcome.NOTHING_JUDGED:
+            return f"nothing was judged; {judged}"
+        case Outcome.CLEAN:
+            return f"{_WITHOUT_DEFECTS[result.mode]}, {praise}; {judged}"
 
 
 def _partition_table(result: AuditResult) -> Table:

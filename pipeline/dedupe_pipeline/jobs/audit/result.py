@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from enum import StrEnum
 from functools import cached_property
 from operator import attrgetter
 
@@ -20,6 +21,11 @@ class PartitionAudit:
     but another has: no worker recognises them. `duplicated_in_another_partition` is the part of `duplicated` that
     is in the output topic once in this partition, and in another one too. `late` are raw records that are in the topic
     for late messages instead.
+
+    These look like defects and are none, see docs/audit.md: `before_input` are clean records of input that
+    is deleted or not read, `before_output` raw records whose output may be deleted; `beyond_window` and `forgotten`
+    are repeats that passed because the store had forgotten their id, for its age or size, or as a table of fixed
+    size does, or on request; `known_before` are raw records whose id was delivered before the stream began.
 
     With a repartition the partition is that of the output: raw records count where their id came out, and the
     partition is None for those whose id came out nowhere.
@@ -41,11 +47,17 @@ class PartitionAudit:
     reordered: int
     foreign: int
     late: int = 0
+    before_input: int = 0
+    before_output: int = 0
+    beyond_window: int = 0
+    forgotten: int = 0
+    forgotten_on_request: int = 0
+    known_before: int = 0
 
     @property
     def judged_records(self) -> int:
         """Return the number of raw records that the output topic must account for."""
-        return self.raw_records - self.pending
+        return self.raw_records - self.pending - self.before_output
 
     @property
     def defects(self) -> int:
@@ -106,6 +118,14 @@ class TimeSlice:
     repeats: int
 
 
+class Outcome(StrEnum):
+    """The verdict of an audit. Nothing is called clean of which nothing was judged."""
+
+    CLEAN = "Clean"
+    DEFECTS = "Defects"
+    NOTHING_JUDGED = "NothingJudged"
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditResult:
     """The verdict on one stream.
@@ -145,9 +165,16 @@ class AuditResult:
         )
 
     @property
+    def outcome(self) -> Outcome:
+        """Return whether something is lost, duplicated, altered, reordered or foreign."""
+        if self.total.defects:
+            return Outcome.DEFECTS
+        return Outcome.CLEAN if self.total.judged_records else Outcome.NOTHING_JUDGED
+
+    @property
     def is_clean(self) -> bool:
-        """Return whether nothing is lost, duplicated, altered, reordered or foreign."""
-        return self.total.defects == 0
+        """Return whether records were judged, and none of them has a defect."""
+        return self.outcome is Outcome.CLEAN
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -200,6 +227,8 @@ class AuditResult:
         """Return the whole result with totals as indented JSON; times in ISO 8601."""
         document = {
             "clean": self.is_clean,
+            "outcome": self.outcome,
+            "judgedRecords": self.total.judged_records,
             "duplicateRate": self.duplicate_rate,
             "total": {k: v for k, v in asdict(self.total).items() if k != "partition"},
             "advice": self.advice,

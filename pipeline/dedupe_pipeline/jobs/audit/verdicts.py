@@ -12,7 +12,10 @@ from itertools import chain
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
+from dedupe_pipeline.jobs.audit.excuses import EXCUSES, NO_FACTS, Facts, with_stream_time
+
 DEFECTS = ("lost", "duplicated", "altered", "reordered", "foreign")
+_KNOWN = ("known_in_raw", "known_in_clean")
 
 
 def history_of(raw: DataFrame, clean: DataFrame, late: DataFrame | None = None) -> DataFrame:
@@ -45,23 +48,51 @@ def mark_late(raw: DataFrame, late: DataFrame, *place: str) -> DataFrame:
     return marked.withColumn("ident", F.when(F.col("is_late"), alone).otherwise(F.col("ident")))
 
 
-def number_copies(history: DataFrame) -> DataFrame:
-    """Add `position`, `copy`, `first_position` and `first_time_ms`.
+def number_copies(history: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:
+    """Add `position`, `copy`, the first copy's, and what excuses need.
 
     `position` is that in the partition, counted in records; `copy` is 1 for the first copy, whose position and time are
-    in `first_position` and `first_time_ms`.
+    in `first_position` and `first_time_ms`. A record whose counterpart may be deleted and that has no equal one in the
+    other topic `is_before` and has a negative copy; `known_in_raw` and `known_in_clean` tell that the partition has
+    such a record of the message. `since_ms` and `since_offsets` are the distance to the copy before it in the topic;
+    a clean record `was_sent` if the input has as many equal records at least.
     """
     in_partition = Window.partitionBy("is_raw", "partition").orderBy("offset")
     # The ident comes first: a sort compares the first 8 bytes of the first column without access to the row.
     of_message = Window.partitionBy("ident", "partition", "is_raw").orderBy("offset")
-    positioned = history.withColumn("position", F.row_number().over(in_partition))
+    of_content = Window.partitionBy("ident", "partition", "digest")
+    in_place = Window.partitionBy("ident", "partition")
+    timed = with_stream_time(history, in_partition, facts.now_ms)
+    positioned = timed.withColumn("position", F.row_number().over(in_partition))
     # One shuffle by ident serves all that follows up to `compare_partitions`. Spark would choose one by all columns
     # of the window here, and further ones there.
-    return positioned.repartition("ident").withColumns(
+    sides = {True: F.col("is_raw"), False: ~F.col("is_raw")}
+    equal = {is_raw: F.count_if(side).over(of_content) for is_raw, side in sides.items()}
+    compared = positioned.repartition("ident").withColumns(
         {
-            "copy": F.row_number().over(of_message),
+            "was_sent": equal[True] >= equal[False],
+            "is_before": F.when(
+                F.col("is_raw"), (equal[False] == 0) & (F.col("offset") < facts.accounted())
+            ).otherwise((equal[True] == 0) & (F.col("offset") < facts.begin())),
+        }
+    )
+    known = {
+        is_raw: F.count_if(F.col("is_before") & side).over(in_place) > 0
+        for is_raw, side in sides.items()
+    }
+    before = F.count_if("is_before").over(of_message)
+    # Even for one topic and odd for the other, so that they make no pair.
+    alone = -2 * before - F.col("is_raw").cast("int")
+    number = F.row_number().over(of_message) - before
+    return compared.withColumns(
+        {
+            "copy": F.when(F.col("is_before"), alone).otherwise(number),
             "first_position": F.first("position").over(of_message),
             "first_time_ms": F.first("time_ms").over(of_message),
+            "known_in_raw": known[True],
+            "known_in_clean": known[False],
+            "since_ms": F.col("stream_ms") - F.lag("stream_ms").over(of_message),
+            "since_offsets": F.col("offset") - F.lag("offset").over(of_message),
         }
     )
 
@@ -84,7 +115,8 @@ def pair_copies(copies: DataFrame) -> DataFrame:
         in_clean("offset").alias("clean_offset"),
         in_clean("time_ms").alias("clean_time_ms"),
         (in_raw("digest") == in_clean("digest")).alias("unaltered"),
-        F.max("is_late").alias("is_late"),
+        *(in_clean(name).alias(name) for name in ("since_ms", "since_offsets", "was_sent")),
+        *(F.max(name).alias(name) for name in ("is_late", "is_before", *_KNOWN)),
     )
 
 
@@ -115,7 +147,7 @@ def compare_partitions(pairs: DataFrame) -> DataFrame:
         "partition",
         F.col("clean_offset").alias("offset"),
     )
-    is_passed = F.col("has_id") & _in_clean() & (F.col("copy") == 1)
+    is_passed = F.col("has_id") & _in_clean() & (F.col("copy") == 1) & ~F.col("known_in_clean")
     return pairs.withColumns(
         {
             "first": F.min(F.when(F.col("has_id") & _in_raw(), raw_copy)).over(of_id),
@@ -124,64 +156,87 @@ def compare_partitions(pairs: DataFrame) -> DataFrame:
     )
 
 
-def add_verdicts(pairs: DataFrame, *, removes: bool = True) -> DataFrame:
-    """Add `verdict`: kept, removed, late, pending, or a defect but reordered.
+def add_verdicts(pairs: DataFrame, *, removes: bool = True, facts: Facts = NO_FACTS) -> DataFrame:
+    """Add `verdict`: kept, removed, late, pending, an excuse or a defect.
 
     For raw copies also `is_repeat`, and `repeats_another_partition` if only another partition has an earlier copy. For
     clean copies `other_partition` and `other_offset`, if they are duplicated because that place has their id. `removes`
     is false for a stream that only observes: then every copy is expected.
     """
-    is_copy, is_expected_once = F.col("copy") > 1, F.col("has_id") & F.lit(removes)
+    pairs = facts.with_told_ids(pairs)
+    is_expected_once = F.col("has_id") & F.lit(removes)
+    is_copy = (F.col("copy") > 1) | (F.col("known_in_clean") & ~F.col("is_before"))
+    is_again = _in_raw() & _in_clean() & is_expected_once & is_copy
+    passes = F.col("copy") - F.lit(1) + F.col("known_in_clean").cast("int")
+    pairs = pairs.withColumn("passes_before", passes)
     sent_elsewhere = _in_raw() & F.coalesce(F.col("partition") != F.col("first.partition"), _no())
-    is_elsewhere = is_expected_once & ~is_copy
+    is_elsewhere = is_expected_once & ~is_copy & ~F.col("is_before")
     is_elsewhere &= F.coalesce(F.col("partition") != F.col("passed.partition"), _no())
     is_extra = _in_clean() & is_elsewhere
     # A copy that only the output topic has is foreign if it is the first copy there.
     verdict = (
-        F.when(is_extra, "duplicated")
-        .when(_in_raw() & _in_clean() & is_expected_once & is_copy, "duplicated")
+        F.when(F.col("is_before"), F.when(_in_raw(), "before_output").otherwise("before_input"))
+        .when(is_extra, "duplicated")
+        .when(is_again, facts.verdict_on_repeat())
         .when(_in_raw() & _in_clean(), F.when(F.col("unaltered"), "kept").otherwise("altered"))
         .when(_in_clean(), F.when(is_copy, "duplicated").otherwise("foreign"))
         .when(F.col("is_late"), "late")
         .when(F.col("pending"), "pending")
-        .when(is_expected_once & is_copy, "removed")
+        .when(is_expected_once & (is_copy | F.col("known_in_raw")), "removed")
         .when(is_elsewhere & ~F.col("passed.is_foreign"), "removed")
+        .when(F.col("has_id") & F.col("is_known"), "known_before")
         .otherwise("lost")
     )
     judged = pairs.withColumns(
         {
             "verdict": verdict,
-            "is_repeat": F.col("has_id") & _in_raw() & (is_copy | sent_elsewhere),
-            "repeats_another_partition": sent_elsewhere & ~is_copy,
+            "is_repeat": F.col("has_id")
+            & _in_raw()
+            & ~F.col("is_before")
+            & (is_copy | sent_elsewhere),
+            "repeats_another_partition": sent_elsewhere & ~is_copy & ~F.col("is_before"),
             "other_partition": F.when(is_extra, F.col("passed.partition")),
             "other_offset": F.when(is_extra, F.col("passed.offset")),
-            "first_time_ms": F.coalesce("first.time_ms", "first_time_ms"),
+            # Nothing is known of a first copy that was deleted.
+            "first_time_ms": F.when(
+                ~F.col("known_in_clean"), F.coalesce("first.time_ms", "first_time_ms")
+            ),
         }
     )
     # No longer needed, and most of the bytes.
-    return judged.drop("ident", "unaltered", "first", "passed")
+    told = ("is_known", "times", "passes_before")
+    return judged.drop("ident", "unaltered", "first", "passed", "was_sent", "known_in_raw", *told)
 
 
-def find_reordered(judged: DataFrame) -> DataFrame:
+def find_reordered(judged: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:
     """Turn kept into reordered where the output topic goes back in raw order.
 
     Only unaltered records are compared with each other: an altered record may be another copy from another place, and a
-    duplicated record has its own verdict.
+    duplicated record has its own verdict. A repeat whose equal first copy is of earlier input has no order.
     """
-    in_clean = Window.partitionBy("partition", "verdict").orderBy("clean_offset")
+    is_ordered = (F.col("verdict") == "kept") & (F.col("clean_offset") >= facts.begin())
+    in_clean = Window.partitionBy("partition", F.when(is_ordered, "verdict")).orderBy(
+        "clean_offset"
+    )
     goes_back = F.lag("raw_offset").over(in_clean) > F.col("raw_offset")
-    is_reordered = (F.col("verdict") == "kept") & F.coalesce(goes_back, F.lit(False))
+    is_reordered = is_ordered & F.coalesce(goes_back, F.lit(False))
     return judged.withColumn(
         "verdict", F.when(is_reordered, "reordered").otherwise(F.col("verdict"))
     )
 
 
-def summarise(judged: DataFrame) -> DataFrame:
-    """Return the counts of records, one row per partition."""
-    is_judged_raw = _in_raw() & ~F.col("pending")
+def summarise(judged: DataFrame, facts: Facts = NO_FACTS) -> DataFrame:
+    """Return the counts of records, one row per partition.
+
+    `forgettable` is the number of repeats that a table of fixed size is expected to forget at most.
+    """
+    between = F.col("raw_position") - F.col("first_position")
+    is_measured = (F.col("copy") > 1) | F.lit(facts.between is not None)
+    forgettable = F.when(is_measured, facts.share_forgotten(between)).otherwise(1.0)
+    is_judged_raw = _in_raw() & ~F.col("pending") & (F.col("verdict") != "before_output")
     has_id, is_repeat = F.col("has_id"), F.col("is_repeat")
     is_unique = has_id & ~is_repeat & ~F.col("is_late")
-    names = ("removed", "late", *DEFECTS)
+    names = ("removed", "late", *EXCUSES, *DEFECTS)
     verdicts = [F.count_if(F.col("verdict") == name).alias(name) for name in names]
     return (
         judged.groupBy("partition")
@@ -194,6 +249,7 @@ def summarise(judged: DataFrame) -> DataFrame:
             F.count_if("repeats_another_partition").alias("repeats_in_another_partition"),
             F.count_if(is_judged_raw & ~has_id).alias("without_id"),
             F.count("other_partition").alias("duplicated_in_another_partition"),
+            F.coalesce(F.sum(F.when(is_repeat, forgettable)), F.lit(0.0)).alias("forgettable"),
             *verdicts,
         )
         .orderBy("partition")

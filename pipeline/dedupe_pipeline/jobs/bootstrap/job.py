@@ -26,7 +26,7 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import PipelineError, first_line
+from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
 from dedupe_pipeline.jobs.bootstrap.id_encoding import (
     encoded,
     id_partition,
@@ -85,7 +85,7 @@ def bootstrap(
         PipelineError: the source is not usable, or Spark failed.
     """
     if output.exists():
-        raise PipelineError(f"{output} exists already: choose a new directory, or remove it")
+        raise RequestRefused(f"{output} exists already: choose a new directory, or remove it")
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
     cluster = connection.cluster()
     count = _partition_count(cluster, stream, past)
@@ -139,7 +139,7 @@ def _partition_count(cluster: Cluster, stream: DedupeStream, past: PastIds) -> i
     if repartition is None:
         return cluster.partition_count(stream.spec.worker_input)
     if past.partition_by is not None:
-        raise PipelineError(
+        raise RequestRefused(
             f"--partition-by is for streams without spec.repartition: here spec.repartition.by: {repartition.by} "
             "determines the partition of an id, however it was sent; omit the option"
         )
@@ -174,13 +174,13 @@ def _from_topic(
 ) -> DataFrame:
     name, spec = past.source.removeprefix(_TOPIC), stream.spec
     if name in {spec.worker_input, *matching_topics([name], spec)} and past.before is None:
-        raise PipelineError(
+        raise RequestRefused(
             f"{name} is the stream's own input: all its records would count as delivered, and would never "
             "be output. If they were delivered up to some time, set --before TIME"
         )
     span = cluster.offsets(name)
     if len(span.ends) != count and past.partition_by is None and spec.repartition is None:
-        raise PipelineError(
+        raise RequestRefused(
             f"topic {name} has {len(span.ends)} partitions and the input {count}: set how the "
             "producers choose a key's partition, with --partition-by murmur2 (Java clients) or crc32 "
             "(librdkafka)"
@@ -203,7 +203,7 @@ def _from_topic(
 def _from_files(spark: SparkSession, spec: Spec, past: PastIds, count: int) -> DataFrame:
     id_source = spec.id
     if id_source.from_ is IdFrom.CONTENT:
-        raise PipelineError(
+        raise RequestRefused(
             "spec.id.from is Content: such ids are hashes of whole records, so they can only be read "
             "--from topic:NAME"
         )
@@ -211,7 +211,7 @@ def _from_files(spark: SparkSession, spec: Spec, past: PastIds, count: int) -> D
     rows = spark.read.csv(past.source, header=True) if is_csv else spark.read.parquet(past.source)
     for column, option in ((past.id_column, "--id-column"), (past.time_column, "--time-column")):
         if column not in rows.columns:
-            raise PipelineError(
+            raise RequestRefused(
                 f"{past.source} has no column {column!r}, it has {', '.join(rows.columns)}: name the "
                 f"right column with {option}"
             )
@@ -250,7 +250,7 @@ def _file_partition(rows: DataFrame, spec: Spec, past: PastIds, count: int) -> C
     if count == 1:
         return F.lit(0)
     if past.partition_by is None or not is_key:
-        raise PipelineError(
+        raise RequestRefused(
             f"{past.source} has no column {past.partition_column!r}: name it with --partition-column, or "
             "if ids are the records' keys, set how the producers choose partitions, with "
             "--partition-by murmur2 (Java clients) or crc32 (librdkafka)"
@@ -263,7 +263,7 @@ def _routed_partition(repartition: Repartition, past: PastIds, is_key: bool, cou
     if repartition.by is RepartitionBy.ID:
         return id_partition(count, "id16")
     if not is_key:
-        raise PipelineError(
+        raise RequestRefused(
             f"spec.repartition.by: Key determines the partition by the records' keys, and {past.source} does not "
             "contain them: read the ids --from topic:NAME"
         )

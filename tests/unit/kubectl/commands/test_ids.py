@@ -118,7 +118,7 @@ def test_a_worker_that_does_not_answer_is_named_rather_than_taken_for_no(
 ) -> None:
     answers(api, call, unknown("a"), None)
     done = run(api, call, "orders", "a")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "partition 1 did not answer" in done.output
 
 
@@ -138,7 +138,7 @@ def test_what_a_worker_refuses_is_told_in_its_own_words(
     answers(api, "forget", {"forgotten": 1})
     api.answers[worker_path(1, "forget")] = (code, said)
     done = run(api, "forget", "orders", "a")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     words = f"{said['title']}: {said['description']}; the others succeeded"
     assert f"the worker of partition 1 refused: {words}" in done.output
 
@@ -165,7 +165,7 @@ def test_what_the_api_server_refuses_is_not_taken_for_the_workers_word(
     answers(api, "forget", {"forgotten": 1})
     api.answers[worker_path(1, "forget")] = refusal
     done = run(api, "forget", "orders", "a")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert told in done.output
 
 
@@ -176,7 +176,7 @@ def test_without_all_workers_nothing_is_asked(api: ApiServer, call: str) -> None
         pods=(pod(0), pod(1, ready=False)),
     )
     done = run(api, call, "orders", "a")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "no ready worker for partition 1" in done.output
     assert api.created == []
 

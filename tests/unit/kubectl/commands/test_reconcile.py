@@ -47,7 +47,7 @@ class TestReconcile:
     def test_a_suspended_stream_has_no_workers_to_do_it(self, api: ApiServer) -> None:
         api.holds(stream(spec={"suspend": True}, partitions=[partition(phase="Suspended")]))
         done = run(api, "reconcile", "orders")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert "`kubectl dedupe resume orders` first" in done.stderr
 
     def test_waiting_shows_what_remains_and_at_the_end_the_counts(self, api: ApiServer) -> None:
@@ -93,7 +93,7 @@ class TestReconcile:
     def test_one_that_failed_is_told_with_why(self, api: ApiServer) -> None:
         follow(api, compared(found={"error": "DiskFull: the volume is full"}))
         done = run(api, "reconcile", "orders", "-p", "0", "--wait")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert done.stderr == (
             "Error: partition 0 was not reconciled: DiskFull: the volume is full\n"
         )

@@ -78,7 +78,7 @@ class TestRestore:
     ) -> None:
         api.holds_snapshots(made)
         done = run(api, *self.ARGUMENTS, "--yes")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert says in done.stderr
         assert "`kubectl dedupe snapshots orders` lists all snapshots" in done.stderr
         assert api.patches == []
@@ -127,7 +127,7 @@ class TestRestore:
         api.holds_snapshots(snapshot(copies=[copy(0)]))
         api.patch_answers[ORDERS] = [refused(409, "modified", "orders")] * 20
         done = run(api, *self.ARGUMENTS, "--yes")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert "changed again before each of 10 attempts" in done.stderr
 
     def test_a_request_that_is_not_answered_is_not_overwritten(self, api: ApiServer) -> None:
@@ -136,7 +136,7 @@ class TestRestore:
         api.holds(stream(partitions=[partition(0), partition(1)], metadata=metadata))
         api.holds_snapshots(snapshot(copies=[copy(0)]))
         done = run(api, *self.ARGUMENTS, "--yes")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert "the restore of partition 0 from OutputTopic that was requested at r0" in done.stderr
         assert f"`kubectl annotate -n shop dedupestream orders {RESTORE}-`" in done.stderr
         api.holds(stream(partitions=[restored("r0"), partition(1)], metadata=metadata))
@@ -200,7 +200,7 @@ class TestRestore:
         refusal["restore"]["refused"] = ["orders-a: the output topic was created again"]
         follow(api, refusal)
         done = run(api, *self.ARGUMENTS, "--yes", "--wait")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert done.stderr == (
             "Error: refused, and the volume orders-0-1 stays in use: orders-a: the output topic was "
             "created again\n"
@@ -301,7 +301,7 @@ class TestAllUnschedulable:
             "[##########----------] 1 of 2 done; waiting: 2",
             "partition 1 is ready on orders-1-2, restored from Snapshot orders-a; its window is 3d",
         ]
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert done.stderr == "Error: partition 2 was refused: it is older than the stream\n"
 
     @pytest.mark.parametrize("also", [("--partition", "0"), ()])

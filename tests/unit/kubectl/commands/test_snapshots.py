@@ -44,14 +44,14 @@ class TestSnapshot:
 
     def test_a_partition_the_stream_does_not_have_is_refused(self, api: ApiServer) -> None:
         done = run(api, "snapshot", "orders", "-p", "2")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert done.stderr == "Error: shop/orders has no partition 2: it has 0-1\n"
         assert api.created == []
 
     def test_a_stream_without_a_provider_says_where_to_name_one(self, api: ApiServer) -> None:
         api.holds(stream())
         done = run(api, "snapshot", "orders")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert "has no spec.snapshots: configure a provider there" in done.stderr
         assert api.created == []
 
@@ -62,7 +62,7 @@ class TestSnapshot:
     def test_a_name_that_is_taken_is_told(self, api: ApiServer) -> None:
         api.answers[f"POST {SNAPSHOTS}"] = refused(409, '"before" already exists', "before")
         done = run(api, "snapshot", "orders", "--name", "before")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert done.stderr.endswith('namespace shop: "before" already exists\n')
 
     def test_waiting_shows_its_progress_and_what_it_holds(self, api: ApiServer) -> None:
@@ -87,7 +87,7 @@ class TestSnapshot:
         failed = snapshot("a", phase="Failed", reason="DeadlineExceeded", message="took too long")
         api.answers[f"{SNAPSHOTS}/a"] = (200, failed)
         done = run(api, "snapshot", "orders", "--name", "a", "--wait")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert done.stderr == "Error: snapshot shop/a failed: DeadlineExceeded: took too long\n"
 
 
@@ -148,7 +148,7 @@ class TestSnapshots:
         )
         api.answers[f"{STREAMS}/nobody"] = refused(404, "not found", "nobody")
         done = run(api, "snapshots", "nobody")
-        assert done.exit_code == 1
+        assert done.exit_code == 3
         assert "`kubectl dedupe status -A`" in done.stderr
 
     def test_a_cluster_without_the_kind_says_how_to_install_it(self, api: ApiServer) -> None:

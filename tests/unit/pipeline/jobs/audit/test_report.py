@@ -50,6 +50,29 @@ def test_the_terminal_shows_the_verdict_and_where_to_look() -> None:
     assert "lost: partition 1, raw offset 17, clean offset none" in printed(SPOILED)
 
 
+def test_the_verdict_says_how_much_was_judged() -> None:
+    some = result(partition(0), partition(1, pending=60))
+    nothing = result(partition(0, pending=100))
+
+    assert "judged 200 of 200 input records" in " ".join(printed(CLEAN).split())
+    for shown in (printed(some), html_page(some)):
+        assert "judged 140 of 200 input records, 60 are pending" in " ".join(shown.split())
+    for shown in (printed(nothing), html_page(nothing)):
+        assert "nothing was judged" in shown.lower()
+        assert "each message exactly once" not in shown.lower()
+
+
+def test_what_is_no_defect_is_counted_in_words() -> None:
+    shown = result(partition(0, before_input=12), partition(1, beyond_window=3))
+
+    assert shown.is_clean
+    for text in (printed(shown), html_page(shown)):
+        assert "12 of the output are from before the input begins; 3 repeats passed" in " ".join(
+            text.split()
+        )
+    assert "no defects" not in printed(CLEAN)
+
+
 def test_duplicates_in_another_partition_are_told_apart_with_what_to_do() -> None:
     page = " ".join(html_page(SCATTERED).split())
     for shown in (" ".join(printed(SCATTERED).split()), page.replace("&lt;", "<")):

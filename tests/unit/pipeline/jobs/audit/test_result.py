@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dedupe_crds.spec.repartition import RepartitionBy
+from dedupe_pipeline.jobs.audit.result import Outcome
 from dedupe_pipeline.jobs.audit.verdicts import DEFECTS
 from tests.unit.pipeline.jobs.audit.results import partition, result
 
@@ -16,6 +17,17 @@ def test_nothing_wrong_is_clean() -> None:
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_one_defect_in_one_partition_is_not_clean(defect: str) -> None:
     assert not result(partition(0), partition(1, **{defect: 1})).is_clean
+
+
+def test_nothing_is_clean_of_which_nothing_was_judged() -> None:
+    for nothing in (
+        result(),
+        result(partition(0, pending=100)),
+        result(partition(0, raw_records=0)),
+    ):
+        assert nothing.outcome is Outcome.NOTHING_JUDGED
+        assert json.loads(nothing.to_json())["clean"] is False
+    assert result(partition(0, pending=100, foreign=1)).outcome is Outcome.DEFECTS
 
 
 def test_pending_records_are_not_judged() -> None:

@@ -1,0 +1,113 @@
+"""The command `dedupe-pipeline audit`."""
+
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Unpack
+
+import click
+from rich.console import Console
+
+from dedupe_crds.command_line import DurationType
+from dedupe_crds.exit_status import ExitStatus
+from dedupe_pipeline.cli_options import (
+    FILE,
+    Common,
+    audit_bounds,
+    check_writable,
+    common_options,
+    errors_reported,
+    in_namespace,
+    resolve_target,
+)
+from dedupe_pipeline.jobs.audit import Outcome, audit
+from dedupe_pipeline.jobs.audit.report import html_page, print_result
+from dedupe_pipeline.jobs.audit.told_ids import ToldIds
+
+_STATUS = {
+    Outcome.CLEAN: ExitStatus.OK,
+    Outcome.DEFECTS: ExitStatus.DEFECTS,
+    Outcome.NOTHING_JUDGED: ExitStatus.NOTHING_JUDGED,
+}
+
+
+@click.command("audit")
+@common_options
+@click.option("--html", type=FILE, help="Write an HTML report with plots to this file.")
+@click.option("--json", "json_file", type=FILE, help="Write the full result as JSON to this file.")
+@click.option(
+    "--up-to-committed",
+    is_flag=True,
+    help="Check only the records that the stream has committed; use it while the stream runs. With spec.repartition "
+    "it waits until the workers have caught up with the routers.",
+)
+@click.option(
+    "--namespace",
+    help="Namespace of the stream, if its manifest names none and it was created with kubectl apply -n.",
+)
+@click.option(
+    "--since",
+    type=click.DateTime(["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S"]),
+    help="Judge only what came since this time, in UTC, by the timestamps of the records.",
+)
+@click.option(
+    "--last",
+    type=DurationType(positive=True),
+    help="Judge only what came in this time, such as 24h.",
+)
+@click.option(
+    "--offsets",
+    metavar="PARTITION:FROM-TO",
+    multiple=True,
+    help="Judge only these offsets of the input, such as 3:100-200, 3:100- or orders/3:100- (repeatable).",
+)
+@click.option(
+    "--known",
+    metavar="SOURCE",
+    help="Ids delivered before the stream began, as given to bootstrap: topic:NAME, or a path of Parquet or CSV files.",
+)
+@click.option("--known-id-column", default="id", show_default=True)
+@click.option(
+    "--forgotten",
+    type=FILE,
+    help="File of the ids given to `kubectl dedupe forget`, a line for each time.",
+)
+def audit_command(
+    *,
+    html: Path | None,
+    json_file: Path | None,
+    up_to_committed: bool,
+    namespace: str | None,
+    since: datetime | None,
+    last: timedelta | None,
+    offsets: tuple[str, ...],
+    known: str | None,
+    known_id_column: str,
+    forgotten: Path | None,
+    **common: Unpack[Common],
+) -> None:
+    """Compare the output with the input topics; exit with code 1 for any defect.
+
+    Each id is expected once in all partitions together. The exit code is 4 if there was no record to judge.
+    """
+    with errors_reported():
+        check_writable(html, json_file)
+        bounds = audit_bounds(since, last, offsets)
+        target = resolve_target(**common)
+        stream = in_namespace(target.stream, namespace)
+        with target.spark("audit", [*stream.spec.input.names, stream.spec.output.topic]) as spark:
+            result = audit(
+                spark,
+                stream,
+                bootstrap_servers=target.connection.bootstrap_servers,
+                kafka_options=target.connection.properties,
+                up_to_committed=up_to_committed,
+                bounds=bounds,
+                told=ToldIds(known=known, id_column=known_id_column, forgotten=forgotten),
+            )
+        print_result(result, Console())
+        if html:
+            html.write_text(html_page(result), encoding="utf-8")
+        if json_file:
+            json_file.write_text(result.to_json() + "\n", encoding="utf-8")
+    sys.exit(_STATUS[result.outcome])

@@ -1,0 +1,375 @@
+"""What a healthy stream may do is counted and no defect; a defect of a similar look is still one.
+
+Each excuse has a pair of cases: verdicts on small histories, without a topic.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+
+from dedupe_crds.spec.repartition import RepartitionBy
+from dedupe_crds.spec.topics import IdSource
+from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.jobs.audit import repartitioned, verdicts
+from dedupe_pipeline.jobs.audit.excuses import Facts, most_forgotten
+from dedupe_pipeline.jobs.audit.identity import with_identity
+from dedupe_pipeline.jobs.audit.told_ids import ToldIds
+from dedupe_pipeline.source import SCHEMA as RECORDS
+from tests.support.spark.session import spark
+
+__all__ = ["spark"]
+
+SCHEMA = "partition INT, offset BIGINT, time_ms BIGINT, digest BINARY, has_id BOOLEAN, ident BINARY"
+DAY = 86_400_000
+NOW = 1_000 * DAY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """The records of one partition in both topics, in order, as texts: id, content, day.
+
+    `begins` and `accounted_from` are as of `Facts`.
+    """
+
+    raw: str
+    clean: str
+    expected: dict[str, int]
+    begins: int = 0
+    accounted_from: int = 0
+
+
+BEFORE = {
+    "the input was deleted up to d": Case(
+        raw="d0@3 e0@3 f0@3",
+        clean="a0@1 b0@1 c0@2 d0@3 e0@3 f0@3",
+        begins=4,
+        expected={"before_input": 3, "kept": 3},
+    ),
+    "repeats of what was deleted": Case(
+        raw="d0@3 a1@3 e0@3 b0@1",
+        clean="a0@1 b0@1 c0@2 d0@3 e0@3",
+        begins=4,
+        # b0 equals the record that was deleted, so that one is not counted as of before.
+        expected={"before_input": 2, "kept": 3, "removed": 1},
+    ),
+    "one of these is lost": Case(
+        raw="d0@3 x0@3 e0@3",
+        clean="a0@1 b0@1 d0@3 e0@3",
+        begins=3,
+        expected={"before_input": 2, "kept": 2, "lost": 1},
+    ),
+    "a foreign record after the input begins": Case(
+        raw="d0@3 e0@3 f0@3",
+        clean="a0@1 d0@3 e0@3 y0@1 f0@3",
+        begins=2,
+        expected={"before_input": 1, "kept": 3, "foreign": 1},
+    ),
+    "a repeat of what was deleted passed": Case(
+        raw="d0@3 a1@3 e0@3",
+        clean="a0@1 d0@3 a1@3 e0@3",
+        begins=2,
+        expected={"before_input": 1, "kept": 2, "duplicated": 1},
+    ),
+    "nothing was deleted, and the input lacks one": Case(
+        raw="d0@3 e0@3",
+        clean="a0@1 d0@3 e0@3",
+        expected={"foreign": 1, "kept": 2},
+    ),
+    "an altered record after the input begins": Case(
+        raw="d0@3 e0@3 f0@3",
+        clean="a0@1 d0@3 e9@3 f0@3",
+        begins=2,
+        expected={"before_input": 1, "kept": 2, "altered": 1},
+    ),
+    "two in the wrong order after the input begins": Case(
+        raw="d0@3 e0@3 f0@3",
+        clean="a0@1 d0@3 f0@3 e0@3",
+        begins=2,
+        expected={"before_input": 1, "kept": 2, "reordered": 1},
+    ),
+    "the output was deleted up to d": Case(
+        raw="a0@1 b0@1 a1@2 d0@3 b1@3 e0@3",
+        clean="d0@3 e0@3",
+        accounted_from=3,
+        expected={"before_output": 3, "kept": 2, "removed": 1},
+    ),
+    "one is lost after the output begins": Case(
+        raw="a0@1 b0@1 d0@3 x0@3 e0@3",
+        clean="d0@3 e0@3",
+        accounted_from=3,
+        expected={"before_output": 2, "kept": 2, "lost": 1},
+    ),
+    "the output was deleted, and an id passed again after its window": Case(
+        raw="a0@1 d0@30 a1@40 e0@40",
+        clean="d0@30 a1@40 e0@40",
+        accounted_from=1,
+        expected={"before_output": 1, "kept": 3},
+    ),
+}
+BEYOND = {
+    "again after the window": Case(
+        raw="a0@1 b0@1 a1@2 c0@30 a2@30 d0@30",
+        clean="a0@1 b0@1 c0@30 a2@30 d0@30",
+        expected={"kept": 4, "removed": 1, "beyond_window": 1},
+    ),
+    "the same record again after the window": Case(
+        raw="a0@1 b0@1 c0@30 a0@1 d0@30",
+        clean="a0@1 b0@1 c0@30 a0@1 d0@30",
+        expected={"kept": 4, "beyond_window": 1},
+    ),
+    "again within the window": Case(
+        raw="a0@1 b0@1 c0@27 a2@27 d0@27",
+        clean="a0@1 b0@1 c0@27 a2@27 d0@27",
+        expected={"kept": 4, "duplicated": 1},
+    ),
+    "again at once, with a wrong time": Case(
+        raw="a0@1 b0@1 a1@300 c0@1 d0@1",
+        clean="a0@1 b0@1 a1@300 c0@1 d0@1",
+        expected={"kept": 4, "duplicated": 1},
+    ),
+    "again after the window, and then at once": Case(
+        raw="a0@1 b0@1 c0@30 a1@30 a2@30 d0@30",
+        clean="a0@1 b0@1 c0@30 a1@30 a2@30 d0@30",
+        expected={"kept": 4, "beyond_window": 1, "duplicated": 1},
+    ),
+    "again after the window, but never sent so": Case(
+        raw="a0@1 b0@1 a1@2 c0@30 d0@30",
+        clean="a0@1 b0@1 c0@30 a7@30 d0@30",
+        expected={"kept": 4, "duplicated": 1},
+    ),
+    "sent once, and there again after the window": Case(
+        raw="a0@1 b0@1 c0@30 d0@30",
+        clean="a0@1 b0@1 c0@30 a0@1 d0@30",
+        expected={"kept": 4, "duplicated": 1},
+    ),
+    "one is lost, long after others": Case(
+        raw="a0@1 b0@1 c0@30 d0@30",
+        clean="a0@1 b0@1 d0@30",
+        expected={"kept": 3, "lost": 1},
+    ),
+}
+FORGOTTEN = {
+    "again, as a table may forget": Case(
+        raw="a0@1 b0@1 c0@1 a1@1",
+        clean="a0@1 b0@1 c0@1 a1@1",
+        expected={"kept": 3, "forgotten": 1},
+    ),
+    "a table never loses": Case(
+        raw="a0@1 b0@1 c0@1", clean="a0@1 c0@1", expected={"kept": 2, "lost": 1}
+    ),
+    "sent once, there twice": Case(
+        raw="a0@1 b0@1", clean="a0@1 b0@1 a0@1", expected={"kept": 2, "duplicated": 1}
+    ),
+}
+
+
+def histories(spark: SparkSession, cases: Sequence[Case], topic: str) -> DataFrame:
+    """Return the records of all cases in a topic; each case is a partition."""
+    rows = []
+    for number, case in enumerate(cases):
+        offset = count()
+        for text in getattr(case, topic).split():
+            content, day = text.split("@")
+            digest, ident = (f"{number}/{part}".encode() for part in (text, content[0]))
+            rows.append((number, next(offset), int(day) * DAY, digest, True, ident))
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def found(
+    spark: SparkSession, cases: Sequence[Case], facts: Facts
+) -> tuple[list[dict[str, int]], list[dict[str, object]]]:
+    """Return the verdicts on each case, and the counts; each is a partition."""
+
+    facts = replace(
+        facts,
+        now_ms=NOW,
+        begins={number: case.begins for number, case in enumerate(cases)},
+        accounted_from={number: case.accounted_from for number, case in enumerate(cases)},
+    )
+    raw, clean = (histories(spark, cases, topic) for topic in ("raw", "clean"))
+    copies = verdicts.number_copies(verdicts.history_of(raw, clean), facts)
+    ends = dict.fromkeys(range(len(cases)), 1 << 40)
+    compared = verdicts.compare_partitions(
+        verdicts.mark_pending(verdicts.pair_copies(copies), ends)
+    )
+    judged = verdicts.find_reordered(verdicts.add_verdicts(compared, facts=facts), facts).cache()
+    verdict = [Counter[str]() for _ in cases]
+    for row in judged.collect():
+        verdict[row["partition"]][row["verdict"]] += 1
+    return [dict(each) for each in verdict], [
+        row.asDict() for row in verdicts.summarise(judged, facts).collect()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cases", "facts"),
+    [
+        (BEFORE, Facts(max_age_ms=28 * DAY)),
+        (BEYOND, Facts(max_age_ms=28 * DAY)),
+        (FORGOTTEN, Facts(slots=1024)),
+    ],
+    ids=["deleted", "window", "table"],
+)
+def test_each_excuse_counts_and_its_twin_is_a_defect(
+    spark: SparkSession, cases: dict[str, Case], facts: Facts
+) -> None:
+    verdict, counts = found(spark, list(cases.values()), facts)
+
+    assert dict(zip(cases, verdict, strict=True)) == {n: c.expected for n, c in cases.items()}
+    for each, row in zip(verdict, counts, strict=True):
+        raw = sum(row[name] for name in ("unique_ids", "repeats", "before_output"))  # type: ignore[misc]
+        assert raw == row["raw_records"], each
+
+
+def test_the_size_of_a_window_excuses_what_comes_after_so_many_others(spark: SparkSession) -> None:
+    case = Case(
+        raw="a0@1 b0@1 c0@1 a1@1 d0@1 d1@1",
+        clean="a0@1 b0@1 c0@1 a1@1 d0@1 d1@1",
+        expected={"kept": 4, "beyond_window": 1, "duplicated": 1},
+    )
+
+    verdict, _ = found(spark, [case], Facts(max_age_ms=28 * DAY, most_between=3))
+
+    assert verdict == [case.expected]
+
+
+def test_only_the_ids_that_are_told_are_excused(spark: SparkSession) -> None:
+    """An id of before the stream, and one that was forgotten once; also one that is not told."""
+    case = Case(
+        raw="a0@1 k0@1 b0@1 x0@1 a1@1 a2@1 b1@1 k1@1",
+        clean="a0@1 b0@1 a1@1 a2@1 b1@1",
+        expected={
+            "kept": 2,
+            "known_before": 1,
+            "removed": 1,
+            "lost": 1,
+            "forgotten_on_request": 1,
+            "duplicated": 2,
+        },
+    )
+    known = spark.createDataFrame([(b"0/k",)], "ident BINARY")
+    forgotten = spark.createDataFrame([(b"0/a", 1)], "ident BINARY, times BIGINT")
+
+    verdict, _ = found(spark, [case], Facts(max_age_ms=28 * DAY, known=known, forgotten=forgotten))
+
+    assert verdict == [case.expected]
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ({"from": "Key"}, b""),
+        ({"from": "JsonPath", "path": "$.id"}, b'{"id": "17"}'),
+        ({"from": "JsonPath", "path": "$.id"}, b'{"id": 17}'),
+    ],
+)
+def test_told_ids_are_those_of_the_records(
+    spark: SparkSession, tmp_path: Path, source: dict[str, str], value: bytes
+) -> None:
+    identity = IdSource.model_validate(source)
+    now = datetime.now(UTC)
+    records = spark.createDataFrame([(0, 0, now, b"17", value, None)], RECORDS)
+    [ident] = [row["ident"] for row in with_identity(records, identity).collect()]
+    lines, table = tmp_path / "forgotten", tmp_path / "known.parquet"
+    lines.write_text("17\n\n 17 \n16\n")
+    number = b": 17" in value
+    spark.createDataFrame([(17 if number else "17",)], ["id"]).write.parquet(str(table))
+    told = ToldIds(known=str(table), forgotten=lines)
+    connection = KafkaConnection(bootstrap_servers="not-asked:9092")
+
+    known, forgotten = (
+        told.known_ids(spark, connection, identity),
+        told.forgotten_ids(spark, identity),
+    )
+
+    assert known is not None
+    assert forgotten is not None
+    assert [row["ident"] for row in known.collect()] == [ident]
+    assert [row["times"] for row in forgotten.where(F.col("ident") == F.lit(ident)).collect()] == [
+        2
+    ]
+
+
+def test_a_table_forgets_as_many_as_its_size_says_and_no_more() -> None:
+    assert most_forgotten(0.001) == 2
+    assert 1_000 < most_forgotten(1_000) < 1_200
+
+
+ORIGINS = {
+    "the input was deleted up to d": Case(
+        raw="d0@3 e0@3",
+        clean="a0@1 b0@1 d0@3 e0@3",
+        begins=3,
+        expected={"before_input": 2, "kept": 2},
+    ),
+    "repeats of what was deleted, and one is lost": Case(
+        raw="d0@3 a1@3 x0@3 e0@3",
+        clean="a0@1 b0@1 d0@3 e0@3",
+        begins=3,
+        expected={"before_input": 2, "kept": 2, "removed": 1, "lost": 1},
+    ),
+    "a repeat of what was deleted passed, and a foreign record": Case(
+        raw="d0@3 a1@3 e0@3",
+        clean="a0@1 d0@3 a1@3 y0@1 e0@3",
+        begins=2,
+        expected={"before_input": 1, "kept": 2, "duplicated": 1, "foreign": 1},
+    ),
+    "the output was deleted up to d, and one is lost": Case(
+        raw="a0@1 b0@1 d0@3 b1@3 x0@3",
+        clean="d0@3",
+        accounted_from=3,
+        expected={"before_output": 2, "kept": 1, "removed": 1, "lost": 1},
+    ),
+    "again after the window": Case(
+        raw="a0@1 b0@1 c0@30 a1@30 d0@30",
+        clean="a0@1 b0@1 c0@30 a1@30 d0@30",
+        expected={"kept": 4, "beyond_window": 1},
+    ),
+    "again within the window": Case(
+        raw="a0@1 b0@1 c0@27 a1@27 d0@27",
+        clean="a0@1 b0@1 c0@27 a1@27 d0@27",
+        expected={"kept": 4, "duplicated": 1},
+    ),
+    "sent once, and there again after the window": Case(
+        raw="a0@1 b0@1 c0@30 d0@30",
+        clean="a0@1 b0@1 c0@30 a0@1 d0@30",
+        expected={"kept": 4, "duplicated": 1},
+    ),
+}
+
+
+def test_excuses_with_a_repartition(spark: SparkSession) -> None:
+    cases = list(ORIGINS.values())
+    raw, clean = (histories(spark, cases, topic) for topic in ("raw", "clean"))
+    facts = Facts(
+        max_age_ms=28 * DAY,
+        now_ms=NOW,
+        begins={number: case.begins for number, case in enumerate(cases)},
+        accounted_from={f"in/{number}": case.accounted_from for number, case in enumerate(cases)},
+        between=100,
+    )
+    sent = raw.withColumns(
+        {
+            "origin": F.concat(F.lit("in/"), F.col("partition").cast("string")),
+            "in_order": F.col("ident"),
+            "before": F.lit(1 << 40),
+        }
+    )
+
+    history = repartitioned.history_of(sent, clean, facts=facts)
+    judged = repartitioned.judge(history, by=RepartitionBy.ID, facts=facts)
+
+    verdict = [Counter[str]() for _ in cases]
+    for row in judged.collect():
+        number = row["partition"] if row["origin"] is None else int(row["origin"][3:])
+        verdict[number][row["verdict"]] += 1
+    assert dict(zip(ORIGINS, map(dict, verdict), strict=True)) == {
+        name: case.expected for name, case in ORIGINS.items()
+    }

@@ -3,6 +3,7 @@
 Each command builds its options here and calls one function elsewhere.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
+from dedupe_crds.stop_signals import Interrupted
 from dedupe_kafka.errors import StreamError
 from dedupe_local.commands.bootstrap import BootstrapOptions, bootstrap_stream
 from dedupe_local.commands.index_filters import IndexOptions, index_filters
@@ -187,8 +189,14 @@ main.add_command(size_command)
 
 @contextmanager
 def _errors_as_messages() -> Iterator[None]:
-    """Show errors that the user can fix as a message; all others keep their traceback."""
+    """Show errors that the user can fix as a message; all others keep their traceback.
+
+    The exit code for work that a signal ended before it was done is that of the signal, 143 or 130.
+    """
     try:
         yield
     except (ManifestError, StreamError) as error:
         raise click.ClickException(str(error)) from error
+    except Interrupted as interrupted:
+        click.echo(f"Error: {interrupted}", err=True)
+        sys.exit(interrupted.exit_code)

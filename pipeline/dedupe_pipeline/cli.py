@@ -1,6 +1,7 @@
 """The command `dedupe-pipeline JOB MANIFEST`: Spark jobs on a stream's topics.
 
-Exit codes: 0 success (for an audit: no defects), 1 an audit found defects, 2 the job could not run.
+Exit codes: 0 success (for an audit: no defects), 1 an audit found defects, 2 the job could not run, 143 or 130 SIGTERM
+or SIGINT ended it before it was done. With --every a signal is the usual end.
 """
 
 import sys
@@ -11,6 +12,7 @@ from typing import Unpack
 import click
 from rich.console import Console
 
+from dedupe_crds.stop_signals import StopSignals
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_options import (
@@ -21,13 +23,15 @@ from dedupe_pipeline.cli_options import (
     errors_reported,
     parse_every,
     resolve_target,
-    stop_on_signals,
 )
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.audit import audit
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
+from dedupe_pipeline.jobs.streaming import describe_left
+
+_AGAIN = "the same command continues there"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -69,10 +73,9 @@ def land_command(
     **common: Unpack[Common],
 ) -> None:
     """Land the output topic as Parquet by date, each record exactly once."""
-    stop = stop_on_signals()
-    with errors_reported():
+    with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
-        with target.spark("land", [target.stream.spec.output.topic]) as spark:
+        with target.spark("land", [target.stream.spec.output.topic], signals) as spark:
             landed = land(
                 spark,
                 target.stream,
@@ -83,9 +86,12 @@ def land_command(
                 every=parse_every(every),
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 json_schema=json_schema,
-                stop=stop,
+                stop=signals.stop,
             )
-    click.echo(f"landed {landed.records:,} records in {landed.batches} batches in {output}")
+        done = f"{landed.records:,} records in {landed.batches} batches in {output}"
+        if landed.left and every is None:
+            signals.interrupt(f"after {done}; {describe_left(landed.left)}; {_AGAIN}")
+    click.echo(f"landed {done}")
 
 
 @main.command("aggregate")
@@ -129,13 +135,12 @@ def aggregate_command(
     The file JOB defines windows, keys and measures. Each record is counted exactly once, also after crashes and
     retries. Passwords come from PGPASSFILE, a service file, PGPASSWORD or --postgres-properties.
     """
-    stop = stop_on_signals()
-    with errors_reported():
+    with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
         job = load_job(job_file)
         properties = read_properties(postgres_properties, reserved=frozenset())
         postgres = Postgres.of(postgres_url, properties)
-        with target.spark("aggregate", [target.stream.spec.output.topic]) as spark:
+        with target.spark("aggregate", [target.stream.spec.output.topic], signals) as spark:
             added = aggregate(
                 spark,
                 target.stream,
@@ -146,10 +151,13 @@ def aggregate_command(
                 every=parse_every(every),
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
-                stop=stop,
+                stop=signals.stop,
             )
+        done = f"{added.records:,} records in {added.batches} batches to {job.table}"
+        if added.left and every is None:
+            signals.interrupt(f"after {done}; {describe_left(added.left)}; {_AGAIN}")
     click.echo(
-        f"added {added.records:,} records in {added.batches} batches to {job.table}; "
+        f"added {done}; "
         f"late: {added.late:,}, filtered out: {added.filtered:,}, unusable: {added.unusable:,}"
     )
 
@@ -171,10 +179,14 @@ def audit_command(
 
     Each id is expected once in all partitions together.
     """
-    with errors_reported():
+    with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
         spec = target.stream.spec
-        with target.spark("audit", [*spec.input.names, spec.output.topic]) as spark:
+        topics = [*spec.input.names, spec.output.topic]
+        with (
+            target.spark("audit", topics, signals) as spark,
+            signals.interrupting(lambda: "before the audit was done: nothing was judged"),
+        ):
             result = audit(
                 spark,
                 target.stream,
@@ -239,11 +251,16 @@ def bootstrap_command(
         partition_by=Partitioner(partition_by) if partition_by else None,
         before=before.replace(tzinfo=UTC) if before else None,
     )
-    with errors_reported():
+    with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
         spec = target.stream.spec
         topics = [] if spec.repartition is not None else [spec.worker_input]
-        with target.spark("bootstrap", topics) as spark:
+        with (
+            target.spark("bootstrap", topics, signals) as spark,
+            signals.interrupting(
+                lambda: f"before all ids were written; remove {output} and start again"
+            ),
+        ):
             done = bootstrap(
                 spark,
                 target.stream,

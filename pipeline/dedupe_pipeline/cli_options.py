@@ -1,8 +1,6 @@
 """Options, Spark session and error reports of all `dedupe-pipeline` commands."""
 
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from pyspark.sql import SparkSession
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.stop_signals import Interrupted, StopSignals
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import StreamError
 from dedupe_pipeline.connection import KafkaConnection
@@ -39,7 +38,7 @@ class Target:
     spark_properties: dict[str, str]
 
     @contextmanager
-    def spark(self, job: str, topics: list[str]) -> Iterator[SparkSession]:
+    def spark(self, job: str, topics: list[str], signals: StopSignals) -> Iterator[SparkSession]:
         """Start a session for a job, after a check that Java and its topics exist."""
         find_java()
         cluster = self.connection.cluster()
@@ -47,6 +46,7 @@ class Target:
             cluster.partition_count(topic)  # raises TopicMissing
         name = f"{job} {self.stream.shown}"
         session = spark_session(name, master=self.master, properties=self.spark_properties)
+        signals.install()  # Spark has replaced the handler of SIGINT
         try:
             yield session
         finally:
@@ -96,14 +96,6 @@ def resolve_target(**given: Unpack[Common]) -> Target:
     )
 
 
-def stop_on_signals() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set, for jobs with --every."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
-
-
 def _key_value(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not separator:
@@ -123,9 +115,15 @@ def parse_every(text: str | None) -> timedelta | None:
 
 @contextmanager
 def errors_reported() -> Iterator[None]:
-    """Report an expected error as one message, and exit with code 2."""
+    """Report an expected error as one message, and exit with code 2.
+
+    The exit code for a job that a signal ended before it was done is that of the signal, 143 or 130.
+    """
     try:
         yield
+    except Interrupted as interrupted:
+        click.echo(f"error: {interrupted}", err=True)
+        sys.exit(interrupted.exit_code)
     except (ManifestError, StreamError, OSError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(_COULD_NOT_RUN)

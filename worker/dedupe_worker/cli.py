@@ -8,6 +8,7 @@ from typing import Final, Unpack
 import click
 import structlog
 
+from dedupe_crds.stop_signals import Interrupted
 from dedupe_httpd.address import parse_address
 from dedupe_httpd.logs import configure_logs
 from dedupe_kafka.errors import StreamError
@@ -155,7 +156,8 @@ def bootstrap(
     """Fill the store of a new stream's partition with ids delivered earlier.
 
     The worker must not run, and both topics must exist. If it is interrupted, run the same command again: it resumes.
-    Once it is complete, the command reports that and exits with 0. Exit codes are those of the worker.
+    Once it is complete, the command reports that and exits with 0. Exit codes are those of the worker; 143 or 130 if
+    SIGTERM or SIGINT ended it before it was complete.
     """
 
     configure_logs()
@@ -170,3 +172,7 @@ def bootstrap(
     except StreamError as error:
         structlog.get_logger().error("bootstrap failed", reason=error.reason, error=str(error))
         sys.exit(error.exit_code)
+    except Interrupted as interrupted:
+        structlog.get_logger().error("bootstrap ends before it is done", why=str(interrupted))
+        sys.stderr.flush()
+        os._exit(interrupted.exit_code)  # as above: consumers may still be open

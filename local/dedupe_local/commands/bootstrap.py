@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.stop_signals import StopSignals
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
@@ -21,7 +22,7 @@ from dedupe_local.run.stream_changes import with_bootstrap_servers
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_local.state_dir import StateDir
 from dedupe_worker.bootstrap.job import OnProgress
-from dedupe_worker.bootstrap.progress import Step, describe
+from dedupe_worker.bootstrap.progress import Reached, Step, describe
 from dedupe_worker.bootstrap.request import Request, bootstrap
 from dedupe_worker.store.state_dir import StateDirectory
 
@@ -47,6 +48,7 @@ def bootstrap_stream(
 
     Raises:
         StreamError: the message names the cause, the place and the remedy.
+        Interrupted: a signal came before all stores were filled.
     """
     refuse_unsupported(
         stream,
@@ -54,7 +56,8 @@ def bootstrap_stream(
         embedded=options.bootstrap_servers is None,
     )
     properties = read_properties(options.kafka_properties)
-    with ExitStack() as running:
+    reached = Reached()
+    with StopSignals() as signals, ExitStack() as running, signals.interrupting(reached.describe):
         path = options.state_dir or StateDir.default_path(stream)
         state = running.enter_context(StateDir(path))
         servers = options.bootstrap_servers
@@ -74,14 +77,14 @@ def bootstrap_stream(
                 f"{topics.partitions} partitions, numbered from 0."
             )
         numbers = options.only or range(topics.partitions)
-        on_progress = running.enter_context(_bar(console))
+        show = running.enter_context(_bar(console))
         summary = bootstrap(
             stream,
             properties,
             request,
             {number: StateDirectory(state.partition(number)) for number in numbers},
             work=state.root / "bootstrap",
-            on_progress=on_progress,
+            on_progress=reached.then(show),
         )
     for line in describe(summary):
         print_line(console, line)

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -22,11 +21,12 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_pipeline.errors import LandingRefused, PipelineError
 from dedupe_pipeline.jobs.land.job import LandResult, land
 from dedupe_pipeline.jobs.land.parquet_sink import lock_checkpoint
-from tests.support.checker.record import Message, Record
+from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
 from tests.support.processes.process_group import process_group
 from tests.support.spark import landing
+from tests.support.spark.landed import expected, landed
 from tests.support.spark.session import spark
 from tests.support.traffic import hostile
 from tests.support.traffic.streams import TestStream
@@ -58,40 +58,6 @@ def fill(stream: TestStream, count: int) -> None:
     half = len(sent) // 2
     for part, commit in ((sent[:half], True), (sent, False), (sent[half:], True)):
         produce_in_transaction(stream.bootstrap_servers, stream.output_topic, part, commit=commit)
-
-
-def landed(output: Path) -> Counter[tuple[object, ...]]:
-    """Return every row of all Parquet files below, with its directory's date."""
-    if not output.exists():
-        return Counter()
-    table = pyarrow.dataset.dataset(output, format="parquet", partitioning="hive").to_table()
-    return Counter(
-        (
-            row["partition"],
-            row["offset"],
-            round(row["timestamp"].timestamp() * 1000),
-            row["key"],
-            row["value"],
-            tuple((header["key"], header["value"]) for header in row["headers"] or ()),
-            row["date"],
-        )
-        for row in table.to_pylist()
-    )
-
-
-def expected(records: list[Record]) -> Counter[tuple[object, ...]]:
-    return Counter(
-        (
-            record.partition,
-            record.offset,
-            record.timestamp_ms,
-            record.key,
-            record.value,
-            record.headers,
-            f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=record.timestamp_ms):%F}",
-        )
-        for record in records
-    )
 
 
 def process(

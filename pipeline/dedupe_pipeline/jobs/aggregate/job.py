@@ -21,10 +21,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,7 +47,13 @@ from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
-from dedupe_pipeline.jobs.streaming import run_until, with_trigger
+from dedupe_pipeline.jobs.streaming import (
+    Left,
+    left_before,
+    planned_ends,
+    run_until,
+    with_trigger,
+)
 from dedupe_pipeline.source import read_clean_stream
 
 _RETRY_SECONDS = 1.0
@@ -56,7 +63,8 @@ _RETRY_SECONDS = 1.0
 class AggregateResult:
     """The additions of one run.
 
-    `counted` and `late` are additions to windows, `records`, `filtered` and `unusable` are records.
+    `counted` and `late` are additions to windows, `records`, `filtered` and `unusable` are records. `left` is what a
+    stopped run has not counted of the records that were there at its start.
     """
 
     batches: int = 0
@@ -65,6 +73,7 @@ class AggregateResult:
     late: int = 0
     filtered: int = 0
     unusable: int = 0
+    left: Left = field(default_factory=dict)
 
 
 def aggregate(
@@ -123,7 +132,7 @@ def aggregate(
         )
         with _translate_errors(job.table, run):
             run_until(with_trigger(run.writer(records), every), stop)
-        return run.result()
+        return run.result(offsets.ends)
 
 
 def starting_offsets(topic: str, progress: Mapping[int, Progress]) -> str:
@@ -188,9 +197,11 @@ class AggregateRun:
                 self._count(found)
                 return
 
-    def result(self) -> AggregateResult:
-        """Return the additions so far."""
-        return AggregateResult(batches=self._batches, **self._sums)
+    def result(self, ends: Mapping[int, int]) -> AggregateResult:
+        """Return the sums over all batches, and what is not counted before `ends`."""
+        reached = {number: at.next_offset for number, at in self._progress.items()}
+        sums: dict[str, Any] = {"batches": self._batches, **self._sums}
+        return AggregateResult(left=left_before(ends, reached), **sums)
 
     def _count(self, found: pa.Table) -> None:
         self._batches += (
@@ -247,17 +258,6 @@ def check_not_behind(
                 f"before offset {progress.next_offset}, and is to before {at}; run the job again, it "
                 "continues there"
             )
-
-
-def planned_ends(checkpoint: Path, batch: int) -> dict[int, int]:
-    """Return the end offsets of a batch by partition, from Spark's log.
-
-    The offsets of the last records are not enough: transaction markers may follow them. Once the topic deleted those,
-    it would seem that uncounted records are lost.
-    """
-    *_, offsets = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
-    [ends] = json.loads(offsets).values()
-    return {int(number): end for number, end in ends.items()}
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_pipeline.connection import KafkaConnection
 from dedupe_pipeline.errors import PipelineError, first_line
 from dedupe_pipeline.jobs.land.parquet_sink import (
     check_checkpoint,
@@ -40,7 +41,13 @@ from dedupe_pipeline.jobs.land.parquet_sink import (
     publish,
     write_marker,
 )
-from dedupe_pipeline.jobs.streaming import run_until, with_trigger
+from dedupe_pipeline.jobs.streaming import (
+    Left,
+    committed_ends,
+    left_before,
+    run_until,
+    with_trigger,
+)
 from dedupe_pipeline.source import read_clean_stream
 
 _DAY_MILLIS = 86_400_000
@@ -50,11 +57,13 @@ _DAY_MILLIS = 86_400_000
 class LandResult:
     """The batches and records of one run.
 
-    A batch that is repeated after a crash counts in the run that finished it.
+    A batch that is repeated after a crash counts in the run that finished it. `left` is what a stopped run has not
+    landed of the records that were there at its start.
     """
 
     batches: int
     records: int
+    left: Left = field(default_factory=dict)
 
 
 def land(
@@ -86,6 +95,9 @@ def land(
         output.mkdir(parents=True, exist_ok=True)
         check_same_file_system(output, work)
         check_checkpoint(output, work / "spark", topic)
+        present = (
+            KafkaConnection.of(stream, bootstrap_servers, kafka_options).cluster().offsets(topic)
+        )
         landing = _Landing(output=output, work=work, topic=topic, json_schema=json_schema)
         records = read_clean_stream(
             spark,
@@ -101,7 +113,8 @@ def land(
         )
         with _translate_errors(landing):
             run_until(with_trigger(writer, every), stop or threading.Event())
-        return LandResult(batches=landing.batches, records=landing.records)
+        left = left_before(present.ends, present.lows | committed_ends(landing.checkpoint))
+        return LandResult(batches=landing.batches, records=landing.records, left=left)
 
 
 class _Landing:

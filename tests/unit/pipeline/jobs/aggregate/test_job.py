@@ -1,7 +1,6 @@
-"""What a run takes from Spark's log, and how it goes on after an answer that was lost."""
+"""How a run goes on after an answer that was lost."""
 
 from datetime import timedelta
-from pathlib import Path
 from threading import Event
 from typing import cast
 
@@ -12,18 +11,11 @@ from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, T
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused
 from dedupe_pipeline.jobs.aggregate import job
 from dedupe_pipeline.jobs.aggregate.increments import Progress
-from dedupe_pipeline.jobs.aggregate.job import check_not_behind, check_same_topic, planned_ends
+from dedupe_pipeline.jobs.aggregate.job import check_not_behind, check_same_topic
 
 
 def progress(*next_offsets: int) -> dict[int, Progress]:
     return {number: Progress(next_offset=one) for number, one in enumerate(next_offsets)}
-
-
-def test_the_ends_of_a_batch_are_those_that_spark_has_logged(tmp_path: Path) -> None:
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets/3").write_text('v1\n{"conf": {}}\n{"flights":{"0":7,"1":9}}')
-
-    assert planned_ends(tmp_path, 3) == {0: 7, 1: 9}
 
 
 @pytest.mark.parametrize("found", [progress(5, 10), progress(6, 10), progress(5, 10, 1)], ids=str)

@@ -9,6 +9,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from dedupe_crds.local_path import LocalPath
 from dedupe_kubectl.api import connect
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.waiting import Clock
@@ -19,7 +20,7 @@ _CLUSTER_OPTIONS: Final = (
     click.option("--context", help="Context of the kubeconfig. Default: the current context."),
     click.option(
         "--kubeconfig",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=LocalPath(dir_okay=False),
         help="Kubeconfig file. Default: KUBECONFIG, or ~/.kube/config.",
     ),
 )

@@ -13,6 +13,7 @@ from typing import Unpack
 import click
 from rich.console import Console
 
+from dedupe_crds.local_path import LocalPath
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
 from dedupe_crds.stop_signals import Interrupted
@@ -37,7 +38,7 @@ class _Duration(click.ParamType[timedelta]):
             self.fail(str(error), param, ctx)
 
 
-_MANIFEST = click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
+_MANIFEST = click.argument("manifest", type=LocalPath(dir_okay=False))
 _BOOTSTRAP_SERVERS = click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT",
@@ -45,13 +46,13 @@ _BOOTSTRAP_SERVERS = click.option(
 )
 _STATE_DIR = click.option(
     "--state-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=LocalPath(file_okay=False),
     help="Directory for the stores, the logs and the embedded broker's topics. "
     "Default: ~/.local/state/dedupestream/NAMESPACE/NAME.",
 )
 _KAFKA_PROPERTIES = click.option(
     "--kafka-properties",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False),
     help="File with librdkafka client properties (SASL, TLS), one key=value per line.",
 )
 _PARTITIONS = click.option(

@@ -11,6 +11,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import click
 from pyspark.sql import SparkSession
 
+from dedupe_crds.local_path import LocalPath
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.quantity import parse_duration
 from dedupe_crds.spec.stream import DedupeStream
@@ -22,8 +23,8 @@ from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
 
 _COULD_NOT_RUN = 2
-FILE = click.Path(dir_okay=False, path_type=Path)
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
+FILE = LocalPath(dir_okay=False)
+DIRECTORY = LocalPath(file_okay=False)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

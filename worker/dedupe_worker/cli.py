@@ -8,6 +8,7 @@ from typing import Final, Unpack
 import click
 import structlog
 
+from dedupe_crds.local_path import LocalPath
 from dedupe_crds.stop_signals import Interrupted
 from dedupe_httpd.address import parse_address
 from dedupe_httpd.logs import configure_logs
@@ -23,7 +24,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.process import run_worker
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = LocalPath(exists=True, dir_okay=False)
 
 
 _SETTINGS: Final = {"auto_envvar_prefix": "DEDUPE_WORKER", "show_default": True}
@@ -35,7 +36,7 @@ _PARTITION = click.option(
 )
 _STATE_DIR = click.option(
     "--state-dir",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     required=True,
     help="Directory for this partition's state; no other partition may use it.",
 )
@@ -75,7 +76,7 @@ def main() -> None:
 )
 @click.option(
     "--endpoint-file",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="File to write the HTTP address to, as HOST:PORT.",
 )
 @_KAFKA_PROPERTIES
@@ -89,7 +90,7 @@ def main() -> None:
 )
 @click.option(
     "--fenced-file",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="File to create when another worker takes over; while it exists, this worker only idles.",
 )
 def run(  # noqa: PLR0917 (click passes each option by name)

@@ -170,6 +170,13 @@ def test_a_bootstrap_that_is_stopped_early_ends_with_the_code_of_the_signal(
     assert "310 ids in 1 partitions" in again.stdout + again.stderr
 
 
+def test_a_source_that_is_a_url_is_refused(streams: CreateStream, tmp_path: Path) -> None:
+    run = called(*local(streams(), "s3a://lake/ids", tmp_path / "state", *CSV_COLUMNS))
+
+    assert run.returncode == 1
+    assert "--from: s3a://lake/ids is not on a file system of this machine" in run.stderr
+
+
 def test_a_store_that_is_in_use_already_is_refused(
     streams: CreateStream, workers: Workers, tmp_path: Path
 ) -> None:

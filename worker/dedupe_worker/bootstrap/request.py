@@ -17,6 +17,7 @@ import click
 import structlog
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
+from dedupe_crds.local_path import LocalPath
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_crds.stop_signals import StopSignals
@@ -57,7 +58,7 @@ def request_options(command: Command) -> Command:
     for decorate in (
         click.option(
             "--work-dir",
-            type=click.Path(file_okay=False, path_type=Path),
+            type=LocalPath(file_okay=False),
             help="Directory for temporary files: 24 bytes for each id read and 37 for each kept. "
             "Default: in the state directory.",
         ),

@@ -61,7 +61,9 @@ def main() -> None:
     "--max-offsets-per-trigger", type=click.IntRange(min=1), default=500_000, show_default=True
 )
 @click.option(
-    "--json-schema", metavar="DDL", help='Land the parsed value as well: "id STRING, n INT".'
+    "--json-schema",
+    metavar="DDL",
+    help='Land the parsed value as well: "id STRING, n INT". The text of others is in _corrupt.',
 )
 def land_command(
     *,
@@ -91,7 +93,8 @@ def land_command(
         done = f"{landed.records:,} records in {landed.batches} batches in {output}"
         if landed.left and every is None:
             signals.interrupt(f"after {done}; {describe_left(landed.left)}; {_AGAIN}")
-    click.echo(f"landed {done}")
+    unread = f"; values that are not of --json-schema: {landed.corrupt:,}" if json_schema else ""
+    click.echo(f"landed {done}{unread}")
 
 
 @main.command("aggregate")

@@ -9,9 +9,13 @@ from pathlib import Path
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from dedupe_crds.deadline import Deadline
+from dedupe_kafka.cluster import Cluster
+from dedupe_kafka.errors import StreamError
 from dedupe_kafka.offsets import OffsetRange
 
 _STOP_CHECK_SECONDS = 1
+_RETRY_SECONDS = 1.0
 _SHOWN_PARTITIONS = 8
 
 Left = Mapping[int, OffsetRange]
@@ -41,6 +45,23 @@ def run_until(writer: DataStreamWriter, stop: threading.Event) -> None:
         query.stop()
 
 
+def current_topic_id(
+    cluster: Cluster, topic: str, *, patience: timedelta, stop: threading.Event
+) -> str:
+    """Return a topic's UUID, with retries for up to `patience`.
+
+    Raises:
+        StreamError: Kafka did not return it in time.
+    """
+    deadline = Deadline(patience.total_seconds(), wait=stop.wait)
+    while True:
+        try:
+            return cluster.topic_id(topic)
+        except StreamError:  # right after a broker's start, an existing topic may be unknown
+            if not deadline.pause(_RETRY_SECONDS):
+                raise
+
+
 def planned_ends(checkpoint: Path, batch: int) -> dict[int, int]:
     """Return the end offsets of a batch by partition, from Spark's log.
 
@@ -48,14 +69,25 @@ def planned_ends(checkpoint: Path, batch: int) -> dict[int, int]:
     it would seem that uncounted records are lost.
     """
     *_, offsets = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
-    [ends] = json.loads(offsets).values()
-    return {int(number): end for number, end in ends.items()}
+    return _offsets(offsets)
+
+
+def initial_offsets(checkpoint: Path) -> dict[int, int]:
+    """Return the offsets at which the first batch begins."""
+    *_, offsets = (checkpoint / "sources/0/0").read_text(encoding="utf-8").splitlines()
+    return _offsets(offsets)
+
+
+def committed_batch(checkpoint: Path) -> int | None:
+    """Return the number of the last batch that is done, None without any."""
+    done = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
+    return max(done, default=None)
 
 
 def committed_ends(checkpoint: Path) -> dict[int, int]:
     """Return the end offsets of the last batch that is done; none without any."""
-    done = [int(path.name) for path in (checkpoint / "commits").glob("[0-9]*")]
-    return planned_ends(checkpoint, max(done)) if done else {}
+    batch = committed_batch(checkpoint)
+    return {} if batch is None else planned_ends(checkpoint, batch)
 
 
 def left_before(ends: Mapping[int, int], reached: Mapping[int, int]) -> Left:
@@ -83,3 +115,9 @@ def describe_left(left: Left) -> str:
     ]
     more = len(left) - len(shown)
     return f"left are offsets {', '.join(shown)}" + (f" and {more} more" if more else "")
+
+
+def _offsets(text: str) -> dict[int, int]:
+    """Return the offsets by partition of a topic, as Spark's Kafka source writes them."""
+    [offsets] = json.loads(text).values()
+    return {int(number): at for number, at in offsets.items()}

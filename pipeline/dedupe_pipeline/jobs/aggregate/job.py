@@ -34,7 +34,6 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
@@ -49,14 +48,13 @@ from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
 from dedupe_pipeline.jobs.streaming import (
     Left,
+    current_topic_id,
     left_before,
     planned_ends,
     run_until,
     with_trigger,
 )
 from dedupe_pipeline.source import read_clean_stream
-
-_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,15 +222,7 @@ def check_same_topic(
         JobRefused: the topic was deleted and created again, so its offsets are of other records.
         StreamError: Kafka did not return the topic's id in time.
     """
-    deadline = Deadline(patience.total_seconds(), wait=stop.wait)
-    while True:
-        try:
-            found = cluster.topic_id(topic)
-        except StreamError:  # right after a broker's start, an existing topic may be unknown
-            if not deadline.pause(_RETRY_SECONDS):
-                raise
-        else:
-            break
+    found = current_topic_id(cluster, topic, patience=patience, stop=stop)
     if found != topic_id:
         raise JobRefused(
             f"topic {topic!r} was deleted and created again while it was counted: name another table in the "

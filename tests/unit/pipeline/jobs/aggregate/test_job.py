@@ -9,7 +9,7 @@ import pytest
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused
-from dedupe_pipeline.jobs.aggregate import job
+from dedupe_pipeline.jobs import streaming
 from dedupe_pipeline.jobs.aggregate.increments import Progress
 from dedupe_pipeline.jobs.aggregate.job import check_not_behind, check_same_topic
 
@@ -54,7 +54,7 @@ def check(answers: Answers, patience: timedelta) -> None:
 def test_every_error_of_kafka_is_retried_while_the_topic_is_checked(
     error: type[StreamError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "_RETRY_SECONDS", 0)
+    monkeypatch.setattr(streaming, "_RETRY_SECONDS", 0)
 
     check(Answers("one", failures=2, error=error), timedelta(minutes=1))
     with pytest.raises(error):
@@ -62,7 +62,7 @@ def test_every_error_of_kafka_is_retried_while_the_topic_is_checked(
 
 
 def test_a_topic_is_asked_for_until_somebody_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "_RETRY_SECONDS", 0)
+    monkeypatch.setattr(streaming, "_RETRY_SECONDS", 0)
 
     check(Answers("one", failures=2), timedelta(minutes=1))
     with pytest.raises(JobRefused, match="'clean' was deleted and created again while it"):

@@ -9,6 +9,8 @@ from enum import IntEnum
 
 import click
 
+from dedupe_crds.stop_signals import Interrupted
+
 
 class ExitStatus(IntEnum):
     """Exit code of a command."""
@@ -33,6 +35,9 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.exceptions.Exit, click.ClickException):
             raise
+        except Interrupted as interrupted:
+            click.echo(f"Error: {interrupted}", err=True)
+            sys.exit(interrupted.exit_code)
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
             sys.exit(ExitStatus.INTERRUPTED)

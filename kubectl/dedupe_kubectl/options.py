@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from dedupe_crds.exit_status import CommandFailed, ExitStatus
+from dedupe_crds.local_path import LocalPath
 from dedupe_kubectl.api import connect
 from dedupe_kubectl.errors import PluginError
 from dedupe_kubectl.waiting import Clock
@@ -20,7 +21,7 @@ _CLUSTER_OPTIONS: Final = (
     click.option("--context", help="Context of the kubeconfig. Default: the current context."),
     click.option(
         "--kubeconfig",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=LocalPath(dir_okay=False),
         help="Kubeconfig file. Default: KUBECONFIG, or ~/.kube/config.",
     ),
 )

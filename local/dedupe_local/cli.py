@@ -14,6 +14,7 @@ from rich.console import Console
 
 from dedupe_crds.command_line import BootstrapServersType, DurationType, add_help_and_version
 from dedupe_crds.exit_status import CommandFailed, Commands, ExitStatus
+from dedupe_crds.local_path import LocalPath
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.manifest_file import check_file
 from dedupe_crds.spec.stream import DedupeStream
@@ -27,7 +28,7 @@ from dedupe_local.servers.connect import KafkaOptions
 from dedupe_local.sizing.command import size_command
 from dedupe_worker.bootstrap.request import RequestValues, make_request, request_options
 
-_MANIFEST = click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
+_MANIFEST = click.argument("manifest", type=LocalPath(dir_okay=False))
 _BOOTSTRAP_SERVERS = click.option(
     "--bootstrap-servers",
     type=BootstrapServersType(),
@@ -41,13 +42,13 @@ _EMBEDDED = click.option(
 )
 _STATE_DIR = click.option(
     "--state-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=LocalPath(file_okay=False),
     help="Directory for the stores, the logs and the embedded broker's topics. "
     "Default: ~/.local/state/dedupestream/NAMESPACE/NAME.",
 )
 _KAFKA_PROPERTIES = click.option(
     "--kafka-properties",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=LocalPath(exists=True, dir_okay=False),
     help="File with librdkafka client properties (SASL, TLS), one key=value per line.",
 )
 _PARTITIONS = click.option(
@@ -63,7 +64,7 @@ def main() -> None:
     """Remove duplicates from a Kafka topic, exactly once, on this machine.
 
     Exit codes: 0 done; 2 an option, the manifest or a file that they name is wrong; 3 the command could not run or
-    finish; 130 interrupted.
+    finish; 143 or 130 SIGTERM or SIGINT ended it before it was done.
     """
 
 

@@ -11,6 +11,7 @@ import click
 
 from dedupe_crds.command_line import DurationType, add_help_and_version
 from dedupe_crds.exit_status import Commands
+from dedupe_crds.stop_signals import StopSignals
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.cli_audit import audit_command
@@ -21,11 +22,13 @@ from dedupe_pipeline.cli_options import (
     common_options,
     errors_reported,
     resolve_target,
-    stop_on_signals,
 )
 from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
+from dedupe_pipeline.jobs.streaming import describe_left
+
+_AGAIN = "the same command continues there"
 
 
 @click.group(cls=Commands)
@@ -33,7 +36,8 @@ def main() -> None:
     """Spark jobs over the topics of a DedupeStream.
 
     Exit codes: 0 done (an audit: no defects); 1 an audit found defects; 2 an option, the manifest or a file that they
-    name is wrong; 3 the job could not run or finish; 4 an audit had nothing to judge; 130 interrupted.
+    name is wrong; 3 the job could not run or finish; 4 an audit had nothing to judge; 143 or 130 SIGTERM or SIGINT
+    ended it before it was done. With --every a signal is the usual end.
     """
 
 
@@ -59,7 +63,9 @@ def main() -> None:
     "--max-offsets-per-trigger", type=click.IntRange(min=1), default=500_000, show_default=True
 )
 @click.option(
-    "--json-schema", metavar="DDL", help='Land the parsed value as well: "id STRING, n INT".'
+    "--json-schema",
+    metavar="DDL",
+    help='Land the parsed value as well: "id STRING, n INT". The text of others is in _corrupt.',
 )
 def land_command(
     *,
@@ -71,10 +77,9 @@ def land_command(
     **common: Unpack[Common],
 ) -> None:
     """Land the output topic as Parquet by date, each record exactly once."""
-    stop = stop_on_signals()
-    with errors_reported():
+    with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
-        with target.spark("land", [target.stream.spec.output.topic]) as spark:
+        with target.spark("land", [target.stream.spec.output.topic], signals) as spark:
             landed = land(
                 spark,
                 target.stream,
@@ -85,9 +90,13 @@ def land_command(
                 every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 json_schema=json_schema,
-                stop=stop,
+                stop=signals.stop,
             )
-    click.echo(f"landed {landed.records:,} records in {landed.batches} batches in {output}")
+        done = f"{landed.records:,} records in {landed.batches} batches in {output}"
+        if landed.left and every is None:
+            signals.interrupt(f"after {done}; {describe_left(landed.left)}; {_AGAIN}")
+    unread = f"; values that are not of --json-schema: {landed.corrupt:,}" if json_schema else ""
+    click.echo(f"landed {done}{unread}")
 
 
 @main.command("aggregate")
@@ -131,13 +140,12 @@ def aggregate_command(
     The file JOB defines windows, keys and measures. Each record is counted exactly once, also after crashes and
     retries. Passwords come from PGPASSFILE, a service file, PGPASSWORD or --postgres-properties.
     """
-    stop = stop_on_signals()
-    with errors_reported():
+    with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
         job = load_job(job_file)
         properties = read_properties(postgres_properties, reserved=frozenset())
         postgres = Postgres.of(postgres_url, properties)
-        with target.spark("aggregate", [target.stream.spec.output.topic]) as spark:
+        with target.spark("aggregate", [target.stream.spec.output.topic], signals) as spark:
             added = aggregate(
                 spark,
                 target.stream,
@@ -148,10 +156,13 @@ def aggregate_command(
                 every=every,
                 max_offsets_per_trigger=max_offsets_per_trigger,
                 skip_deleted=skip_deleted,
-                stop=stop,
+                stop=signals.stop,
             )
+        done = f"{added.records:,} records in {added.batches} batches to {job.table}"
+        if added.left and every is None:
+            signals.interrupt(f"after {done}; {describe_left(added.left)}; {_AGAIN}")
     click.echo(
-        f"added {added.records:,} records in {added.batches} batches to {job.table}; "
+        f"added {done}; "
         f"late: {added.late:,}, filtered out: {added.filtered:,}, unusable: {added.unusable:,}"
     )
 
@@ -205,11 +216,16 @@ def bootstrap_command(
         partition_by=Partitioner(partition_by) if partition_by else None,
         before=before.replace(tzinfo=UTC) if before else None,
     )
-    with errors_reported():
+    with errors_reported(), StopSignals() as signals:
         target = resolve_target(**common)
         spec = target.stream.spec
         topics = [] if spec.repartition is not None else [spec.worker_input]
-        with target.spark("bootstrap", topics) as spark:
+        with (
+            target.spark("bootstrap", topics, signals) as spark,
+            signals.interrupting(
+                lambda: f"before all ids were written; remove {output} and start again"
+            ),
+        ):
             done = bootstrap(
                 spark,
                 target.stream,

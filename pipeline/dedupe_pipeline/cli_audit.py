@@ -10,6 +10,7 @@ from rich.console import Console
 
 from dedupe_crds.command_line import DurationType
 from dedupe_crds.exit_status import ExitStatus
+from dedupe_crds.stop_signals import StopSignals
 from dedupe_pipeline.cli_options import (
     FILE,
     Common,
@@ -90,12 +91,16 @@ def audit_command(
 
     Each id is expected once in all partitions together. The exit code is 4 if there was no record to judge.
     """
-    with errors_reported():
+    with errors_reported(), StopSignals() as signals:
         check_writable(html, json_file)
         bounds = audit_bounds(since, last, offsets)
         target = resolve_target(**common)
         stream = in_namespace(target.stream, namespace)
-        with target.spark("audit", [*stream.spec.input.names, stream.spec.output.topic]) as spark:
+        topics = [*stream.spec.input.names, stream.spec.output.topic]
+        with (
+            target.spark("audit", topics, signals) as spark,
+            signals.interrupting(lambda: "before the audit was done: nothing was judged"),
+        ):
             result = audit(
                 spark,
                 stream,

@@ -1,8 +1,6 @@
 """Options, Spark session and error reports of all `dedupe-pipeline` commands."""
 
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +15,10 @@ from pyspark.sql import SparkSession
 
 from dedupe_crds.command_line import BootstrapServersType
 from dedupe_crds.exit_status import CommandFailed, ExitStatus
+from dedupe_crds.local_path import LocalPath
 from dedupe_crds.manifest import ManifestError, load_manifest
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.stop_signals import StopSignals
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.errors import InvalidConfig, StreamError
 from dedupe_kafka.reachable import check_reachable
@@ -29,8 +29,8 @@ from dedupe_pipeline.runtime.java import find_java
 from dedupe_pipeline.session import spark_session
 
 _ADVICE = " (spec.kafka.bootstrapServers or --bootstrap-servers)"
-FILE = click.Path(dir_okay=False, path_type=Path)
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
+FILE = LocalPath(dir_okay=False)
+DIRECTORY = LocalPath(file_okay=False)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ class Target:
     spark_properties: dict[str, str]
 
     @contextmanager
-    def spark(self, job: str, topics: list[str]) -> Iterator[SparkSession]:
+    def spark(self, job: str, topics: list[str], signals: StopSignals) -> Iterator[SparkSession]:
         """Start a session for a job, after a check that Java and its topics exist."""
         find_java()
         cluster = self.connection.cluster()
@@ -58,6 +58,7 @@ class Target:
             raise PipelineError(
                 f"Spark did not start: {first_line(error)}; check --master, --conf and the memory of this machine"
             ) from error
+        signals.install()  # Spark has replaced the handler of SIGINT
         try:
             yield session
         finally:
@@ -126,14 +127,6 @@ def in_namespace(stream: DedupeStream, namespace: str | None) -> DedupeStream:
             param_hint="--namespace",
         )
     return stream.model_copy(update={"metadata": own.model_copy(update={"namespace": namespace})})
-
-
-def stop_on_signals() -> threading.Event:
-    """Return an event that SIGTERM and SIGINT set, for jobs with --every."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _key_value(text: str) -> tuple[str, str]:

@@ -36,8 +36,12 @@ class JarsUnavailable(PipelineError):
     """Jars could not be downloaded from Maven Central, or differ from the locked ones."""
 
 
+class NotShared(PipelineError):
+    """The executors' files are not on the file system that the driver sees."""
+
+
 class LandingRefused(RequestRefused):
-    """The output directory and the checkpoint do not belong together, or are in use."""
+    """Output, checkpoint and topic do not belong together, or are in use."""
 
 
 class NothingCommitted(RequestRefused):

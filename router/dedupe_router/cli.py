@@ -9,13 +9,14 @@ import click
 import structlog
 
 from dedupe_crds.command_line import add_help_and_version
+from dedupe_crds.local_path import LocalPath
 from dedupe_httpd.address import parse_address
 from dedupe_httpd.logs import configure_logs
 from dedupe_kafka.errors import StreamError
 from dedupe_router.config import load_config
 from dedupe_router.process import run_router
 
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE: Final = LocalPath(exists=True, dir_okay=False)
 
 
 @click.command(context_settings={"auto_envvar_prefix": "DEDUPE_ROUTER", "show_default": True})
@@ -35,7 +36,7 @@ _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--probe-address", help="HOST:PORT for GET /healthz and /readyz alone.")
 @click.option(
     "--endpoint-file",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="File to write the HTTP address to, as HOST:PORT.",
 )
 @click.option(

@@ -9,7 +9,8 @@ from typing import Any, Final
 import boto3
 
 from dedupe_crds.spec.snapshots import S3Snapshots
-from dedupe_pipeline.jobs.land.parquet_sink import write_marker
+from dedupe_kafka.offsets import OffsetRange
+from dedupe_pipeline.jobs.land.output_log import BatchRecord, admit_batch, write_marker
 from dedupe_worker.bootstrap.progress import BootstrapRecord, write_record
 from dedupe_worker.snapshots.bucket import Bucket
 from dedupe_worker.snapshots.digest_cache import DigestCache
@@ -35,6 +36,10 @@ from tests.golden.stores import (
 from tests.support.snapshots.buckets import KEY_ID, REGION, SECRET, bucket_server
 
 _NAME: Final = "golden"
+LANDED: Final = BatchRecord(
+    topic_id="AAAAAAAAQACAAAAAAAAAAg", offsets={0: OffsetRange(1_200, 1_700), 11: OffsetRange(0, 3)}
+)
+"""The record of a landed batch."""
 
 
 def main(root: Path) -> None:
@@ -44,7 +49,7 @@ def main(root: Path) -> None:
     _write_values(root / "values")
     write_tables(root / "table")
     _write_bootstrap(root / "bootstrap")
-    _write_landing(root / "landing")
+    _write_landing(root / "landing_recorded")
     _write_documents(root)
     for pattern in ("LOG*", "LOCK", "lock"):  # RocksDB's log, and locks of processes
         for path in root.rglob(pattern):
@@ -128,12 +133,13 @@ def _write_bootstrap(root: Path) -> None:
 
 
 def _write_landing(root: Path) -> None:
-    """Write the marker of landed Parquet files, and the metadata of Spark's checkpoint."""
+    """Write the log of landed Parquet files, and the metadata of Spark's checkpoint."""
     checkpoint, output = root / "checkpoint", root / "output"
     checkpoint.mkdir(parents=True)
     output.mkdir()
     (checkpoint / "metadata").write_text('{"id":"6f0f5c1e-0000-4000-8000-000000000002"}')
-    write_marker(output, checkpoint, "orders-clean")
+    write_marker(output, checkpoint, "orders-clean", LANDED.topic_id)
+    admit_batch(output, checkpoint, root / "staging", 17, LANDED)
 
 
 def _write_documents(root: Path) -> None:

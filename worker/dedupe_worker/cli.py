@@ -9,6 +9,8 @@ import click
 import structlog
 
 from dedupe_crds.command_line import add_help_and_version
+from dedupe_crds.local_path import LocalPath
+from dedupe_crds.stop_signals import Interrupted
 from dedupe_httpd.address import parse_address
 from dedupe_httpd.logs import configure_logs
 from dedupe_kafka.errors import StreamError
@@ -23,7 +25,7 @@ from dedupe_worker.component_factory import ComponentFactory
 from dedupe_worker.config import load_config
 from dedupe_worker.process import run_worker
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_FILE = LocalPath(exists=True, dir_okay=False)
 
 
 _SETTINGS: Final = {"auto_envvar_prefix": "DEDUPE_WORKER", "show_default": True}
@@ -35,7 +37,7 @@ _PARTITION = click.option(
 )
 _STATE_DIR = click.option(
     "--state-dir",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     required=True,
     help="Directory for this partition's state; no other partition may use it.",
 )
@@ -75,7 +77,7 @@ def main() -> None:
 )
 @click.option(
     "--endpoint-file",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="File to write the HTTP address to, as HOST:PORT.",
 )
 @_KAFKA_PROPERTIES
@@ -89,7 +91,7 @@ def main() -> None:
 )
 @click.option(
     "--fenced-file",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="File to create when another worker takes over; while it exists, this worker only idles.",
 )
 def run(  # noqa: PLR0917 (click passes each option by name)
@@ -156,7 +158,8 @@ def bootstrap(
     """Fill the store of a new stream's partition with ids delivered earlier.
 
     The worker must not run, and both topics must exist. If it is interrupted, run the same command again: it resumes.
-    Once it is complete, the command reports that and exits with 0. Exit codes are those of the worker.
+    Once it is complete, the command reports that and exits with 0. Exit codes are those of the worker; 143 or 130 if
+    SIGTERM or SIGINT ended it before it was complete.
     """
 
     configure_logs()
@@ -171,6 +174,10 @@ def bootstrap(
     except StreamError as error:
         structlog.get_logger().error("bootstrap failed", reason=error.reason, error=str(error))
         sys.exit(error.exit_code)
+    except Interrupted as interrupted:
+        structlog.get_logger().error("bootstrap ends before it is done", why=str(interrupted))
+        sys.stderr.flush()
+        os._exit(interrupted.exit_code)  # as above: consumers may still be open
 
 
 add_help_and_version(main)

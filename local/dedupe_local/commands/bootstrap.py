@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.stop_signals import StopSignals
 from dedupe_kafka.client import read_properties
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import TopicUnusable
@@ -18,7 +19,7 @@ from dedupe_local.run.live_table import print_line, progress_bar
 from dedupe_local.servers.connect import KafkaOptions, connected
 from dedupe_local.state_dir import StateDir
 from dedupe_worker.bootstrap.job import OnProgress
-from dedupe_worker.bootstrap.progress import Step, describe
+from dedupe_worker.bootstrap.progress import Reached, Step, describe
 from dedupe_worker.bootstrap.request import Request, bootstrap
 from dedupe_worker.store.state_dir import StateDirectory
 
@@ -40,10 +41,12 @@ def bootstrap_stream(
 
     Raises:
         StreamError: the message names the cause, the place and the remedy.
+        Interrupted: a signal came before all stores were filled.
     """
     options.check(stream)
     properties = read_properties(options.kafka_properties)
-    with ExitStack() as running:
+    reached = Reached()
+    with StopSignals() as signals, ExitStack() as running, signals.interrupting(reached.describe):
         path = options.state_dir or StateDir.default_path(stream)
         state = running.enter_context(StateDir(path))
         stream = running.enter_context(connected(stream, options, state)).stream
@@ -56,14 +59,14 @@ def bootstrap_stream(
                 f"{topics.partitions} partitions, numbered from 0."
             )
         numbers = options.only or range(topics.partitions)
-        on_progress = running.enter_context(_bar(console))
+        show = running.enter_context(_bar(console))
         summary = bootstrap(
             stream,
             properties,
             request,
             {number: StateDirectory(state.partition(number)) for number in numbers},
             work=state.root / "bootstrap",
-            on_progress=on_progress,
+            on_progress=reached.then(show),
         )
     for line in describe(summary):
         print_line(console, line)

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from rich.console import Console
 
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.stop_signals import StopSignals
 from dedupe_filters.backfill import OnProgress, backfill_topic
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.client import read_properties
@@ -26,6 +27,7 @@ def index_filters(stream: DedupeStream, options: KafkaOptions, console: Console)
 
     Raises:
         StreamError: the message names the cause, the place and the remedy.
+        Interrupted: a signal came before all filters were written.
     """
     options.check(stream)
     wanted = stream.spec.output.filter
@@ -36,17 +38,18 @@ def index_filters(stream: DedupeStream, options: KafkaOptions, console: Console)
     source = FilterSource.of(wanted)
     topic = stream.spec.output.topic
     properties = read_properties(options.kafka_properties)
-    with ExitStack() as running:
+    progress = _Progress(topic)
+    with StopSignals() as signals, ExitStack() as running, signals.interrupting(progress.describe):
         servers = running.enter_context(_servers(stream, options))
         ensure_filters(Cluster(servers, properties), topic)
-        on_progress = running.enter_context(_bar(console, f"{topic} by {source}"))
+        progress.show = running.enter_context(_bar(console, f"{topic} by {source}"))
         done = backfill_topic(
             servers,
             topic,
             source,
             wanted.size_bytes,
             properties=properties,
-            on_progress=on_progress,
+            on_progress=progress,
         )
     line = (
         f"Wrote {done.filters:,} filters of {done.records:,} records to {filters_topic(topic)}."
@@ -90,6 +93,27 @@ def ensure_filters(cluster: Cluster, output_name: str) -> None:
     problems = check_metadata(output, filters)
     if fatal := [problem.message for problem in problems if problem.fatal]:
         raise TopicUnusable("\n".join(fatal))
+
+
+class _Progress:
+    """Notes how far the work is, and shows it."""
+
+    def __init__(self, topic: str) -> None:
+        self.show: OnProgress = lambda _done, _total: None
+        self._topic = topic
+        self._done = self._total = 0
+
+    def __call__(self, done: int, total: int) -> None:
+        """Note that `done` of `total` offsets are done."""
+        self._done, self._total = done, total
+        self.show(done, total)
+
+    def describe(self) -> str:
+        """Return how far the work is when a signal ends it."""
+        return (
+            f"after {self._done:,} of {self._total:,} offsets of {self._topic} without filters; the filters that were "
+            "written stay: the same command continues after them"
+        )
 
 
 @contextmanager

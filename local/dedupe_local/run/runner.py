@@ -3,18 +3,16 @@
 The CLI calls it. Invariant: whatever it started has ended when it returns.
 """
 
-import signal
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Self
 
 from rich.console import Console
 
 from dedupe_crds.formatting import share
 from dedupe_crds.spec.input import Input
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.stop_signals import Interrupted, StopSignals
 from dedupe_kafka.partitioning import describe_added
 from dedupe_local.errors import NotDrained
 from dedupe_local.run.fleet import Fleet
@@ -45,6 +43,7 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
 
     Raises:
         StreamError: the message names the cause, the place and the remedy.
+        Interrupted: a signal came before a drain was done.
     """
     options.check(stream)
     if stream.spec.suspend:
@@ -52,7 +51,18 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
         return
     if unused := unused_fields(stream):
         print_line(console, f"Ignored, as only Kubernetes uses it: {', '.join(unused)}.")
-    with _StopSignals() as stop, ExitStack() as running:
+    with StopSignals() as signals:
+        try:
+            _run(stream, options, signals, console)
+        except Interrupted:
+            if options.drain_stall_seconds is not None:
+                raise
+
+
+def _run(stream: DedupeStream, options: RunOptions, signals: StopSignals, console: Console) -> None:
+    starting = signals.interrupting(lambda: "before the input was drained: the run was starting")
+    with ExitStack() as running, ExitStack() as start:
+        start.enter_context(starting)
         path = options.state_dir or StateDir.default_path(stream)
         state = running.enter_context(StateDir(path))
         print_line(console, f"State directory: {state.root}")
@@ -64,19 +74,20 @@ def run_stream(stream: DedupeStream, options: RunOptions, console: Console) -> N
         while next_stream is not None:
             fleet = Fleet(next_stream, state, kafka_properties=options.kafka_properties)
             with fleet:
-                stop.let_finish()
+                start.close()  # from now on a signal only ends the loop
                 changes = ManifestChanges(options.manifest, fleet.stream, servers=kafka.servers)
                 _watch(
-                    fleet, kafka.broker, options.drain_stall_seconds, stop, console, changes=changes
+                    *(fleet, kafka.broker, options.drain_stall_seconds, signals, console),
+                    changes=changes,
                 )
-            next_stream = None if stop.requested else changes.routed
+            next_stream = None if signals.stop.is_set() else changes.routed
 
 
 def _watch(
     fleet: Fleet,
     broker: EmbeddedBroker | None,
     stall_seconds: float | None,
-    stop: "_StopSignals",
+    signals: StopSignals,
     console: Console,
     *,
     changes: ManifestChanges,
@@ -85,7 +96,7 @@ def _watch(
     drain = None if stall_seconds is None else fleet.drain(stall_seconds)
     drained = False
     with screen(console, fleet.stream) as shown:
-        while not (drained or stop.requested or changes.routed):
+        while not (drained or signals.stop.is_set() or changes.routed):
             if broker and not broker.running:
                 print_line(
                     console,
@@ -99,10 +110,10 @@ def _watch(
             shown.show(fleet.view())
     stopped_well = fleet.stop()
     print_line(console, _totals(fleet))
-    if changes.routed and not stop.requested:
+    if changes.routed and not signals.stop.is_set():
         return
     if drain and not drained:
-        raise NotDrained(f"Stopped before the input was drained: {'; '.join(drain.missing())}.")
+        signals.interrupt(f"before the input was drained: {'; '.join(drain.missing())}")
     if drain and fleet.added:
         raise NotDrained(f"What has workers is drained, but not all. {describe_added(fleet.added)}")
     if drain and not stopped_well:
@@ -122,32 +133,3 @@ def _totals(fleet: Fleet) -> str:
     consumed = sum(view.consumed for view in views)
     duplicates = sum(view.duplicates for view in views)
     return f"Read {consumed:,} records, duplicates: {share(duplicates, consumed)}."
-
-
-class _StopSignals:
-    """SIGINT and SIGTERM: KeyboardInterrupt during the start, a flag after it."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._starting = True
-
-    def let_finish(self) -> None:
-        """Only set `requested` at a signal from now on."""
-        self._starting = False
-
-    def __enter__(self) -> Self:
-        self._previous = {
-            number: signal.signal(number, self._handle)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self.requested = True
-        if self._starting:
-            self._starting = False
-            raise KeyboardInterrupt

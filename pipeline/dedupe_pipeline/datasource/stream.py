@@ -134,7 +134,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _decode(self, offset: Mapping[str, Any], topic_offsets: TopicOffsets) -> dict[int, int]:
-        """Return offsets by partition; a partition added since begins at its start."""
+        """Return offsets by partition; a partition that was added since begins at 0.
+
+        Not at its first retained offset: records that were deleted before they were read would be missed.
+        """
         if offset["topicId"] != topic_offsets.id:
             raise TopicUnusable(
                 f"Topic {self._options.selection.topic} was deleted and created again since the query's checkpoint was "
@@ -142,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         known = {int(partition): at for partition, at in offset["offsets"].items()}
         if isinstance(self._options.starting, str):
-            known = dict(topic_offsets.lows) | known
+            known = dict.fromkeys(topic_offsets.lows, 0) | known
         return known
 
 

@@ -3,6 +3,7 @@
 import csv
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -138,6 +139,58 @@ def test_ids_of_a_file_are_duplicates_to_a_worker(
 
     again = called(*local(stream, source, tmp_path / "state", *CSV_COLUMNS))
     assert "is in use" in again.stderr
+
+
+@pytest.mark.parametrize("command", ["dedupe", "dedupe-worker"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_bootstrap_that_is_stopped_early_ends_with_the_code_of_the_signal(
+    streams: CreateStream,
+    topics: CreateTopic,
+    tmp_path: Path,
+    command: str,
+    number: signal.Signals,
+) -> None:
+    """It waits for an open transaction in its source, which is committed later."""
+    stream = streams()
+    servers, old = stream.bootstrap_servers, topics("old", **{"retention.ms": -1})
+    produce(servers, old, orders(range(300)))
+    source, state, log = f"topic:{old}", tmp_path / "state" / "partition-0", tmp_path / "log"
+    of_worker = [*WORKER, "--config", str(stream.manifest), "--partition=0", f"--state-dir={state}"]
+    arguments = {
+        "dedupe": local(stream, source, tmp_path / "state"),
+        "dedupe-worker": [*of_worker, f"--from={source}"],
+    }[command]
+
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": old})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for message in orders(range(300, 310)):
+        producer.produce(old, message.value, message.key, 0)
+    producer.flush()
+    with (
+        log.open("w") as said,
+        subprocess.Popen(arguments, stdout=said, stderr=subprocess.STDOUT) as process,
+    ):
+        try:
+            wait_for(lambda: "OpenTransaction" in log.read_text(), "it waits")
+            process.send_signal(number)
+            assert process.wait(timeout=60) == 128 + number, log.read_text()
+        finally:
+            process.kill()
+    producer.commit_transaction()
+
+    assert f"stopped by {number.name} before all was loaded" in log.read_text()
+    assert "Traceback" not in log.read_text()
+    again = called(*arguments)
+    assert again.returncode == 0, again.stderr
+    assert "310 ids in 1 partitions" in again.stdout + again.stderr
+
+
+def test_a_source_that_is_a_url_is_refused(streams: CreateStream, tmp_path: Path) -> None:
+    run = called(*local(streams(), "s3a://lake/ids", tmp_path / "state", *CSV_COLUMNS))
+
+    assert run.returncode == 1
+    assert "--from: s3a://lake/ids is not on a file system of this machine" in run.stderr
 
 
 def test_a_store_that_is_in_use_already_is_refused(

@@ -1,6 +1,7 @@
 """`dedupe index-filters` writes missing filters once, also after interruptions."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -92,6 +93,32 @@ def test_killed_in_the_middle_indexing_goes_on_where_it_was(
         "nothing is indexed twice or left out"
     )
     assert read(servers, topic, [b"17"])[0] == chosen(everything, [b"17"])
+
+
+def test_stopped_in_the_middle_indexing_does_not_end_with_zero(
+    broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered()
+    writer = ChunkWriter(servers, topic)
+    for number in range(40):
+        writer.transaction([b"%d" % number] * 5_000, claimed=False)
+    writer.settle()
+    path = str(manifest(tmp_path, servers, topic))
+    command = [sys.executable, "-m", "tests.support.crashes.slow_index", path, servers]
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            wait_for(lambda: len(filters_of(servers, topic)) >= 3, "some filters are written")
+            running.terminate()
+            _, said = running.communicate(timeout=DEADLINE_SECONDS)
+        finally:
+            running.kill()
+
+    assert running.returncode == 143, said
+    assert re.search(
+        r"stopped by SIGTERM after [\d,]+ of [\d,]+ offsets of \S+ without filters", said
+    )
+    assert "Traceback" not in said
 
 
 def test_indexing_beside_a_writer_does_no_harm(

@@ -100,8 +100,9 @@ def test_workers_do_not_outlive_a_run_that_is_killed(streams: CreateStream, tmp_
         assert psutil.wait_procs(workers, timeout=60)[1] == []
 
 
-def test_a_drain_that_is_interrupted_does_not_end_with_zero(
-    streams: CreateStream, tmp_path: Path
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_drain_that_is_stopped_early_ends_with_the_code_of_the_signal(
+    streams: CreateStream, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     stream = streams(partitions=1, output={"max.message.bytes": 300})  # it never gets on
     stream.send(retries(SEED, 10))
@@ -109,10 +110,26 @@ def test_a_drain_that_is_interrupted_does_not_end_with_zero(
     with running(tmp_path / "log", arguments) as (process, said):
         wait_for(lambda: "RecordTooLarge" in said(), "the refusal", explain=said)
 
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
 
-        assert process.wait(timeout=60) == 1
-        assert re.search(r"Stopped before the input was drained: partition 0 is at", said())
+        assert process.wait(timeout=60) == code
+        assert f"stopped by {number.name} before the input was drained: partition 0 is at" in said()
+
+
+@pytest.mark.parametrize(("options", "code"), [(("--drain",), 143), ((), 0)], ids=["drain", "run"])
+def test_a_stop_during_the_start_is_the_end_of_a_run_but_not_of_a_drain(
+    tmp_path: Path, options: tuple[str, ...], code: int
+) -> None:
+    manifest = stream_manifest(tmp_path, "kafka:9092", "orders", "orders-clean").manifest
+    arguments: list[str | Path] = ["run", manifest, "--state-dir", tmp_path / "state", *options]
+    with running(tmp_path / "log", arguments) as (process, said):
+        wait_for(lambda: "State directory" in said(), "it starts the broker", explain=said)
+
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(timeout=60) == code, said()
+        assert "Traceback" not in said()
+        assert ("before the input was drained: the run was starting" in said()) == bool(options)
 
 
 @pytest.mark.timeout(600)  # the machine is busy with other tests

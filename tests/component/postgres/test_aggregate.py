@@ -36,6 +36,7 @@ from tests.support.postgres.server import TestDatabase, database, postgres_serve
 from tests.support.processes.processes import wait_for
 from tests.support.spark.session import spark
 from tests.support.traffic.streams import TestStream
+from tests.support.traffic.topic_changes import add_partitions
 from tests.support.traffic.traffic import produce_in_transaction
 
 __all__ = ["database", "postgres_server", "spark"]
@@ -159,6 +160,35 @@ def test_it_goes_on_until_it_is_stopped(
         stop.set()
         running.join(60)
     assert not running.is_alive()
+    check(database, JOB, truth(stream.clean(), JOB))
+
+
+def test_records_of_partitions_that_are_added_meanwhile_are_counted_once(
+    spark: SparkSession, stream: TestStream, database: TestDatabase
+) -> None:
+    stop, servers, topic = Event(), stream.bootstrap_servers, stream.output_topic
+    fill(stream, 50)
+    running = Thread(
+        target=run,
+        args=(spark, stream, database),
+        kwargs={"every": timedelta(milliseconds=200), "stop": stop},
+    )
+    running.start()
+    try:
+        wait_for(lambda: counted(database) == 50, "the first are counted")
+        add_partitions(servers, topic, PARTITIONS + 2)
+        sent = list(messages(SEED, 80, partitions=PARTITIONS + 2, start=50))
+        produce_in_transaction(servers, topic, sent, commit=True)
+        wait_for(lambda: counted(database) == 130, "the others are counted")
+    finally:
+        stop.set()
+        running.join(60)
+    assert not running.is_alive()
+    add_partitions(servers, topic, PARTITIONS + 3)
+    sent = list(messages(SEED, 80, partitions=PARTITIONS + 3, start=130))
+    produce_in_transaction(servers, topic, sent, commit=True)
+
+    run(spark, stream, database)
     check(database, JOB, truth(stream.clean(), JOB))
 
 

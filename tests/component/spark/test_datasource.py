@@ -13,6 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
 from dedupe_crds.manifest import load_manifest
+from dedupe_kafka.errors import RecordsExpired
+from dedupe_kafka.side_topics import filters_topic
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_pipeline.datasource.options import read_options
 from dedupe_pipeline.datasource.stream import StreamReader
@@ -22,6 +24,7 @@ from tests.support.checker.record import Record
 from tests.support.spark.session import spark
 from tests.support.traffic.chunks import HEADER, ChunkWriter, chosen, filtered
 from tests.support.traffic.streams import stream_manifest
+from tests.support.traffic.topic_changes import add_partitions
 
 __all__ = ["filtered", "spark"]
 
@@ -415,3 +418,53 @@ def test_a_stream_whose_records_are_gone_fails(
 
     with pytest.raises(StreamingQueryException, match="begins at 15; read from there"):
         run(spark, servers, topic, tmp_path, Collected(), {"filter": "a"})
+
+
+def test_a_stream_reads_partitions_that_are_added_meanwhile_from_their_beginning(
+    spark: SparkSession, broker: EmbeddedBroker, filtered: CreateFiltered, tmp_path: Path
+) -> None:
+    """Within a query and between two, also of many batches."""
+    servers, topic = broker.bootstrap_servers, filtered()
+    got, more = Collected(), Collected()
+    fill(servers, topic, chunks=4, partitions=1)
+    query = run(spark, servers, topic, tmp_path, got, {"filter": "a"}, once=False)
+    try:
+        query.processAllAvailable()
+        grow(servers, topic, 2)
+        fill(servers, topic, chunks=4, partitions=2)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    grow(servers, topic, 3)
+    everything = fill(servers, topic, chunks=4, partitions=3)
+    run(spark, servers, topic, tmp_path, more, {"filter": "a", "maxRecordsPerTrigger": "20"})
+
+    assert len(more.batches) > 1
+    assert sorted(got.rows + more.rows) == expected(chosen(everything, [b"a"]))
+
+
+def test_records_of_an_added_partition_that_are_gone_before_they_are_read_are_told(
+    broker: EmbeddedBroker, filtered: CreateFiltered
+) -> None:
+    servers, topic = broker.bootstrap_servers, filtered()
+    given = {"bootstrapServers": servers, "topic": topic, "header": HEADER}
+    reader = StreamReader(read_options(given))
+    start = reader.initialOffset()
+    grow(servers, topic, 2)
+    writer = ChunkWriter(servers, topic, 1)
+    writer.transaction([b"a"] * 10)
+    writer.settle()
+    where = TopicPartition(topic, 1, 5)
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_records([where])[where].result(timeout=30)
+
+    end = reader.latestOffset(start, ReadAllAvailable())
+    with pytest.raises(RecordsExpired, match="begins at 5"):
+        reader.partitions(start, end)
+    reader.stop()
+
+
+def grow(servers: str, topic: str, partitions: int) -> None:
+    """Add partitions to a topic and to that of its filters."""
+    for name in (topic, filters_topic(topic)):
+        add_partitions(servers, name, partitions)

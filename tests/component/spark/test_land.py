@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,20 +15,24 @@ from threading import Event, Thread
 
 import pyarrow.dataset
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_pipeline.errors import LandingRefused, PipelineError
+from dedupe_pipeline.errors import LandingRefused, NotShared, PipelineError
+from dedupe_pipeline.jobs.land import job
 from dedupe_pipeline.jobs.land.job import LandResult, land
 from dedupe_pipeline.jobs.land.parquet_sink import lock_checkpoint
-from tests.support.checker.record import Message, Record
+from dedupe_pipeline.jobs.streaming import committed_batch
+from tests.support.checker.record import Message
 from tests.support.fixtures import CreateStream
 from tests.support.layers import matrix
 from tests.support.processes.process_group import process_group
 from tests.support.spark import landing
+from tests.support.spark.landed import expected, landed
 from tests.support.spark.session import spark
 from tests.support.traffic import hostile
 from tests.support.traffic.streams import TestStream
+from tests.support.traffic.topic_changes import add_partitions, create_topic, delete_topic
 from tests.support.traffic.traffic import produce_in_transaction
 
 __all__ = ["spark"]
@@ -58,40 +61,6 @@ def fill(stream: TestStream, count: int) -> None:
     half = len(sent) // 2
     for part, commit in ((sent[:half], True), (sent, False), (sent[half:], True)):
         produce_in_transaction(stream.bootstrap_servers, stream.output_topic, part, commit=commit)
-
-
-def landed(output: Path) -> Counter[tuple[object, ...]]:
-    """Return every row of all Parquet files below, with its directory's date."""
-    if not output.exists():
-        return Counter()
-    table = pyarrow.dataset.dataset(output, format="parquet", partitioning="hive").to_table()
-    return Counter(
-        (
-            row["partition"],
-            row["offset"],
-            round(row["timestamp"].timestamp() * 1000),
-            row["key"],
-            row["value"],
-            tuple((header["key"], header["value"]) for header in row["headers"] or ()),
-            row["date"],
-        )
-        for row in table.to_pylist()
-    )
-
-
-def expected(records: list[Record]) -> Counter[tuple[object, ...]]:
-    return Counter(
-        (
-            record.partition,
-            record.offset,
-            record.timestamp_ms,
-            record.key,
-            record.value,
-            record.headers,
-            f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=record.timestamp_ms):%F}",
-        )
-        for record in records
-    )
 
 
 def process(
@@ -130,7 +99,11 @@ def test_what_is_committed_lands_once_and_unchanged(
     assert landed(output) == expected(stream.clean())
     assert (first.records, first.batches > 1) == (1_000, True)
     assert again == LandResult(batches=0, records=0)
-    assert {path.name.split("=")[0] for path in output.iterdir()} == {"date", ".landing.json"}
+    assert {path.name.split("=")[0] for path in output.iterdir()} == {
+        "date",
+        ".landing.json",
+        ".batches",
+    }
 
 
 @pytest.mark.timeout(900)  # about ten Spark sessions in sequence
@@ -227,16 +200,41 @@ def wait_for_records(output: Path, count: int) -> None:
 def test_values_can_land_parsed_beside_the_raw_ones(
     spark: SparkSession, streams: CreateStream, tmp_path: Path
 ) -> None:
+    """What is not of the schema is null in `json`, and its text is in `_corrupt`."""
     stream, output = streams(), tmp_path / "landed"
-    values = [b'{"n": 1, "more": 2}', b"{", None]
+    read = {
+        b'{"n": 1, "more": 2, "corrupt": "c"}': {"n": 1, "corrupt": "c"},
+        b'{"n": null}': {"n": None, "corrupt": None},
+        b"{}": {"n": None, "corrupt": None},
+    }
+    unread = [
+        *(b"{", b"", b" ", b"null", b"1", b"[]", b'[{"n": 1}]', b"\xff\xfe"),
+        *(b'{"n": "x", "corrupt": "c"}', b'{"n": 1.5}', b'{"n": 99999999999}', b'{"n": 1'),
+    ]
+    values = [*read, *unread, None]
     sent = [Message(0, b"k", value, timestamp_ms=DAY_MS) for value in values]
     produce_in_transaction(stream.bootstrap_servers, stream.output_topic, sent, commit=True)
 
-    land(spark, load_manifest(stream.manifest), output, json_schema="n INT")
+    result = land(
+        spark, load_manifest(stream.manifest), output, json_schema="n INT, corrupt STRING"
+    )
 
     rows = pyarrow.dataset.dataset(output, partitioning="hive").to_table().sort_by("offset")
     assert rows["value"].to_pylist() == values
-    assert [row and row["n"] for row in rows["json"].to_pylist()] == [1, None, None]
+    assert rows["json"].to_pylist() == [*read.values(), *([None] * len(unread)), None]
+    texts = [value.decode(errors="replace") for value in unread]
+    assert rows["_corrupt"].to_pylist() == [*([None] * len(read)), *texts, None]
+    assert (result.records, result.corrupt) == (len(values), len(unread))
+
+
+def test_a_schema_that_is_no_list_of_columns_is_refused(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    stream = streams(partitions=PARTITIONS)
+    fill(stream, 20)
+
+    with pytest.raises(LandingRefused, match="ARRAY<INT> is no list of columns"):
+        land(spark, load_manifest(stream.manifest), tmp_path / "out", json_schema="ARRAY<INT>")
 
 
 def test_an_empty_topic_lands_nothing_and_can_be_landed_again(
@@ -256,7 +254,7 @@ def test_a_batch_that_fails_is_explained_in_a_line(
     fill(stream, 20)
 
     with pytest.raises(
-        PipelineError, match=r"Syntax error at or near 'BOGUS'.*run it again"
+        PipelineError, match=r"Unsupported data type \"BOGUS\".*run it again"
     ) as failed:
         land(spark, load_manifest(stream.manifest), output, json_schema="n BOGUS")
 
@@ -279,4 +277,102 @@ def test_a_lost_or_foreign_checkpoint_is_refused(
     shutil.rmtree(checkpoint)
     with pytest.raises(LandingRefused, match="another checkpoint"):
         land_small(spark, stream, output)
+    assert landed(output) == expected(stream.clean())
+
+
+def test_parts_on_the_disks_of_executors_are_not_published(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a cluster without a shared file system, the driver finds fewer files than were written."""
+    stream, output = streams(partitions=PARTITIONS), tmp_path / "landed"
+    fill(stream, 100)
+
+    def stage_elsewhere(rows: DataFrame, staging: Path) -> None:
+        stage(rows, staging)
+        elsewhere = next(staging.glob("date=*/*.parquet"))
+        elsewhere.rename(tmp_path / elsewhere.name)
+
+    stage = job.stage
+    monkeypatch.setattr(job, "stage", stage_elsewhere)
+    with pytest.raises(NotShared, match=r"file system that all machines share.*Nothing was"):
+        land_small(spark, stream, output)
+    assert not list(output.iterdir())
+    assert committed_batch(tmp_path / "landed.checkpoint" / "spark") is None
+
+    monkeypatch.setattr(job, "stage", stage)
+    land_small(spark, stream, output)
+    assert landed(output) == expected(stream.clean())
+
+
+def test_an_older_checkpoint_lands_nothing_twice_and_skips_nothing(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    """It was restored from a backup: equal batches are skipped, others refused."""
+    stream, output = streams(partitions=PARTITIONS), tmp_path / "landed"
+    checkpoint, backup = tmp_path / "landed.checkpoint", tmp_path / "backup"
+    fill(stream, 600)
+    land_small(spark, stream, output)
+    shutil.copytree(checkpoint, backup)
+    fill(stream, 600)
+    land_small(spark, stream, output)
+    of_all = landed(output)
+
+    shutil.rmtree(checkpoint)
+    shutil.copytree(backup, checkpoint)
+    land_small(spark, stream, output)
+    assert landed(output) == of_all == expected(stream.clean())
+
+    fill(stream, 600)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(backup, checkpoint)
+    with pytest.raises(LandingRefused, match=r"batch .* plans it with .*bring the newest"):
+        land(spark, load_manifest(stream.manifest), output)
+    assert landed(output) == of_all
+
+
+def test_a_topic_that_is_created_again_is_refused(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    """Its offsets are of other records, also where Spark finds none missing."""
+    stream, output = streams(partitions=PARTITIONS), tmp_path / "landed"
+    fill(stream, 50)
+    land_small(spark, stream, output)
+    of_first = landed(output)
+
+    delete_topic(stream, stream.output_topic)
+    create_topic(stream, stream.output_topic, PARTITIONS)
+    fill(stream, 500)  # more than before: the offsets of the checkpoint exist
+    with pytest.raises(LandingRefused, match="was deleted and created again since it was landed"):
+        land_small(spark, stream, output)
+    assert landed(output) == of_first
+
+
+def test_records_of_partitions_that_are_added_meanwhile_land_once(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    stream, output, stop = streams(), tmp_path / "landed", Event()
+    servers, topic = stream.bootstrap_servers, stream.output_topic
+    produce_in_transaction(servers, topic, messages_of_one_partition(50), commit=True)
+    running = Thread(
+        target=land,
+        args=(spark, load_manifest(stream.manifest), output),
+        kwargs={"every": timedelta(milliseconds=200), "stop": stop},
+    )
+    running.start()
+    try:
+        wait_for_records(output, 50)
+        add_partitions(servers, topic, 3)
+        for number in (1, 2, 0):
+            sent = [replace(message, partition=number) for message in messages(30)]
+            produce_in_transaction(servers, topic, sent, commit=True)
+        wait_for_records(output, 140)
+    finally:
+        stop.set()
+        running.join(START_SECONDS)
+    assert not running.is_alive()
+    add_partitions(servers, topic, 4)
+    sent = [replace(message, partition=3) for message in messages(30)]
+    produce_in_transaction(servers, topic, sent, commit=True)
+
+    land_small(spark, stream, output)
     assert landed(output) == expected(stream.clean())

@@ -7,6 +7,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is public
     AdminClient,
+    NewPartitions,
     NewTopic,
 )
 
@@ -36,6 +37,16 @@ def create_topic(stream: TestStream, topic: str, partitions: int = 1) -> None:
     config = {key: str(value) for key, value in HOLDS_ANYTHING.items()}
     new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config)
     _wait_for_all(_admin(stream).create_topics([new], operation_timeout=_SECONDS).values())
+
+
+def add_partitions(bootstrap_servers: str, topic: str, total: int) -> None:
+    """Give a topic `total` partitions, and wait until they are seen."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    _wait_for_all(admin.create_partitions([NewPartitions(topic, total)]).values())
+    wait_for(
+        lambda: len(admin.list_topics(topic, timeout=_SECONDS).topics[topic].partitions) == total,
+        f"{topic} has {total} partitions",
+    )
 
 
 def delete_group(stream: TestStream) -> None:

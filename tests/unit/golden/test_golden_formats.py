@@ -10,7 +10,12 @@ import pytest
 
 from dedupe_kafka.offsets import OffsetRange as Range
 from dedupe_pipeline.errors import LandingRefused
-from dedupe_pipeline.jobs.land.parquet_sink import check_checkpoint, write_marker
+from dedupe_pipeline.jobs.land.output_log import (
+    admit_batch,
+    check_output,
+    recorded_batch,
+    write_marker,
+)
 from dedupe_worker.admin.reconcile_requests import ReconcileRequests
 from dedupe_worker.bootstrap.progress import load_progress, read_record, write_record
 from dedupe_worker.snapshots.digest_cache import DigestCache
@@ -24,7 +29,7 @@ from dedupe_worker.store.inverse_bloom.segments import MORE
 from dedupe_worker.store.metadata import StoreMetadata, decode_metadata, encode_metadata
 from dedupe_worker.store.state_dir import StateDirectory
 from tests.golden import FILES, documents
-from tests.golden.generate import bootstrap_record
+from tests.golden.generate import LANDED, bootstrap_record
 from tests.golden.stores import (
     BOOTSTRAP_ORDERS,
     BOOTSTRAP_POSITION,
@@ -393,16 +398,31 @@ def test_the_progress_of_a_bootstrap_is_written_as_it_was(files: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_directory_of_landed_records_is_continued(files: Path) -> None:
+def test_a_directory_of_landed_records_from_before_batches_were_recorded_is_continued(
+    files: Path,
+) -> None:
     root = files / "landing"
-    marker = root / "output" / ".landing.json"
-    before = marker.read_bytes()
-    check_checkpoint(root / "output", root / "checkpoint", "orders-clean")
+    before = (root / "output" / ".landing.json").read_bytes()
+    check_output(root / "output", root / "checkpoint", "orders-clean", "any")
     with pytest.raises(LandingRefused, match="orders-clean"):
-        check_checkpoint(root / "output", root / "checkpoint", "another topic")
+        check_output(root / "output", root / "checkpoint", "another topic", "any")
+    write_marker(root / "output", root / "checkpoint", "orders-clean", "any")
+    assert (root / "output" / ".landing.json").read_bytes() == before
+
+
+def test_a_directory_of_landed_records_is_continued(files: Path) -> None:
+    output, checkpoint = files / "landing_recorded/output", files / "landing_recorded/checkpoint"
+    marker, record = output / ".landing.json", output / ".batches/17.json"
+    before = marker.read_bytes(), record.read_bytes()
+    check_output(output, checkpoint, "orders-clean", LANDED.topic_id)
+    assert recorded_batch(output, 17) == LANDED
+    with pytest.raises(LandingRefused, match="created again"):
+        check_output(output, checkpoint, "orders-clean", "another")
     marker.unlink()
-    write_marker(root / "output", root / "checkpoint", "orders-clean")
-    assert marker.read_bytes() == before
+    record.unlink()
+    write_marker(output, checkpoint, "orders-clean", LANDED.topic_id)
+    admit_batch(output, checkpoint, files / "staging", 17, LANDED)
+    assert (marker.read_bytes(), record.read_bytes()) == before
 
 
 def test_the_golden_files_are_all_there() -> None:

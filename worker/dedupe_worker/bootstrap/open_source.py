@@ -5,13 +5,13 @@ imported only when it is needed.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from threading import Event
 from typing import Final
 
 import structlog
 
 from dedupe_crds.clock import Clock
+from dedupe_crds.local_path import NotLocal, local_path
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_ids.extract import extractor_for
 from dedupe_kafka.client import client_config, made
@@ -84,8 +84,12 @@ def open_source(
     if not source.startswith(TOPIC):
         from dedupe_worker.bootstrap.files import FileSource  # noqa: PLC0415 (see the first lines)
 
+        try:
+            path = local_path(source)
+        except NotLocal as error:
+            raise InvalidConfig(f"--from: {error}") from error
         return FileSource(
-            Path(source),
+            path,
             stream=stream.shown,
             columns=columns,
             id_source=spec.id,

@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -129,6 +129,32 @@ class Step:
     done: int
     total: int
 
+    @property
+    def percent(self) -> int:
+        """Return the share of the step that is done."""
+        return round(100 * self.done / self.total) if self.total else 100
+
+
+class Reached:
+    """The present step, for a bootstrap that a signal ends."""
+
+    def __init__(self) -> None:
+        self._step: Step | None = None
+
+    def then(self, show: Callable[[Step], None]) -> Callable[[Step], None]:
+        """Return what notes each step and shows it."""
+
+        def note(step: Step) -> None:
+            self._step = step
+            show(step)
+
+        return note
+
+    def describe(self) -> str:
+        """Return how far the bootstrap is."""
+        at = f"{self._step.action}, {self._step.percent} %" if self._step else "starting"
+        return f"before all was loaded (now: {at}); the same command continues"
+
 
 class ProgressLog:
     """Log the present step every few seconds."""
@@ -140,8 +166,7 @@ class ProgressLog:
     def __call__(self, step: Step) -> None:
         """Log the step if the last line is old enough."""
         if self._clock.monotonic() >= self._next:
-            percent = round(100 * step.done / step.total) if step.total else 100
-            log.info("bootstrap progress", step=step.action, percent=percent)
+            log.info("bootstrap progress", step=step.action, percent=step.percent)
             self._next = self._clock.monotonic() + _LOG_SECONDS
 
 

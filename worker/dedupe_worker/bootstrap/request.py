@@ -17,15 +17,17 @@ import click
 import structlog
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
+from dedupe_crds.local_path import LocalPath
 from dedupe_crds.spec.store import StoreType
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.stop_signals import StopSignals
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_kafka.reachable import check_reachable
 from dedupe_worker.bootstrap.job import Job, OnProgress, Target
 from dedupe_worker.bootstrap.open_source import Connection, open_source
-from dedupe_worker.bootstrap.progress import ProgressLog, Summary, describe
+from dedupe_worker.bootstrap.progress import ProgressLog, Reached, Summary, describe
 from dedupe_worker.bootstrap.source import Columns
 from dedupe_worker.config import WorkerConfig
 from dedupe_worker.errors import Unsupported, store_errors
@@ -57,7 +59,7 @@ def request_options(command: Command) -> Command:
     for decorate in (
         click.option(
             "--work-dir",
-            type=click.Path(file_okay=False, path_type=Path),
+            type=LocalPath(file_okay=False),
             help="Directory for temporary files: 24 bytes for each id read and 37 for each kept. "
             "Default: in the state directory.",
         ),
@@ -126,18 +128,20 @@ def _parse_time(text: str) -> datetime:
 def logged_bootstrap(config: WorkerConfig, request: Request, clock: Clock = SYSTEM_CLOCK) -> None:
     """Bootstrap one partition and log the progress, as in a Kubernetes Job.
 
-    Raises a StreamError that says what to do.
+    Raises a StreamError that says what to do, and Interrupted at a signal before it is done.
     """
     check_reachable(config.stream.spec.kafka.bootstrap_servers, config.properties)
-    summary = bootstrap(
-        config.stream,
-        config.properties,
-        request,
-        {config.partition: config.state},
-        work=config.state.root / "bootstrap",
-        on_progress=ProgressLog(clock),
-        clock=clock,
-    )
+    reached = Reached()
+    with StopSignals() as signals, signals.interrupting(reached.describe):
+        summary = bootstrap(
+            config.stream,
+            config.properties,
+            request,
+            {config.partition: config.state},
+            work=config.state.root / "bootstrap",
+            on_progress=reached.then(ProgressLog(clock)),
+            clock=clock,
+        )
     log.info("bootstrapped", stream=config.stream_id, partition=config.partition)
     for line in describe(summary):
         log.info(line)

@@ -21,10 +21,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +34,6 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from dedupe_crds.deadline import Deadline
 from dedupe_crds.spec.stream import DedupeStream
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError
@@ -46,17 +46,23 @@ from dedupe_pipeline.jobs.aggregate.job_file import AggregateJob
 from dedupe_pipeline.jobs.aggregate.metadata_table import Source
 from dedupe_pipeline.jobs.aggregate.postgres_connection import Postgres
 from dedupe_pipeline.jobs.aggregate.sql import TableSql
-from dedupe_pipeline.jobs.streaming import run_until, with_trigger
+from dedupe_pipeline.jobs.streaming import (
+    Left,
+    current_topic_id,
+    left_before,
+    planned_ends,
+    run_until,
+    with_trigger,
+)
 from dedupe_pipeline.source import read_clean_stream
-
-_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateResult:
     """The additions of one run.
 
-    `counted` and `late` are additions to windows, `records`, `filtered` and `unusable` are records.
+    `counted` and `late` are additions to windows, `records`, `filtered` and `unusable` are records. `left` is what a
+    stopped run has not counted of the records that were there at its start.
     """
 
     batches: int = 0
@@ -65,6 +71,7 @@ class AggregateResult:
     late: int = 0
     filtered: int = 0
     unusable: int = 0
+    left: Left = field(default_factory=dict)
 
 
 def aggregate(
@@ -123,7 +130,7 @@ def aggregate(
         )
         with _translate_errors(job.table, run):
             run_until(with_trigger(run.writer(records), every), stop)
-        return run.result()
+        return run.result(offsets.ends)
 
 
 def starting_offsets(topic: str, progress: Mapping[int, Progress]) -> str:
@@ -188,9 +195,11 @@ class AggregateRun:
                 self._count(found)
                 return
 
-    def result(self) -> AggregateResult:
-        """Return the additions so far."""
-        return AggregateResult(batches=self._batches, **self._sums)
+    def result(self, ends: Mapping[int, int]) -> AggregateResult:
+        """Return the sums over all batches, and what is not counted before `ends`."""
+        reached = {number: at.next_offset for number, at in self._progress.items()}
+        sums: dict[str, Any] = {"batches": self._batches, **self._sums}
+        return AggregateResult(left=left_before(ends, reached), **sums)
 
     def _count(self, found: pa.Table) -> None:
         self._batches += (
@@ -213,15 +222,7 @@ def check_same_topic(
         JobRefused: the topic was deleted and created again, so its offsets are of other records.
         StreamError: Kafka did not return the topic's id in time.
     """
-    deadline = Deadline(patience.total_seconds(), wait=stop.wait)
-    while True:
-        try:
-            found = cluster.topic_id(topic)
-        except StreamError:  # right after a broker's start, an existing topic may be unknown
-            if not deadline.pause(_RETRY_SECONDS):
-                raise
-        else:
-            break
+    found = current_topic_id(cluster, topic, patience=patience, stop=stop)
     if found != topic_id:
         raise JobRefused(
             f"topic {topic!r} was deleted and created again while it was counted: name another table in the "
@@ -247,17 +248,6 @@ def check_not_behind(
                 f"before offset {progress.next_offset}, and is to before {at}; run the job again, it "
                 "continues there"
             )
-
-
-def planned_ends(checkpoint: Path, batch: int) -> dict[int, int]:
-    """Return the end offsets of a batch by partition, from Spark's log.
-
-    The offsets of the last records are not enough: transaction markers may follow them. Once the topic deleted those,
-    it would seem that uncounted records are lost.
-    """
-    *_, offsets = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
-    [ends] = json.loads(offsets).values()
-    return {int(number): end for number, end in ends.items()}
 
 
 @contextmanager

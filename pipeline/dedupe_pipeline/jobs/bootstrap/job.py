@@ -9,6 +9,7 @@ The command `dedupe-pipeline bootstrap` calls it. It writes to the output direct
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,13 +27,14 @@ from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.input_topics import matching_topics
 from dedupe_kafka.partitioners import Partitioner
 from dedupe_pipeline.connection import KafkaConnection
-from dedupe_pipeline.errors import PipelineError, RequestRefused, first_line
+from dedupe_pipeline.errors import NotShared, PipelineError, RequestRefused, first_line
 from dedupe_pipeline.jobs.bootstrap.id_encoding import (
     encoded,
     id_partition,
     key_partition,
     record_id,
 )
+from dedupe_pipeline.jobs.written_files import check_written, local_output
 from dedupe_pipeline.source import read_range
 
 _TOPIC = "topic:"
@@ -82,8 +84,9 @@ def bootstrap(
     """Write the ids that the stream's window would hold now. `output` must not exist.
 
     Raises:
-        PipelineError: the source is not usable, or Spark failed.
+        PipelineError: the source is not usable, Spark failed, or its executors write to other disks.
     """
+    output = local_output(output)
     if output.exists():
         raise RequestRefused(f"{output} exists already: choose a new directory, or remove it")
     connection = KafkaConnection.of(stream, bootstrap_servers, kafka_options)
@@ -115,10 +118,7 @@ def bootstrap(
             .groupBy("partition", "id16")
             .agg(F.max("seen_ms").alias("seen_ms"))
         )
-        ordered = once.repartitionByRange("partition", "id16").sortWithinPartitions(
-            "partition", "id16"
-        )
-        ordered.write.partitionBy("partition").parquet(str(output))
+        _write(once, output)
         ids, scattered = _count(spark, output, stream) if counted.get["records"] else (0, 0)
     except (PySparkException, Py4JError) as error:
         raise PipelineError(f"{past.source}: {first_line(error)}") from error
@@ -144,6 +144,19 @@ def _partition_count(cluster: Cluster, stream: DedupeStream, past: PastIds) -> i
             "determines the partition of an id, however it was sent; omit the option"
         )
     return repartition.partitions
+
+
+def _write(once: DataFrame, output: Path) -> None:
+    """Write the ids in order, all or none. Raises NotShared."""
+    written = Observation()
+    ordered = once.repartitionByRange("partition", "id16").sortWithinPartitions("partition", "id16")
+    ordered = ordered.observe(written, F.count(F.lit(1)).alias("ids"))
+    ordered.write.partitionBy("partition").parquet(str(output))
+    try:
+        check_written(output, written.get["ids"], output)
+    except NotShared:
+        shutil.rmtree(output)
+        raise
 
 
 def _count(spark: SparkSession, output: Path, stream: DedupeStream) -> tuple[int, int]:

@@ -13,36 +13,55 @@ holds wherever the process is killed:
 5. after that: the next batch begins.
 
 A lock excludes a second process. A JVM that outlives its killed Python process for a moment can stage but not publish,
-because only Python publishes. A lost or foreign checkpoint is refused. The job needs a POSIX file system, because an
-object store has no atomic rename.
+because only Python publishes. A lost, foreign or older checkpoint is refused, and a topic that was created again. A
+batch is published only if this process sees as many rows in the staged files as the executors have counted. The job
+needs a POSIX file system that all machines share, because an object store has no atomic rename.
 """
 
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
+from pyspark.sql.types import StringType, StructField, StructType
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_pipeline.errors import PipelineError, first_line
+from dedupe_kafka.errors import StreamError
+from dedupe_kafka.offsets import TopicOffsets
+from dedupe_pipeline.connection import KafkaConnection
+from dedupe_pipeline.errors import LandingRefused, PipelineError, first_line
+from dedupe_pipeline.jobs.land.output_log import (
+    BatchRecord,
+    admit_batch,
+    check_output,
+    write_marker,
+)
 from dedupe_pipeline.jobs.land.parquet_sink import (
-    check_checkpoint,
     check_same_file_system,
     lock_checkpoint,
     publish,
-    write_marker,
 )
-from dedupe_pipeline.jobs.streaming import run_until, with_trigger
+from dedupe_pipeline.jobs.streaming import (
+    Left,
+    committed_ends,
+    current_topic_id,
+    left_before,
+    run_until,
+    with_trigger,
+)
+from dedupe_pipeline.jobs.written_files import check_written, local_output
 from dedupe_pipeline.source import read_clean_stream
 
+CORRUPT = "_corrupt"
 _DAY_MILLIS = 86_400_000
 
 
@@ -50,11 +69,15 @@ _DAY_MILLIS = 86_400_000
 class LandResult:
     """The batches and records of one run.
 
-    A batch that is repeated after a crash counts in the run that finished it.
+    A batch that is repeated after a crash counts in the run that finished it. `corrupt` of the records have a value
+    that is not of the schema, if one was given. `left` is what a stopped run has not
+    landed of the records that were there at its start.
     """
 
     batches: int
     records: int
+    corrupt: int = 0
+    left: Left = field(default_factory=dict)
 
 
 def land(
@@ -68,25 +91,37 @@ def land(
     every: timedelta | None = None,
     max_offsets_per_trigger: int = 500_000,
     json_schema: str | None = None,
+    patience: timedelta = timedelta(minutes=2),
     stop: threading.Event | None = None,
 ) -> LandResult:
     """Land the output topic's present records; with `every`, run until `stop` is set.
 
-    Columns are those of `read_clean`; `json_schema` (Spark DDL: "id STRING, n BIGINT") adds the column `json` with the
-    parsed value, null if it cannot be parsed. `checkpoint` defaults to `<output>.checkpoint`
-    and must be on the output's file system.
+    Columns are those of `read_clean`. `json_schema` (Spark DDL: "id STRING, n BIGINT") adds the column `json` with the
+    parsed value, and `_corrupt` with the text of a value that is not of this schema. `checkpoint` defaults to
+    `<output>.checkpoint` and must be on the output's file system. `patience` limits the wait for an unreachable broker.
 
     Raises:
-        LandingRefused: output and checkpoint do not belong together, or are in use.
+        LandingRefused: output, checkpoint and topic do not belong together, or are in use.
+        NotShared: the executors write to other disks than the driver.
         PipelineError: Spark failed; the next run continues where this run stopped.
     """
-    work = checkpoint or output.with_name(f"{output.name}.checkpoint")
+    output = local_output(output)
+    work = local_output(checkpoint or output.with_name(f"{output.name}.checkpoint"))
     topic = stream.spec.output.topic
     with lock_checkpoint(work):
         output.mkdir(parents=True, exist_ok=True)
         check_same_file_system(output, work)
-        check_checkpoint(output, work / "spark", topic)
-        landing = _Landing(output=output, work=work, topic=topic, json_schema=json_schema)
+        cluster = KafkaConnection.of(stream, bootstrap_servers, kafka_options).cluster()
+        present = cluster.offsets(topic)
+        stop = stop or threading.Event()
+        check_output(output, work / "spark", topic, present.id)
+        landing = _Landing(
+            output=output,
+            work=work,
+            topic=present,
+            json_schema=json_schema,
+            topic_id=partial(current_topic_id, cluster, topic, patience=patience, stop=stop),
+        )
         records = read_clean_stream(
             spark,
             stream,
@@ -100,18 +135,32 @@ def land(
             .foreachBatch(landing.land_batch)
         )
         with _translate_errors(landing):
-            run_until(with_trigger(writer, every), stop or threading.Event())
-        return LandResult(batches=landing.batches, records=landing.records)
+            run_until(with_trigger(writer, every), stop)
+        left = left_before(present.ends, present.lows | committed_ends(landing.checkpoint))
+        return LandResult(
+            batches=landing.batches, records=landing.records, corrupt=landing.corrupt, left=left
+        )
 
 
 class _Landing:
     """The state that the batches of one run share."""
 
-    def __init__(self, *, output: Path, work: Path, topic: str, json_schema: str | None) -> None:
+    def __init__(
+        self,
+        *,
+        output: Path,
+        work: Path,
+        topic: TopicOffsets,
+        topic_id: Callable[[], str],
+        json_schema: str | None,
+    ) -> None:
         self.checkpoint = work / "spark"
-        self.topic = topic
+        self.topic = topic.topic
+        self._known_id = topic.id
+        self._topic_id = topic_id
         self.batches = 0
         self.records = 0
+        self.corrupt = 0
         self.failure: Exception | None = None
         self._output = output
         self._json_schema = json_schema
@@ -130,22 +179,60 @@ class _Landing:
             raise PipelineError(f"batch {batch} failed") from None
 
     def _land_batch(self, records: DataFrame, batch: int) -> None:
-        write_marker(self._output, self.checkpoint, self.topic)
         counted = Observation()
         rows = for_parquet(records, self._json_schema)
-        stage(rows.observe(counted, F.count(F.lit(1)).alias("records")), self._staging)
+        corrupt = F.count(CORRUPT) if CORRUPT in rows.columns else F.lit(0)
+        sums = (F.count(F.lit(1)).alias("records"), corrupt.alias("corrupt"))
+        stage(rows.observe(counted, *sums), self._staging)
+        check_written(self._staging, counted.get["records"], self._output)
+        self._check_topic()  # after the read: the records are of the same topic
+        planned = BatchRecord.planned(self.checkpoint, batch, self._known_id)
+        write_marker(self._output, self.checkpoint, self.topic, self._known_id)
+        admit_batch(self._output, self.checkpoint, self._staging, batch, planned)
         publish(self._staging, self._output, batch)
         self.batches += 1
         self.records += counted.get["records"]
+        self.corrupt += counted.get["corrupt"]
+
+    def _check_topic(self) -> None:
+        found = self._topic_id()
+        if found != self._known_id:
+            raise LandingRefused(
+                f"topic {self.topic!r} was deleted and created again while it was landed in {self._output}: its UUID "
+                f"was {self._known_id} and is {found}; land the topic again with another --output and --checkpoint"
+            )
 
 
 def for_parquet(records: DataFrame, json_schema: str | None = None) -> DataFrame:
-    """Return the columns to land: the source's, `date` in UTC, and the parsed value."""
+    """Return the columns to land: the source's, `date` in UTC, and the parsed value.
+
+    A value that is not one JSON object of the schema is null in `json`, and its text is in `_corrupt`.
+    """
     day = F.floor(F.unix_millis("timestamp") / F.lit(_DAY_MILLIS)).cast("int")
     dated = records.withColumn("date", F.date_from_unix_date(day))
     if json_schema is None:
         return dated
-    return dated.withColumn("json", F.from_json(F.col("value").cast("string"), json_schema))
+    wanted = StructType.fromDDL(json_schema)
+    if not isinstance(wanted, StructType):
+        raise LandingRefused(
+            f"--json-schema: {json_schema} is no list of columns, such as: id STRING, n INT"
+        )
+    fields = [field.name for field in wanted]
+    mark = "_".join(["corrupt", *fields])  # longer than each field's name, so it is none of them
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": mark}
+    # Readers of Parquet expect valid UTF-8; `value` has the bytes.
+    text = F.make_valid_utf8(F.col("value").cast("string"))
+    parsed = F.from_json(text, StructType([*wanted, StructField(mark, StringType())]), options)
+    # In PERMISSIVE mode Spark returns the fields that it could read of a corrupt value. Of an empty value it returns
+    # null, as of a record without a value.
+    is_read = F.col(mark).isNotNull() & F.col(mark)[mark].isNull()
+    columns = F.struct(*(F.col(mark)[name].alias(name) for name in fields))
+    return (
+        dated.withColumn(mark, parsed)
+        .withColumn("json", F.when(is_read, columns))
+        .withColumn(CORRUPT, F.when(~is_read, text))
+        .drop(mark)
+    )
 
 
 def stage(rows: DataFrame, staging: Path) -> None:
@@ -159,6 +246,8 @@ def _translate_errors(landing: _Landing) -> Iterator[None]:
         yield
     except StreamingQueryException as error:
         cause = landing.failure or error
+        if isinstance(cause, StreamError):
+            raise cause from error
         raise PipelineError(
             f"landing {landing.topic!r} stopped: {first_line(cause)}; nothing is lost: repair "
             "the cause and run it again"

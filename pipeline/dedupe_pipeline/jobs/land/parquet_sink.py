@@ -3,7 +3,7 @@
 The job `land` calls it. The output directory contains only:
 
     date=2026-11-21/batch=17/part-….parquet      the records of batch 17 with a timestamp of that day
-    .landing.json                                the checkpoint that counts these batches, and the topic
+    .landing.json, .batches/                     what these batches are, see `output_log`
 
 A batch is first written to a staging directory elsewhere, then each of its dates is moved here by one rename. A rename
 is atomic, so a reader never finds part of a file or directory. The name contains the batch's number, so a repeated
@@ -11,7 +11,6 @@ batch finds the dates that it moved before.
 """
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,8 +18,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dedupe_pipeline.errors import LandingRefused
-
-_MARKER = ".landing.json"
 
 
 @contextmanager
@@ -54,47 +51,6 @@ def check_same_file_system(output: Path, work: Path) -> None:
         )
 
 
-def check_checkpoint(output: Path, checkpoint: Path, topic: str) -> None:
-    """Refuse to add to an output whose batches another checkpoint counts.
-
-    Raises:
-        LandingRefused: another batch would land records twice, or skip some.
-    """
-    query = query_id(checkpoint)
-    marker = _read_marker(output)
-    if marker is None:
-        if any(output.glob("date=*")):
-            raise LandingRefused(
-                f"{output} holds date=… directories that were not landed here; "
-                "choose an empty directory"
-            )
-        if any((checkpoint / "commits").glob("[0-9]*")):
-            raise LandingRefused(
-                f"{checkpoint} has recorded batches that {output} does not contain; bring the output "
-                "back, or delete the checkpoint to land the topic from its beginning"
-            )
-    elif marker["query"] != query:
-        raise LandingRefused(
-            f"{output} was landed with another checkpoint than {checkpoint} (query "
-            f"{marker['query']}, not {query}); use that checkpoint, or choose an empty output directory"
-        )
-    elif marker["topic"] != topic:
-        raise LandingRefused(
-            f"{output} holds topic {marker['topic']!r}, not {topic!r}; choose another directory"
-        )
-
-
-def write_marker(output: Path, checkpoint: Path, topic: str) -> None:
-    """Bind the output to the checkpoint before the first batch; no effect later."""
-    if _read_marker(output) is None:
-        text = json.dumps({"query": query_id(checkpoint), "topic": topic})
-        new = checkpoint / _MARKER
-        new.write_text(text, encoding="utf-8")
-        _sync(new)
-        new.rename(output / _MARKER)
-        _sync(output)
-
-
 def publish(staging: Path, output: Path, batch: int) -> None:
     """Move the staged dates of a batch to the output; existing dates are not changed.
 
@@ -114,22 +70,12 @@ def publish(staging: Path, output: Path, batch: int) -> None:
     shutil.rmtree(staging)
 
 
-def query_id(checkpoint: Path) -> str | None:
-    """Return Spark's id of a checkpoint's query, None before its first start."""
-    try:
-        text = (checkpoint / "metadata").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    return str(json.loads(text)["id"])
-
-
-def _read_marker(output: Path) -> dict[str, str] | None:
-    try:
-        text = (output / _MARKER).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
-    marker: dict[str, str] = json.loads(text)
-    return marker
+def write_atomically(new: Path, target: Path, text: str) -> None:
+    """Write `new` and move it to `target`, so that it survives a power failure whole."""
+    new.write_text(text, encoding="utf-8")
+    _sync(new)
+    new.rename(target)
+    _sync(target.parent)
 
 
 def _sync(path: Path) -> None:

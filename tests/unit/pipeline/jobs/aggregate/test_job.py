@@ -1,7 +1,6 @@
-"""What a run takes from Spark's log, and how it goes on after an answer that was lost."""
+"""How a run goes on after an answer that was lost."""
 
 from datetime import timedelta
-from pathlib import Path
 from threading import Event
 from typing import cast
 
@@ -10,20 +9,13 @@ import pytest
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized, StreamError, TopicMissing
 from dedupe_pipeline.errors import DatabaseFailed, JobRefused
-from dedupe_pipeline.jobs.aggregate import job
+from dedupe_pipeline.jobs import streaming
 from dedupe_pipeline.jobs.aggregate.increments import Progress
-from dedupe_pipeline.jobs.aggregate.job import check_not_behind, check_same_topic, planned_ends
+from dedupe_pipeline.jobs.aggregate.job import check_not_behind, check_same_topic
 
 
 def progress(*next_offsets: int) -> dict[int, Progress]:
     return {number: Progress(next_offset=one) for number, one in enumerate(next_offsets)}
-
-
-def test_the_ends_of_a_batch_are_those_that_spark_has_logged(tmp_path: Path) -> None:
-    (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets/3").write_text('v1\n{"conf": {}}\n{"flights":{"0":7,"1":9}}')
-
-    assert planned_ends(tmp_path, 3) == {0: 7, 1: 9}
 
 
 @pytest.mark.parametrize("found", [progress(5, 10), progress(6, 10), progress(5, 10, 1)], ids=str)
@@ -62,7 +54,7 @@ def check(answers: Answers, patience: timedelta) -> None:
 def test_every_error_of_kafka_is_retried_while_the_topic_is_checked(
     error: type[StreamError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "_RETRY_SECONDS", 0)
+    monkeypatch.setattr(streaming, "_RETRY_SECONDS", 0)
 
     check(Answers("one", failures=2, error=error), timedelta(minutes=1))
     with pytest.raises(error):
@@ -70,7 +62,7 @@ def test_every_error_of_kafka_is_retried_while_the_topic_is_checked(
 
 
 def test_a_topic_is_asked_for_until_somebody_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "_RETRY_SECONDS", 0)
+    monkeypatch.setattr(streaming, "_RETRY_SECONDS", 0)
 
     check(Answers("one", failures=2), timedelta(minutes=1))
     with pytest.raises(JobRefused, match="'clean' was deleted and created again while it"):

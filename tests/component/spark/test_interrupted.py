@@ -1,0 +1,110 @@
+"""A job that a signal ends before it is done says how far it came, and does not end with 0."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from dedupe_crds.manifest import load_manifest
+from dedupe_pipeline.jobs.land.job import land
+from tests.support.fixtures import CreateStream
+from tests.support.processes.process_group import process_group
+from tests.support.processes.processes import wait_for
+from tests.support.spark.landed import expected, landed
+from tests.support.spark.session import SMALL, spark
+from tests.support.traffic.streams import TestStream
+from tests.support.traffic.traffic import produce_in_transaction, retries
+
+__all__ = ["spark"]
+
+SEED = 20
+MESSAGES = 3_000
+BATCH = 50
+DEADLINE_SECONDS = 240
+SPARK = ("--master=local[2]", *(f"--conf={name}={value}" for name, value in SMALL.items()))
+
+
+def fill(stream: TestStream, count: int) -> None:
+    messages = retries(SEED, count, partitions=2)
+    produce_in_transaction(stream.bootstrap_servers, stream.output_topic, messages, commit=True)
+
+
+@contextmanager
+def running(
+    log: Path, stream: TestStream, job: str, *options: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Run a command as a user does; what it prints is in `log`."""
+    command = (sys.executable, "-m", "dedupe_pipeline", job, str(stream.manifest))
+    shell = ("/bin/sh", "-c", 'exec "$@" >"$0" 2>&1', str(log))
+    with process_group([*shell, *command, *SPARK, *options]) as process:
+        yield process
+
+
+def ended(process: subprocess.Popen[str], number: signal.Signals) -> int:
+    """Send a signal to the process alone, as Kubernetes does; return its exit code."""
+    process.send_signal(number)
+    return process.wait(DEADLINE_SECONDS)
+
+
+@pytest.mark.timeout(900)  # four Spark sessions in sequence
+def test_a_landing_that_is_stopped_early_ends_with_the_code_of_the_signal(
+    streams: CreateStream, tmp_path: Path
+) -> None:
+    stream, output, log = streams(partitions=2), tmp_path / "landed", tmp_path / "log"
+    fill(stream, MESSAGES)
+    options = (f"--output={output}", f"--max-offsets-per-trigger={BATCH}")
+    seen = 0
+
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        with running(log, stream, "land", *options) as process:
+            wait_for(lambda: landed(output).total() > seen, "a batch", explain=log.read_text)  # noqa: B023
+            assert ended(process, number) == code, log.read_text()
+        seen = landed(output).total()
+        assert seen < MESSAGES, "it was stopped too late to prove anything"
+        said = rf"stopped by {number.name} after \d+ records in \d+ batches in .*; left are offsets \d+ to \d+ of"
+        assert re.search(said, log.read_text())
+
+    with running(log, stream, "land", *options, "--every=1s") as process:
+        wait_for(lambda: landed(output).total() > seen, "a batch", explain=log.read_text)
+        assert ended(process, signal.SIGTERM) == 0, log.read_text()
+
+    with running(log, stream, "land", f"--output={output}") as process:
+        assert process.wait(DEADLINE_SECONDS) == 0, log.read_text()
+    assert landed(output) == expected(stream.clean())
+
+
+def test_a_stop_that_comes_when_all_is_landed_leaves_nothing(
+    spark: SparkSession, streams: CreateStream, tmp_path: Path
+) -> None:
+    stream, output, stop = streams(partitions=2), tmp_path / "landed", Event()
+    fill(stream, 100)
+    manifest = load_manifest(stream.manifest)
+    stop.set()
+
+    before = land(spark, manifest, output, stop=stop)
+    land(spark, manifest, output)
+    after = land(spark, manifest, output, stop=stop)
+
+    assert sum(left.end - left.low for left in before.left.values()) >= 100
+    assert after.left == {}
+
+
+@pytest.mark.timeout(600)  # a Spark session
+def test_an_audit_that_is_stopped_does_not_end_with_the_code_of_defects(
+    streams: CreateStream, tmp_path: Path
+) -> None:
+    stream, log = streams(partitions=2), tmp_path / "log"
+    stream.send(retries(SEED, 100, partitions=2))
+    with running(log, stream, "audit", "--conf=spark.app.name=audited") as process:
+        # While Spark starts: the signal is noted, and ends the audit before it begins.
+        wait_for(lambda: psutil.Process(process.pid).children() or None, "Spark starts")
+        assert ended(process, signal.SIGINT) == 130, log.read_text()
+    assert "stopped by SIGINT before the audit was done: nothing was judged" in log.read_text()

@@ -28,6 +28,7 @@ from dedupe_pipeline.jobs.audit import audit
 from dedupe_pipeline.jobs.audit.report import html_page, print_result
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
+from dedupe_pipeline.package import EXECUTOR_PACKAGES, build
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -262,3 +263,20 @@ def bootstrap_command(
             "and pass. Create the stream with spec.repartition, or let producers send equal ids to one partition.",
             err=True,
         )
+
+
+@main.command("package")
+@click.option(
+    "--output", type=FILE, required=True, help="The archive to write, such as dedupestream.zip."
+)
+def package_command(*, output: Path) -> None:
+    """Build the archive that Spark's executors need, for --py-files.
+
+    On a cluster, executors import this project's packages from it.
+    """
+    with errors_reported():
+        build(output)
+    click.echo(
+        f"{output}: pass it to spark-submit as --py-files, or as --conf spark.submit.pyFiles={output}"
+    )
+    click.echo(f"The executors' Python needs {', '.join(EXECUTOR_PACKAGES)}")

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped] # has no annotations
+from pyarrow.parquet import ParquetFile
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
@@ -90,7 +91,7 @@ def bootstrap(
     cluster = connection.cluster()
     count = _partition_count(cluster, stream, past)
     now = datetime.now(UTC)
-    counted = Observation()
+    counted, sent = Observation(), Observation()
     try:
         if past.source.startswith(_TOPIC):
             found = _from_topic(
@@ -118,13 +119,25 @@ def bootstrap(
         ordered = once.repartitionByRange("partition", "id16").sortWithinPartitions(
             "partition", "id16"
         )
-        ordered.write.partitionBy("partition").parquet(str(output))
-        ids, scattered = _count(spark, output, stream) if counted.get["records"] else (0, 0)
+        sending = ordered.observe(sent, F.count(F.lit(1)).alias("ids"))
+        sending.write.partitionBy("partition").parquet(str(output))
+        _check_shared(output, sent.get["ids"])
+        ids, scattered = _count(spark, output, stream) if sent.get["ids"] else (0, 0)
     except (PySparkException, Py4JError) as error:
         raise PipelineError(f"{past.source}: {first_line(error)}") from error
     marker = json.dumps(_marker(stream, count), indent=2)
     (output / _MARKER).write_text(f"{marker}\n", encoding="utf-8")
     return BootstrapResult(ids=ids, scattered=scattered, **counted.get)
+
+
+def _check_shared(output: Path, ids: int) -> None:
+    """Refuse an output that some executors write to separate disks."""
+    found = sum(ParquetFile(file).metadata.num_rows for file in output.glob("*/*.parquet"))
+    if found != ids:
+        raise PipelineError(
+            f"the executors wrote {ids:,} ids, and {output} has {found:,}: choose a directory on a file system that "
+            "the driver and all executors share, at the same path"
+        )
 
 
 def _marker(stream: DedupeStream, count: int) -> dict[str, object]:

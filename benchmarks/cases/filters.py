@@ -27,8 +27,8 @@ from benchmarks.harness.testbed import Testbed, client
 from benchmarks.harness.traffic import key_of, value_of
 from dedupe_filters.bloom import build, false_matches, may_contain_any
 from dedupe_filters.builder import FilterBuilder
-from dedupe_filters.planner import GAP_OFFSETS
 from dedupe_filters.reader import FilteredReader
+from dedupe_filters.selection import GAP_OFFSETS
 from dedupe_filters.values import FilterSource
 from dedupe_filters.wire_format import Origin
 from dedupe_kafka.cluster import Cluster

@@ -4,15 +4,14 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from dedupe_crds.deadline import Deadline
 from dedupe_filters.filter_index import FilterIndex, newest_sources
 from dedupe_filters.range_consumer import BULK, RangeConsumer, consumer_config
 from dedupe_filters.range_plan import Claims, Plan, plan
-from dedupe_filters.values import FilterSource, Wanted
-from dedupe_kafka.client import Properties, check_servers
+from dedupe_filters.selection import Selection
+from dedupe_filters.values import FilterSource
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import (
     BrokerUnavailable,
@@ -24,34 +23,8 @@ from dedupe_kafka.errors import (
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_kafka.side_topics import filters_topic
 
-GAP_OFFSETS: Final = 100
-"""A gap of so few offsets between two ranges is fetched, not skipped: Kafka fetches whole batches, often larger."""
-
-Place = Literal["earliest", "latest"] | Mapping[int, int]
-"""The start or the end of a read: partitions without an offset are not read."""
-
 _PATIENCE_SECONDS: Final = 20.0
 _RETRY_SECONDS: Final = 0.2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Selection:
-    """The records of a topic to read.
-
-    `properties` are the user's client properties and may hold secrets. Without `wanted` all records are read. `source`
-    is the source of their values, by default that of the newest filters.
-    """
-
-    bootstrap_servers: str
-    topic: str
-    wanted: Wanted | None = None
-    source: FilterSource | None = None
-    gap_offsets: int = GAP_OFFSETS
-    properties: Properties = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        """Raise InvalidConfig for bootstrap servers of another form than host:port."""
-        check_servers(self.bootstrap_servers)
 
 
 def read_offsets(cluster: Cluster, topic: str) -> TopicOffsets:
@@ -67,24 +40,6 @@ def read_offsets(cluster: Cluster, topic: str) -> TopicOffsets:
         except BrokerUnavailable:
             if not deadline.pause(_RETRY_SECONDS):
                 raise
-
-
-def offsets_at(place: Place, topic_offsets: TopicOffsets, topic: str) -> dict[int, int]:
-    """Return the offsets of a place by partition; given offsets may be beyond the end.
-
-    Raises TopicMissing for a partition that does not exist.
-    """
-    match place:
-        case "earliest":
-            return dict(topic_offsets.lows)
-        case "latest":
-            return dict(topic_offsets.ends)
-        case offsets:
-            if absent := sorted(offsets.keys() - topic_offsets.ends.keys()):
-                raise TopicMissing(
-                    f"Topic {topic} has no partition {absent[0]}: it has {len(topic_offsets.ends)}, numbered from 0."
-                )
-            return dict(offsets)
 
 
 class Planner:

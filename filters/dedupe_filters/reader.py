@@ -18,9 +18,10 @@ from typing import Any, Final, Protocol, Self
 from confluent_kafka import Message
 
 from dedupe_crds.deadline import Deadline
-from dedupe_filters.planner import GAP_OFFSETS, Place, Planner, Selection, offsets_at
+from dedupe_filters.planner import Planner
 from dedupe_filters.range_consumer import BULK, SPARSE, RangeConsumer, consumer_config
 from dedupe_filters.range_plan import Plan
+from dedupe_filters.selection import GAP_OFFSETS, Place, Selection, offsets_at
 from dedupe_filters.values import FilterSource, ValueOf, Wanted
 from dedupe_kafka.client import Properties
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets

@@ -6,11 +6,14 @@ with the wanted ones, get the same bytes.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from dedupe_crds.spec.topics import FilterFrom, OutputFilter
+from dedupe_crds.spec.filter_from import FilterFrom
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.json_path import SingularPath
+
+if TYPE_CHECKING:
+    from dedupe_crds.spec.topics import OutputFilter
 
 Headers = dict[str, str | bytes | None] | list[tuple[str, str | bytes | None]]
 
@@ -51,7 +54,7 @@ class FilterSource:
         return cls(FilterFrom.JSON_PATH, SingularPath(path, field).normalized)
 
     @classmethod
-    def of(cls, manifest: OutputFilter) -> "FilterSource":
+    def of(cls, manifest: "OutputFilter") -> "FilterSource":
         """Return the source in spec.output.filter. Raises InvalidConfig for a bad path."""
         if manifest.from_ is FilterFrom.HEADER:
             return cls.header(manifest.name or "")

@@ -12,13 +12,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dedupe_ids.extract import ID_BYTES
-
 MAX_PARTITIONS: Final = 65536
 
 Partitions = NDArray[np.intp]
 """The partition of each id or key of a batch: shape (n,)."""
 
+_DIGEST_BYTES: Final = 16  # as an id has
 _STEP: Final = np.uint64(2862933555777941757)
 _MIX_1: Final = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2: Final = np.uint64(0x94D049BB133111EB)
@@ -73,7 +72,7 @@ def partitions_of_keys(keys: Sequence[bytes], count: int) -> Partitions:
     It is that of the id `blake2b(key, digest_size=16)`, also for a key that is a UUID.
     """
     return partitions_of_ids(
-        b"".join(blake2b(key, digest_size=ID_BYTES).digest() for key in keys), count
+        b"".join(blake2b(key, digest_size=_DIGEST_BYTES).digest() for key in keys), count
     )
 
 

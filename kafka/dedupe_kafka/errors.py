@@ -7,7 +7,7 @@ other error is fatal until the request is changed; a worker process then exits w
 
 from typing import ClassVar
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 
 
 class StreamError(Exception):

@@ -13,8 +13,8 @@ from typing import Final
 
 from dedupe_crds.annotations import OUTPUT_TOPIC, RestoreRequest, is_outdated, restore_requests
 from dedupe_crds.spec.snapshots import SnapshotProvider
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.stream import PartitionPhase, PartitionStatus, RestoreSource
-from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.errors import StreamError
 from dedupe_operator.controller.context import ReconcileContext, ReconcileResult
 from dedupe_operator.decide import diagnosis, volume_claims

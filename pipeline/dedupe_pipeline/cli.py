@@ -27,6 +27,7 @@ from dedupe_pipeline.jobs.aggregate import Postgres, aggregate, load_job
 from dedupe_pipeline.jobs.bootstrap.job import PastIds, bootstrap
 from dedupe_pipeline.jobs.land.job import land
 from dedupe_pipeline.jobs.streaming import describe_left
+from dedupe_pipeline.package import EXECUTOR_PACKAGES, build
 
 _AGAIN = "the same command continues there"
 
@@ -244,6 +245,23 @@ def bootstrap_command(
             "and pass. Create the stream with spec.repartition, or let producers send equal ids to one partition.",
             err=True,
         )
+
+
+@main.command("package")
+@click.option(
+    "--output", type=FILE, required=True, help="The archive to write, such as dedupestream.zip."
+)
+def package_command(*, output: Path) -> None:
+    """Build the archive that Spark's executors need, for --py-files.
+
+    On a cluster, executors import this project's packages from it.
+    """
+    with errors_reported():
+        build(output)
+    click.echo(
+        f"{output}: pass it to spark-submit as --py-files, or as --conf spark.submit.pyFiles={output}"
+    )
+    click.echo(f"The executors' Python needs {', '.join(EXECUTOR_PACKAGES)}")
 
 
 main.add_command(audit_command)

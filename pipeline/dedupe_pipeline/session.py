@@ -57,8 +57,7 @@ def spark_session(
         settings = {**_DEFAULTS, **(_LOCAL if master.startswith("local") else {}), **settings}
         if "spark.jars" not in settings:
             settings["spark.jars"] = ",".join(str(jar) for jar in spark_kafka())
-    # By default Spark uses the python3 on PATH, which may lack the packages of the jobs.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        _choose_python(master, settings)
     # The warning is about pandas; records pass between Spark and Python as Arrow only.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j raises what it would log
@@ -67,4 +66,20 @@ def spark_session(
         builder = builder.master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    context = session.sparkContext
+    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable  # for a process that spark-submit started
+    return session
+
+
+def _choose_python(master: str, settings: Mapping[str, str]) -> None:
+    """Choose the Python of the tasks, before Spark's JVM starts.
+
+    By default it is the python3 on PATH. Here that may lack the packages of the jobs, so local tasks run with this
+    interpreter; executors elsewhere have another.
+    """
+    if python := settings.get("spark.pyspark.python"):  # only spark-submit looks at it
+        os.environ["PYSPARK_PYTHON"] = python
+    elif master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

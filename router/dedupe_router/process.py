@@ -18,8 +18,8 @@ import structlog
 
 from dedupe_crds.clock import SYSTEM_CLOCK, Clock
 from dedupe_crds.deadline import Deadline
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.router import RouterPhase
-from dedupe_crds.status.worker import ExitCode
 from dedupe_httpd.bounded_server import BoundedServer
 from dedupe_httpd.probes import Metrics, Status, add_probes
 from dedupe_router.config import RouterConfig

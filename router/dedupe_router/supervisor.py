@@ -7,8 +7,8 @@ from typing import Final
 import structlog
 
 from dedupe_crds.clock import Clock
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.router import RouterPhase
-from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.clients import CLIENTS, Clients
 from dedupe_kafka.errors import Stopped, StreamError
 from dedupe_router.config import RouterConfig

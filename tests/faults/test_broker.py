@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_local.servers.kafka import EmbeddedBroker
 from tests.faults.seed import SEED
 from tests.support.crashes.aftermath import (

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.growth import GrowthStep
-from dedupe_crds.status.worker import ExitCode
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.state_dir import StateDir
 from tests.faults.seed import SEED

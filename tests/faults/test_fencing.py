@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from tests.faults.seed import SEED
 from tests.support.crashes.aftermath import (
     fault_met,

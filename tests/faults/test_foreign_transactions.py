@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import Consumer, Producer
 
 from dedupe_crds.clock import SYSTEM_CLOCK
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.client_config import consumer_config
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_worker.kafka.consumer import PartitionReader

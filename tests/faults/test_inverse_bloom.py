@@ -14,7 +14,8 @@ from signal import SIGKILL
 import httpx
 import pytest
 
-from dedupe_crds.status.worker import ExitCode, UploadPhase
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import UploadPhase
 from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import logged, reconciled, wait_until_killed, wait_until_passed

@@ -10,7 +10,7 @@ from signal import SIGKILL
 import httpx
 import pytest
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from tests.faults.seed import SEED
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.status.worker import CheckpointStatus, ComparisonStatus, ExitCode
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import CheckpointStatus, ComparisonStatus
 from dedupe_ids.extract import pack_id
 from tests.faults.seed import SEED
 from tests.support.checker.record import Message

@@ -8,7 +8,8 @@ from threading import Event
 
 import pytest
 
-from dedupe_crds.status.worker import DownloadPhase, ExitCode, UploadPhase
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import DownloadPhase, UploadPhase
 from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import judged, logged, reconciled, wait_until_passed

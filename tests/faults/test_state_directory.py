@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dedupe_crds.status.worker import CheckpointStatus, ExitCode
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import CheckpointStatus
 from tests.faults.seed import SEED
 from tests.support.checker.record import Message
 from tests.support.crashes.aftermath import finish, judged, logged, reconciled, wait_until_passed

@@ -23,13 +23,13 @@ from dedupe_crds.manifest import load_manifest
 from dedupe_crds.quantity import GIB
 from dedupe_crds.spec.snapshots import S3Snapshots
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.snapshot import PartitionSnapshot, SnapshotPhase
 from dedupe_crds.status.worker import (
     CheckpointStatus,
     ComparisonStatus,
     DownloadPhase,
     DownloadStatus,
-    ExitCode,
     InputStatus,
     OutputStatus,
     Phase,

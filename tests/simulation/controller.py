@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_growth.controller import GrowthController
 from dedupe_kafka.cluster import Cluster
 from dedupe_kafka.errors import StreamError

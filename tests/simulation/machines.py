@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_worker.admin.commands import Command, StoreCommands
 from dedupe_worker.admin.reconcile_requests import ReconcileRunning
 from dedupe_worker.config import WorkerConfig

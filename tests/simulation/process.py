@@ -11,7 +11,8 @@ from dataclasses import replace
 from random import Random
 from threading import Event
 
-from dedupe_crds.status.worker import ExitCode, Phase
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import Phase
 from dedupe_router.config import RouterConfig
 from dedupe_router.state import RouterState
 from dedupe_router.supervisor import Supervisor as RouterSupervisor

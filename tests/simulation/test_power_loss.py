@@ -7,7 +7,7 @@ from threading import Event
 import pytest
 
 from dedupe_crds.spec.stream import DedupeStream
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.errors import Fenced
 from dedupe_kafka.offsets import OffsetRange
 from dedupe_worker.admin.commands import CommandQueue

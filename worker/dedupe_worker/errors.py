@@ -7,7 +7,7 @@ ends the process with its `exit_code`, for a person or a supervisor to decide.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.errors import StreamError
 
 

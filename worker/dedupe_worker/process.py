@@ -17,7 +17,8 @@ import structlog
 
 from dedupe_crds.clock import Clock
 from dedupe_crds.deadline import Deadline
-from dedupe_crds.status.worker import ExitCode, Phase
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import Phase
 from dedupe_httpd.bounded_server import BoundedServer
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.admin.http_api import make_app, make_probe_app

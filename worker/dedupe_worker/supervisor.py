@@ -12,7 +12,8 @@ from typing import Final
 
 import structlog
 
-from dedupe_crds.status.worker import ExitCode, Phase
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import Phase
 from dedupe_kafka.errors import Fenced, RecordRefused, Stopped, StreamError
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory

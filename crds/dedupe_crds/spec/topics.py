@@ -12,6 +12,7 @@ from dedupe_crds.base import Model
 from dedupe_crds.names import BootstrapServers, HeaderName, JsonPath, ObjectName, TopicName
 from dedupe_crds.quantity import Duration
 from dedupe_crds.rules import duration_between, never_changes, rule
+from dedupe_crds.spec.filter_from import FilterFrom
 
 
 class IdFrom(StrEnum):
@@ -49,13 +50,6 @@ class Delivery(StrEnum):
 
     EXACTLY_ONCE = "ExactlyOnce"
     AT_LEAST_ONCE = "AtLeastOnce"
-
-
-class FilterFrom(StrEnum):
-    """Source of the value that readers filter by."""
-
-    HEADER = "Header"
-    JSON_PATH = "JsonPath"
 
 
 class Mode(StrEnum):

@@ -1,11 +1,11 @@
-"""Models of a worker's GET /status, and its exit codes.
+"""Models of a worker's GET /status.
 
 The operator, the kubectl plugin and the local runner read them. Invariant: a reader ignores fields of a newer worker,
 so workers and readers can be upgraded in any order.
 """
 
 from datetime import datetime
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 
 from pydantic import Field
 
@@ -22,35 +22,6 @@ class Phase(StrEnum):
     RUNNING = "Running"
     STOPPING = "Stopping"
     FAILED = "Failed"
-
-
-class ExitCode(IntEnum):
-    """Exit code of a worker process."""
-
-    OK = 0
-    FAILED = 1
-    CONFIG = 64
-    IDENTITY_REFUSED = 65
-    FENCED = 66
-    STATE_LOCKED = 67
-    UNSUPPORTED = 68
-    STUCK = 70
-
-    @property
-    def is_final(self) -> bool:
-        """Return whether a restart would end the same way, or take over wrongly."""
-        return self in _FINAL
-
-
-_FINAL = frozenset(
-    {
-        ExitCode.CONFIG,
-        ExitCode.IDENTITY_REFUSED,
-        ExitCode.FENCED,
-        ExitCode.STATE_LOCKED,
-        ExitCode.UNSUPPORTED,
-    }
-)
 
 
 class InputStatus(Report):

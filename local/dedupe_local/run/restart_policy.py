@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from signal import Signals
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 
 FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 30.0

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.router import RouterStatus
-from dedupe_crds.status.worker import ExitCode, Phase, WorkerStatus
+from dedupe_crds.status.worker import Phase, WorkerStatus
 from dedupe_operator.errors import refusal_reason
 from dedupe_operator.kubernetes.names import Object
 from dedupe_operator.resources.pod_template import CONTAINER, STATE_VOLUME

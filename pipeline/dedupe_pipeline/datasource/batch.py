@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from dedupe_filters.planner import Place, Planner, offsets_at
+from dedupe_filters.selection import Place, offsets_at
 from dedupe_filters.values import Wanted
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.input_partition import (
@@ -32,6 +32,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Divide the offsets to read among tasks."""
+        from dedupe_filters.planner import Planner  # noqa: PLC0415 (executors lack what it needs)
+
         options = self._options
         wanted = options.selection.wanted
         if wanted is not None and not wanted.values and not wanted.unfiltered:

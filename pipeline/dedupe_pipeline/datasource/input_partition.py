@@ -6,17 +6,20 @@ The batch and the streaming reader use it.
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from dedupe_filters.planner import Planner
 from dedupe_filters.range_consumer import BULK, SPARSE, RangeConsumer, consumer_config
 from dedupe_filters.values import FilterSource
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.arrow import to_arrow
 from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import split
+
+if TYPE_CHECKING:
+    from dedupe_filters.planner import Planner
 
 
 class RangeInputPartition(InputPartition):
@@ -31,7 +34,7 @@ class RangeInputPartition(InputPartition):
 
 
 def filter_source(
-    planner: Planner, options: ReadOptions, topic_offsets: TopicOffsets
+    planner: "Planner", options: ReadOptions, topic_offsets: TopicOffsets
 ) -> FilterSource | None:
     """Return the source of the values, None if neither filter nor column needs them."""
     if options.selection.wanted is None and options.filter_column is None:

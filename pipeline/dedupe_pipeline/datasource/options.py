@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dedupe_filters.planner import GAP_OFFSETS, Place, Selection
+from dedupe_filters.selection import GAP_OFFSETS, Place, Selection
 from dedupe_filters.values import FilterSource, Wanted
 from dedupe_kafka.errors import InvalidConfig
-from dedupe_pipeline.source import COLUMNS
+from dedupe_pipeline.datasource.arrow import spark_schema
 
 _PROPERTY: Final = "kafka."
 _KNOWN: Final = (
@@ -54,9 +54,10 @@ def read_options(options: Mapping[str, str]) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
     _refuse_unknown(given)
     column = given.get("filtercolumn")
-    if column is not None and (column in COLUMNS or not column):
+    columns = spark_schema(None).names
+    if column is not None and (column in columns or not column):
         raise InvalidConfig(
-            f"option filterColumn: {column!r} is empty or one of {', '.join(COLUMNS)}; choose another name"
+            f"option filterColumn: {column!r} is empty or one of {', '.join(columns)}; choose another name"
         )
     push_filters = _flag(given, "pushFilters")
     if push_filters and column is None:

@@ -6,7 +6,7 @@ UUID because a topic that was deleted and created again has other records at the
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from dedupe_filters.planner import Planner, offsets_at
 from dedupe_filters.range_plan import Plan
+from dedupe_filters.selection import offsets_at
 from dedupe_kafka.errors import TopicUnusable
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.input_partition import (
@@ -29,12 +29,15 @@ from dedupe_pipeline.datasource.input_partition import (
 from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import ends_within
 
+if TYPE_CHECKING:
+    from dedupe_filters.planner import Planner
+
 
 @dataclass
 class _DriverState:
     """The driver's state between micro-batches: planner and last known offsets."""
 
-    planner: Planner
+    planner: "Planner"
     topic_offsets: TopicOffsets
 
 
@@ -119,6 +122,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _refreshed(self) -> _DriverState:
         """Return the driver's state with the topic's present offsets."""
+        from dedupe_filters.planner import Planner  # noqa: PLC0415 (executors lack what it needs)
+
         if self._driver is None:
             planner = Planner(self._options.selection)
             self._driver = _DriverState(planner, planner.topic_offsets())

@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 from pyarrow import parquet
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_local.run import child_process
 from tests.conftest import CreateTopic

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_local.errors import NotDrained, WorkerEnded
 from dedupe_local.run.fleet import Fleet
 from dedupe_local.state_dir import StateDir

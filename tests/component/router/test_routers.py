@@ -14,8 +14,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # its document
     ResourceType,
 )
 
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.router import RouterPhase
-from dedupe_crds.status.worker import ExitCode
 from dedupe_kafka.cluster import Cluster
 from tests.support.checker.id_sources import content_id, key_id
 from tests.support.checker.record import Message

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import yaml
 
-from dedupe_crds.status.worker import ExitCode, WindowStatus
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import WindowStatus
 from tests.support.crashes.aftermath import logged
 from tests.support.processes.processes import Workers
 from tests.support.traffic.streams import TestStream

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from dedupe_crds.manifest import load_manifest
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.cluster import Cluster
 from dedupe_local.servers.kafka import EmbeddedBroker
 from dedupe_worker.admin.commands import CommandQueue

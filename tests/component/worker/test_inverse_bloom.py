@@ -5,7 +5,8 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from dedupe_crds.status.worker import ExitCode, WorkerStatus
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import WorkerStatus
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
 from tests.support.crashes.table_crashes import colliding, judged_table, table

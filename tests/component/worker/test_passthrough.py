@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
 from tests.support.checker.record import Message, TimestampType

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined] # NewTopic is 
     ResourceType,
 )
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from tests.support.checker.checker import judge
 from tests.support.checker.id_sources import key_id
 from tests.support.processes.processes import WorkerProcess, Workers

@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.side_topics import owners_topic
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode, Phase
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import Phase
 from dedupe_kafka.side_topics import filters_topic, owners_topic
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.component_factory import ComponentFactory

@@ -7,7 +7,8 @@ from threading import Event
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode, Phase
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import Phase
 from dedupe_worker.admin.commands import CommandQueue
 from dedupe_worker.status import WorkerState
 from dedupe_worker.store.rocksdb import Store

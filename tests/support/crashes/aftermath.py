@@ -6,7 +6,7 @@ from typing import Any
 
 import psutil
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from tests.support.checker.checker import Verdict, judge
 from tests.support.checker.history import end_offsets
 from tests.support.checker.id_sources import key_id

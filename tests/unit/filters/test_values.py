@@ -7,7 +7,8 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dedupe_crds.spec.topics import FilterFrom, OutputFilter
+from dedupe_crds.spec.filter_from import FilterFrom
+from dedupe_crds.spec.topics import OutputFilter
 from dedupe_filters.values import FilterSource, Headers
 from dedupe_kafka.errors import InvalidConfig
 

@@ -7,7 +7,6 @@ because only the agreement of independent implementations is evidence.
 from collections.abc import Callable, Sequence
 
 import jsonpath
-import orjson
 import pyarrow as pa
 from jsonpath.selectors import IndexSelector, NameSelector
 from pyspark.sql import Column, DataFrame
@@ -16,6 +15,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_pipeline.errors import RequestRefused
+from dedupe_pipeline.udfs.json_id import extractor
 
 # The worker adds these two headers, in this order, to a record that it writes to the late topic.
 _OF_LATE = ("dedupe-late", "dedupe-position")
@@ -78,35 +78,7 @@ def json_id(path: str) -> Callable[[bytes | None], bytes | None]:
     Raises:
         RequestRefused: the path is not valid or may select several values.
     """
-    steps = _steps(path)
-
-    def extract(value: bytes | None) -> bytes | None:
-        try:
-            node = orjson.loads(value or b"")
-        except orjson.JSONDecodeError:
-            return None
-        for step in steps:
-            if isinstance(step, str) and isinstance(node, dict):
-                node = node.get(step)
-            elif isinstance(step, int) and isinstance(node, list):
-                node = node[step] if -len(node) <= step < len(node) else None
-            else:
-                return None
-        return _id_of(node)
-
-    return extract
-
-
-def _id_of(node: object) -> bytes | None:
-    match node:
-        case bool() | "":
-            return None
-        case str():
-            return b"s" + node.encode()
-        case int():
-            return b"n%d" % node
-        case _:
-            return None
+    return extractor(_steps(path))
 
 
 def _id_bytes(source: IdSource) -> Column:

@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.worker import (
     Counts,
-    ExitCode,
     InputStatus,
     OutputStatus,
     Phase,

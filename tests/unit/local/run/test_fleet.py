@@ -11,8 +11,9 @@ import pytest
 from dedupe_crds.deadline import Deadline
 from dedupe_crds.manifest import parse_manifest
 from dedupe_crds.spec.stream import DedupeStream
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_crds.status.router import RouterPhase, RouterStatus
-from dedupe_crds.status.worker import ExitCode, WorkerStatus
+from dedupe_crds.status.worker import WorkerStatus
 from dedupe_growth.entries import Done, Switch
 from dedupe_growth.epochs import Epochs, epochs_of
 from dedupe_kafka.stream_topics import StreamTopics

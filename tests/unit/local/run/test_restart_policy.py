@@ -2,7 +2,7 @@
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_local.run.restart_policy import (
     NoRestart,
     Restart,

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode, Phase
+from dedupe_crds.status.exit_code import ExitCode
+from dedupe_crds.status.worker import Phase
 from dedupe_operator.decide import diagnosis as trouble
 from dedupe_operator.kubernetes.names import Object
 from tests.unit.operator.objects import (

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 
 from dedupe_crds.manifest import parse_manifest
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_growth.entries import Direct, Entry, HandedOver, Prepare, RouterStart, encode_entry
 from dedupe_growth.log import EpochLogMissing
 from dedupe_kafka.offset_metadata import Cut, decode_metadata, split_token

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dedupe_crds.status.worker import ExitCode
+from dedupe_crds.status.exit_code import ExitCode
 from dedupe_kafka.errors import InvalidConfig
 from dedupe_worker.errors import DiskFull, IdentityRefused, StateLocked
 from dedupe_worker.store.state_dir import Identity, StateDirectory, write_atomically

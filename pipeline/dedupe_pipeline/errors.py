@@ -36,7 +36,7 @@ class JarsUnavailable(PipelineError):
     """Jars could not be downloaded from Maven Central, or differ from the locked ones."""
 
 
-class NotShared(PipelineError):
+class NotShared(RequestRefused):
     """The executors' files are not on the file system that the driver sees."""
 
 

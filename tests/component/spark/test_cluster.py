@@ -139,6 +139,20 @@ def test_executors_import_our_code_from_the_archive_and_from_nowhere_else(
 # -- land ----------------------------------------------------------------------------------------------
 
 
+def test_land_refuses_an_output_that_executors_do_not_share(
+    cluster: SparkCluster, archive: Path, stream: TestStream, tmp_path: Path
+) -> None:
+    output = tmp_path / "landed"  # below /tmp, of which each worker has its own
+    fill_output(stream, orders(RECORDS))
+
+    refused = run(job_command(cluster, archive, "land", stream, "--output", output))
+
+    assert refused.returncode == 2, refused.stdout
+    assert "all machines share" in refused.stderr
+    assert not list(output.glob("date=*"))
+    assert not list((tmp_path / "landed.checkpoint/spark/commits").glob("[0-9]*"))
+
+
 def test_land_killed_in_the_middle_is_exactly_once_on_a_shared_directory(
     cluster: SparkCluster, archive: Path, stream: TestStream
 ) -> None:
@@ -240,7 +254,7 @@ def test_bootstrap_writes_the_ids_to_a_directory_that_all_share(
     assert len({Path(file).parent for file in files}) == PARTITIONS
     assert (shared / "bootstrap-of.json").exists()
     assert refused.returncode == 2
-    assert "all executors share" in refused.stderr
+    assert "all machines share" in refused.stderr
     assert not (tmp_path / "ids/bootstrap-of.json").exists()
 
 

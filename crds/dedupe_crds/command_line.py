@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import click
 
-from dedupe_crds.names import check_bootstrap_servers
+from dedupe_crds.bootstrap_servers import check_bootstrap_servers
 from dedupe_crds.quantity import format_duration, parse_duration
 
 

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import re2
 from pydantic import Field
 
-from dedupe_crds.rules import FieldRule, matching, shown
+from dedupe_crds.bootstrap_servers import HOST, LONGEST, MUST_BE, PORT, SERVERS
+from dedupe_crds.rules import FieldRule, matching
 
 # A StatefulSet's name takes at most 52 characters, because its pods carry it with an 11 character
 # hash in a label of 63; "-" and a partition of up to 5 digits follow the stream's name.
@@ -69,31 +70,9 @@ ObjectName = Annotated[
         "must be the name of a Kubernetes object: lower-case letters, digits, '-' and '.'",
     ),
 ]
-_PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_HOST = r"([a-zA-Z0-9_]([a-zA-Z0-9._-]*[a-zA-Z0-9_])?|\[[0-9a-fA-F:.]+\])"
-_SERVERS = matching(
-    rf"{_HOST}:{_PORT}(,{_HOST}:{_PORT})*",
-    # librdkafka takes a server with another protocol than security.protocol for none at all, and says nothing.
-    "must be host:port, or several separated by commas, with no spaces between and no protocol such as SSL:// "
-    "before: that is the client property security.protocol",
-)
-BootstrapServers = Annotated[str, Field(min_length=1, max_length=2048), _SERVERS]
-
-
-def check_bootstrap_servers(text: str) -> str:
-    """Return bootstrap servers that have the form of those in a manifest.
-
-    >>> check_bootstrap_servers("kafka:9092,[::1]:9092")
-    'kafka:9092,[::1]:9092'
-
-    Raises:
-        ValueError: they have another form, such as a host without a port.
-    """
-    if _SERVERS.holds is not None and not _SERVERS.holds(text):
-        raise ValueError(f"{shown(text)} {_SERVERS.message}")
-    return text
-
-
+BootstrapServers = Annotated[
+    str, Field(min_length=1, max_length=LONGEST), matching(SERVERS, MUST_BE)
+]
 _CRON_PART = r"[0-9A-Za-z*/,?#-]+"
 _CRON_MACRO = "@(hourly|daily|midnight|weekly|monthly|yearly|annually)"
 Schedule = Annotated[
@@ -117,7 +96,7 @@ EndpointUrl = Annotated[
     str,
     Field(min_length=1, max_length=2048),
     matching(
-        rf"https?://{_HOST}(:{_PORT})?(/[^ ]*)?",
+        rf"https?://{HOST}(:{PORT})?(/[^ ]*)?",
         "must be a URL that begins with http:// or https://",
     ),
 ]

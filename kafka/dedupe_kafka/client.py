@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from dedupe_crds.names import check_bootstrap_servers
+from dedupe_crds.bootstrap_servers import check_bootstrap_servers
 from dedupe_kafka.errors import (
     BrokerUnavailable,
     Fenced,

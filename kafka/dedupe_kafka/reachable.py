@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 
 from dedupe_crds.deadline import Deadline
 from dedupe_kafka.client import client_config, kafka_error, made
+from dedupe_kafka.clients import CLIENTS
 from dedupe_kafka.errors import BrokerUnavailable, NotAuthorized
 
 _SURE_SECONDS: Final = 2.0
@@ -71,7 +71,7 @@ def check_reachable(
         "reconnect.backoff.max.ms": 500,
         "error_cb": failures.hear,
     }
-    admin = made(AdminClient, config)
+    admin = made(CLIENTS.admin, config)
     answer = admin.describe_cluster(request_timeout=_ANSWER_SECONDS)
     sure, end = deadline(_SURE_SECONDS), deadline(_ANSWER_SECONDS)
     while not (end.expired or (sure.expired and failures.are_sure)):

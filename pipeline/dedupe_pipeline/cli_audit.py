@@ -18,7 +18,6 @@ from dedupe_pipeline.cli_options import (
     check_writable,
     common_options,
     errors_reported,
-    in_namespace,
     resolve_target,
 )
 from dedupe_pipeline.jobs.audit import Outcome, audit
@@ -94,8 +93,8 @@ def audit_command(
     with errors_reported(), StopSignals() as signals:
         check_writable(html, json_file)
         bounds = audit_bounds(since, last, offsets)
-        target = resolve_target(**common)
-        stream = in_namespace(target.stream, namespace)
+        target = resolve_target(namespace, **common)
+        stream = target.stream
         topics = [*stream.spec.input.names, stream.spec.output.topic]
         with (
             target.spark("audit", topics, signals) as spark,

@@ -46,8 +46,7 @@ class Target:
 
     @contextmanager
     def spark(self, job: str, topics: list[str], signals: StopSignals) -> Iterator[SparkSession]:
-        """Start a session for a job, after a check that Java and its topics exist."""
-        find_java()
+        """Start a session for a job, after a check that its topics exist."""
         cluster = self.connection.cluster()
         for topic in topics:
             cluster.partition_count(topic)  # raises TopicMissing
@@ -99,12 +98,13 @@ def common_options(command: Command) -> Command:
     return command
 
 
-def resolve_target(**given: Unpack[Common]) -> Target:
+def resolve_target(namespace: str | None = None, **given: Unpack[Common]) -> Target:
     """Check the common options, read their files, and wait for Kafka's answer.
 
     Spark takes its time to start, and is not needed to see that no broker can be reached.
     """
-    stream = load_manifest(given["manifest"])
+    stream = in_namespace(load_manifest(given["manifest"]), namespace)
+    find_java()
     properties = read_properties(given["kafka_properties"], reserved=frozenset())
     connection = KafkaConnection.of(stream, given["bootstrap_servers"], properties)
     check_reachable(connection.bootstrap_servers, properties, advice=_ADVICE)

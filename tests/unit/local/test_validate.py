@@ -74,7 +74,7 @@ def test_all_problems_of_a_file_are_named_with_their_objects(
     tmp_path: Path, documents: tuple[str, ...], problems: list[str]
 ) -> None:
     done = validate(tmp_path, *documents)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "valid." not in done.output
     for problem in problems:
         assert problem in done.output

@@ -69,6 +69,10 @@ class StopSignals:
             if self.stop.is_set():
                 self.interrupt(progress())
             yield
+        except SystemError:
+            # The handler raised while a C library ran, which returned a result all the same.
+            self.interrupt(progress())
+            raise
         finally:
             self._progress = None
 

@@ -189,7 +189,7 @@ def test_a_bootstrap_that_is_stopped_early_ends_with_the_code_of_the_signal(
 def test_a_source_that_is_a_url_is_refused(streams: CreateStream, tmp_path: Path) -> None:
     run = called(*local(streams(), "s3a://lake/ids", tmp_path / "state", *CSV_COLUMNS))
 
-    assert run.returncode == 1
+    assert run.returncode == 2
     assert "--from: s3a://lake/ids is not on a file system of this machine" in run.stderr
 
 

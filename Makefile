@@ -175,6 +175,7 @@ generate: setup ## Write the CRD and the reference from the typed manifests
 
 setup: $(VENV)/.installed ## Create .venv with the locked dependencies
 
+# Some package indexes have uv download PySpark again each time: the older copies, 2 GB each, would fill the disk.
 $(VENV)/.installed: pyproject.toml requirements.lock | check-python
 	@echo "Setting up $(VENV) (some 500 MB of packages at first, seconds afterwards)"
 	@$(PYTHON) -m venv $(VENV)
@@ -182,7 +183,6 @@ $(VENV)/.installed: pyproject.toml requirements.lock | check-python
 	@$(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes --build-constraints requirements.lock \
 		--require-build-hashes -r requirements.lock
 	@$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation --editable .
-	@# Some package indexes have uv download PySpark again each time: the older copies of 2 GB would fill the disk.
 	-@$(BIN)/uv cache prune --quiet
 	@touch $@
 

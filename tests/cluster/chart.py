@@ -13,6 +13,7 @@ NAMESPACE = "dedupestream-system"
 RELEASE = "dedupestream"
 
 _HELM_SECONDS = 180
+_TAINTS = "custom-columns=NODE:.metadata.name,TAINTS:.spec.taints[*].key"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -29,7 +30,7 @@ def install(cluster: Environment, *, made_from: str = "", chart: Path = CHART) -
 
 
 def _install(cluster: Environment, made_from: str, chart: Path) -> None:
-    env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "PATH": cluster.path()}
+    env = _env(cluster)
     namespace = {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -58,7 +59,7 @@ def _install(cluster: Environment, made_from: str, chart: Path) -> None:
             given=json.dumps(_values(cluster, made_from)),
         )
     except ClusterError as error:
-        raise ClusterError(f"{error}\n{_operator_diagnostics(env)}") from error
+        raise ClusterError(f"{error}\n{operator_diagnostics(cluster)}") from error
 
 
 def uninstall(cluster: Environment) -> None:
@@ -67,8 +68,12 @@ def uninstall(cluster: Environment) -> None:
         ["helm", "uninstall", RELEASE, "--namespace", NAMESPACE, "--wait"],
         what="uninstalling the chart",
         timeout_seconds=_HELM_SECONDS,
-        env={**os.environ, "KUBECONFIG": cluster.kubeconfig, "PATH": cluster.path()},
+        env=_env(cluster),
     )
+
+
+def _env(cluster: Environment) -> dict[str, str]:
+    return {**os.environ, "KUBECONFIG": cluster.kubeconfig, "PATH": cluster.path()}
 
 
 def _values(cluster: Environment, made_from: str) -> dict[str, object]:
@@ -84,10 +89,13 @@ def _image(name: str) -> dict[str, str]:
     return {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
 
 
-def _operator_diagnostics(env: dict[str, str]) -> str:
+def operator_diagnostics(cluster: Environment) -> str:
+    """Return the state of the operator's pods and of the nodes, with events and the end of the log."""
+    env = _env(cluster)
     of_operator = ["--namespace", NAMESPACE, "-l", "app.kubernetes.io/component=operator"]
     questions = (
         ["kubectl", "get", "pods", *of_operator, "-o", "wide"],
+        ["kubectl", "get", "nodes", "-o", _TAINTS],
         ["kubectl", "get", "events", "--namespace", NAMESPACE, "--sort-by=.lastTimestamp"],
         ["kubectl", "logs", *of_operator, "--tail=20", "--prefix"],
     )

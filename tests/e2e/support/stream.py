@@ -11,7 +11,8 @@ import yaml
 from dedupe_crds.spec.stream import GROUP
 from dedupe_crds.status.stream import Condition, ConditionStatus, PartitionPhase, StreamStatus
 from dedupe_crds.status.worker import WorkerStatus
-from tests.cluster.chart import NAMESPACE
+from tests.cluster import environment
+from tests.cluster.chart import operator_diagnostics
 from tests.e2e.support.kubectl import Kubectl, KubectlFailed, Object
 from tests.support.checker.checker import Verdict
 from tests.support.crashes import aftermath
@@ -36,9 +37,6 @@ _WELL = {
 }
 # Tests send records without ids, and to partitions of their choice.
 _OF_RECORDS = {"GuaranteesMet", "InputPartitioning"}
-_TAINTS = "custom-columns=NODE:.metadata.name,TAINTS:.spec.taints[*].key"
-_OPERATOR = "deployment/dedupestream-operator"
-_LAST_LINES = "--tail=15"
 _POLL_SECONDS = 0.5  # each some reads from the API server
 
 Held = TypeVar("Held")
@@ -275,9 +273,7 @@ class ClusterStream(TestStream):
         try:
             status: Any = self.get().get("status")
             pods = self.kubectl("get", "pods", "-o", "wide")
-            nodes = self.kubectl("get", "nodes", "-o", _TAINTS)
-            operators = self.kubectl.within(NAMESPACE)("get", "pods", "-o", "wide")
-            told = self.kubectl.within(NAMESPACE)("logs", _OPERATOR, _LAST_LINES)
         except KubectlFailed as error:
             return str(error)
-        return "\n".join([json.dumps(status, indent=1), pods, nodes, operators, told])
+        operator = operator_diagnostics(environment.current())
+        return f"{json.dumps(status, indent=1)}\n{pods}\n{operator}"

@@ -3,15 +3,10 @@
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    In,
-    InputPartition,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from dedupe_filters.selection import Place, offsets_at
 from dedupe_filters.values import Wanted
@@ -22,6 +17,9 @@ from dedupe_pipeline.datasource.input_partition import (
     read_input_partition,
 )
 from dedupe_pipeline.datasource.options import ReadOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 
 class BatchReader(DataSourceReader):
@@ -62,8 +60,10 @@ class FilteringReader(BatchReader):
     It is off by default, because Spark keeps a pushed condition too long, see source.py.
     """
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+    def pushFilters(self, filters: list["Filter"]) -> Iterable["Filter"]:  # noqa: N802 (Spark's name)
         """Take the values of = and IN; return all filters, so that Spark checks them too."""
+        from pyspark.sql.datasource import EqualTo, In  # noqa: PLC0415 (from Spark 4.1 on)
+
         column = (self._options.filter_column,)
         for condition in filters:
             if not isinstance(condition, EqualTo | In) or tuple(condition.attribute) != column:

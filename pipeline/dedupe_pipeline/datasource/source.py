@@ -16,14 +16,15 @@ Options, of which the first two are required:
     startingOffsets       earliest (default), latest, or {"0": 17, …}: only these partitions are read
     endingOffsets         batch only: latest (default) or {"0": 17, …}
     minPartitions         approximate number of tasks; at least, and by default, one for each partition with work
-    maxRecordsPerTrigger  streaming only: the maximum of records to read in a micro-batch; skipped records do not count
+    maxRecordsPerTrigger  streaming only, from Spark 4.2 on: the maximum of records to read in a micro-batch; skipped
+                          records do not count
     gapOffsets            a gap of at most so many offsets between two ranges is fetched, not skipped
     kafka.PROPERTY        librdkafka client properties (SASL, TLS)
 
 The rows are those of a read of everything, filtered afterwards; only committed records are read. A read fails if its
 records were deleted meanwhile, and does not continue without them.
 
-pushFilters is off by default, and Spark refuses it unless spark.sql.python.filterPushdown.enabled is set. Spark 4.2
+pushFilters is off by default, and Spark refuses it unless spark.sql.python.filterPushdown.enabled is set. Spark
 keeps a pushed condition with the loaded frame, and applies it to everything else that is derived from that frame: the
 union of two conditions returns the rows of only one. So load a separate frame for each condition, and use it for
 nothing else. `filter` has no such problem.

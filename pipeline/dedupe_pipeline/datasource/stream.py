@@ -10,16 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from dedupe_filters.range_plan import Plan
 from dedupe_filters.selection import offsets_at
-from dedupe_kafka.errors import TopicUnusable
+from dedupe_kafka.errors import InvalidConfig, TopicUnusable
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.input_partition import (
     filter_source,
@@ -30,7 +24,15 @@ from dedupe_pipeline.datasource.options import ReadOptions
 from dedupe_pipeline.datasource.split import ends_within
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
+
     from dedupe_filters.planner import Planner
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # Spark before 4.2: a micro-batch is all that the topic has
+    SupportsTriggerAvailableNow = object
+_SPARK_LIMITS_BATCHES = SupportsTriggerAvailableNow is not object
 
 
 @dataclass
@@ -41,13 +43,19 @@ class _DriverState:
     topic_offsets: TopicOffsets
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc] # the base is Any
     """Plans in a process that lives as long as the query, reads in the tasks.
 
     Spark pickles a copy for the tasks, so the clients are created at the first use.
     """
 
     def __init__(self, options: ReadOptions) -> None:
+        """Take the options. Raises InvalidConfig for one that needs a newer Spark."""
+        if options.max_records_per_trigger is not None and not _SPARK_LIMITS_BATCHES:
+            raise InvalidConfig(
+                "option maxRecordsPerTrigger needs Spark 4.2 or newer, whose Python data sources can limit a "
+                "micro-batch; remove it, or shorten the trigger's interval"
+            )
         self._options = options
         self._driver: _DriverState | None = None
         self._last: dict[int, int] | None = None
@@ -64,24 +72,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return _encode(driver.topic_offsets.id, starts)
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the option maxRecordsPerTrigger as a limit."""
-        most = self._options.max_records_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+    def getDefaultReadLimit(self) -> "ReadLimit":  # noqa: N802
+        """Return the option maxRecordsPerTrigger as a `ReadLimit`, for Spark 4.2."""
+        from pyspark.sql.streaming import datasource  # noqa: PLC0415 (from Spark 4.2 on)
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next micro-batch; skipped offsets do not count to a limit."""
+        most = self._options.max_records_per_trigger
+        return datasource.ReadAllAvailable() if most is None else datasource.ReadMaxRows(most)
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: "ReadLimit | None" = None
+    ) -> dict[str, Any]:
+        """Return the end of the next micro-batch; skipped offsets do not count to a limit.
+
+        Spark before 4.2 gives neither `start` nor `limit` (a `ReadLimit`).
+        """
         driver = self._refreshed()
-        starts = self._decode(start, driver.topic_offsets)
+        if start is None:
+            starts = offsets_at(
+                self._options.starting, driver.topic_offsets, self._options.selection.topic
+            )
+        else:
+            starts = self._decode(start, driver.topic_offsets)
         last = self._last or driver.topic_offsets.ends
         ends = {
             p: max(at, min(last.get(p, at), driver.topic_offsets.ends[p]))
             for p, at in starts.items()
         }
-        if isinstance(limit, ReadMaxRows):
+        most = getattr(limit, "max_rows", None)
+        if most is not None:
             plans = self._plan(driver, starts, ends)
             ranges = {partition: plan.ranges for partition, plan in plans.items()}
-            ends = ends_within(ranges, ends, starts, limit.max_rows)
+            ends = ends_within(ranges, ends, starts, most)
         return _encode(driver.topic_offsets.id, ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802

@@ -23,16 +23,9 @@ from rich.console import Console
 
 from dedupe_pipeline.errors import JarsUnavailable
 from dedupe_pipeline.runtime.java import find_java
+from dedupe_pipeline.runtime.spark_versions import SUPPORTED, installed
 
 KAFKA_BROKER = ("org.apache.kafka:kafka_2.13:4.3.1", "org.slf4j:slf4j-reload4j:1.7.36")
-# Only jars that pyspark does not ship. The token provider was never published for 4.2.0; that of 4.0.0 has the same
-# interface.
-SPARK_KAFKA = (
-    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-    "org.apache.kafka:kafka-clients:3.9.2",
-    "org.apache.commons:commons-pool2:2.13.1",
-)
 
 _HERE = Path(__file__).parent
 _SUMS = _HERE / "jars.json"
@@ -45,8 +38,9 @@ def kafka_broker() -> list[Path]:
 
 
 def spark_kafka() -> list[Path]:
-    """Return the jars of Spark's Kafka connector, for `spark.jars`."""
-    return resolve("spark-kafka", SPARK_KAFKA, transitive=False)
+    """Return the jars of the Kafka connector of the installed Spark, for `spark.jars`."""
+    spark = installed()
+    return resolve(f"spark-kafka-{spark.minor}", spark.connector, transitive=False)
 
 
 def resolve(
@@ -197,10 +191,9 @@ def sums(directory: Path) -> dict[str, str]:
 def _lock() -> None:
     """Resolve every set again and write its checksums."""
     locked = {}
-    for name, coordinates, transitive in (
-        ("kafka-broker", KAFKA_BROKER, True),
-        ("spark-kafka", SPARK_KAFKA, False),
-    ):
+    sets: list[tuple[str, Sequence[str], bool]] = [("kafka-broker", KAFKA_BROKER, True)]
+    sets += [(f"spark-kafka-{each.minor}", each.connector, False) for each in SUPPORTED.values()]
+    for name, coordinates, transitive in sets:
         with tempfile.TemporaryDirectory() as directory:
             _download(name, coordinates, Path(directory), transitive=transitive)
             locked[name] = sums(Path(directory))

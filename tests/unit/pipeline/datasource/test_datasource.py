@@ -187,7 +187,7 @@ def test_batches_have_the_schema_that_spark_checks_for(column: str | None) -> No
 
     batch = to_arrow([record], [b"DE"], column)
 
-    assert to_arrow_schema(spark_schema(column), timezone="UTC").equals(batch.schema)
+    assert to_arrow_schema(spark_schema(column)).equals(batch.schema)
 
 
 def test_rows_are_the_records_as_they_are() -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_VIA = re.compile(r"^ +# +(?:via +)?(?!via$)([A-Za-z0-9._-]+)")
+# Not "-c FILE": a constraint requires nothing.
+_VIA = re.compile(r"^ +# +(?:via +)?(?!via$)([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 class Locked(NamedTuple):
@@ -78,7 +79,7 @@ def closure(names: Iterable[str], locked: dict[str, Locked]) -> set[str]:
 def parse(lock: str) -> dict[str, Locked]:
     """Return the packages of a lock by name.
 
-    >>> lock = "a==1 --hash=sha256:1\\n    # via\\n    #   b\\n    #   c\\nb==2\\n    # via c\\n"
+    >>> lock = "a==1 --hash=sha256:1\\n    # via\\n    #   -c f\\n    #   b\\n    #   c\\nb==2\\n    # via c\\n"
     >>> {name: sorted(package.required_by) for name, package in parse(lock).items()}
     {'a': ['b', 'c'], 'b': ['c']}
     """

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from dedupe_filters.selection import Place, offsets_at
 from dedupe_filters.values import Wanted
+from dedupe_kafka.errors import InvalidConfig
 from dedupe_kafka.offsets import OffsetRange, TopicOffsets
 from dedupe_pipeline.datasource.input_partition import (
     filter_source,
@@ -59,6 +61,15 @@ class FilteringReader(BatchReader):
 
     It is off by default, because Spark keeps a pushed condition too long, see source.py.
     """
+
+    def __init__(self, options: ReadOptions) -> None:
+        """Take the options. Raises InvalidConfig for Spark 4.0, which has no such."""
+        if not hasattr(datasource, "Filter"):
+            raise InvalidConfig(
+                "option pushFilters needs Spark 4.1 or newer, which passes conditions to Python data sources; remove "
+                "it, and name the wanted values in option filter"
+            )
+        super().__init__(options)
 
     def pushFilters(self, filters: list["Filter"]) -> Iterable["Filter"]:  # noqa: N802 (Spark's name)
         """Take the values of = and IN; return all filters, so that Spark checks them too."""

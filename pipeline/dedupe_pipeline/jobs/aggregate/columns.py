@@ -28,6 +28,7 @@ from dedupe_pipeline.errors import JobRefused, first_line
 from dedupe_pipeline.jobs.aggregate.determinism import nondeterminism
 from dedupe_pipeline.jobs.aggregate.increments import increments, parsed_fields
 from dedupe_pipeline.jobs.aggregate.job_file import RECORD, AggregateJob, Function
+from dedupe_pipeline.runtime.portable import type_of
 from dedupe_pipeline.source import SCHEMA
 
 Answer = TypeVar("Answer")
@@ -101,7 +102,7 @@ def shape_of(spark: SparkSession, job: AggregateJob) -> Shape:
 def _schema(job: AggregateJob) -> StructType | None:
     if job.schema_ is None:
         return None
-    schema = _ask_spark("schema", job.schema_, lambda: StructType.fromDDL(job.schema_ or ""))
+    schema = _ask_spark("schema", job.schema_, lambda: type_of(job.schema_ or ""))
     if not isinstance(schema, StructType):  # the DDL of a single type is that type
         raise JobRefused(f"schema: {job.schema_!r} names no fields; write them as 'name TYPE, …'")
     names = [field.name.lower() for field in schema.fields]

@@ -37,6 +37,7 @@ from pyspark.sql.types import (
 )
 
 from dedupe_pipeline.jobs.aggregate.job_file import RECORD, AggregateJob, Function, Late, Measure
+from dedupe_pipeline.runtime.portable import valid_utf8
 
 _MICROS = timedelta(microseconds=1)
 _EARLIEST_MICROS = -30_610_224_000_000_000  # the year 1000
@@ -121,7 +122,7 @@ def _keys(fields: DataFrame, job: AggregateJob) -> Iterator[tuple[str, Column]]:
     for name, expression in job.keys.items():
         key = F.expr(expression)
         is_text = isinstance(fields.select(key).schema[0].dataType, StringType)
-        yield name, F.translate(F.make_valid_utf8(key), "\0", "\ufffd") if is_text else key
+        yield name, F.translate(valid_utf8(key), "\0", "\ufffd") if is_text else key
 
 
 def _measured(measure: Measure) -> Column:

@@ -54,6 +54,7 @@ from dedupe_pipeline.jobs.streaming import (
     run_until,
     with_trigger,
 )
+from dedupe_pipeline.runtime.portable import to_arrow
 from dedupe_pipeline.source import read_clean_stream
 
 
@@ -184,7 +185,7 @@ class AggregateRun:
         """Add those of `records`, which end before `ends`, that are not added yet."""
         while True:
             rows = increments(records, self._job, self._shape.schema, self._progress)
-            found = rows.toArrow()
+            found = to_arrow(rows)
             self._check_topic()  # after the read: the records are of the same topic
             try:
                 self._progress = self._database.add(found, ends, self._progress)

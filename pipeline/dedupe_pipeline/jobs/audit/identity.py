@@ -11,10 +11,10 @@ import pyarrow as pa
 from jsonpath.selectors import IndexSelector, NameSelector
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
-from pyspark.sql.pandas.functions import arrow_udf
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_pipeline.errors import RequestRefused
+from dedupe_pipeline.runtime.portable import arrow_column
 from dedupe_pipeline.udfs.json_id import extractor
 
 # The worker adds these two headers, in this order, to a record that it writes to the late topic.
@@ -108,9 +108,7 @@ def _json_column(path: str) -> Column:
     def ids(values: pa.Array) -> pa.Array:
         return pa.array(map(extract, values.to_pylist()), type=pa.binary())
 
-    as_column = arrow_udf("binary")(ids)  # type: ignore[call-overload] # the types of `ids` define the kind of function
-    column: Column = as_column("value")
-    return column
+    return arrow_column(ids, "binary", "value")
 
 
 def _steps(path: str) -> list[str | int]:

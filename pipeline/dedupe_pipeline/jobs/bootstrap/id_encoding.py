@@ -5,18 +5,17 @@ the other; tests/component/spark/test_bootstrap.py checks that both agree.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name all of Spark's documentation uses)
-from pyspark.sql.pandas.functions import arrow_udf
 
 from dedupe_crds.spec.topics import IdFrom, IdSource
 from dedupe_ids.jump_hash import partitions_of_ids, partitions_of_keys
 from dedupe_kafka.partitioners import Partitioner, partitions_of
 from dedupe_pipeline.jobs.audit.identity import json_id
+from dedupe_pipeline.runtime.portable import arrow_column
 from dedupe_pipeline.udfs.encode import encode_content, encode_id, encode_json
 
 
@@ -43,16 +42,10 @@ def encoded(column: Column | str) -> Column:
 def _mapped(function: Callable[..., bytes | None], *columns: Column | str) -> Column:
     """Compute a column of bytes in Python; with Arrow, a whole batch passes at once."""
 
-    def from_one(values: pa.Array) -> pa.Array:
-        return pa.array(map(function, values.to_pylist()), type=pa.binary())
+    def computed(*arrays: pa.Array) -> pa.Array:
+        return pa.array(map(function, *(each.to_pylist() for each in arrays)), type=pa.binary())
 
-    def from_two(first: pa.Array, second: pa.Array) -> pa.Array:
-        pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
-        return pa.array((function(*pair) for pair in pairs), type=pa.binary())
-
-    by_number: dict[int, Callable[..., Any]] = {1: from_one, 2: from_two}
-    column: Column = arrow_udf("binary")(by_number[len(columns)])(*columns)  # type: ignore[call-overload] # the types define the kind of function
-    return column
+    return arrow_column(computed, "binary", *columns)
 
 
 def id_partition(count: int, ids: str) -> Column:
@@ -64,7 +57,7 @@ def id_partition(count: int, ids: str) -> Column:
         found[known] = partitions_of_ids(b"".join(ids.drop_null().to_pylist()), count)
         return pa.array(found, mask=~known)
 
-    return _partition(computed, ids)
+    return arrow_column(computed, "int", ids)
 
 
 def key_partition(by: Partitioner | None, count: int, keys: str, ids: str) -> Column:
@@ -85,9 +78,4 @@ def key_partition(by: Partitioner | None, count: int, keys: str, ids: str) -> Co
         found[known] = partitions_of_keys(of, count) if by is None else partitions_of(of, count, by)
         return pa.array(found, mask=~known)
 
-    return _partition(computed, keys, ids)
-
-
-def _partition(computed: Callable[..., pa.Array], *columns: str) -> Column:
-    found: Column = arrow_udf("int")(computed)(*columns)  # type: ignore[call-overload] # the types define the kind of function
-    return found
+    return arrow_column(computed, "int", keys, ids)

@@ -59,6 +59,7 @@ from dedupe_pipeline.jobs.streaming import (
     with_trigger,
 )
 from dedupe_pipeline.jobs.written_files import check_written, local_output
+from dedupe_pipeline.runtime.portable import type_of, valid_utf8
 from dedupe_pipeline.source import read_clean_stream
 
 CORRUPT = "_corrupt"
@@ -212,7 +213,7 @@ def for_parquet(records: DataFrame, json_schema: str | None = None) -> DataFrame
     dated = records.withColumn("date", F.date_from_unix_date(day))
     if json_schema is None:
         return dated
-    wanted = StructType.fromDDL(json_schema)
+    wanted = type_of(json_schema)
     if not isinstance(wanted, StructType):
         raise LandingRefused(
             f"--json-schema: {json_schema} is no list of columns, such as: id STRING, n INT"
@@ -221,7 +222,7 @@ def for_parquet(records: DataFrame, json_schema: str | None = None) -> DataFrame
     mark = "_".join(["corrupt", *fields])  # longer than each field's name, so it is none of them
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": mark}
     # Readers of Parquet expect valid UTF-8; `value` has the bytes.
-    text = F.make_valid_utf8(F.col("value").cast("string"))
+    text = valid_utf8(F.col("value"))
     parsed = F.from_json(text, StructType([*wanted, StructField(mark, StringType())]), options)
     # In PERMISSIVE mode Spark returns the fields that it could read of a corrupt value. Of an empty value it returns
     # null, as of a record without a value.

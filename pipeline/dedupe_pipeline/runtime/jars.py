@@ -45,7 +45,9 @@ def spark_kafka() -> list[Path]:
 
 
 def iceberg(*, s3: bool = False) -> list[Path]:
-    """Return the jars of Iceberg for the installed Spark, with `s3` also those of its S3 client.
+    """Return the jars of Iceberg for the installed Spark.
+
+    `s3` adds that of its S3 client.
 
     Raises:
         JarsUnavailable: there are none for this version of Spark.
@@ -211,7 +213,7 @@ def sums(directory: Path) -> dict[str, str]:
 
 
 def _all_sets() -> Iterator[tuple[str, Sequence[str], bool]]:
-    """Yield the name, the coordinates, and whether their dependencies belong to the set."""
+    """Yield name and coordinates of each set, and if it has their dependencies."""
     yield "kafka-broker", KAFKA_BROKER, True
     for each in SUPPORTED.values():
         yield f"spark-kafka-{each.minor}", each.connector, False

@@ -92,7 +92,7 @@ def installed() -> SparkVersion:
 
 
 def installed_for_tables() -> SparkVersion:
-    """Return the installed version of Spark, if there are jars of Iceberg and Delta Lake for it.
+    """Return the installed version of Spark, which must have jars of both tables.
 
     Raises:
         JarsUnavailable: there are none.
